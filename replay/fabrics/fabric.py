@@ -76,6 +76,18 @@ class Attachments(NamedTuple):
     """int32[hosts]: column of `Forwarding.group_of`; -1 when no port is up."""
 
 
+class Origin(NamedTuple):
+    """What a fabric that was read from devices rests on."""
+
+    ports: tuple[tuple[str, str], ...]
+    """Names of both ports of every cable (links 2i and 2i + 1); empty for unknown ports."""
+    links: tuple[str, ...]
+    """What shows the cable."""
+    tables: tuple[str, ...]
+    """The tables that the routes and the hash settings of every switch are from; empty for a
+    switch whose tables were not read: shortest paths are assumed."""
+
+
 @dataclass(frozen=True)
 class Fabric:
     """Nodes, links and forwarding; made by `parse_fabric` or a `FabricBuilder`."""
@@ -93,6 +105,8 @@ class Fabric:
     routed: bool = True
     """Forwarding follows shortest paths and is recomputed when links change;
     False for tables read from routers, which only lose next hops."""
+    origin: Origin | None = None
+    """None for fabrics that were described, not read."""
 
     @property
     def switches(self) -> int:

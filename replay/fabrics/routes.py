@@ -29,6 +29,8 @@ class Route(NamedTuple):
     hops: Sequence[Hop]
     where: str
     """Place in the file, for errors."""
+    buckets: Sequence[int] | None = None
+    """Resilient groups: the next hop of every bucket, as an index into `hops`."""
 
 
 def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
@@ -55,7 +57,9 @@ def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
         if not route.hops:
             raise UsageError(f"{route.where}: the route has no next hop; give a list of switches")
         links = [_link(fabric, switch, hop, route.where) for hop in route.hops]
-        groups.set(switch, edges[edges >= 0], links, [hop.weight for hop in route.hops])
+        groups.set(
+            switch, edges[edges >= 0], links, [hop.weight for hop in route.hops], route.buckets
+        )
     return replace(fabric, forwarding=groups.forwarding(), routed=False)
 
 
@@ -94,9 +98,20 @@ class _Groups:
         self._links: list[int] = []
         self._weights: list[int] = []
         self._ends: list[int] = []
+        self._buckets = dict(forwarding.buckets)
 
-    def set(self, switch: int, edges: Int32s, links: list[int], weights: list[int]) -> None:
-        self._group_of[switch, edges] = len(self._old.group_start) - 1 + len(self._ends)
+    def set(
+        self,
+        switch: int,
+        edges: Int32s,
+        links: list[int],
+        weights: list[int],
+        buckets: Sequence[int] | None,
+    ) -> None:
+        group = len(self._old.group_start) - 1 + len(self._ends)
+        self._group_of[switch, edges] = group
+        if buckets is not None:
+            self._buckets[group] = np.array(buckets, np.uint16)
         self._links += links
         self._weights += weights
         self._ends.append(len(self._links))
@@ -109,4 +124,5 @@ class _Groups:
             np.concatenate([old.group_links, np.array(self._links, np.int32)]),
             np.concatenate([old.group_weights, np.array(self._weights, np.int64)]),
             self._group_of,
+            self._buckets,
         )

@@ -30,6 +30,9 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
         }
         if not links.up[link] and not links.up[link + 1]:
             cable["up"] = False
+        if fabric.origin is not None:
+            cable["ports"] = list(fabric.origin.ports[link // 2])
+            cable["evidence"] = fabric.origin.links[link // 2]
         document["links"].append(cable)
     both = links.up[0::2] | links.up[1::2]
     one_way = np.flatnonzero(~links.up & np.repeat(both, 2))
@@ -64,11 +67,17 @@ def _node(fabric: Fabric, node: int) -> dict[str, Any]:
         own = fabric.addresses.explicit.get(node - fabric.switches)
         if own:
             values["addresses"] = [str(a) for a in own]
+        host = node - fabric.switches
+        networks = [str(n) for n, of in fabric.addresses.subnets.items() if of == host]
+        if networks:
+            values["networks"] = networks
         return values
     values = {"kind": "switch", "tier": int(nodes.tier[node]), "plane": int(nodes.plane[node])}
     settings = fabric.hash_settings[node]
     if settings is not None:
         values["hash"] = _hash(settings)
+    if fabric.origin is not None and fabric.origin.tables[node]:
+        values["tables"] = fabric.origin.tables[node]
     return values
 
 
@@ -90,10 +99,15 @@ def _routes(fabric: Fabric) -> dict[str, Any]:
             links, weights = fabric.group(switch, int(edge[host])) if edge[host] >= 0 else ((), ())
             if len(links):
                 leaf = names[int(fabric.attachments.switch[host].max())]
-                found[fabric.host_name(host) if one_host_each else leaf] = [
+                hops = [
                     _hop(fabric, int(link), int(weight))
                     for link, weight in zip(links, weights, strict=True)
                 ]
+                group = int(fabric.forwarding.group_of[switch, edge[host]])
+                buckets = fabric.forwarding.buckets.get(group)
+                found[fabric.host_name(host) if one_host_each else leaf] = (
+                    hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
+                )
         if found:
             routes[names[switch]] = found
     return routes

@@ -1,79 +1,38 @@
-"""The tables of Linux routers as their own tools print them.
+"""The tables of Linux routers and hosts as their own tools print them.
 
 A folder with NAME.route.json (`ip -j route`), and optionally NAME.route6.json
-(`ip -6 -j route`), NAME.nexthop.json (`ip -j nexthop`), NAME.bucket.json (`ip -j nexthop bucket`)
-and NAME.sysctl (`sysctl -a`, or lines of it); or one JSON file
+(`ip -6 -j route`), NAME.nexthop.json (`ip -j nexthop`), NAME.bucket.json (`ip -j nexthop bucket`),
+NAME.sysctl (`sysctl -a`, or lines of it), NAME.addr.json (`ip -j -d addr`), NAME.neigh.json
+(`ip -j neigh`) and NAME.lldp.json (`lldpctl -f json0`); or one JSON file
 `{NAME: {"route": [...], "nexthop": [...], "bucket": [...], "sysctl": "..."}}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
 from ....analyzer.errors import UsageError
-from ..addressing import Address, Network
+from ...hashing import HashSettings
+from ..addressing import Address
+from ..devices.device import Device, Interface, NextHop, Route
+from .linux_neighbours import advertised_of, interfaces_of, resolved_of
 from .yaml_source import Source, load_yaml
 
 TABLES = ("route", "route6", "nexthop", "bucket")
-_UNUSABLE = frozenset(("dead",))
+_SYSCTLS = ("multipath", "linkdown", "forwarding", "ip_forward")
 
 
-class NextHop(NamedTuple):
-    """One next hop of a route."""
-
-    gateway: Address | None
-    device: str
-    weight: int
-    usable: bool
-    """False for a dead next hop; routers remove it from the group."""
-    linkdown: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RouterRoute:
-    """One route."""
-
-    network: Network
-    hops: tuple[NextHop, ...]
-    """In table order; empty for routes without next hop, such as blackholes."""
-    source: Address | None
-    """The router's own address on a connected network."""
-    where: str
-    buckets: tuple[int, ...] | None = None
-    """Resilient groups: the next hop of every bucket, as an index into `hops`."""
-
-    @property
-    def connected(self) -> bool:
-        """Whether the network is on a link of the router itself."""
-        return len(self.hops) == 1 and self.hops[0].gateway is None
-
-
-@dataclass(frozen=True, slots=True)
-class Router:
-    """The tables of one router."""
-
-    name: str
-    routes: tuple[RouterRoute, ...]
-    sysctl: dict[str, str] = field(default_factory=dict)
-
-    def number(self, key: str, default: int) -> int:
-        """A number among the sysctls."""
-        text = self.sysctl.get(key, "")
-        return int(text, 0) if text else default
-
-
-def read_routers(path: Path) -> list[Router]:
-    """All routers of a folder or file. UsageError names file and line."""
+def read_devices(path: Path) -> list[Device]:
+    """All devices of a folder or file. UsageError names file and line."""
     if path.is_dir():
         found = list(_of_folder(path))
     else:
         top = load_yaml(path, "a folder or JSON file with the tables of routers")
         found = [
-            _router(name, place.mapping("the tables of a router"), path)
+            _device(name, place.mapping("the tables of a router"), path)
             for name, place in top.mapping("router names").items()
         ]
     if not found:
@@ -81,54 +40,132 @@ def read_routers(path: Path) -> list[Router]:
     return found
 
 
-def _of_folder(folder: Path) -> Iterator[Router]:
+def _of_folder(folder: Path) -> Iterator[Device]:
     for file in sorted(folder.glob("*.route.json")):
-        name = file.name.removesuffix(".route.json")
-        tables = {
-            table: load_yaml(found)
-            for table in TABLES
-            if (found := folder / f"{name}.{table}.json").exists()
-        }
-        sysctl = folder / f"{name}.sysctl"
-        yield _router(name, tables, folder, sysctl if sysctl.exists() else None)
+        yield read_device(folder, file.name.removesuffix(".route.json"))
 
 
-def _router(
+def read_device(folder: Path, name: str) -> Device:
+    """One device of a folder. UsageError names file and line."""
+    tables = {
+        table: load_yaml(found)
+        for table in TABLES
+        if (found := folder / f"{name}.{table}.json").exists()
+    }
+    sysctl = folder / f"{name}.sysctl"
+    return _device(name, tables, folder, sysctl if sysctl.exists() else None)
+
+
+def _device(
     name: str, tables: dict[str, Source], path: Path, sysctl_file: Path | None = None
-) -> Router:
+) -> Device:
     for key, place in tables.items():
         if key not in (*TABLES, "sysctl"):
             raise place.wrong(f"unknown table {key!r}; give {', '.join(TABLES)} or sysctl")
     if "route" not in tables:
         raise UsageError(f"{path}: {name} has no table route (`ip -j route`)")
-    nexthops = _nexthops(tables)
-    routes = [
-        route
-        for table in ("route", "route6")
-        if table in tables
-        for entry in tables[table].items("routes")
-        if (route := _route(entry, nexthops)) is not None
-    ]
     if sysctl_file is not None:
         text, where = sysctl_file.read_text("utf-8", "replace"), str(sysctl_file)
     else:
         text = tables["sysctl"].text("the text of sysctl") if "sysctl" in tables else ""
         where = tables["sysctl"].where if "sysctl" in tables else ""
-    return Router(name, tuple(routes), _sysctl(text, where))
+    sysctl = _Sysctl(text, where)
+    nexthops = _nexthops(tables, sysctl)
+    routes = [
+        route
+        for table in ("route", "route6")
+        if table in tables
+        for entry in tables[table].items("routes")
+        if (route := _route(entry, nexthops, sysctl)) is not None
+    ]
+    offloaded = sysctl.offloaded
+    interfaces = interfaces_of(path / f"{name}.addr.json")
+    return Device(
+        name,
+        tuple(routes),
+        None if offloaded else sysctl.hash,
+        sysctl.forwards,
+        interfaces,
+        advertised_of(path / f"{name}.lldp.json"),
+        resolved_of(path / f"{name}.neigh.json"),
+        (*sysctl.remarks, *([_OFFLOADED] if offloaded else []), *_remarks(interfaces or ())),
+    )
 
 
-def _sysctl(text: str, where: str) -> dict[str, str]:
-    values = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        key, equals, value = (part.strip() for part in line.partition("="))
-        if not equals or ("multipath" not in key and "linkdown" not in key):
-            continue
-        try:
-            int(value, 0)
-        except ValueError:
-            raise UsageError(f"{where}:{number}: {key} is not a number: {value!r}") from None
-        values[key] = value
-    return values
+def _remarks(interfaces: Sequence[Interface]) -> Iterator[str]:
+    """What interfaces do that a fabric does not represent."""
+    for vrf in dict.fromkeys(port.vrf for port in interfaces if port.vrf):
+        names = ", ".join(port.name for port in interfaces if port.vrf == vrf)
+        yield f"VRF {vrf} is left out with {names}: only the main table was read"
+    for bond in dict.fromkeys(port.master for port in interfaces if port.master):
+        names = ", ".join(port.name for port in interfaces if port.master == bond)
+        yield f"{bond} joins {names}: which of them a packet takes is not known"
+
+
+_OFFLOADED = "routes are offloaded: hardware forwards, whose hash the kernel does not tell"
+
+
+class _Sysctl:
+    """Settings of the kernel."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self._values: dict[str, int] = {}
+        self.offloaded = False
+        """Set by the first route in hardware."""
+        for number, line in enumerate(text.splitlines(), 1):
+            key, equals, value = (part.strip() for part in line.partition("="))
+            if not equals or not any(word in key for word in _SYSCTLS):
+                continue
+            try:
+                self._values[key] = int(value, 0)
+            except ValueError:
+                raise UsageError(f"{where}:{number}: {key} is not a number: {value!r}") from None
+
+    def _number(self, key: str, default: int) -> int:
+        return self._values.get(key, default)
+
+    @property
+    def ignores_linkdown(self) -> bool:
+        """Whether next hops without link leave their groups."""
+        return bool(self._number("net.ipv4.conf.all.ignore_routes_with_linkdown", 0))
+
+    @property
+    def forwards(self) -> bool | None:
+        """Whether the device is a router; None: the sysctls do not tell."""
+        keys = (
+            "net.ipv4.ip_forward",
+            "net.ipv4.conf.all.forwarding",
+            "net.ipv6.conf.all.forwarding",
+        )
+        known = [self._values[key] for key in keys if key in self._values]
+        return any(known) if known else None
+
+    @property
+    def hash(self) -> HashSettings:
+        """Seed, policy and fields of multipath routes."""
+        return HashSettings(
+            model="linux",
+            seed=self._number("net.ipv4.fib_multipath_hash_seed", 0),
+            extra={
+                "policy": self._number("net.ipv4.fib_multipath_hash_policy", 0),
+                "fields": self._number("net.ipv4.fib_multipath_hash_fields", 7),
+            },
+        )
+
+    @property
+    def remarks(self) -> list[str]:
+        """Settings that differ between IPv4 and IPv6."""
+        told = []
+        for name in ("policy", "fields"):
+            four, six = (
+                self._values.get(f"net.{f}.fib_multipath_hash_{name}") for f in ("ipv4", "ipv6")
+            )
+            if four is not None and six is not None and four != six:
+                told.append(
+                    f"fib_multipath_hash_{name} is {four} for IPv4 and {six} for IPv6; "
+                    "the fabric holds that of IPv4"
+                )
+        return told
 
 
 class _Object(NamedTuple):
@@ -141,7 +178,7 @@ class _Object(NamedTuple):
     """Ids by bucket."""
 
 
-def _nexthops(tables: dict[str, Source]) -> dict[int, _Object]:
+def _nexthops(tables: dict[str, Source], sysctl: _Sysctl) -> dict[int, _Object]:
     buckets: dict[int, dict[int, int]] = {}
     for place in tables["bucket"].items("buckets") if "bucket" in tables else ():
         entry = place.mapping("a bucket")
@@ -166,7 +203,7 @@ def _nexthops(tables: dict[str, Source]) -> dict[int, _Object]:
         if table is not None and sorted(table) != list(range(len(table))):
             raise place.wrong(f"the buckets of nexthop {number} are incomplete")
         found[number] = _Object(
-            None if members else _hop(entry),
+            None if members else _hop(entry, sysctl),
             tuple(members),
             tuple(table[i] for i in range(len(table))) if table else None,
         )
@@ -177,19 +214,19 @@ def _id(place: Source) -> int:
     return place.integer("id", 0, (1 << 32) - 1)
 
 
-def _hop(entry: dict[str, Source]) -> NextHop:
+def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
     gateway: Address | None = None
     if "gateway" in entry:
         gateway = _address(entry["gateway"])
     elif "via" in entry:  # a gateway of the other address family
         gateway = _address(entry["via"].mapping("family and host")["host"])
     flags = [f.text("a flag") for f in entry["flags"].items("flags")] if "flags" in entry else []
+    sysctl.offloaded |= "offload" in flags
     return NextHop(
         gateway,
         entry["dev"].text("a device") if "dev" in entry else "",
         entry["weight"].integer("weight", 1, 65536) if "weight" in entry else 1,
-        not _UNUSABLE.intersection(flags),
-        "linkdown" in flags,
+        "dead" not in flags and not ("linkdown" in flags and sysctl.ignores_linkdown),
     )
 
 
@@ -200,7 +237,7 @@ def _address(place: Source) -> Address:
         raise place.wrong(f"{place.text('an address')!r} is not an address") from None
 
 
-def _route(place: Source, nexthops: dict[int, _Object]) -> RouterRoute | None:
+def _route(place: Source, nexthops: dict[int, _Object], sysctl: _Sysctl) -> Route | None:
     """The route of an entry; None for addresses of the router itself, multicast and similar."""
     entry = place.mapping("a route of `ip -j route`")
     if "dst" not in entry:
@@ -213,18 +250,18 @@ def _route(place: Source, nexthops: dict[int, _Object]) -> RouterRoute | None:
     hops: list[NextHop] = []
     buckets: tuple[int, ...] | None = None
     if kind == "unicast":
-        hops, buckets = _hops(place, entry, nexthops)
+        hops, buckets = _hops(place, entry, nexthops, sysctl)
     try:
         six = any(h.gateway is not None and h.gateway.version == 6 for h in hops)
         default = "::/0" if six else "0.0.0.0/0"
         network = ip_network(default if text == "default" else text, strict=False)
     except ValueError:
         raise entry["dst"].wrong(f"{text!r} is not a network") from None
-    return RouterRoute(network, tuple(hops), source, place.where, buckets)
+    return Route(network, tuple(hops), source, place.where, buckets)
 
 
 def _hops(
-    place: Source, entry: dict[str, Source], nexthops: dict[int, _Object]
+    place: Source, entry: dict[str, Source], nexthops: dict[int, _Object], sysctl: _Sysctl
 ) -> tuple[list[NextHop], tuple[int, ...] | None]:
     if "nhid" in entry and _id(entry["nhid"]) in nexthops:
         found = nexthops[_id(entry["nhid"])]
@@ -244,7 +281,8 @@ def _hops(
             raise place.wrong(f"a bucket names nexthop {min(unknown)}, which is not in its group")
         return hops, tuple(order.index(b) for b in found.buckets)
     if "nexthops" in entry:
-        return [_hop(h.mapping("a next hop")) for h in entry["nexthops"].items("next hops")], None
+        members = entry["nexthops"].items("next hops")
+        return [_hop(h.mapping("a next hop"), sysctl) for h in members], None
     if "gateway" in entry or "via" in entry or "dev" in entry:
-        return [_hop(entry)], None
+        return [_hop(entry, sysctl)], None
     raise place.wrong("the route has no next hop (with nhid, save `ip -j nexthop` too)")

@@ -15,15 +15,20 @@
     routes:                                    # leaf1 to host1: these next hops, in this order
       leaf1: {host1: [spine2, {via: spine1, weight: 3}]}
 
+A fabric read from devices also has, of hosts, `networks: [10.0.1.0/24]` that lead to the host
+alone; of switches, `tables:`, what their routes were read from; of links, `ports: [swp1, eth0]`
+and `evidence:`, what shows the link. Resilient groups are routes
+`{hops: [spine1, spine2], buckets: [0, 1, 1, 0]}`.
+
 In place of nodes and links, `fabric: leaf-spine:leaves=4` starts from a spec string.
 The order of nodes is the order of hosts; the order of links is the order of ports and next hops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
 import numpy as np
@@ -31,9 +36,9 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration, parse_rate
 from ...hashing import HashSettings
-from ..addressing import Address, AddressPlan
+from ..addressing import Address, AddressPlan, Network
 from ..build import Cables, build
-from ..fabric import Fabric
+from ..fabric import Fabric, Origin
 from ..parameters import RATE_AND_DELAY, Changes
 from ..routes import Hop, Route, with_routes
 from ..tiers import tiers_by_distance
@@ -41,6 +46,7 @@ from .hash_options import hash_settings
 from .yaml_source import Source
 
 KEYS = ("name", "fabric", "defaults", "hash", "nodes", "links", "down", "slow", "routes")
+_LINK_KEYS = ("a", "b", "rate", "delay", "count", "up", "ports", "evidence")
 
 
 class _Node(NamedTuple):
@@ -49,6 +55,8 @@ class _Node(NamedTuple):
     plane: int
     hash: HashSettings | None
     addresses: tuple[Address, ...]
+    networks: tuple[Network, ...] = ()
+    tables: str = ""
 
 
 def yaml_fabric(source: Source, parse: Callable[[str], Fabric]) -> tuple[Fabric, Changes]:
@@ -106,7 +114,7 @@ def _of_nodes(source: Source, top: dict[str, Source], common: HashSettings | Non
     wires = _wires(top, number)
     try:
         tiers = [nodes[name].tier for name in switches]
-        return build(
+        fabric = build(
             source.path,
             switches,
             tiers_by_distance(tiers, wires, len(switches)),
@@ -116,6 +124,7 @@ def _of_nodes(source: Source, top: dict[str, Source], common: HashSettings | Non
             hash_settings=[nodes[name].hash for name in switches],
             explicit_addresses=_plan(top["nodes"], nodes, hosts),
         )
+        return replace(fabric, origin=_origin(top["links"], [nodes[n].tables for n in switches]))
     except UsageError as error:
         text = str(error)
         raise UsageError(
@@ -131,11 +140,31 @@ def _plan(place: Source, nodes: dict[str, _Node], hosts: list[str]) -> AddressPl
             if seen.setdefault(address, host) != host:
                 both = f"{hosts[seen[address]]} and {hosts[host]}"
                 raise place.wrong(f"{both} have the same address {address}")
-    return AddressPlan(len(hosts), explicit)
+    subnets = {network: i for i, n in enumerate(hosts) for network in nodes[n].networks}
+    return AddressPlan(len(hosts), explicit, subnets)
+
+
+def _origin(links: Source, tables: Sequence[str]) -> Origin | None:
+    """What the fabric was read from; None if it was described."""
+    if not any(tables):
+        return None
+    ports: list[tuple[str, str]] = []
+    evidence = []
+    for place in links.items("links"):
+        values = place.mapping("a link") if place.is_mapping else {}
+        count = values["count"].integer("count", 1, 1024) if "count" in values else 1
+        names = (
+            [p.text("a port") for p in values["ports"].items("ports")] if "ports" in values else []
+        )
+        if len(names) not in (0, 2):
+            raise values["ports"].wrong("a link has two ports")
+        ports += [(names[0], names[1]) if names else ("", "")] * count
+        evidence += [values["evidence"].text("evidence") if "evidence" in values else ""] * count
+    return Origin(tuple(ports), tuple(evidence), tuple(tables))
 
 
 def _node(place: Source, common: HashSettings | None) -> _Node:
-    keys = ("kind", "tier", "plane", "hash", "addresses")
+    keys = ("kind", "tier", "plane", "hash", "addresses", "networks", "tables")
     values = place.mapping("kind, tier, plane, hash or addresses")
     for key, value in values.items():
         if key not in keys:
@@ -150,12 +179,20 @@ def _node(place: Source, common: HashSettings | None) -> _Node:
             addresses.append(ip_address(item.text("an address")))
         except ValueError:
             raise item.wrong(f"{item.text('an address')!r} is not an address") from None
+    networks: list[Network] = []
+    for item in values["networks"].items("networks") if "networks" in values else ():
+        try:
+            networks.append(ip_network(item.text("a network")))
+        except ValueError:
+            raise item.wrong(f"{item.text('a network')!r} is not a network") from None
     return _Node(
         kind == "host",
         tier,
         values["plane"].integer("plane", 0, 1000) if "plane" in values else 0,
         hash_settings(values["hash"]) if "hash" in values else common,
         tuple(addresses),
+        tuple(networks),
+        values["tables"].text("what was read") if "tables" in values else "",
     )
 
 
@@ -175,10 +212,9 @@ def _wires(top: dict[str, Source], number: dict[str, int]) -> Cables:
         else:
             values = place.mapping("a, b, rate, delay, count")
             for key, value in values.items():
-                if key not in ("a", "b", "rate", "delay", "count", "up"):
-                    raise value.wrong(
-                        f"unknown key {key!r}; a link has a, b, rate, delay, count, up"
-                    )
+                if key not in _LINK_KEYS:
+                    known = ", ".join(_LINK_KEYS)
+                    raise value.wrong(f"unknown key {key!r}; a link has {known}")
             ends = [values[key] for key in ("a", "b") if key in values]
         if len(ends) != 2:
             raise place.wrong("a link has two ends: [leaf1, spine1] or {a: leaf1, b: spine1}")
@@ -242,10 +278,23 @@ def _routes(place: Source, fabric: Fabric) -> list[Route]:
     routes = []
     for switch, destinations in place.mapping("switches").items():
         for destination, hops in destinations.mapping("destination: next hops").items():
-            routes.append(
-                Route(switch, destination, [_hop(h) for h in hops.items("next hops")], hops.where)
-            )
+            routes.append(_route(switch, destination, hops))
     return routes
+
+
+def _route(switch: str, destination: str, place: Source) -> Route:
+    if not place.is_mapping:
+        hops = [_hop(h) for h in place.items("next hops")]
+        return Route(switch, destination, hops, place.where)
+    values = place.mapping("hops and buckets")
+    if set(values) != {"hops", "buckets"}:
+        raise place.wrong("a route is a list of next hops, or has hops and buckets")
+    hops = [_hop(h) for h in values["hops"].items("next hops")]
+    most = max(0, len(hops) - 1)
+    buckets = [b.integer("a bucket", 0, most) for b in values["buckets"].items("buckets")]
+    if not buckets:
+        raise values["buckets"].wrong("a resilient group has at least one bucket")
+    return Route(switch, destination, hops, place.where, buckets)
 
 
 def _hop(place: Source) -> Hop:

@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from answers import recorded
 from fabric_walking import hops, next_nodes
 
 from rocescope.analyzer.errors import UsageError
@@ -123,6 +124,19 @@ def test_a_next_hop_that_leads_nowhere(tables):
     file.write_text(json.dumps(entries))
     with pytest.raises(UsageError, match="next hop 172.16.2.1 on up2 of router is on no connected"):
         parse_fabric(f"linux:{tables}")
+
+
+def test_bgp_unnumbered_without_addresses_and_neighbours_of_the_routers(tmp_path):
+    """The far ends of link-local next hops are known from MAC, link-local address or LLDP alone."""
+    for kept in ("lldp.json", "addr.json"):
+        folder = recorded(tmp_path / kept) / "healthy"
+        for file in folder.iterdir():
+            if not file.name.endswith((".route.json", ".sysctl", kept)):
+                file.unlink()
+        fabric = parse_fabric(f"linux:{folder}")
+        assert fabric.nodes.names == ("leaf1", "leaf2", "spine1", "spine2", "h1", "h2", "h3", "h4")
+        assert len(fabric.links.source) == 2 * (4 + 8)
+        assert check_fabric(fabric).is_sound
 
 
 def test_an_empty_folder(tmp_path):

@@ -284,3 +284,63 @@ def test_graphml_is_what_networkx_reads(spec, tmp_path):
 def test_mistakes_in_graphml(text, message, parse):
     with pytest.raises(UsageError, match=message):
         parse(text, "f.graphml")
+
+
+def test_what_devices_told_is_kept(tmp_path):
+    text = """\
+nodes:
+  leaf: {tables: ip -j route}
+  s1: {}
+  s2: {}
+  far: {}
+  h1: {kind: host, networks: [10.1.0.0/24]}
+  h2: {kind: host, addresses: [10.2.0.9]}
+links:
+- [h1, leaf]
+- {a: leaf, b: s1, ports: [swp1, eth3], evidence: LLDP}
+- {a: leaf, b: s2, count: 2}
+- [s1, far]
+- [s2, far]
+- [h2, far]
+routes:
+  leaf: {h2: {hops: [s2, s1], buckets: [0, 0, 1]}}
+"""
+    file = tmp_path / "lab.yaml"
+    file.write_text(text)
+    fabric = parse_fabric(str(file))
+    assert fabric.host_of("10.1.0.77") == 0
+    assert fabric.origin.tables == ("ip -j route", "", "", "")
+    assert fabric.origin.ports[:3] == (("", ""), ("swp1", "eth3"), ("", ""))
+    assert fabric.origin.links == ("", "LLDP", "", "", "", "", "")
+    (table,) = fabric.forwarding.buckets.values()
+    assert table.tolist() == [0, 0, 1]
+    file.write_bytes(yaml_bytes(fabric))
+    again = parse_fabric(str(file))
+    assert yaml_bytes(again) == file.read_bytes()
+    assert again.origin == fabric.origin
+    assert [t.tolist() for t in again.forwarding.buckets.values()] == [[0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[10.1.0.0/24]", "[10.1.0.1/24]", "'10.1.0.1/24' is not a network"),
+        ("[swp1, eth3]", "[swp1]", "a link has two ports"),
+        ("[0, 0, 1]", "[0, 2]", "a bucket must be 0 to 1, not 2"),
+        ("[0, 0, 1]", "[]", "a resilient group has at least one bucket"),
+        (", buckets: [0]", "", "has hops and buckets"),
+    ],
+)
+def test_mistakes_in_what_devices_told(old, new, message, tmp_path):
+    text = """\
+nodes:
+  {leaf: {tables: x}, s1: {}, s2: {}, h1: {kind: host, networks: [10.1.0.0/24]}, h2: {kind: host}}
+links: [[h1, leaf], {a: leaf, b: s1, ports: [swp1, eth3]}, [leaf, s2], [s1, s2], [h2, s2]]
+routes: {leaf: {h2: {hops: [s2, s1], buckets: [0, 0, 1]}}}
+"""
+    if old == ", buckets: [0]":
+        text, old, new = text.replace(", buckets: [0, 0, 1]", ""), "hops", "hops"
+    file = tmp_path / "lab.yaml"
+    file.write_text(text.replace(old, new))
+    with pytest.raises(UsageError, match=message):
+        parse_fabric(str(file))

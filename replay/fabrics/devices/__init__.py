@@ -1,0 +1,1 @@
+"""What switches and hosts answered, and the fabric that follows from it."""

@@ -1,0 +1,225 @@
+"""A fabric from the answers of devices: next-hop order, weights, buckets, hash settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import NamedTuple
+
+import numpy as np
+
+from ....analyzer.errors import UsageError
+from ....kernels.kernel import UInt16s
+from ..addressing import Address, AddressPlan, Network
+from ..build import build, cables
+from ..fabric import Fabric, Origin
+from ..forwarding import Forwarding
+from ..routes import edge_per_host
+from ..tiers import tiers_by_distance
+from .cabling import Note
+from .device import Device, NextHop, Route
+from .networks import End
+from .topology import VIA, Topology, find_topology
+
+
+class Assembled(NamedTuple):
+    """A fabric and what is to know about the answers it rests on."""
+
+    fabric: Fabric
+    shortest: Forwarding
+    """Shortest paths over the same links, for comparison."""
+    notes: list[Note]
+
+
+def assemble(
+    name: str, devices: Sequence[Device], rate_bits_per_second: int, delay_ns: int, told: str
+) -> Assembled:
+    """The fabric of devices. told: what their tables are, for `Fabric.origin`.
+
+    UsageError without a host or with two devices of one name.
+    """
+    names = [device.name for device in devices]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise UsageError(f"{name}: two devices have the name {twice!r}")
+    topology = find_topology(devices)
+    if not topology.hosts:
+        raise UsageError(f"{name}: the tables contain no host: all networks connect routers")
+    number = {n: i for i, n in enumerate([*topology.switches, *topology.hosts])}
+    ends = np.array([(number[w.a], number[w.b]) for w in topology.wires], np.int64).reshape(-1, 2)
+    wires = cables(ends[:, 0], ends[:, 1], rate_bits_per_second, delay_ns)
+    by_name = {device.name: device for device in devices}
+    fabric = build(
+        name,
+        topology.switches,
+        tiers_by_distance(
+            [2 if n.startswith(VIA) else None for n in topology.switches],
+            wires,
+            len(topology.switches),
+        ),
+        topology.hosts,
+        wires,
+        hash_settings=[by_name[n].hash if n in by_name else None for n in topology.switches],
+        explicit_addresses=_addresses(topology),
+    )
+    fabric = edge_per_host(fabric)
+    router = _Router(fabric, by_name, topology, number)
+    origin = Origin(
+        ports=tuple((w.port_a, w.port_b) for w in topology.wires),
+        links=tuple(", ".join(w.evidence) for w in topology.wires),
+        tables=tuple(told if n in by_name else "" for n in topology.switches),
+    )
+    notes = [Note("not represented", d.name, text) for d in devices for text in d.remarks]
+    return Assembled(
+        replace(fabric, forwarding=router.forwarding(), routed=False, origin=origin),
+        fabric.forwarding,
+        [*topology.notes, *notes, *router.notes],
+    )
+
+
+def _addresses(topology: Topology) -> AddressPlan:
+    number = {name: i for i, name in enumerate(topology.hosts)}
+    explicit: dict[int, tuple[Address, ...]] = {}
+    for address, owner in topology.owner.items():
+        if owner in number:
+            explicit[number[owner]] = (*explicit.get(number[owner], ()), address)
+    for network, name in topology.subnets.items():
+        if number[name] not in explicit:  # an address that the router cannot have
+            taken = {a for a in topology.owner if a.version == network.version and a in network}
+            free = (a for a in network if a not in taken and a != network.network_address)
+            explicit[number[name]] = (next(free, network.network_address),)
+    subnets = {network: number[name] for network, name in topology.subnets.items()}
+    return AddressPlan(len(topology.hosts), explicit, subnets)
+
+
+class _Router:
+    """Turns routes into groups of links; equal routes of a switch share one group."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        devices: Mapping[str, Device],
+        topology: Topology,
+        number: Mapping[str, int],
+    ) -> None:
+        self.notes: list[Note] = []
+        self._fabric, self._devices = fabric, devices
+        self._topology, self._number = topology, number
+        self._start = [0]
+        self._links: list[int] = []
+        self._weights: list[int] = []
+        self._buckets: dict[int, UInt16s] = {}
+        self._known: dict[tuple[int, Network], int] = {}
+
+    def forwarding(self) -> Forwarding:
+        """Forwarding of the tables; switches without a table use shortest paths."""
+        fabric, topology = self._fabric, self._topology
+        group_of = np.full_like(fabric.forwarding.group_of, -1)
+        networks_of: dict[str, list[Network]] = {}
+        for network, name in topology.subnets.items():
+            networks_of.setdefault(name, []).append(network)
+        for host, name in enumerate(topology.hosts):
+            edge = int(fabric.attachments.edge[host])
+            if edge < 0:
+                continue
+            targets = [
+                *(ip_network(a) for a in fabric.addresses.explicit.get(host, ())),
+                *networks_of.get(name, ()),
+            ]
+            for switch, switch_name in enumerate(topology.switches):
+                if (fabric.attachments.switch[host] == switch).any():
+                    continue
+                device = self._devices.get(switch_name)
+                if device is None:
+                    links, weights = fabric.group(switch, edge)
+                    if len(links):
+                        group_of[switch, edge] = self._add(links.tolist(), weights.tolist())
+                    continue
+                group_of[switch, edge] = self._group(switch, device, targets)
+        return Forwarding(
+            np.array(self._start, np.int64),
+            np.array(self._links, np.int32),
+            np.array(self._weights, np.int64),
+            group_of,
+            self._buckets,
+        )
+
+    def _group(self, switch: int, device: Device, targets: Sequence[Network]) -> int:
+        """The group of a switch towards a host, -1 without a route."""
+        found = {
+            version: self._route_group(switch, device, route)
+            for version in (4, 6)
+            if (route := _lookup(device, [t for t in targets if t.version == version]))
+        }
+        if len(set(map(self._members, found.values()))) > 1:
+            text = "IPv4 and IPv6 have different next hops; the fabric holds those of IPv4"
+            note = Note("address families", device.name, text)
+            if note not in self.notes:
+                self.notes.append(note)
+        return found.get(4, found.get(6, -1))
+
+    def _members(self, group: int) -> tuple[tuple[int, int], ...]:
+        part = slice(self._start[group], self._start[group + 1]) if group >= 0 else slice(0)
+        return tuple(zip(self._links[part], self._weights[part], strict=True))
+
+    def _route_group(self, switch: int, device: Device, route: Route) -> int:
+        key = (switch, route.network)
+        if key not in self._known:
+            self._known[key] = self._add_route(device, route)
+        return self._known[key]
+
+    def _add(self, links: Iterable[int], weights: Iterable[int]) -> int:
+        """Number of a new group."""
+        self._links += links
+        self._weights += weights
+        self._start.append(len(self._links))
+        return len(self._start) - 2
+
+    def _add_route(self, device: Device, route: Route) -> int:
+        """The group of a route, -1 when it has no usable next hop."""
+        left_out = self._topology.left_out
+        chosen = [
+            i
+            for i, hop in enumerate(route.hops)
+            if hop.usable and End(device.name, hop.device) not in left_out
+        ]
+        if not chosen:
+            return -1
+        hops = [route.hops[i] for i in chosen]
+        group = self._add(
+            [self._link(device.name, hop, route) for hop in hops], [hop.weight for hop in hops]
+        )
+        if route.buckets is not None:
+            table = [chosen.index(b) for b in route.buckets if b in chosen]
+            self._buckets[group] = np.array(table, np.uint16)
+        return group
+
+    def _link(self, switch: str, hop: NextHop, route: Route) -> int:
+        """The link of a next hop. UsageError if it leads nowhere."""
+        behind = self._topology.behind(switch, hop.device)
+        owner = self._topology.owner.get(hop.gateway) if hop.gateway is not None else None
+        wires = [wire for wire, node in behind if node == owner] or [wire for wire, _ in behind]
+        if len(wires) != 1:
+            raise UsageError(
+                f"{route.where}: the next hop {hop.gateway} on {hop.device or 'no device'} of "
+                f"{switch} is on no connected network of the routers, and no LLDP neighbour, "
+                "neighbour MAC or link-local address shows its link"
+            )
+        forth = int(self._fabric.links.source[2 * wires[0]]) == self._number[switch]
+        return 2 * wires[0] + (0 if forth else 1)
+
+
+def _lookup(device: Device, targets: Sequence[Network]) -> Route | None:
+    """The longest route that matches the first address (or network) that any route matches."""
+    for target in targets:
+        matching = [
+            r
+            for r in device.routes
+            if r.network.version == target.version
+            and target.network_address in r.network
+            and target.prefixlen >= r.network.prefixlen
+        ]
+        if matching:
+            return max(matching, key=lambda r: r.network.prefixlen)
+    return None

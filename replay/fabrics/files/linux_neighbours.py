@@ -1,0 +1,141 @@
+"""Interfaces and neighbours of a Linux device: `ip -j -d addr`, `ip -j neigh`, `lldpctl -f json0`.
+
+A file that is missing gives None: the device was not asked. UsageError names a file that
+does not hold what the command prints.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_interface
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ....analyzer.errors import UsageError
+from ..devices.device import Advertised, Interface, Resolved
+from .yaml_source import MAX_BYTES
+
+_T = TypeVar("_T")
+
+
+class _Address(msgspec.Struct):
+    local: str = ""
+    prefixlen: int = 0
+
+
+class _Kind(msgspec.Struct):
+    info_slave_kind: str = ""
+
+
+class _Link(msgspec.Struct):
+    ifname: str
+    flags: list[str]
+    address: str = ""
+    master: str = ""
+    addr_info: list[_Address] = []
+    linkinfo: _Kind = msgspec.field(default_factory=_Kind)
+
+
+class _Entry(msgspec.Struct):
+    dev: str = ""
+    lladdr: str = ""
+
+
+class _Value(msgspec.Struct):
+    value: str = ""
+
+
+class _Chassis(msgspec.Struct):
+    id: list[_Value] = []
+    name: list[_Value] = []
+    mgmt_ip: list[_Value] = msgspec.field(default_factory=list, name="mgmt-ip")
+
+
+class _Port(msgspec.Struct):
+    id: list[_Value] = []
+
+
+class _Heard(msgspec.Struct):
+    name: str
+    chassis: list[_Chassis] = []
+    port: list[_Port] = []
+
+
+class _Lldp(msgspec.Struct):
+    interface: list[_Heard] = []
+
+
+class _Answer(msgspec.Struct):
+    lldp: list[_Lldp]
+
+
+def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
+    """The interfaces of `ip -j -d addr`; without -d a master is taken for a bond or bridge."""
+    links = _read(file, list[_Link], "ip -j -d addr")
+    if links is None:
+        return None
+    try:
+        return tuple(
+            Interface(
+                link.ifname,
+                link.address.lower(),
+                tuple(ip_interface(f"{a.local}/{a.prefixlen}") for a in link.addr_info if a.local),
+                "LOWER_UP" in link.flags,
+                "" if link.linkinfo.info_slave_kind == "vrf" else link.master,
+                link.master if link.linkinfo.info_slave_kind == "vrf" else "",
+            )
+            for link in links
+        )
+    except ValueError as error:
+        raise UsageError(f"{file}: {error}") from None
+
+
+def resolved_of(file: Path) -> tuple[Resolved, ...] | None:
+    """The entries of `ip -j neigh` with a MAC address."""
+    entries = _read(file, list[_Entry], "ip -j neigh")
+    if entries is None:
+        return None
+    return tuple(Resolved(e.dev, e.lladdr.lower()) for e in entries if e.dev and e.lladdr)
+
+
+def advertised_of(file: Path) -> tuple[Advertised, ...] | None:
+    """The neighbours of `lldpctl -f json0`.
+
+    Their age is no measure: it counts from the last change of what they say, and lldpd itself
+    removes neighbours after their time to live.
+    """
+    answer = _read(file, _Answer, "lldpctl -f json0")
+    if answer is None:
+        return None
+    return tuple(
+        Advertised(
+            heard.name,
+            _first(heard.chassis[0].name),
+            _first(heard.chassis[0].id),
+            _first(heard.port[0].id),
+            tuple(address.value for address in heard.chassis[0].mgmt_ip),
+        )
+        for lldp in answer.lldp
+        for heard in lldp.interface
+        if heard.chassis and heard.port
+    )
+
+
+def _first(values: list[_Value]) -> str:
+    return values[0].value if values else ""
+
+
+def _read(file: Path, kind: type[_T], command: str) -> _T | None:
+    """The content of a file, None without it."""
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise UsageError(f"{file} is larger than {MAX_BYTES >> 20} MiB; save `{command}` there")
+        return msgspec.json.decode(file.read_bytes() or b"[]", type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read {file}: {reason}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{file}: not the output of `{command}`: {error}") from None

@@ -1,0 +1,72 @@
+"""Connected networks, and management networks among them."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+from answers import connected, device, port, route
+
+from rocescope.replay.fabrics.devices.networks import (
+    End,
+    connected_networks,
+    management_networks,
+    owners,
+)
+
+
+def management(devices):
+    networks = connected_networks(devices)
+    return set(management_networks(devices, networks, owners(devices)))
+
+
+def three(management_port, *more):
+    """Three routers in a row, each with a port in a LAN."""
+    lan = "192.168.0.0/24"
+    return [
+        device(
+            f"r{i}",
+            connected(lan, management_port, f"192.168.0.{i}"),
+            connected(f"172.16.{i}.0/31", "up1", f"172.16.{i}.0"),
+            connected(f"10.{i}.0.0/24", "down1", f"10.{i}.0.1"),
+            *more,
+        )
+        for i in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("name", ["eth0", "swp48"])
+def test_a_network_of_three_that_no_route_uses(name):
+    assert management(three(name)) == {ip_network("192.168.0.0/24")}
+
+
+def test_a_network_that_routes_use_is_part_of_the_fabric():
+    assert not management(three("swp48", route("10.9.0.0/16", ("192.168.0.1", "swp48"))))
+
+
+def test_a_default_route_may_lead_through_a_management_port():
+    to_member = route("0.0.0.0/0", ("192.168.0.1", "eth0"))
+    assert management(three("eth0", to_member)) == {ip_network("192.168.0.0/24")}
+    assert not management(three("swp48", route("0.0.0.0/0", ("192.168.0.1", "swp48"))))
+
+
+def test_two_devices_need_the_name_of_a_management_port():
+    assert management(three("eth0")[:2]) == {ip_network("192.168.0.0/24")}
+    assert not management(three("swp48")[:2])
+
+
+def test_a_network_that_is_all_a_device_has_is_no_management_network():
+    hosts = [device(f"h{i}", connected("10.0.0.0/24", "eth0", f"10.0.0.{i}")) for i in range(1, 5)]
+    assert not management(hosts)
+
+
+def test_owners_of_addresses():
+    one = device(
+        "r1",
+        connected("10.1.0.0/24", "down1", "10.1.0.1"),
+        interfaces=(port("lo", "", "10.255.0.1/32", "127.0.0.1/8"), port("up1", "", "fe80::1/64")),
+    )
+    assert {str(a): end for a, end in owners([one]).items()} == {
+        "10.1.0.1": End("r1", "down1"),
+        "10.255.0.1": End("r1", "lo"),
+    }

@@ -1,0 +1,76 @@
+"""Switches, hosts and wires."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+from answers import connected, device, heard, port, route
+
+from rocescope.replay.fabrics.devices.topology import find_topology
+
+
+def leaf(*more, **answers):
+    return device(
+        "leaf",
+        connected("10.1.0.0/24", "down1", "10.1.0.1"),
+        connected("172.16.0.0/31", "up1", "172.16.0.0"),
+        *more,
+        **answers,
+    )
+
+
+def spine(*more, **answers):
+    return device(
+        "spine",
+        connected("172.16.0.0/31", "swp1", "172.16.0.1"),
+        connected("10.2.0.0/24", "swp2", "10.2.0.1"),
+        *more,
+        **answers,
+    )
+
+
+def test_devices_with_one_port_and_networks_without_a_neighbour_are_hosts():
+    h1 = device("h1", connected("10.1.0.0/24", "eth1", "10.1.0.10"))
+    found = find_topology([leaf(), spine(), h1])
+    assert found.switches == ["leaf", "spine"]
+    assert found.hosts == ["h1", "spine:swp2"]
+    assert found.subnets == {
+        ip_network("10.1.0.0/24"): "h1",
+        ip_network("10.2.0.0/24"): "spine:swp2",
+    }
+    assert [wire[:4] for wire in found.wires] == [
+        ("leaf", "down1", "h1", "eth1"),
+        ("leaf", "up1", "spine", "swp1"),
+        ("spine", "swp2", "spine:swp2", ""),
+    ]
+
+
+def test_a_host_with_several_ports_is_several_nics():
+    networks = [connected(f"10.{i}.0.0/24", f"rdma{i}", f"10.{i}.0.10") for i in (1, 2)]
+    h1 = device("h1", *networks, forwards=False)
+    found = find_topology([leaf(), spine(), h1])
+    assert found.hosts == ["h1:rdma1", "h1:rdma2"]
+    assert {str(a): n for a, n in found.owner.items() if n.startswith("h1")} == {
+        "10.1.0.10": "h1:rdma1",
+        "10.2.0.10": "h1:rdma2",
+    }
+    # A router of containers forwards too: with a single port it is a host.
+    assert "h2" in find_topology([
+        leaf(), spine(), device("h2", connected("10.1.0.0/24", "eth1", "10.1.0.9"), forwards=True)
+    ]).hosts  # fmt: skip
+
+
+def test_ports_of_a_vrf_are_left_out():
+    interfaces = (port("up1", vrf="blue"), port("down1"))
+    advertised = (heard("up1", "spine", "swp1"),)
+    found = find_topology([leaf(interfaces=interfaces, advertised=advertised), spine()])
+    assert not [wire for wire in found.wires if {wire.a, wire.b} == {"leaf", "spine"}]
+
+
+def test_an_unnumbered_gateway_without_tables_is_named_by_lldp():
+    to_spines = route("10.9.0.0/16", ("fe80::9", "up8"), ("fe80::9", "up9"))
+    advertised = (heard("up9", "sp\x1bine[9]", "swp1"),)
+    found = find_topology([leaf(to_spines, advertised=advertised), spine()])
+    assert found.switches == ["leaf", "spine", "via fe80::9 on leaf up8", "via sp?ine?9?"]
+    behind = [wire for wire in found.wires if wire.b == "10.9.0.0/16"]
+    assert [wire.a for wire in behind] == found.switches[2:]
