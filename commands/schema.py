@@ -10,7 +10,17 @@ from .options.parameter import Parameter
 
 def schema(
     command: Annotated[
-        Literal["analyze", "analyze-live", "check", "compare", "replay", "sweep", "recover-seed"],
+        Literal[
+            "analyze",
+            "analyze-live",
+            "check",
+            "compare",
+            "replay",
+            "sweep",
+            "recover-seed",
+            "discover",
+            "trace",
+        ],
         Parameter(name="COMMAND"),
     ] = "analyze",
     /,

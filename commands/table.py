@@ -90,6 +90,17 @@ Examples:
 """,
         "Then start a new shell.",
     ),
+    "discover": Command(
+        "discovery.discover",
+        "Read a fabric from the answers of its switches and hosts.",
+        """\
+Examples:
+  rocescope discover --commands linux
+  rocescope discover answers/ -o fabric.yaml
+  rocescope discover answers/ --format json | jq '.remarks[]'
+""",
+        "linux and frr are tested with real devices.",
+    ),
     "doctor": Command(
         "live.doctor",
         "Test what live capture needs on this host and show what to install.",
@@ -181,6 +192,17 @@ Examples:
   rocescope sweep --pattern random:qps=4 --fabric fat-tree:k=8 --per-switch equal
 """,
         "csv, parquet and arrow contain one row per histogram bin.",
+    ),
+    "trace": Command(
+        "discovery.trace",
+        "Show the path of every flow on a fabric, with the evidence of each hop.",
+        """\
+Examples:
+  rocescope trace h1.pcap h2.pcap --fabric fabric.yaml
+  rocescope trace leaf1-spine*.pcap --fabric fabric.yaml -s static -s assign
+  rocescope trace h1.pcap --fabric fabric.yaml --format csv -o paths.csv
+""",
+        "csv, parquet and arrow contain one row per flow.",
     ),
     "warm-up": Command(
         "warm_up",

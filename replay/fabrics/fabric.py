@@ -86,6 +86,9 @@ class Origin(NamedTuple):
     tables: tuple[str, ...]
     """The tables that the routes and the hash settings of every switch are from; empty for a
     switch whose tables were not read: shortest paths are assumed."""
+    ipv4_only: tuple[bool, ...] = ()
+    """Whether next hops or hash settings of a switch are those of IPv4, and IPv6 differs; empty:
+    nowhere."""
 
 
 @dataclass(frozen=True)

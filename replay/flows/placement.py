@@ -121,6 +121,10 @@ class Walk:
 
     def run(self, seeds: UInt64s, visit: Visit) -> None:
         """One walk per row of `seeds`: uint64[rows] (equal on all switches) or [rows, switches]."""
+        walk(self._traffic, self.fabric, self.start, len(seeds), self.chooser(seeds), visit)
+
+    def chooser(self, seeds: UInt64s) -> Choose:
+        """The choices of the switches under seeds as of `run`."""
         known: dict[int, UInt32s] = {}
 
         def choose(node: Int32s, came_by: Int32s, group: Int32s, member: UInt16s) -> None:
@@ -128,7 +132,7 @@ class Walk:
                 found = self._values(number, hashing, seeds, node, came_by, known)
                 self._choose(hashing, found, node, group, member)
 
-        walk(self._traffic, self.fabric, self.start, len(seeds), choose, visit)
+        return choose
 
     def _values(
         self,

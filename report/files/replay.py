@@ -8,18 +8,21 @@ from typing import Any
 
 import msgspec
 
+from ...discovery.results import Discovery
+from ...discovery.tracing.results import TraceResult
 from ...replay.results.recover import RecoverResult
 from ...replay.results.replay import ReplayResult
 from ...replay.results.sweep import SweepResult
+from .text import cell
 
-Result = ReplayResult | SweepResult | RecoverResult
+Result = ReplayResult | SweepResult | RecoverResult | TraceResult
 
 
 def encode(result: Result, format: str) -> bytes:
     """`json`, or a table as `csv`, `parquet` or `arrow`; ValueError for other formats.
 
-    The table has a row per link and strategy (replay), per bin of the histograms (sweep) or
-    per candidate (recover-seed).
+    The table has a row per link and strategy (replay), per bin of the histograms (sweep), per
+    candidate (recover-seed) or per flow (trace).
     """
     if format == "json":
         return msgspec.json.encode(result) + b"\n"
@@ -43,6 +46,8 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 for row in rows:
                     del row["wire_bytes_over_time"]
             return rows
+        case TraceResult():
+            return [msgspec.structs.asdict(flow) for flow in result.flows]
         case SweepResult():
             sets = [("worst", result.distribution)]
             sets += [(one.layer, one.distribution) for one in result.layers]
@@ -71,7 +76,7 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     writer.writeheader()
     for row in rows:
         writer.writerow(
-            {k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()}
+            {k: cell(" ".join(map(str, v)) if isinstance(v, list) else v) for k, v in row.items()}
         )
     return sink.getvalue().encode()
 
@@ -89,6 +94,12 @@ def _columnar(rows: list[dict[str, Any]], format: str) -> bytes:
 
 
 def json_schemas() -> dict[str, Any]:
-    """JSON Schemas (draft 2020-12) of the three results, by command."""
-    results = {"replay": ReplayResult, "sweep": SweepResult, "recover-seed": RecoverResult}
+    """JSON Schemas (draft 2020-12) of the results, by command."""
+    results = {
+        "replay": ReplayResult,
+        "sweep": SweepResult,
+        "recover-seed": RecoverResult,
+        "discover": Discovery,
+        "trace": TraceResult,
+    }
     return {name: msgspec.json.schema(result) for name, result in results.items()}

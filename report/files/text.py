@@ -62,12 +62,12 @@ def encode_csv(analysis: Analysis) -> bytes:
     columns = flow_columns()
     writer.writerow(column.name for column in columns)
     for flow in analysis.flows:
-        writer.writerow(_cell(flow_value(column, flow)) for column in columns)
+        writer.writerow(cell(flow_value(column, flow)) for column in columns)
     return sink.getvalue().encode()
 
 
-def _cell(value: Any) -> Any:
-    """A name that a spreadsheet would run as a formula begins with an apostrophe."""
+def cell(value: Any) -> Any:
+    """A value of CSV; a name that a spreadsheet would run as a formula gets an apostrophe."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return str(value).lower() if isinstance(value, bool) else value

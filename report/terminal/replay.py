@@ -115,13 +115,18 @@ def print_replay(
 
         print_packets(page, result)
     else:
-        page.section("Strategies", verdict(result))
-        page.draw(lambda table: _strategies(table, result.strategies))
+        print_comparison(page, result)
     for one in result.strategies:
         if one.packets is None:
-            _strategy(page, one, top)
+            print_flow_strategy(page, one, top)
         else:
             print_strategy(page, one)
+
+
+def print_comparison(page: Page, result: ReplayResult) -> None:
+    """Print the strategies of whole flows, one per row."""
+    page.section("Strategies", verdict(result))
+    page.draw(lambda table: _strategies(table, result.strategies))
 
 
 def verdict(result: ReplayResult) -> str:
@@ -160,7 +165,8 @@ def _strategies(table: Table, results: list[StrategyResult]) -> None:
         )
 
 
-def _strategy(page: Page, one: StrategyResult, top: int) -> None:
+def print_flow_strategy(page: Page, one: StrategyResult, top: int) -> None:
+    """Print the layers and the worst links of one strategy."""
     page.section(_title(one))
     for note in one.notes:
         page.say(f"{page.glyphs.warning} {note}", "yellow")

@@ -50,8 +50,12 @@ NOT_RUN = {
     "pipx install": "tests/test_packaging.py installs the wheel",
     "tcpdump -i eth1": "a mirror port",
     "ip ": "routers: tests/end_to_end/replay/test_linux_router.py reads their tables",
+    "lldpctl": "routers: tests/replay/fabrics/files/test_linux.py reads its answers",
     "sysctl": "routers: tests/end_to_end/replay/test_linux_router.py reads their tables",
     "rocescope fabric linux:": "routers: tests/end_to_end/replay/test_linux_router.py",
+    "rocescope discover answers": "docs/discovery.md reads recorded answers",
+    "rocescope trace h1.pcap": "tests/commands/discovery/test_trace.py",
+    "rocescope trace leaf1": "tests/commands/discovery/test_trace.py",
     "rocescope check requester.pcap": "Lumina's files: tests/end_to_end/test_lumina.py",
     "tail ": "reads what the command before it wrote until it was interrupted",
 }

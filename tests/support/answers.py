@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rocescope.replay.fabrics.addressing import Address
 from rocescope.replay.fabrics.devices.device import (
@@ -17,6 +20,10 @@ from rocescope.replay.fabrics.devices.device import (
     Resolved,
     Route,
 )
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.mapping import map_hosts
+from rocescope.replay.hashing.keys import packet_keys
+from rocescope.replay.traffic.traffic import Traffic
 
 
 def recorded(folder: Path) -> Path:
@@ -35,6 +42,54 @@ def recorded(folder: Path) -> Path:
 def truth(folder: Path, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((folder / f"{name}.truth.json").read_text())
     return found
+
+
+def routers_of(topology: Mapping[str, Any], folder: Path) -> Path:
+    """The tables of the routers of a `topology.json` as a file for `linux:`."""
+    tables = {
+        name: {
+            "route": _routes_of(lines),
+            "route6": _routes_of(topology["routes6"][name]),
+            "sysctl": "\n".join(topology["sysctl"][name]),
+        }
+        for name, lines in topology["routes"].items()
+    }
+    file = folder / "routers.json"
+    file.write_text(json.dumps(tables, indent=1))
+    return file
+
+
+def _routes_of(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """The text of `ip route` as `ip -j route` prints it."""
+    routes: list[dict[str, Any]] = []
+    for line in lines:
+        words = line.split()
+        flags = [word for word in words if word in ("dead", "linkdown")]
+        if words[0] == "nexthop":
+            hop = {"gateway": words[2], "dev": words[4], "weight": int(words[6]), "flags": flags}
+            routes[-1].setdefault("nexthops", []).append(hop)
+            continue
+        names = {"via": "gateway", "dev": "dev", "scope": "scope", "src": "prefsrc"}
+        found = {names[k]: words[words.index(k) + 1] for k in names if k in words}
+        routes.append({"dst": words[0], **found, "flags": flags})
+    return routes
+
+
+def traffic_of(fabric: Fabric, flows: Sequence[Mapping[str, Any]]) -> Traffic:
+    """One unit of 1000 bytes per flow of `truth`."""
+    n = len(flows)
+    src, dst = ([flow[end] for flow in flows] for end in ("src", "dst"))
+    zeros = np.zeros(n, np.int64)
+    return Traffic(
+        packet_keys(src, dst, np.array([flow["sport"] for flow in flows])),
+        map_hosts(src, fabric).hosts,
+        map_hosts(dst, fabric).hosts,
+        np.arange(n, dtype=np.int32),
+        zeros + 10,
+        zeros + 1000,
+        zeros,
+        zeros,
+    )
 
 
 def port(name: str, mac: str = "", *addresses: str, up: bool = True, **more: str) -> Interface:

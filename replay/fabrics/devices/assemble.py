@@ -33,11 +33,18 @@ class Assembled(NamedTuple):
 
 
 def assemble(
-    name: str, devices: Sequence[Device], rate_bits_per_second: int, delay_ns: int, told: str
+    name: str,
+    devices: Sequence[Device],
+    rate_bits_per_second: int,
+    delay_ns: int,
+    told: str,
+    *,
+    strict: bool,
 ) -> Assembled:
     """The fabric of devices. told: what their tables are, for `Fabric.origin`.
 
-    UsageError without a host or with two devices of one name.
+    UsageError without a host or with two devices of one name; strict: also for a next hop that
+    leads nowhere, which otherwise is noted, and its route left out.
     """
     names = [device.name for device in devices]
     if len(set(names)) < len(names):
@@ -64,15 +71,20 @@ def assemble(
         explicit_addresses=_addresses(topology),
     )
     fabric = edge_per_host(fabric)
-    router = _Router(fabric, by_name, topology, number)
+    router = _Router(fabric, by_name, topology, number, strict)
+    forwarding = router.forwarding()
+    ipv4_only = tuple(
+        n in router.ipv4_only or (n in by_name and by_name[n].ipv4_only) for n in topology.switches
+    )
     origin = Origin(
         ports=tuple((w.port_a, w.port_b) for w in topology.wires),
         links=tuple(", ".join(w.evidence) for w in topology.wires),
         tables=tuple(told if n in by_name else "" for n in topology.switches),
+        ipv4_only=ipv4_only if any(ipv4_only) else (),
     )
     notes = [Note("not represented", d.name, text) for d in devices for text in d.remarks]
     return Assembled(
-        replace(fabric, forwarding=router.forwarding(), routed=False, origin=origin),
+        replace(fabric, forwarding=forwarding, routed=False, origin=origin),
         fabric.forwarding,
         [*topology.notes, *notes, *router.notes],
     )
@@ -102,8 +114,11 @@ class _Router:
         devices: Mapping[str, Device],
         topology: Topology,
         number: Mapping[str, int],
+        strict: bool,
     ) -> None:
         self.notes: list[Note] = []
+        self.ipv4_only: set[str] = set()
+        self._strict = strict
         self._fabric, self._devices = fabric, devices
         self._topology, self._number = topology, number
         self._start = [0]
@@ -154,10 +169,14 @@ class _Router:
         }
         if len(set(map(self._members, found.values()))) > 1:
             text = "IPv4 and IPv6 have different next hops; the fabric holds those of IPv4"
-            note = Note("address families", device.name, text)
-            if note not in self.notes:
-                self.notes.append(note)
+            self._note("address families", device.name, text)
+            self.ipv4_only.add(device.name)
         return found.get(4, found.get(6, -1))
+
+    def _note(self, kind: str, device: str, text: str) -> None:
+        note = Note(kind, device, text)
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _members(self, group: int) -> tuple[tuple[int, int], ...]:
         part = slice(self._start[group], self._start[group + 1]) if group >= 0 else slice(0)
@@ -187,9 +206,14 @@ class _Router:
         if not chosen:
             return -1
         hops = [route.hops[i] for i in chosen]
-        group = self._add(
-            [self._link(device.name, hop, route) for hop in hops], [hop.weight for hop in hops]
-        )
+        try:
+            links = [self._link(device.name, hop, route) for hop in hops]
+        except UsageError as error:
+            if self._strict:
+                raise
+            self._note("next hop", device.name, f"no route to {route.network}: {error}")
+            return -1
+        group = self._add(links, [hop.weight for hop in hops])
         if route.buckets is not None:
             table = [chosen.index(b) for b in route.buckets if b in chosen]
             self._buckets[group] = np.array(table, np.uint16)

@@ -82,6 +82,8 @@ class Device:
     routes: tuple[Route, ...]
     hash: HashSettings | None = None
     """None: unknown, such as on a switch that forwards in hardware."""
+    ipv4_only: bool = False
+    """Whether IPv6 packets are hashed in another way."""
     forwards: bool | None = None
     """Whether it forwards packets of others; None: not asked."""
     interfaces: tuple[Interface, ...] | None = None

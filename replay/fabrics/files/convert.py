@@ -78,6 +78,8 @@ def _node(fabric: Fabric, node: int) -> dict[str, Any]:
         values["hash"] = _hash(settings)
     if fabric.origin is not None and fabric.origin.tables[node]:
         values["tables"] = fabric.origin.tables[node]
+        if fabric.origin.ipv4_only and fabric.origin.ipv4_only[node]:
+            values["ipv4_only"] = True
     return values
 
 

@@ -15,4 +15,5 @@ COMMANDS = "ip -j route, sysctl"
 def linux_fabric(path: Path, rate_bits_per_second: int, delay_ns: int) -> Fabric:
     """The fabric of a folder or file with the tables of routers. UsageError names the place."""
     devices = read_devices(path)
-    return assemble(str(path), devices, rate_bits_per_second, delay_ns, COMMANDS).fabric
+    found = assemble(str(path), devices, rate_bits_per_second, delay_ns, COMMANDS, strict=True)
+    return found.fabric

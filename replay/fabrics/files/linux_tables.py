@@ -84,6 +84,7 @@ def _device(
         name,
         tuple(routes),
         None if offloaded else sysctl.hash,
+        bool(sysctl.remarks),
         sysctl.forwards,
         interfaces,
         advertised_of(path / f"{name}.lldp.json"),
@@ -141,8 +142,10 @@ class _Sysctl:
         return any(known) if known else None
 
     @property
-    def hash(self) -> HashSettings:
-        """Seed, policy and fields of multipath routes."""
+    def hash(self) -> HashSettings | None:
+        """Seed, policy and fields of multipath routes; None: the sysctls do not tell."""
+        if "net.ipv4.fib_multipath_hash_policy" not in self._values:
+            return None
         return HashSettings(
             model="linux",
             seed=self._number("net.ipv4.fib_multipath_hash_seed", 0),

@@ -16,9 +16,9 @@
       leaf1: {host1: [spine2, {via: spine1, weight: 3}]}
 
 A fabric read from devices also has, of hosts, `networks: [10.0.1.0/24]` that lead to the host
-alone; of switches, `tables:`, what their routes were read from; of links, `ports: [swp1, eth0]`
-and `evidence:`, what shows the link. Resilient groups are routes
-`{hops: [spine1, spine2], buckets: [0, 1, 1, 0]}`.
+alone; of switches, `tables:`, what their routes were read from, and `ipv4_only: true` if IPv6 has
+other next hops or another hash; of links, `ports: [swp1, eth0]` and `evidence:`, what shows the
+link. Resilient groups are routes `{hops: [spine1, spine2], buckets: [0, 1, 1, 0]}`.
 
 In place of nodes and links, `fabric: leaf-spine:leaves=4` starts from a spec string.
 The order of nodes is the order of hosts; the order of links is the order of ports and next hops.
@@ -57,6 +57,7 @@ class _Node(NamedTuple):
     addresses: tuple[Address, ...]
     networks: tuple[Network, ...] = ()
     tables: str = ""
+    ipv4_only: bool = False
 
 
 def yaml_fabric(source: Source, parse: Callable[[str], Fabric]) -> tuple[Fabric, Changes]:
@@ -124,7 +125,7 @@ def _of_nodes(source: Source, top: dict[str, Source], common: HashSettings | Non
             hash_settings=[nodes[name].hash for name in switches],
             explicit_addresses=_plan(top["nodes"], nodes, hosts),
         )
-        return replace(fabric, origin=_origin(top["links"], [nodes[n].tables for n in switches]))
+        return replace(fabric, origin=_origin(top["links"], [nodes[n] for n in switches]))
     except UsageError as error:
         text = str(error)
         raise UsageError(
@@ -144,9 +145,9 @@ def _plan(place: Source, nodes: dict[str, _Node], hosts: list[str]) -> AddressPl
     return AddressPlan(len(hosts), explicit, subnets)
 
 
-def _origin(links: Source, tables: Sequence[str]) -> Origin | None:
+def _origin(links: Source, switches: Sequence[_Node]) -> Origin | None:
     """What the fabric was read from; None if it was described."""
-    if not any(tables):
+    if not any(node.tables for node in switches):
         return None
     ports: list[tuple[str, str]] = []
     evidence = []
@@ -160,11 +161,13 @@ def _origin(links: Source, tables: Sequence[str]) -> Origin | None:
             raise values["ports"].wrong("a link has two ports")
         ports += [(names[0], names[1]) if names else ("", "")] * count
         evidence += [values["evidence"].text("evidence") if "evidence" in values else ""] * count
-    return Origin(tuple(ports), tuple(evidence), tuple(tables))
+    four = tuple(node.ipv4_only for node in switches)
+    tables = tuple(node.tables for node in switches)
+    return Origin(tuple(ports), tuple(evidence), tables, four if any(four) else ())
 
 
 def _node(place: Source, common: HashSettings | None) -> _Node:
-    keys = ("kind", "tier", "plane", "hash", "addresses", "networks", "tables")
+    keys = ("kind", "tier", "plane", "hash", "addresses", "networks", "tables", "ipv4_only")
     values = place.mapping("kind, tier, plane, hash or addresses")
     for key, value in values.items():
         if key not in keys:
@@ -193,6 +196,7 @@ def _node(place: Source, common: HashSettings | None) -> _Node:
         tuple(addresses),
         tuple(networks),
         values["tables"].text("what was read") if "tables" in values else "",
+        values["ipv4_only"].boolean("ipv4_only") if "ipv4_only" in values else False,
     )
 
 

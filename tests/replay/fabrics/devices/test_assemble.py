@@ -18,7 +18,7 @@ from rocescope.replay.flows.checks.fabric_check import check_fabric
 
 
 def made(*devices):
-    return assemble("lab", devices, 10**10, 500, "tables")
+    return assemble("lab", devices, 10**10, 500, "tables", strict=True)
 
 
 def leaf(*more, **answers):
@@ -45,7 +45,7 @@ TO_SPINE = route("10.2.0.0/24", ("172.16.0.1", "up1"), ("172.16.0.3", "up2"))
 
 def test_bgp_unnumbered_with_parallel_links_and_a_management_lan(tmp_path):
     folder = recorded(tmp_path) / "healthy"
-    found = assemble(str(folder), read_devices(folder), 10**10, 500, "ip -j route")
+    found = assemble(str(folder), read_devices(folder), 10**10, 500, "ip -j route", strict=True)
     fabric = found.fabric
     assert fabric.nodes.names == ("leaf1", "leaf2", "spine1", "spine2", "h1", "h2", "h3", "h4")
     assert len(fabric.links.source) == 2 * (4 + 8)
@@ -71,7 +71,7 @@ def test_bgp_unnumbered_with_parallel_links_and_a_management_lan(tmp_path):
 
 def test_the_order_of_the_group_after_a_flap(tmp_path):
     folder = recorded(tmp_path) / "flapped"
-    fabric = assemble("lab", read_devices(folder), 10**10, 500, "ip -j route").fabric
+    fabric = assemble("lab", read_devices(folder), 10**10, 500, "ip -j route", strict=True).fabric
     links, _ = fabric.group(0, int(fabric.attachments.edge[2]))
     names = [fabric.link_name(link) for link in links.tolist()]
     assert names == ["leaf1>spine2#2", "leaf1>spine1", "leaf1>spine1#2"]
@@ -90,6 +90,20 @@ def test_families_with_different_next_hops_are_noted():
     found = made(leaf(TO_SPINE, six), SPINE)
     assert [(n.kind, n.device) for n in found.notes] == [("address families", "leaf")]
     assert len(hops(found.fabric, "leaf", "spine:swp3")) == 2
+    assert found.fabric.origin.ipv4_only == (True, False)
+    assert made(leaf(TO_SPINE), SPINE).fabric.origin.ipv4_only == ()
+    hashed = made(leaf(TO_SPINE), dataclasses.replace(SPINE, ipv4_only=True)).fabric
+    assert hashed.origin.ipv4_only == (False, True)
+
+
+def test_a_next_hop_that_leads_nowhere_may_be_a_note():
+    devices = (leaf(route("10.2.0.0/24", ("172.16.0.1", "up1"), ("9.9.9.9", "up3"))), SPINE)
+    found = assemble("lab", devices, 10**10, 500, "tables", strict=False)
+    (note,) = found.notes
+    assert (note.kind, note.device) == ("next hop", "leaf")
+    assert note.text.startswith("no route to 10.2.0.0/24: here: the next hop 9.9.9.9 on up3")
+    assert not hops(found.fabric, "leaf", "spine:swp3")  # part of a group is no group
+    assert hops(found.fabric, "spine", "leaf:down1")
 
 
 def test_a_route_over_the_management_network_is_no_route_of_the_fabric():

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from answers import recorded
+from answers import recorded, routers_of
 from fabric_walking import hops, next_nodes
 
 from rocescope.analyzer.errors import UsageError
@@ -20,32 +20,9 @@ def tables(data, tmp_path):
     return shutil.copytree(data / "linux_router", tmp_path / "tables")
 
 
-def routes_of(lines):
-    """The text of `ip route` as `ip -j route` prints it."""
-    routes = []
-    for line in lines:
-        words = line.split()
-        if words[0] == "nexthop":
-            hop = {"gateway": words[2], "dev": words[4], "weight": int(words[6]), "flags": []}
-            routes[-1].setdefault("nexthops", []).append(hop)
-            continue
-        names = {"via": "gateway", "dev": "dev", "scope": "scope", "src": "prefsrc"}
-        found = {names[k]: words[words.index(k) + 1] for k in names if k in words}
-        routes.append({"dst": words[0], **found, "flags": []})
-    return routes
-
-
 def test_a_real_leaf_spine(data, tmp_path):
     topology = json.loads((data / "leafspine/r01_clean_write/topology.json").read_text())
-    file = tmp_path / "routers.json"
-    file.write_text(json.dumps({
-        name: {
-            "route": routes_of(lines),
-            "route6": routes_of(topology["routes6"][name]),
-            "sysctl": "\n".join(topology["sysctl"][name]),
-        }
-        for name, lines in topology["routes"].items()
-    }, indent=1))  # fmt: skip
+    file = routers_of(topology, tmp_path)
     fabric = parse_fabric(f"linux:{file},rate=10G")
     assert fabric.nodes.names[:6] == ("leaf1", "leaf2", "spine1", "spine2", "spine3", "spine4")
     hosts = {name: node for name, node in topology["nodes"].items() if "ipv4" in node}

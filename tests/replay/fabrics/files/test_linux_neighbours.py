@@ -70,6 +70,7 @@ def test_what_forwards_and_what_is_offloaded(tmp_path):
     found = read_device(tmp_path, "r")
     assert found.forwards
     assert found.hash is None
+    assert found.ipv4_only
     assert found.remarks == (
         "fib_multipath_hash_policy is 1 for IPv4 and 0 for IPv6; the fabric holds that of IPv4",
         "routes are offloaded: hardware forwards, whose hash the kernel does not tell",

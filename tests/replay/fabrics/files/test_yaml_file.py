@@ -289,7 +289,7 @@ def test_mistakes_in_graphml(text, message, parse):
 def test_what_devices_told_is_kept(tmp_path):
     text = """\
 nodes:
-  leaf: {tables: ip -j route}
+  leaf: {tables: ip -j route, ipv4_only: true}
   s1: {}
   s2: {}
   far: {}
@@ -310,6 +310,7 @@ routes:
     fabric = parse_fabric(str(file))
     assert fabric.host_of("10.1.0.77") == 0
     assert fabric.origin.tables == ("ip -j route", "", "", "")
+    assert fabric.origin.ipv4_only == (True, False, False, False)
     assert fabric.origin.ports[:3] == (("", ""), ("swp1", "eth3"), ("", ""))
     assert fabric.origin.links == ("", "LLDP", "", "", "", "", "")
     (table,) = fabric.forwarding.buckets.values()

@@ -1,0 +1,1 @@
+"""`rocescope discover`: a fabric from the answers of its devices."""

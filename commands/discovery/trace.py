@@ -1,0 +1,82 @@
+"""`rocescope trace`: the path of every captured flow on a fabric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ...analyzer.errors import UsageError
+from ..options.inputs import check_inputs, input_name
+from ..options.output import OUTPUT, Output
+from ..options.parameter import Parameter
+from ..options.progress import shown
+
+if TYPE_CHECKING:
+    from ..options.output import Format
+
+
+def trace(
+    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    fabric: str,
+    strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
+    map: str = "exact",
+    filter: str | None = None,
+    concat: Annotated[bool, Parameter(show_default=False)] = False,
+    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    top: int = 5,
+) -> int:
+    """Show the path of every flow on a fabric, in both directions, with the evidence of each hop.
+
+    Parameters
+    ----------
+    files
+        Captures; several files are several taps. A tap named after a link, such as
+        leaf1-spine2.pcap, is evidence of the flows on it.
+    fabric
+        A fabric with hash settings and seeds, such as rocescope discover writes.
+    strategy
+        Another placement of the same flows for comparison, such as static; may be repeated,
+        default assign.
+    map
+        How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
+    filter
+        Only packets that pass this filter, see docs/filter.md.
+    concat
+        The files are one rotated capture; otherwise each file is a vantage point (tap).
+    top
+        Number of flows, worst links and open ends in the report.
+    """
+    to.chosen()
+    if top < 1:
+        raise UsageError("--top must be 1 or more")
+    check_inputs(files)
+
+    from ...analyzer.analysis.progress import Progress
+    from ...discovery.tracing.trace import trace as traced
+    from ...replay.fabrics.parse import parse_fabric
+    from ...replay.strategies.registry import parse_strategy
+    from ...replay.traffic.observed import traffic_from_capture
+
+    parsed = parse_fabric(fabric)
+    strategies = [parse_strategy(text) for text in strategy or ("assign",)]
+    names = [input_name(path) for path in files]
+    with shown(to.progress) as report:
+
+        def read(done: int, total: int | None) -> None:
+            if report is not None:
+                report(Progress(names[0], done, total, 0, 0))
+
+        traffic = traffic_from_capture(
+            names, parsed, map, filter=filter, concat=concat, progress=read
+        )
+    result = traced(traffic, parsed, strategies, names)
+
+    from ...report.terminal.trace import print_trace
+
+    def encoded(format: Format) -> bytes:
+        from ...report.files.replay import encode
+
+        return encode(result, format)
+
+    to.write(lambda file: print_trace(result, file, top, to.color), encoded, result.warnings)
+    return 0

@@ -1,0 +1,63 @@
+"""FRR on Linux: the kernel's tables, and what FRR believes about them.
+
+FRR's routing table is no substitute for the kernel's: FRR 8.4.4 shows next hops as installed that
+the kernel's group has lost.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import msgspec
+
+from ...analyzer.errors import UsageError
+from ...replay.fabrics.addressing import Network
+from .dialect import Dialect, Question
+from .linux import LINUX
+
+SUFFIX = "frr-route.json"
+FRR = Dialect(
+    "frr",
+    (
+        *LINUX.questions,
+        Question(SUFFIX, "vtysh -c 'show ip route json'", "FRR's view of the routes"),
+    ),
+)
+
+
+class _Hop(msgspec.Struct):
+    interfaceName: str = ""  # noqa: N815 - FRR's name
+    fib: bool = False
+
+
+class _Entry(msgspec.Struct):
+    selected: bool = False
+    nexthops: list[_Hop] = []
+
+
+def installed_of(file: Path) -> dict[Network, frozenset[str]]:
+    """The ports of the next hops that FRR calls installed, by network; UsageError names the file.
+
+    A missing or empty file has no routes.
+    """
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
+    try:
+        routes = msgspec.json.decode(data or b"{}", type=dict[str, list[_Entry]])
+        return {
+            ip_network(network): frozenset(
+                hop.interfaceName
+                for entry in entries
+                if entry.selected
+                for hop in entry.nexthops
+                if hop.fib and hop.interfaceName
+            )
+            for network, entries in routes.items()
+        }
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: not the output of show ip route json: {error}") from None

@@ -1,0 +1,56 @@
+"""Results of `discover`. Field names are the names of the JSON output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..replay.results.base import SCHEMA_VERSION
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all records."""
+
+
+class AskedDevice(Record, frozen=True, kw_only=True):
+    """One device whose answers were read."""
+
+    name: str
+    kind: Annotated[str, Meta(description="switch or host")]
+    dialect: str
+    hash: Annotated[str | None, Meta(description="hash policy and seed; None: a host")]
+    not_read: Annotated[list[str], Meta(description="what is unknown: no answer in the folder")]
+
+
+class DiscoveredLink(Record, frozen=True, kw_only=True):
+    """A two-way link."""
+
+    name: str
+    ports: Annotated[list[str], Meta(description="of both ends; empty for an unknown port")]
+    evidence: Annotated[str, Meta(description="sources that show the link, strongest first")]
+
+
+class Remark(Record, frozen=True, kw_only=True):
+    """A finding, a contradiction, or something that the fabric does not represent."""
+
+    kind: str
+    device: Annotated[str, Meta(description="empty: several devices")]
+    text: str
+
+
+class Discovery(Record, frozen=True, kw_only=True):
+    """A fabric that was read from its devices."""
+
+    version: str
+    source: str
+    hosts: int
+    switches: int
+    devices: list[AskedDevice]
+    switches_without_tables: Annotated[
+        list[str], Meta(description="shortest paths are assumed there")
+    ]
+    links: list[DiscoveredLink]
+    remarks: list[Remark]
+    schema_version: str = SCHEMA_VERSION

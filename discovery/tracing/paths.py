@@ -1,0 +1,222 @@
+"""Paths of units with evidence per hop, by one vectorised walk over the tables of all switches.
+
+A path ends where the next hop is not known: a group of links is no path. The evidence of a hop,
+best first: a tap saw the packets on the link; the switch has a single next hop; the hash of the
+switch is known with its seed and was computed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import Bools, Int32s, Ints, UInt16s
+from ...replay.compare.captured import links_of
+from ...replay.fabrics.fabric import Fabric
+from ...replay.flows.loads import Placement
+from ...replay.flows.placement import Start, Walk, walk
+from ...replay.hashing import HashSettings
+from ...replay.traffic.traffic import Traffic
+
+NONE, CAPTURED, SINGLE, COMPUTED = 0, 1, 2, 3
+"""Evidence of a hop."""
+EVIDENCE = ("", "captured", "single next hop", "computed, seed known")
+KNOWN, SEVERAL_PORTS, NO_TABLES, NO_HASH, SEVERAL_LINKS, NOT_SEEN, IPV4_ONLY, NO_ROUTE = range(8)
+"""Why a path ends before its destination; KNOWN: it does not."""
+REASONS = (
+    "",
+    "the host has several ports",
+    "the tables of the switch were not read",
+    "the hash or the seed of the switch is not known",
+    "packets were captured on several links",
+    "the packets were not captured on the computed link",
+    "the tables or the hash of IPv6 differ from those of IPv4, which the fabric holds",
+    "no route",
+)
+
+
+class TracedPaths(NamedTuple):
+    """Equally long columns, one row per unit."""
+
+    placement: Placement
+    """Links hop by hop, up to the end of what is known; dropped: not known to the destination."""
+    evidence: NDArray[np.int8]
+    """int8[units, hops]"""
+    reason: NDArray[np.int8]
+    """Why the path ends early."""
+    switch: Int32s
+    """The switch at which it ends early, -1 otherwise."""
+    contradicted: Bools
+    """A captured hop differs from the computed one."""
+
+
+def trace_paths(traffic: Traffic, fabric: Fabric) -> TracedPaths:
+    """The paths of units whose hosts are on the fabric.
+
+    Every switch hashes with its own settings of the fabric; the packets of `traffic.seen` are
+    evidence on links whose name a tap has.
+    """
+    settings = [own or HashSettings() for own in fabric.hash_settings]
+    known = np.array([hash_known(own) for own in fabric.hash_settings], np.bool_)
+    tables = fabric.origin.tables if fabric.origin is not None else ("declared",) * fabric.switches
+    read = np.array([bool(told) for told in tables], np.bool_)
+    four = np.zeros(fabric.switches, np.bool_)
+    if fabric.origin is not None and fabric.origin.ipv4_only:
+        four[:] = fabric.origin.ipv4_only
+    n = len(traffic)
+    several = fabric.usable_ports(traffic.src_host, traffic.dst_host).sum(1) > 1
+    walked = Walk(traffic, fabric, settings)
+    start = _without(walked.start, several)
+    computed = walked.chooser(np.array([[own.seed for own in settings]], np.uint64))
+    seen = _Seen(traffic, fabric)
+    sizes = np.append(np.diff(fabric.forwarding.group_start), 0)  # the last serves group -1
+    columns: list[Int32s] = []
+    marks: list[NDArray[np.int8]] = []
+    reason = np.where(several, SEVERAL_PORTS, KNOWN).astype(np.int8)
+    ended = np.full(n, -1, np.int32)
+    contradicted = np.zeros(n, np.bool_)
+    mark = np.full(n, SINGLE, np.int8)
+
+    def choose(node: Int32s, came_by: Int32s, group: Int32s, member: UInt16s) -> None:
+        computed(node, came_by, group, member)
+        rows = np.flatnonzero((group[0] >= 0) & (sizes[group[0]] > 1))
+        at, groups = node[0, rows], group[0, rows]
+        hits, first, covered = seen.members(rows, groups)
+        own = member[0, rows].astype(np.int64)
+        trusted = known[at] & read[at]
+        captured = hits == 1
+        contradicted[rows] |= captured & trusted & (first != own)
+        missed = (hits == 0) & trusted & covered(own)
+        why = np.select(
+            [hits > 1, captured, ~read[at], ~trusted, missed],
+            [SEVERAL_LINKS, KNOWN, NO_TABLES, NO_HASH, NOT_SEEN],
+            KNOWN,
+        )
+        member[0, rows] = np.where(captured, first, own)
+        mark[rows] = np.where(captured, CAPTURED, COMPUTED)
+        open_ = why != KNOWN
+        reason[rows[open_]], ended[rows[open_]] = why[open_], at[open_]
+        group[0, rows[open_]] = -1
+
+    def visit(hop: int, link: Int32s) -> None:
+        columns.append(link[0].copy())
+        marks.append(np.where(link[0] >= 0, mark, NONE).astype(np.int8))
+        mark[:] = SINGLE
+
+    walk(traffic, fabric, start, 1, choose, visit)
+    links, evidence = np.stack(columns, axis=1), np.stack(marks, axis=1)
+    source = np.where(links >= 0, fabric.links.source[links], -1)
+    source[source >= fabric.switches] = -1
+    exits = fabric.links.target[links] >= fabric.switches
+    # Next hops of switches whose tables were not read are assumed, unless a tap shows them.
+    unread = np.append(~read, False)[source] & ~seen.on(links)
+    other_family = traffic.keys.ipv6[:, None] & np.append(four, False)[source] & ~seen.on(links)
+    for wrong, why in (
+        (unread, NO_TABLES),
+        (other_family & ~exits, IPV4_ONLY),
+        (seen.elsewhere(links, source), SEVERAL_LINKS),
+    ):
+        cut = np.logical_or.accumulate(wrong & (links >= 0), axis=1)
+        rows = np.flatnonzero(cut.any(1))
+        reason[rows] = why
+        ended[rows] = source[rows, cut[rows].argmax(1)]
+        links[cut], evidence[cut] = -1, NONE
+    evidence[(links >= 0) & seen.on(links)] = CAPTURED
+    end = _last(links, fabric)
+    dropped = end != traffic.dst_host + fabric.switches
+    lost = dropped & (reason == KNOWN)
+    reason[lost] = NO_ROUTE
+    ended[lost] = np.where(end[lost] < fabric.switches, end[lost], -1)
+    return TracedPaths(Placement(links, dropped), evidence, reason, ended, contradicted)
+
+
+def hash_known(settings: HashSettings | None) -> bool:
+    """Whether the choices of a switch can be computed; seed 0 of Linux is a secret random seed."""
+    return settings is not None and (settings.model != "linux" or settings.seed != 0)
+
+
+def _without(start: Start, rows: Bools) -> Start:
+    return Start(*(np.where(rows, -1, column).astype(np.int32) for column in start))
+
+
+def _last(links: Int32s, fabric: Fabric) -> Int32s:
+    """int32[units]: the node after the last link, -1 without a link."""
+    at = np.maximum((links >= 0).sum(1) - 1, 0)
+    last = np.take_along_axis(links, at[:, None], 1)[:, 0]
+    return np.where(last >= 0, fabric.links.target[last], -1).astype(np.int32)
+
+
+class _Seen:
+    """The links on which taps saw each unit."""
+
+    def __init__(self, traffic: Traffic, fabric: Fabric) -> None:
+        self._forwarding = fabric.forwarding
+        self._links = len(fabric.links.source)
+        self._source = fabric.links.source
+        self._covered = np.zeros(self._links + 1, np.bool_)
+        self._keys: Ints = np.zeros(0, np.int64)
+        seen = traffic.seen
+        if seen is not None:
+            of_tap = links_of(seen.taps, fabric)
+            self._covered[of_tap[of_tap >= 0]] = True
+            link = of_tap[seen.tap]
+            keys = seen.unit.astype(np.int64)[:, None] * self._links + link
+            self._keys = np.unique(keys[link >= 0])
+
+    def on(self, links: Int32s) -> Bools:
+        """bool[units, hops]: whether a tap saw the unit of each row on its link."""
+        unit = np.arange(len(links), dtype=np.int64)[:, None]
+        return self._has(unit * self._links + links)
+
+    def elsewhere(self, links: Int32s, source: Int32s) -> Bools:
+        """bool[units, hops]: whether a tap saw the unit also on another link from its switch.
+
+        source: the switch of each hop, -1 for none. A tap captures both directions: the
+        reverse of the link before does not count.
+        """
+        found = np.zeros(links.shape, np.bool_)
+        if not len(self._keys):
+            return found
+        nodes = int(self._source.max()) + 1
+        unit, link = np.divmod(self._keys, self._links)
+        leaving = np.sort(unit * nodes + self._source[link])
+        on, back = self.on(links), self.on(links ^ 1)
+        for hop in range(1, links.shape[1]):
+            wanted = np.arange(len(links), dtype=np.int64) * nodes + source[:, hop]
+            begin, end = (np.searchsorted(leaving, wanted, side) for side in ("left", "right"))
+            own = (on[:, hop]).astype(np.int64) + back[:, hop - 1]
+            found[:, hop] = (source[:, hop] >= 0) & (end - begin > own)
+        return found
+
+    def _has(self, keys: Ints) -> Bools:
+        if not len(self._keys):
+            return np.zeros(keys.shape, np.bool_)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found: Bools = self._keys[at] == keys
+        return found
+
+    def members(self, rows: Ints, groups: Int32s) -> tuple[Ints, Ints, _Covered]:
+        """(number of members on which each unit was seen, the first of them, where taps are)."""
+        begin = self._forwarding.group_start[groups]
+        size = self._forwarding.group_start[groups + 1] - begin
+        hits, first = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        if len(self._keys):
+            for i in range(int(size.max(initial=0)) - 1, -1, -1):
+                inside = i < size
+                link = self._forwarding.group_links[np.where(inside, begin + i, 0)]
+                here = inside & self._has(rows.astype(np.int64) * self._links + link)
+                hits += here
+                first[here] = i
+        return hits, first, _Covered(self._covered, self._forwarding.group_links, begin)
+
+
+class _Covered(NamedTuple):
+    covered: Bools
+    group_links: Int32s
+    begin: Ints
+
+    def __call__(self, member: Ints) -> Bools:
+        found: Bools = self.covered[self.group_links[self.begin + member]]
+        return found

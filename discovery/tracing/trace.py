@@ -1,0 +1,123 @@
+"""Traced flows and the loads of their links, beside chance and other placements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from ipaddress import IPv6Address
+
+import numpy as np
+
+from ...kernels.kernel import Array
+from ...replay.compare.flows import fabric_summary, mapped, result_of, traffic_summary
+from ...replay.fabrics.fabric import Fabric
+from ...replay.flows.loads import Placement
+from ...replay.results.replay import ReplayResult
+from ...replay.strategies.base import FlowStrategy
+from ...replay.strategies.placed import Outcome
+from ...replay.traffic.traffic import Traffic
+from ...version import VERSION
+from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, trace_paths
+from .results import OpenEnd, TracedFlow, TraceResult
+
+TRACED = "traced"
+
+
+def trace(
+    traffic: Traffic, fabric: Fabric, strategies: Sequence[FlowStrategy], sources: Sequence[str]
+) -> TraceResult:
+    """Trace the traffic, and place the flows with complete paths with each strategy.
+
+    UsageError if no flow is on the fabric.
+    """
+    traffic, warnings = mapped(traffic, fabric)
+    paths = trace_paths(traffic, fabric)
+    return TraceResult(
+        version=VERSION,
+        flows=_flows(traffic, fabric, paths),
+        complete_flows=int(np.count_nonzero(~paths.placement.dropped)),
+        hops={
+            name: int(np.count_nonzero(paths.evidence == number))
+            for number, name in enumerate(EVIDENCE)
+            if name
+        },
+        open_ends=_open_ends(fabric, paths),
+        contradicted_flows=int(np.count_nonzero(paths.contradicted)),
+        loads=_loads(traffic, fabric, paths, strategies, sources),
+        warnings=warnings,
+    )
+
+
+def _loads(
+    traffic: Traffic,
+    fabric: Fabric,
+    paths: TracedPaths,
+    strategies: Sequence[FlowStrategy],
+    sources: Sequence[str],
+) -> ReplayResult | None:
+    whole = ~paths.placement.dropped
+    if not whole.any():
+        return None
+    placed = replace(traffic, windows=None, messages=None, seen=None).take(whole)
+    placement = Placement(paths.placement.links[whole], paths.placement.dropped[whole])
+    results = [result_of(TRACED, Outcome(placed, placement, {}), fabric)]
+    results += [result_of(s.name, s.place(placed, fabric), fabric) for s in strategies]
+    return ReplayResult(
+        version=VERSION,
+        traffic=traffic_summary(placed, sources),
+        fabric=fabric_summary(fabric),
+        strategies=results,
+        warnings=[],
+    )
+
+
+def _flows(traffic: Traffic, fabric: Fabric, paths: TracedPaths) -> list[TracedFlow]:
+    links = paths.placement.links
+    names = {link: fabric.link_name(link) for link in np.unique(links[links >= 0]).tolist()}
+    ends = [None if at < 0 else fabric.nodes.names[at] for at in paths.switch.tolist()]
+    columns = zip(
+        traffic.flow.tolist(),
+        _addresses(traffic.keys.src),
+        _addresses(traffic.keys.dst),
+        traffic.keys.sport.tolist(),
+        traffic.keys.dest_qp.tolist(),
+        traffic.packets.tolist(),
+        traffic.wire_bytes.tolist(),
+        (~paths.placement.dropped).tolist(),
+        ([names[link] for link in row if link >= 0] for row in links.tolist()),
+        ([EVIDENCE[mark] for mark in row if mark] for row in paths.evidence.tolist()),
+        ends,
+        (REASONS[why] if why != KNOWN else None for why in paths.reason.tolist()),
+        paths.contradicted.tolist(),
+        strict=True,
+    )
+    fields = TracedFlow.__struct_fields__
+    return [TracedFlow(**dict(zip(fields, row, strict=True))) for row in columns]
+
+
+def _addresses(packed: Array) -> list[str]:
+    """Texts of uint8[n, 16]; IPv4 as ::ffff:a.b.c.d."""
+    values, number = np.unique(packed, axis=0, return_inverse=True)
+    texts = []
+    for row in values:
+        address = IPv6Address(row.tobytes())
+        texts.append(str(address.ipv4_mapped or address))
+    return [texts[i] for i in number.reshape(-1).tolist()]
+
+
+def _open_ends(fabric: Fabric, paths: TracedPaths) -> list[OpenEnd]:
+    """Where and why paths end early, the most frequent first."""
+    rows = np.flatnonzero(paths.reason != KNOWN)
+    kinds, counts = np.unique(
+        np.stack([paths.switch[rows], paths.reason[rows]], 1), axis=0, return_counts=True
+    )
+    return [
+        OpenEnd(
+            switch=None if switch < 0 else fabric.nodes.names[switch],
+            reason=REASONS[why],
+            flows=count,
+        )
+        for (switch, why), count in sorted(
+            zip(kinds.tolist(), counts.tolist(), strict=True), key=lambda one: -one[1]
+        )
+    ]

@@ -1,0 +1,68 @@
+"""The result of `discover` on a terminal: findings first, then devices and links."""
+
+from __future__ import annotations
+
+from typing import Literal, TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from ...analyzer.words import printable
+from ...discovery.lost_members import LOST
+from ...discovery.results import Discovery, Remark
+from ..words import human
+from .replay import Page
+
+_FINDINGS = (LOST, "unreadable")
+"""Kinds of remarks that are faults of devices or of their answers."""
+
+
+def print_discovery(
+    result: Discovery, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
+) -> None:
+    """Print what was found, what contradicts it, and what was not read."""
+    page = Page(stream, color)
+    title = (
+        f"{printable(result.source)}: "
+        f"{human.counted(result.switches, 'switch', 'switches')}, "
+        f"{human.counted(result.hosts, 'host')}, {human.counted(len(result.links), 'link')}, "
+        f"from the answers of {human.counted(len(result.devices), 'device')}"
+    )
+    page.console.print(Text(title, "bold"), soft_wrap=True)
+    for remark in sorted(result.remarks, key=lambda one: one.kind not in _FINDINGS):
+        bad = remark.kind in _FINDINGS
+        sign = page.glyphs.bad if bad else page.glyphs.warning
+        page.say(f"{sign} {_text(remark)}", "red" if bad else "yellow")
+    if result.switches_without_tables:
+        names = printable(", ".join(result.switches_without_tables))
+        page.say(
+            f"{page.glyphs.warning} Tables not read, shortest paths assumed: {names}", "yellow"
+        )
+    page.section("Devices")
+    page.draw(lambda table: _devices(table, result))
+    page.section("Links")
+    page.draw(lambda table: _links(table, result))
+
+
+def _text(remark: Remark) -> str:
+    device = f"{remark.device}: " if remark.device else ""
+    return printable(f"{remark.kind}: {device}{remark.text}")
+
+
+def _devices(table: Table, result: Discovery) -> None:
+    for heading in ("device", "kind", "dialect", "hash"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("not read", overflow="fold")
+    for one in result.devices:
+        cells = (one.name, one.kind, one.dialect, one.hash or "-", ", ".join(one.not_read) or "-")
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+
+
+def _links(table: Table, result: Discovery) -> None:
+    table.add_column("link", no_wrap=True)
+    table.add_column("ports", no_wrap=True)
+    table.add_column("evidence", overflow="fold")
+    for one in result.links:
+        ports = " - ".join(port or "?" for port in one.ports)
+        cells = (one.name.replace(">", "-"), ports, one.evidence)
+        table.add_row(*(Text(printable(cell)) for cell in cells))

@@ -1,0 +1,112 @@
+"""The result of `trace` on a terminal: how much is known, the loads, then the largest flows."""
+
+from __future__ import annotations
+
+from typing import Literal, TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from ...analyzer.words import printable
+from ...discovery.tracing.results import TracedFlow, TraceResult
+from ...replay.results.replay import LayerLoad, ReplayResult
+from ..words import human
+from .replay import Page, factor, fim, print_comparison, print_flow_strategy
+
+
+def print_trace(
+    result: TraceResult,
+    stream: TextIO,
+    top: int = 5,
+    color: Literal["auto", "always", "never"] = "auto",
+) -> None:
+    """Print the traced part of the traffic first, then loads and the `top` largest flows."""
+    page = Page(stream, color)
+    flows = len(result.flows)
+    if result.loads is not None:
+        page.head(result.loads.traffic, result.loads.fabric, result.warnings)
+    else:
+        for line in result.warnings:
+            page.say(f"{page.glyphs.warning} {line}", "yellow")
+    told = ", ".join(f"{human.count(n)} {name}" for name, n in result.hops.items() if n)
+    page.say(
+        f"The path of {human.count(result.complete_flows)} of {human.counted(flows, 'flow')} is "
+        f"known to the destination. Evidence of the hops: {told or 'none'}."
+    )
+    for end in result.open_ends[:top]:
+        place = f"at {printable(end.switch)}" if end.switch else "at the source host"
+        page.say(
+            f"{page.glyphs.warning} {human.counted(end.flows, 'path')} not known from here on: "
+            f"{place}, {end.reason}",
+            "yellow",
+        )
+    if len(result.open_ends) > top:
+        page.say(f"  and {human.count(len(result.open_ends) - top)} more places")
+    if result.contradicted_flows:
+        page.say(
+            f"{page.glyphs.bad} {human.counted(result.contradicted_flows, 'flow')} captured on "
+            "another link than the fabric's tables and hash give",
+            "red",
+        )
+    if result.loads is not None:
+        print_comparison(page, result.loads)
+        for line in _reductions(result.loads):
+            page.say(line)
+        traced = result.loads.strategies[0]
+        print_flow_strategy(page, traced, top)
+        if any(layer.devices for layer in traced.layers):
+            page.draw(lambda table: _devices(table, traced.layers))
+    largest = sorted(result.flows, key=lambda flow: -flow.wire_bytes)[:top]
+    page.section("Largest flows")
+    page.draw(lambda table: _flows(table, largest))
+
+
+def _reductions(loads: ReplayResult) -> list[str]:
+    """How much the FIM of other strategies differs, in points and in percent."""
+    traced, *others = loads.strategies
+    lines = []
+    for other in others:
+        if traced.fim_percent and other.fim_percent is not None:
+            points = other.fim_percent - traced.fim_percent
+            percent = 100 * points / traced.fim_percent
+            lines.append(
+                f"{other.name} changes the FIM of flows from {traced.fim_percent:.1f} % to "
+                f"{other.fim_percent:.1f} %: {points:+.1f} points, {percent:+.0f} %."
+            )
+    return lines
+
+
+def _devices(table: Table, layers: list[LayerLoad]) -> None:
+    table.add_column("device", no_wrap=True)
+    table.add_column("layer", no_wrap=True)
+    for heading in ("links", "flows", "FIM %", "bound", "FIM % bytes", "x fair"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in layers:
+        for device in layer.devices:
+            table.add_row(
+                Text(printable(device.switch)),
+                layer.layer,
+                human.count(device.links),
+                human.count(device.flows),
+                fim(device.fim_flows_percent),
+                fim(device.fim_flows_best_percent),
+                fim(device.fim_bytes_percent),
+                factor(device.max_over_mean),
+            )
+
+
+def _flows(table: Table, flows: list[TracedFlow]) -> None:
+    table.add_column("flow", no_wrap=True)
+    for heading in ("port", "bytes"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("path", overflow="fold")
+    table.add_column("evidence", overflow="fold")
+    for flow in flows:
+        evidence = ", ".join(dict.fromkeys(flow.evidence))
+        table.add_row(
+            Text(f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}"),
+            str(flow.src_port),
+            human.size(flow.wire_bytes),
+            Text(printable(" ".join(flow.links) + ("" if flow.complete else " ?"))),
+            Text(evidence if flow.reason is None else f"{evidence}; {flow.reason}"),
+        )

@@ -1,0 +1,64 @@
+"""`rocescope discover` as people call it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from answers import recorded
+
+from rocescope import cli
+from rocescope.replay.fabrics.parse import parse_fabric
+
+
+@pytest.fixture
+def run(capfd, monkeypatch):
+    """Run a command line: (exit code, standard output, standard error)."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments):
+        code = cli.run(["discover", *(str(a) for a in arguments)])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_the_fabric_as_a_file(suffix, run, tmp_path):
+    file = tmp_path / f"fabric.{suffix}"
+    code, out, _ = run(recorded(tmp_path) / "flapped", "-o", file, "--rate", "25G")
+    assert code == 0
+    assert "4 switches, 4 hosts, 12 links, from the answers of 8 devices" in out
+    fabric = parse_fabric(str(file))
+    assert fabric.links.rate_bits_per_second[0] == 25_000_000_000
+    assert fabric.origin.ports[7] == ("swp4", "swp2")
+
+
+def test_the_report_as_json(run, tmp_path):
+    code, out, _ = run(recorded(tmp_path) / "flapped", "--format", "json")
+    assert code == 0
+    kinds = [remark["kind"] for remark in json.loads(out)["remarks"]]
+    assert kinds == ["management network", "lost member", "lost member"]
+
+
+def test_the_commands_to_run(run):
+    code, out, _ = run("--commands", "frr")
+    assert code == 0
+    assert "ip -j route > NAME.route.json" in out.splitlines()
+    assert out.splitlines()[-1] == "vtysh -c 'show ip route json' > NAME.frr-route.json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give a folder with the answers of devices, or --commands linux"),
+        (("nowhere",), "nowhere is no folder with the answers of devices"),
+        ((".", "-o", "x.txt"), "the suffix of x.txt is not .yaml or .json"),
+        ((".", "--rate", "fast"), "--rate"),
+    ],
+)
+def test_mistakes(arguments, message, run):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err

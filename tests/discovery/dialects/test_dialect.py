@@ -1,0 +1,18 @@
+"""Commands of dialects are constants that only read."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocescope.discovery.dialects.registry import DIALECTS
+
+
+@pytest.mark.parametrize("name", list(DIALECTS))
+def test_commands_are_plain_and_answers_have_files_of_their_own(name):
+    questions = DIALECTS[name].questions
+    assert len({q.suffix for q in questions}) == len({q.command for q in questions})
+    assert len({q.suffix for q in questions}) == len(questions)
+    for question in questions:
+        assert not set(question.command) & set(";|&$`<>(){}\\\n*")
+        assert question.command.split()[0] in ("ip", "sysctl", "lldpctl", "vtysh")
+        assert question.why

@@ -1,0 +1,204 @@
+"""Paths against a plain twin, and the evidence of taps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay_traffic import random_traffic, traffic
+
+from rocescope.discovery.tracing.paths import (
+    CAPTURED,
+    COMPUTED,
+    IPV4_ONLY,
+    KNOWN,
+    NO_HASH,
+    NO_ROUTE,
+    NO_TABLES,
+    NOT_SEEN,
+    SEVERAL_LINKS,
+    SEVERAL_PORTS,
+    SINGLE,
+    hash_known,
+    trace_paths,
+)
+from rocescope.replay.fabrics.fabric import Origin
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing import Group, HashSettings, bind
+from rocescope.replay.traffic.traffic import Seen
+
+HASHES = st.one_of(
+    st.none(),
+    st.builds(lambda seed: HashSettings("linux", seed=seed), st.integers(0, 3)),
+    st.builds(lambda seed: HashSettings("crc32", seed=seed), st.integers(0, 1 << 32 - 1)),
+)
+
+
+def twin(fabric, units, i, read):
+    """(links, reason, switch) of unit i, by loops."""
+    host, edge = int(units.src_host[i]), int(fabric.attachments.edge[units.dst_host[i]])
+    links = [int(fabric.attachments.access_link[host, 0])]
+    while True:
+        at = int(fabric.links.target[links[-1]])
+        if at == fabric.switches + units.dst_host[i]:
+            return links, KNOWN, -1
+        if not read[at]:
+            return links, NO_TABLES, at
+        if fabric.attachments.switch[units.dst_host[i], 0] == at:
+            links.append(int(fabric.attachments.exit_link[units.dst_host[i], 0]))
+            continue
+        members, weights = fabric.group(at, edge)
+        own = fabric.hash_settings[at]
+        if len(members) == 1:
+            links.append(int(members[0]))
+        elif own is None or (own.model == "linux" and own.seed == 0):
+            return links, NO_HASH, at
+        else:
+            hashed = bind(units.keys.take(np.array([i])), own)
+            links.append(int(members[int(hashed.choose(own.seed, Group(weights))[0, 0])]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_the_walk_and_its_twin(data):
+    leaves, spines = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 4))
+    uplinks = data.draw(st.integers(1, 2))
+    spec = f"leaf-spine:leaves={leaves},spines={spines},hosts=2,uplinks={uplinks}"
+    fabric = parse_fabric(spec)
+    hashes = data.draw(st.lists(HASHES, min_size=leaves + spines, max_size=leaves + spines))
+    read = data.draw(st.lists(st.booleans(), min_size=leaves + spines, max_size=leaves + spines))
+    cables = len(fabric.links.source) // 2
+    tables = tuple("ip -j route" if told else "" for told in read)
+    origin = Origin((("", ""),) * cables, ("",) * cables, tables)
+    fabric = replace(fabric, hash_settings=tuple(hashes), origin=origin)
+    units = random_traffic(fabric, 30, data.draw(st.integers(0, 1000)))
+    found = trace_paths(units, fabric)
+    for i in range(len(units)):
+        links, reason, switch = twin(fabric, units, i, read)
+        row = found.placement.links[i]
+        assert row[row >= 0].tolist() == links
+        assert (int(found.reason[i]), int(found.switch[i])) == (reason, switch)
+        assert found.placement.dropped[i] == (reason != KNOWN)
+        assert ((found.evidence[i] > 0) == (row >= 0)).all()
+
+
+@pytest.fixture
+def fabric():
+    """Two leaves, four spines, one host each; all seeds known."""
+    made = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=1")
+    own = tuple(HashSettings("linux", seed=7 + i) for i in range(made.switches))
+    return replace(made, hash_settings=own)
+
+
+def spines(found, fabric):
+    return [fabric.link_name(link) for link in found.placement.links[:, 1].tolist()]
+
+
+def with_seen(units, *rows):
+    """rows: (tap, unit)."""
+    taps = tuple(dict.fromkeys(tap for tap, _ in rows))
+    unit = np.array([unit for _, unit in rows], np.int32)
+    tap = np.array([taps.index(name) for name, _ in rows], np.int32)
+    ones = np.ones(len(rows), np.int64)
+    return replace(units, seen=Seen(taps, unit, tap, ones, ones))
+
+
+def test_evidence_of_single_and_computed_hops(fabric):
+    found = trace_paths(traffic(fabric, [0], [1]), fabric)
+    assert found.evidence.tolist() == [[SINGLE, COMPUTED, SINGLE, SINGLE]]
+
+
+def test_a_tap_is_the_best_evidence_and_decides(fabric):
+    units = traffic(fabric, [0, 0], [1, 1])
+    computed = spines(trace_paths(units, fabric), fabric)
+    other = next(f"leaf1>spine{i}" for i in range(1, 5) if f"leaf1>spine{i}" != computed[0])
+    tap = other.replace(">", "-") + ".pcap"
+    found = trace_paths(with_seen(units, (tap, 0)), fabric)
+    assert spines(found, fabric)[0] == other
+    assert found.evidence[0].tolist() == [SINGLE, CAPTURED, SINGLE, SINGLE]
+    assert found.contradicted.tolist() == [True, False]
+    blind = replace(fabric, hash_settings=(None,) * fabric.switches)
+    found = trace_paths(with_seen(units, (tap, 0)), blind)
+    assert not found.contradicted.any()
+    assert found.reason.tolist() == [KNOWN, NO_HASH]
+
+
+def test_a_tap_shows_the_way_through_a_switch_without_tables(fabric):
+    cables = len(fabric.links.source) // 2
+    tables = ("", *["ip -j route"] * (fabric.switches - 1))
+    origin = Origin((("", ""),) * cables, ("",) * cables, tables)
+    fabric = replace(fabric, origin=origin)
+    units = traffic(fabric, [0, 0], [1, 1])
+    found = trace_paths(with_seen(units, ("leaf1-spine3", 0)), fabric)
+    assert found.reason.tolist() == [KNOWN, NO_TABLES]
+    assert spines(found, fabric)[0] == "leaf1>spine3"
+
+
+def test_packets_that_taps_should_have_seen(fabric):
+    """A tap on the computed link did not see the unit: the computed link is not shown as a path."""
+    units = traffic(fabric, [0, 0], [1, 1])
+    computed = spines(trace_paths(units, fabric), fabric)[0].replace(">", "-")
+    found = trace_paths(with_seen(units, (computed, 1)), fabric)
+    assert found.reason[0] == NOT_SEEN
+    assert fabric.nodes.names[found.switch[0]] == "leaf1"
+    assert found.placement.dropped[0]
+
+
+def test_a_unit_on_several_links_has_no_path(fabric):
+    units = traffic(fabric, [0], [1])
+    found = trace_paths(with_seen(units, ("leaf1-spine1", 0), ("leaf1-spine2", 0)), fabric)
+    assert (found.reason[0], fabric.nodes.names[found.switch[0]]) == (SEVERAL_LINKS, "leaf1")
+
+
+def test_a_unit_also_on_a_link_that_left_the_group(fabric):
+    """As after a reroute: the tables have one link, the capture two."""
+    units = traffic(fabric, [0], [1])
+    fabric = fabric.down(["leaf1-spine2"])
+    found = trace_paths(with_seen(units, ("leaf1-spine1", 0), ("leaf1-spine2", 0)), fabric)
+    assert (found.reason[0], fabric.nodes.names[found.switch[0]]) == (SEVERAL_LINKS, "leaf1")
+    # Both ends of one way are no second link.
+    both = with_seen(units, ("leaf1-spine1", 0), ("leaf2-spine1", 0))
+    found = trace_paths(both, fabric)
+    assert found.reason[0] == KNOWN
+    assert found.evidence[0].tolist() == [SINGLE, CAPTURED, CAPTURED, SINGLE]
+
+
+def test_hosts_with_several_ports_choose_themselves():
+    planes = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=1")
+    found = trace_paths(traffic(planes, [0], [1]), planes)
+    assert (found.reason.tolist(), found.switch.tolist()) == ([SEVERAL_PORTS], [-1])
+    assert (found.placement.links < 0).all()
+
+
+def test_a_switch_that_treats_ipv6_otherwise(fabric):
+    cables = len(fabric.links.source) // 2
+    tables = ("ip -j route",) * fabric.switches
+    four = tuple(name == "leaf1" for name in fabric.nodes.names[: fabric.switches])
+    fabric = replace(fabric, origin=Origin((("", ""),) * cables, ("",) * cables, tables, four))
+    units = traffic(fabric, [0, 1], [1, 0])
+    assert trace_paths(units, fabric).reason.tolist() == [KNOWN, KNOWN]
+    six = replace(units, keys=units.keys._replace(ipv6=np.ones(2, np.bool_)))
+    found = trace_paths(six, fabric)
+    assert found.reason.tolist() == [IPV4_ONLY, KNOWN]
+    assert fabric.nodes.names[found.switch[0]] == "leaf1"
+    # leaf1 is the last switch of the second unit: the host is attached there.
+    assert not found.placement.dropped[1]
+    found = trace_paths(with_seen(six, ("leaf1-spine2", 0)), fabric)
+    assert (found.reason[0], spines(found, fabric)[0]) == (KNOWN, "leaf1>spine2")
+
+
+def test_no_route(fabric):
+    down = fabric.down([f"leaf2-spine{i}" for i in range(1, 5)])
+    found = trace_paths(traffic(down, [0], [1]), down)
+    assert found.reason.tolist() == [NO_ROUTE]
+    assert found.placement.dropped.all()
+
+
+def test_seed_0_of_linux_is_a_secret_random_seed():
+    assert not hash_known(None)
+    assert not hash_known(HashSettings("linux"))
+    assert hash_known(HashSettings("linux", seed=1))
+    assert hash_known(HashSettings("crc32"))

@@ -1,0 +1,39 @@
+"""The report of `trace`."""
+
+from __future__ import annotations
+
+import io
+
+from answers import recorded, traffic_of, truth
+
+from rocescope.discovery.discover import discover_folder
+from rocescope.discovery.tracing.trace import trace
+from rocescope.replay.strategies.registry import parse_strategy
+from rocescope.report.terminal.trace import print_trace
+
+
+def printed(folder, *strategies):
+    fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
+    units = traffic_of(fabric, truth(folder, "healthy"))
+    stream = io.StringIO()
+    print_trace(trace(units, fabric, [parse_strategy(s) for s in strategies], ["x"]), stream, 3)
+    return " ".join(stream.getvalue().split())
+
+
+def test_known_paths_loads_and_flows(tmp_path):
+    text = printed(recorded(tmp_path), "static")
+    assert "The path of 256 of 256 flows is known to the destination." in text
+    assert "static changes the FIM of flows from" in text
+    assert "leaf1 leaf-spine 4" in text
+    assert "LARGEST FLOWS" in text
+
+
+def test_paths_that_end_early_are_named_and_nothing_else_is_claimed(tmp_path):
+    folder = recorded(tmp_path)
+    for name in ("leaf1", "leaf2"):
+        (folder / "healthy" / f"{name}.sysctl").unlink()
+    text = printed(folder, "static")
+    assert "The path of 0 of 256 flows is known to the destination." in text
+    assert "128 paths not known from here on: at leaf1, the hash or the seed" in text
+    assert "STRATEGIES" not in text
+    assert "h1>leaf1 ?" in text
