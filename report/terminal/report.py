@@ -178,6 +178,7 @@ class Report:
             self._section("Between taps", text)
             worst = sorted(analysis.hops, key=lambda hop: (-hop.lost_packets, -hop.packets))
             self._draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
+            self._more(len(worst) - self.top, "hop")
         self._mrc()
         self._section("Congestion", verdicts.congestion(analysis))
         self._table(tables.CONGESTION)

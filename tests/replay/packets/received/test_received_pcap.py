@@ -99,7 +99,7 @@ def test_command_on_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli([*words, "--received", str(pcap), "-o", str(out)]) == 0
     assert cli(["analyze", str(pcap), "-o", str(report)]) == 0
     capsys.readouterr()
-    received = json.loads(out.read_text())["strategies"][0]["packets"]["received"]
+    received = json.loads(out.read_text())["strategies"][-1]["packets"]["received"]
     flows = json.loads(report.read_text())["flows"]
     assert sum(flow["packets"] for flow in flows) == received["packets"] > 0
     assert sum(flow["missing_packets"] for flow in flows) == 0
