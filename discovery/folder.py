@@ -61,9 +61,14 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unreadable]]:
     return found, unreadable
 
 
+def _answered(file: Path) -> bool:
+    """Whether a question was answered; `lldpctl` that fails leaves an empty file."""
+    return file.exists() and not (file.name.endswith(".lldp.json") and file.stat().st_size == 0)
+
+
 def _answers(folder: Path, name: str) -> Answers:
     dialect = FRR if (folder / f"{name}.{SUFFIX}").exists() else LINUX
-    missing = tuple(q for q in dialect.questions if not (folder / f"{name}.{q.suffix}").exists())
+    missing = tuple(q for q in dialect.questions if not _answered(folder / f"{name}.{q.suffix}"))
     return Answers(
         read_device(folder, name), dialect, missing, installed_of(folder / f"{name}.{SUFFIX}")
     )

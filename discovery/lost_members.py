@@ -59,7 +59,13 @@ def lost_members(assembled: Assembled, answers: Sequence[Answers]) -> list[Note]
         seen = "its LLDP peer" if LLDP in origin.links[link // 2] else origin.links[link // 2]
         names = ", ".join(fabric.host_name(host) for host in hosts[:_SHOWN])
         more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
-        claimed = sum(here in ports for ports in by_name[name].installed.values())
+        routes = by_name[name].device.routes
+        known = {route.network for route in routes}
+        held = {r.network for r in routes for hop in r.hops if hop.device == here and hop.usable}
+        claimed = sum(
+            here in ports and network in known and network not in held
+            for network, ports in by_name[name].installed.items()
+        )
         frr = f"; FRR calls it installed in {claimed} routes" if claimed else ""
         text = (
             f"{here} to {peer} {there} has a link and {seen}, but {len(hosts)} of {groups[link]} "

@@ -72,7 +72,12 @@ def growth(before: list[PortCounters], after: list[PortCounters]) -> list[PortCo
 
 
 def gid(device: str, port: int, index: int, root: Path = DEVICES) -> str | None:
-    """One address of a port as text, IPv4 as a.b.c.d; None if the entry is empty."""
+    """One address of a port as text, IPv4 as a.b.c.d; None if the entry is empty.
+
+    device: a name from outside, also from the memory of a process; only listed devices are read.
+    """
+    if device not in devices(root):
+        return None
     return _address(root / device / "ports" / str(port) / "gids" / str(index))
 
 

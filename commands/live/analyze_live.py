@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -51,13 +52,21 @@ def analyze_live(
         writes_to=folder_of(file),
     )
     analysis = LiveAnalysis(interfaces, live, options)
+
+    def tell(interval: LiveInterval) -> None:
+        try:
+            (_json_line if json else _table_lines)(interval)
+        except OSError as error:
+            if file is None or error.errno != errno.EIO:
+                raise  # else the terminal is gone: the file still gets the result
+
     with ended_by_signals(analysis.source), ExitStack() as stack:
         with said_if_slow("still compiling kernels (first run only)"):
             stack.enter_context(analysis)
         say_what(analysis.source)
         say_owners_unknown(analysis.reasons)
         known = len(analysis.reasons)
-        analysis.run(_json_line if json else _table_lines, Ending(analysis.source, seconds).check)
+        analysis.run(tell, Ending(analysis.source, seconds).check)
         result = analysis.result()
         say_owners_unknown(analysis.reasons[known:])
     if not json and file is None:

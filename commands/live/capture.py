@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ...analyzer.errors import CaptureError, UsageError
+from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_size
 from ..options.capturing import CAPTURING, UNTIL, Capturing, Until
 from ..options.inputs import STANDARD_OUTPUT
@@ -119,13 +119,14 @@ def capture(
     seconds = until.seconds
     source = LiveSource(interfaces, capturing.options(selection, sample), to_blocks=True)
     with ended_by_signals(source), ExitStack() as stack:
-        stack.enter_context(source)
         watch = None
         if write is not None and not no_owners:
+            source.check()
             try:
                 watch = stack.enter_context(owner_watch(source))
-            except CaptureError as error:  # the capture goes on without owners
-                say_owners_unknown([str(error)])
+            except Exception as error:  # the capture goes on without owners
+                say_owners_unknown([str(error) or type(error).__name__])
+        stack.enter_context(source)  # last: nobody reads its rings while the helper starts
         running = _Capture(source, write, rotation, seconds, until.count, watch)
         later = folder_of(write) if rotation.rotates else None
         become_unprivileged(source.privileges(), later)

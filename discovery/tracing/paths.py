@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...kernels.kernel import Bools, Int32s, Ints, UInt16s
 from ...replay.compare.captured import links_of
 from ...replay.fabrics.fabric import Fabric
+from ...replay.fabrics.switch_hashing import hash_known
 from ...replay.flows.loads import Placement
 from ...replay.flows.placement import Start, Walk, walk
 from ...replay.hashing import HashSettings
@@ -113,10 +114,14 @@ def trace_paths(traffic: Traffic, fabric: Fabric) -> TracedPaths:
     # Next hops of switches whose tables were not read are assumed, unless a tap shows them.
     unread = np.append(~read, False)[source] & ~seen.on(links)
     other_family = traffic.keys.ipv6[:, None] & np.append(four, False)[source] & ~seen.on(links)
+    passed = seen.on(links)
+    elsewhere = seen.elsewhere(links, source)
+    contradicted |= (elsewhere & ~passed & ~unread & ~other_family).any(1)
     for wrong, why in (
         (unread, NO_TABLES),
         (other_family & ~exits, IPV4_ONLY),
-        (seen.elsewhere(links, source), SEVERAL_LINKS),
+        (elsewhere, SEVERAL_LINKS),
+        (seen.covers(links) & ~passed, NOT_SEEN),
     ):
         cut = np.logical_or.accumulate(wrong & (links >= 0), axis=1)
         rows = np.flatnonzero(cut.any(1))
@@ -130,11 +135,6 @@ def trace_paths(traffic: Traffic, fabric: Fabric) -> TracedPaths:
     reason[lost] = NO_ROUTE
     ended[lost] = np.where(end[lost] < fabric.switches, end[lost], -1)
     return TracedPaths(Placement(links, dropped), evidence, reason, ended, contradicted)
-
-
-def hash_known(settings: HashSettings | None) -> bool:
-    """Whether the choices of a switch can be computed; seed 0 of Linux is a secret random seed."""
-    return settings is not None and (settings.model != "linux" or settings.seed != 0)
 
 
 def _without(start: Start, rows: Bools) -> Start:
@@ -160,7 +160,8 @@ class _Seen:
         seen = traffic.seen
         if seen is not None:
             of_tap = links_of(seen.taps, fabric)
-            self._covered[of_tap[of_tap >= 0]] = True
+            both = np.array([not tap.endswith((" in", " out")) for tap in seen.taps], np.bool_)
+            self._covered[of_tap[(of_tap >= 0) & both[:, None]]] = True
             link = of_tap[seen.tap]
             keys = seen.unit.astype(np.int64)[:, None] * self._links + link
             self._keys = np.unique(keys[link >= 0])
@@ -169,6 +170,11 @@ class _Seen:
         """bool[units, hops]: whether a tap saw the unit of each row on its link."""
         unit = np.arange(len(links), dtype=np.int64)[:, None]
         return self._has(unit * self._links + links)
+
+    def covers(self, links: Int32s) -> Bools:
+        """bool[units, hops]: whether a tap sees both directions of the link."""
+        found: Bools = self._covered[links]  # the last item serves -1
+        return found
 
     def elsewhere(self, links: Int32s, source: Int32s) -> Bools:
         """bool[units, hops]: whether a tap saw the unit also on another link from its switch.

@@ -89,7 +89,7 @@ class CaptureFiles:
     def write(self, blocks: Blocks) -> None:
         """Append packet blocks; DiskFull if there is no space for all of them."""
         limit = self._rotation.size_bytes
-        while limit is not None and self._size + len(blocks.data) > limit:
+        while limit is not None and len(blocks.data) and self._size + len(blocks.data) > limit:
             fitting, blocks = blocks.split(max(limit - self._size, 1))
             self._append(fitting)
             self.tick()

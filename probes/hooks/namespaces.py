@@ -28,7 +28,8 @@ def privileges_to_enter(name: str | None) -> tuple[str, ...]:
     """Capabilities that `in_namespace` needs."""
     if name is None:
         return ()
-    return ENTERING + (ENTERING_PROCESS if name.startswith("pid:") else ())
+    folder = os.path.realpath(os.path.dirname(namespace_path(name)))
+    return ENTERING + (ENTERING_PROCESS if folder.startswith("/proc/") else ())
 
 
 def in_namespace(name: str | None, work: Callable[[], T]) -> T:

@@ -180,7 +180,8 @@ class _Reader:
     def _file_offset(self, address: int) -> int | None:
         for offset, begin, _, size in self._segments:
             if begin <= address < begin + size:
-                return int(address - begin + offset)
+                at = int(address - begin + offset)
+                return at if at < 1 << 63 else None
         return None
 
     def _strings(self, section: _Section) -> bytes:

@@ -128,7 +128,7 @@ class Uprobes:
         if not self.libraries:
             self.close()
             why = "; ".join(f"{path}: {reason}" for path, reason in self.skipped.items())
-            raise CaptureError(f"no libibverbs to watch: {why or 'install libibverbs1'}")
+            raise CaptureError(f"no libibverbs to watch: {why[:1000] or 'install libibverbs1'}")
 
     def refresh(self) -> list[str]:
         """Watch copies in new containers; returns their paths.

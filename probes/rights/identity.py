@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,7 +34,14 @@ def unprivileged(environment: Mapping[str, str] = os.environ) -> Identity:
 
 
 def can_write(identity: Identity, folder: Path) -> bool:
-    """Whether this user may create files in a folder. For root, without other threads."""
+    """Whether this user may create and replace files in a folder. For root, without other threads.
+
+    In a sticky folder of another user, such as /tmp, files of root could not be replaced.
+    """
+    with suppress(OSError):
+        status = os.stat(folder)
+        if status.st_mode & stat.S_ISVTX and status.st_uid != identity.uid:
+            return False
     with _acting_as(identity):
         return os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...analyzer.errors import UnreadableInput
 from ...kernels.kernel import Ints
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
+from ..fabrics.switch_hashing import hash_known
 from ..hashing.seeding import SeedRange
 from ..seeds.recover import ALL_SEEDS, Wanted, is_explained, recover_all, settings_of
 from ..seeds.tapped import directions, read_taps
@@ -39,7 +41,10 @@ def with_recovered_seeds(
         if len(taps) < 2:
             continue
         paths = [request.captures[tap] for tap in taps]
-        seen = read_taps(paths, tap_names=request.tap_names)
+        try:
+            seen = read_taps(paths, tap_names=request.tap_names)
+        except UnreadableInput:  # no flow on these links
+            continue
         hosts = map_hosts(seen.names, fabric, request.map).hosts
         known = directions(seen)
         for direction, record in zip(
@@ -52,7 +57,7 @@ def with_recovered_seeds(
             if len(behind) != 1 or (senders < 0).any() or own is None:
                 continue
             at = behind.pop()
-            if settings[at] is None and best is not None and best.seed is not None:
+            if not hash_known(settings[at]) and best is not None and best.seed is not None:
                 settings[at] = replace(own, seed=best.seed)
                 found.append(fabric.nodes.names[at])
     return replace(fabric, hash_settings=tuple(settings)), found

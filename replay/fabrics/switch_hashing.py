@@ -35,9 +35,9 @@ def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> Sw
     """Settings per switch: settings of the fabric, overridden by `options` (keys of OPTIONS and
     settings of the hash model).
 
-    A switch without settings in the fabric has the default hash and, without a seed in `options`,
-    the seed that `seeding` derives from 0, different on each switch. UsageError, starting with
-    `where`, for unknown options.
+    A switch without settings in the fabric has the default hash. A switch without a known seed, in
+    the fabric or in `options`, has the one that `seeding` derives from 0, different on each switch.
+    UsageError, starting with `where`, for unknown options.
     """
     model = _model(fabric, options, where)
     per_switch = options.get("per-switch", "different")
@@ -51,7 +51,7 @@ def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> Sw
     if "seed" in options or "per-switch" in options:
         origins: list[SeedOrigin] = ["option"] * len(given)
     else:
-        origins = ["default" if own is None else "fabric" for own in fabric.hash_settings]
+        origins = ["fabric" if hash_known(own) else "default" for own in fabric.hash_settings]
     told = {"seed": str(seed), "per-switch": per_switch}
     if "fabric" in origins:
         told = {"seed": "of the fabric"}
@@ -60,6 +60,11 @@ def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> Sw
         for one, origin, number in zip(given, origins, derived, strict=True)
     ]
     return SwitchHashing(settings, {**_names(settings), **told, **_told(options)}, origins)
+
+
+def hash_known(settings: HashSettings | None) -> bool:
+    """Whether the choices of a switch can be computed; seed 0 of Linux is a secret random seed."""
+    return settings is not None and (settings.model != "linux" or settings.seed != 0)
 
 
 def hash_records(fabric: Fabric, hashing: SwitchHashing) -> tuple[SwitchHash, ...]:

@@ -25,7 +25,7 @@ _HASHES = 8
 _SEEDS_FROM = {
     "fabric": "Seeds of the fabric",
     "option": "Seeds of the options",
-    "default": "Default hash, the fabric sets none",
+    "default": "Hash or seed not known, seeds derived from 0",
 }
 
 

@@ -53,3 +53,4 @@ def test_one_route_of_several(tmp_path):
     (note,) = lost(folder)
     assert (note.device, note.text.split()[0]) == ("leaf2", "swp1")
     assert "but 1 of 2 equal-cost groups over shortest paths leave it out: to h1" in note.text
+    assert note.text.endswith("FRR calls it installed in 1 routes")

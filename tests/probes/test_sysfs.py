@@ -97,6 +97,8 @@ def test_addresses(tree):
     assert gid("rxe0", 2, 0, tree) is None
     assert gids("rxe0", tree) == ["fe80::5054:ff:fe12:3456", "10.0.0.1"]
     assert gids("rxe1", tree) == []
+    assert gid(str(tree / "rxe0"), 1, 0, tree) is None  # a path is no name of a device
+    assert gid("../" + tree.name + "/rxe0", 1, 0, tree) is None
 
 
 def test_this_machine():

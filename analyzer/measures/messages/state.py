@@ -110,11 +110,11 @@ def add(mine: Any, theirs: Any) -> None:
     for name in ("messages", "delivered", "begun", "ended", "untracked"):
         mine[name] += theirs[name]
     mine["max_outstanding"] = max(mine["max_outstanding"], theirs["max_outstanding"])
-    for name in ("seen", "answered"):
+    for name in ("seen", "answered", "acked"):
         mine[name] |= theirs[name]
     if not theirs["started"]:
         return
-    for name in ("pending", "base", "top", "asked", "acked", "began_anew"):
+    for name in ("pending", "base", "top", "asked", "began_anew"):
         mine[name] = theirs[name]
     first, last = theirs["first_time"], theirs["last_time"]
     mine["first_time"] = min(mine["first_time"], first) if mine["started"] else first

@@ -17,6 +17,9 @@ from .device import Device
 _MANAGEMENT = re.compile(r"(eth0|mgmt\d*|ma\d+|Management\d+(/\d+)*|fxp\d+|oob\d*|MEth\S*)")
 """Names of management ports: Cumulus and SONiC, NX-OS, EOS, Junos, VRP."""
 
+_PRIVATE = re.compile(r"docker\d+|virbr\d+|lxcbr\d+|lxdbr\d+|podman\d+|cni\d+|br-[0-9a-f]{12}")
+"""Bridges of containers and virtual machines: the same network on every host."""
+
 
 class End(NamedTuple):
     """One port of a device."""
@@ -42,7 +45,8 @@ def connected_networks(devices: Sequence[Device]) -> dict[Network, list[Member]]
     for device in devices:
         for route in device.routes:
             port = route.hops[0].device if route.hops else ""
-            if route.connected and port != "lo" and not route.network.is_link_local:
+            private = port == "lo" or _PRIVATE.fullmatch(port)
+            if route.connected and not private and not route.network.is_link_local:
                 end = End(device.name, port)
                 found.setdefault(route.network, []).append(Member(end, route.source))
     return found

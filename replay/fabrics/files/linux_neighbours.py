@@ -131,7 +131,10 @@ def _read(file: Path, kind: type[_T], command: str) -> _T | None:
     try:
         if file.stat().st_size > MAX_BYTES:
             raise UsageError(f"{file} is larger than {MAX_BYTES >> 20} MiB; save `{command}` there")
-        return msgspec.json.decode(file.read_bytes() or b"[]", type=kind)
+        data = file.read_bytes()
+        if not data and kind is _Answer:  # lldpctl failed: the device was not asked
+            return None
+        return msgspec.json.decode(data or b"[]", type=kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

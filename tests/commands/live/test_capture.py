@@ -292,6 +292,15 @@ def test_rotation_by_size(network, tmp_path):
     assert sum(tap.dropped or 0 for tap in taps.items) == 0
 
 
+def test_files_that_are_smaller_than_their_head_hold_a_packet_each(network, tmp_path):
+    net = network()
+    capture = Capturing(net, "left", "-w", str(tmp_path / "out.pcapng"), "--rotate-size", "50")
+    net.send(roce_frames(5))
+    assert capture.end() == 0
+    frames, _ = read(sorted(tmp_path.iterdir()))
+    assert frames == [frame[:96] for frame in roce_frames(5)]
+
+
 def test_rotation_by_time_keeps_the_newest(network, tmp_path):
     net, path = network(), tmp_path / "out.pcapng"
     arguments = ("--rotate-every", "100ms", "--files", "2")

@@ -22,7 +22,6 @@ from rocescope.discovery.tracing.paths import (
     SEVERAL_LINKS,
     SEVERAL_PORTS,
     SINGLE,
-    hash_known,
     trace_paths,
 )
 from rocescope.replay.fabrics.fabric import Origin
@@ -147,6 +146,18 @@ def test_packets_that_taps_should_have_seen(fabric):
     assert found.placement.dropped[0]
 
 
+def test_a_single_next_hop_whose_tap_saw_nothing(fabric):
+    """Taps of the spines' links only: the unit passed another spine than the computed one."""
+    units = traffic(fabric, [0, 0], [1, 1])
+    spine = spines(trace_paths(units, fabric), fabric)[0].split(">")[1]
+    other = next(f"spine{i}" for i in range(1, 5) if f"spine{i}" != spine)
+    found = trace_paths(with_seen(units, (f"{spine}-leaf2", 1), (f"{other}-leaf2", 0)), fabric)
+    assert (found.reason[0], fabric.nodes.names[found.switch[0]]) == (NOT_SEEN, spine)
+    one_way = with_seen(units, (f"{spine}-leaf2 in", 1), (f"{other}-leaf2", 0))
+    found = trace_paths(one_way, fabric)  # it tells only that they came to leaf2 by another spine
+    assert (found.reason[0], fabric.nodes.names[found.switch[0]]) == (SEVERAL_LINKS, "leaf2")
+
+
 def test_a_unit_on_several_links_has_no_path(fabric):
     units = traffic(fabric, [0], [1])
     found = trace_paths(with_seen(units, ("leaf1-spine1", 0), ("leaf1-spine2", 0)), fabric)
@@ -195,10 +206,3 @@ def test_no_route(fabric):
     found = trace_paths(traffic(down, [0], [1]), down)
     assert found.reason.tolist() == [NO_ROUTE]
     assert found.placement.dropped.all()
-
-
-def test_seed_0_of_linux_is_a_secret_random_seed():
-    assert not hash_known(None)
-    assert not hash_known(HashSettings("linux"))
-    assert hash_known(HashSettings("linux", seed=1))
-    assert hash_known(HashSettings("crc32"))

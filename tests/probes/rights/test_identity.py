@@ -24,7 +24,9 @@ def test_the_user_of_sudo_or_nobody():
         (0o700, 0, False),
         (0o755, 0, False),
         (0o700, 1234, True),
-        (0o1777, 0, True),
+        (0o777, 0, True),
+        (0o1777, 0, False),  # files of root there could not be replaced
+        (0o1777, 1234, True),
     ],
 )
 def test_where_it_may_write(tmp_path, mode, owner, expected):

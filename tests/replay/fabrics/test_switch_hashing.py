@@ -14,7 +14,7 @@ from rocescope.replay.compare.flows import replay
 from rocescope.replay.compare.seeds import sweep_result
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.fabrics.switch_hashing import hash_records, switch_hashing
+from rocescope.replay.fabrics.switch_hashing import hash_known, hash_records, switch_hashing
 from rocescope.replay.hashing import HashSettings
 from rocescope.replay.hashing.seeding import SeedRange, switch_seeds
 from rocescope.replay.strategies.registry import parse_strategy
@@ -93,3 +93,14 @@ def test_the_seeds_in_use_are_known_if_all_switches_with_a_choice_have_one(leave
     assert production(leaves)
     settings = (None, *leaves.hash_settings[1:])
     assert not production(replace(leaves, hash_settings=settings))
+
+
+def test_seed_0_of_linux_is_a_secret_random_seed(leaves):
+    assert not hash_known(None)
+    assert not hash_known(HashSettings("linux"))
+    assert hash_known(HashSettings("linux", seed=1))
+    assert hash_known(HashSettings("crc32"))
+    secret = replace(leaves, hash_settings=(HashSettings("linux"),) * leaves.switches)
+    hashing = switch_hashing(secret, {}, "ecmp")
+    assert set(hashing.seed_from) == {"default"}
+    assert len({one.seed for one in hashing.settings}) == leaves.switches

@@ -55,6 +55,12 @@ def test_two_devices_need_the_name_of_a_management_port():
     assert not management(three("swp48")[:2])
 
 
+@pytest.mark.parametrize("bridge", ["docker0", "virbr0", "br-0123456789ab"])
+def test_bridges_of_containers_are_no_ports(bridge):
+    servers = [device(f"s{i}", connected("172.17.0.0/16", bridge, "172.17.0.1")) for i in range(2)]
+    assert not connected_networks(servers)
+
+
 def test_a_network_that_is_all_a_device_has_is_no_management_network():
     hosts = [device(f"h{i}", connected("10.0.0.0/24", "eth0", f"10.0.0.{i}")) for i in range(1, 5)]
     assert not management(hosts)

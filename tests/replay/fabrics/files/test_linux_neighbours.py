@@ -35,6 +35,8 @@ def test_without_a_file_nothing_was_asked(tmp_path):
     assert interfaces_of(tmp_path / "a") is None
     assert advertised_of(tmp_path / "a") is None
     assert resolved_of(tmp_path / "a") is None
+    (tmp_path / "a.lldp.json").touch()  # lldpctl failed
+    assert advertised_of(tmp_path / "a.lldp.json") is None
 
 
 def test_bonds_and_vrfs_are_remarks(tmp_path):
