@@ -85,7 +85,7 @@ class Analysis:
 
     def to_json(self) -> bytes:
         """The record as JSON, as `rocescope analyze --format json` writes it."""
-        from .report.files.text import encode_json
+        from .report.files import encode_json
 
         return encode_json(self.record)
 

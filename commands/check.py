@@ -117,8 +117,8 @@ def _write(analysis: Analysis, to: Output, top: int) -> None:
         print_check(analysis, file, top, to.color)
 
     def encoded(format: Format) -> bytes:
-        from ..report.files.check import check_of, encode_check
+        from ..report.files.check import encode_check
 
-        return encode_check(check_of(analysis), format)
+        return encode_check(analysis, format)
 
     to.write(table, encoded)

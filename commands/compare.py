@@ -64,9 +64,9 @@ def compare(
         print_comparison(result, file, top, to.color)
 
     def encoded(format: Format) -> bytes:
-        from ..report.files.text import encode_comparison
+        from ..report.files import encode_json
 
-        return encode_comparison(result)
+        return encode_json(result)
 
     to.write(table, encoded)
     code = max(exit_code(first), exit_code(second))

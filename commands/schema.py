@@ -34,26 +34,8 @@ def schema(
     """
     import msgspec
 
-    if command == "analyze":
-        from ..report.files.text import json_schema
+    from ..report.files.schemas import json_schema
 
-        found = json_schema()
-    elif command == "analyze-live":
-        from ..report.files.text import interval_schema
-
-        found = interval_schema()
-    elif command == "check":
-        from ..report.files.check import check_schema
-
-        found = check_schema()
-    elif command == "compare":
-        from ..report.files.text import comparison_schema
-
-        found = comparison_schema()
-    else:
-        from ..report.files.replay import json_schemas
-
-        found = json_schemas()[command]
-    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    text = msgspec.json.format(msgspec.json.encode(json_schema(command)), indent=2)
     sys.stdout.buffer.write(text + b"\n")
     sys.stdout.buffer.flush()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .files.columns import RecordColumn, record_columns
+from .files.columns import record_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -52,18 +51,9 @@ class Records(Sequence[R], Generic[R]):
 
     def to_arrow(self) -> pyarrow.Table:
         """A pyarrow.Table; the metadata of each field holds its unit and meaning."""
-        import pyarrow as pa
+        from .files.arrow import arrow_table
 
-        columns = self._columns
-        schema = pa.schema(
-            pa.field(c.name, _arrow_type(c), metadata={"unit": c.unit, "meaning": c.meaning})
-            for c in columns
-        )
-        values = ([c.value(record) for record in self._records] for c in columns)
-        return pa.Table.from_arrays(
-            [pa.array(v, field.type) for v, field in zip(values, schema, strict=True)],
-            schema=schema,
-        )
+        return arrow_table(self._columns, self._records)
 
     def to_polars(self) -> polars.DataFrame:
         """A polars.DataFrame."""
@@ -99,17 +89,3 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return escape(f"{value:.6g}" if isinstance(value, float) else str(value))
-
-
-@cache
-def _scalar_types() -> dict[type, Any]:
-    import pyarrow as pa
-
-    return {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
-
-
-def _arrow_type(column: RecordColumn) -> Any:
-    import pyarrow as pa
-
-    kind = _scalar_types()[column.kind]
-    return pa.list_(kind) if column.many else kind

@@ -77,9 +77,9 @@ def analyze_live(
 
 
 def _json_line(interval: LiveInterval) -> None:
-    from ...report.files.text import encode_interval
+    from ...report.files import encode_json
 
-    sys.stdout.buffer.write(encode_interval(interval))
+    sys.stdout.buffer.write(encode_json(interval))
     sys.stdout.buffer.flush()
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ...analyzer.results.analysis import Analysis
 
 
+def encode_json(result: msgspec.Struct) -> bytes:
+    """A whole result as one line of JSON."""
+    return msgspec.json.encode(result) + b"\n"
+
+
 def encode(analysis: Analysis, format: str) -> bytes:
-    """The analysis as `json`, `csv`, `parquet` or `arrow`; ValueError for anything else."""
-    match format:
-        case "json":
-            from .text import encode_json as encoder
-        case "csv":
-            from .text import encode_csv as encoder
-        case "parquet":  # pyarrow takes longer to load than most captures take to analyse
-            from .arrow import encode_parquet as encoder
-        case "arrow":
-            from .arrow import encode_arrow as encoder
-        case _:
-            raise ValueError(f"unknown format {format!r}")
-    return encoder(analysis)
+    """`json`, or a row per flow as `csv`, `parquet` or `arrow`; ValueError for other formats."""
+    if format == "json":
+        return encode_json(analysis)
+    from .flowtable import flow_columns
+    from .rows import encode_records
+
+    about = {
+        "rocescope.schema_version": analysis.schema_version,
+        "rocescope.version": analysis.version,
+        "rocescope.complete": "true" if analysis.complete else "false",
+        "rocescope.captures": msgspec.json.encode(analysis.captures).decode(),
+        "rocescope.warnings": msgspec.json.encode(analysis.warnings).decode(),
+    }
+    return encode_records(flow_columns(), analysis.flows, format, about)

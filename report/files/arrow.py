@@ -1,61 +1,52 @@
-"""The flow table as an Arrow table, for Arrow IPC and Parquet."""
+"""Records as an Arrow table, for Arrow IPC and Parquet."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...analyzer.results.analysis import Analysis
-from .flowtable import flow_columns, flow_value
+from .columns import RecordColumn
 
 _TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
 
 
-def flow_schema(analysis: Analysis) -> Any:
-    """Schema of the flow table; each field's metadata holds its unit and meaning."""
+def arrow_table(
+    columns: Sequence[RecordColumn],
+    records: Sequence[object],
+    about: Mapping[str, str] | None = None,
+) -> Any:
+    """A pyarrow.Table, one row per record; `about` is its metadata.
+
+    The metadata of each field holds its unit and meaning.
+    """
     fields = [
-        pa.field(
-            column.name,
-            _TYPES[column.kind],
-            metadata={"unit": column.unit, "meaning": column.meaning},
-        )
-        for column in flow_columns()
+        pa.field(c.name, _type_of(c), metadata={"unit": c.unit, "meaning": c.meaning})
+        for c in columns
     ]
-    about = {
-        "rocescope.schema_version": analysis.schema_version,
-        "rocescope.version": analysis.version,
-        "rocescope.complete": "true" if analysis.complete else "false",
-        "rocescope.captures": msgspec.json.encode(analysis.captures).decode(),
-        "rocescope.warnings": msgspec.json.encode(analysis.warnings).decode(),
-    }
-    return pa.schema(fields, metadata=about)
-
-
-def flow_arrow(analysis: Analysis) -> Any:
-    """The flows as a pyarrow.Table, one row each."""
-    schema = flow_schema(analysis)
-    columns = [
-        pa.array([flow_value(column, flow) for flow in analysis.flows], field.type)
-        for column, field in zip(flow_columns(), schema, strict=True)
+    arrays = [
+        pa.array([column.value(record) for record in records], field.type)
+        for column, field in zip(columns, fields, strict=True)
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=about))
 
 
-def encode_parquet(analysis: Analysis) -> bytes:
-    """The flow table as a Parquet file."""
+def _type_of(column: RecordColumn) -> Any:
+    kind = _TYPES[column.kind]
+    return pa.list_(kind) if column.many else kind
+
+
+def encode_table(table: Any, format: str) -> bytes:
+    """A `parquet` or `arrow` file (IPC, Feather version 2); ValueError for other formats."""
     sink = io.BytesIO()
-    pq.write_table(flow_arrow(analysis), sink, compression="zstd")
-    return sink.getvalue()
-
-
-def encode_arrow(analysis: Analysis) -> bytes:
-    """The flow table as an Arrow IPC file (Feather version 2)."""
-    table = flow_arrow(analysis)
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
+    if format == "parquet":
+        pq.write_table(table, sink, compression="zstd")
+    elif format == "arrow":
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        raise ValueError(f"unknown format {format!r}")
     return sink.getvalue()

@@ -39,6 +39,8 @@ class RecordColumn(NamedTuple):
     meaning: str
     path: tuple[str, ...]
     """Attributes that lead from a record to the value."""
+    joint: str = ""
+    """What joins the texts of a list that is one text here."""
 
     def value(self, record: object) -> Any:
         """The record's value; None when it or a record on the way is unknown."""
@@ -47,6 +49,8 @@ class RecordColumn(NamedTuple):
             value = getattr(value, name)
             if value is None or value is msgspec.UNSET:
                 return None
+        if self.joint:
+            return self.joint.join(value)
         return float(value) if self.kind is float and not self.many else value
 
 

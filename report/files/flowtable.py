@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from ...analyzer.errors import UsageError
 from ...analyzer.results.flow import Flow
@@ -15,16 +14,12 @@ from .columns import RecordColumn, record_columns
 def flow_columns() -> tuple[RecordColumn, ...]:
     """Scalars in order of declaration, and the notes as one text."""
     return tuple(
-        column._replace(meaning="limits of the numbers of this flow") if column.many else column
+        column._replace(meaning="limits of the numbers of this flow", many=False, joint="; ")
+        if column.many
+        else column
         for column in record_columns(Flow)
         if not column.many or column.name == "notes"
     )
-
-
-def flow_value(column: RecordColumn, flow: Flow) -> Any:
-    """The value of a flow in one of `flow_columns`; None if unknown."""
-    value = column.value(flow)
-    return "; ".join(value) if column.many else value
 
 
 def flow_column(name: str) -> RecordColumn:
@@ -47,9 +42,9 @@ def flow_order_by(name: str) -> FlowOrder:
     column = flow_column(name)
 
     def ordered(flows: list[Flow]) -> list[Flow]:
-        known = [flow for flow in flows if flow_value(column, flow) is not None]
-        unknown = [flow for flow in flows if flow_value(column, flow) is None]
-        known.sort(key=lambda flow: flow_value(column, flow), reverse=column.kind is not str)
+        known = [flow for flow in flows if column.value(flow) is not None]
+        unknown = [flow for flow in flows if column.value(flow) is None]
+        known.sort(key=column.value, reverse=column.kind is not str)
         return known + unknown
 
     return ordered

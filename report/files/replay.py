@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 import msgspec
 
-from ...discovery.results import Discovery
 from ...discovery.tracing.results import TraceResult
 from ...replay.results.recover import RecoverResult
 from ...replay.results.replay import ReplayResult
 from ...replay.results.sweep import SweepResult
-from .text import cell
+from . import encode_json
+from .rows import encode_csv
 
 Result = ReplayResult | SweepResult | RecoverResult | TraceResult
 
@@ -25,13 +23,15 @@ def encode(result: Result, format: str) -> bytes:
     candidate (recover-seed) or per flow (trace).
     """
     if format == "json":
-        return msgspec.json.encode(result) + b"\n"
+        return encode_json(result)
     rows = _rows(result)
     if format == "csv":
-        return _csv(rows)
-    if format in ("parquet", "arrow"):
-        return _columnar(rows, format)
-    raise ValueError(f"unknown format {format!r}")
+        return encode_csv(rows[0] if rows else (), (row.values() for row in rows))
+    import pyarrow
+
+    from .arrow import encode_table
+
+    return encode_table(pyarrow.Table.from_pylist(rows), format)
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:
@@ -68,38 +68,3 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     row["parameters"] = ",".join(f"{k}={v}" for k, v in row["parameters"].items())
     row["seeds"] = " ".join(map(str, row["seeds"]))
     return row
-
-
-def _csv(rows: list[dict[str, Any]]) -> bytes:
-    sink = io.StringIO(newline="")
-    writer = csv.DictWriter(sink, list(rows[0]) if rows else [])
-    writer.writeheader()
-    for row in rows:
-        writer.writerow(
-            {k: cell(" ".join(map(str, v)) if isinstance(v, list) else v) for k, v in row.items()}
-        )
-    return sink.getvalue().encode()
-
-
-def _columnar(rows: list[dict[str, Any]], format: str) -> bytes:
-    import pyarrow
-    from pyarrow import feather, parquet
-
-    table, sink = pyarrow.Table.from_pylist(rows), io.BytesIO()
-    if format == "parquet":
-        parquet.write_table(table, sink)
-    else:
-        feather.write_feather(table, sink, compression="uncompressed")
-    return sink.getvalue()
-
-
-def json_schemas() -> dict[str, Any]:
-    """JSON Schemas (draft 2020-12) of the results, by command."""
-    results = {
-        "replay": ReplayResult,
-        "sweep": SweepResult,
-        "recover-seed": RecoverResult,
-        "discover": Discovery,
-        "trace": TraceResult,
-    }
-    return {name: msgspec.json.schema(result) for name, result in results.items()}

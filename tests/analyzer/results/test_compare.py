@@ -10,13 +10,14 @@ import msgspec
 
 from rocescope.analyzer.results.compare import CHANGES, Comparison
 from rocescope.report.compare import compare
-from rocescope.report.files.text import comparison_schema, encode_comparison
+from rocescope.report.files import encode_json
+from rocescope.report.files.schemas import json_schema
 
 
 def test_json_matches_the_schema_and_reads_back() -> None:
     result = compare(factories.analysis(), factories.clean_analysis(), ("a", "b"))
-    encoded = encode_comparison(result)
-    schema = comparison_schema()
+    encoded = encode_json(result)
+    schema = json_schema("compare")
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(json.loads(encoded), schema)
     assert msgspec.json.decode(encoded, type=Comparison) == result

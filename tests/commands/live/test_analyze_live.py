@@ -19,7 +19,7 @@ from waiting import until
 
 from rocescope import cli
 from rocescope.probes.hooks.attach import GONE
-from rocescope.report.files.text import interval_schema, json_schema
+from rocescope.report.files.schemas import json_schema
 
 from ...probes.owners.test_watch import HERE, THERE, Job
 
@@ -76,8 +76,8 @@ def test_every_psn_is_accounted_for_in_json(network, tmp_path):
     assert live.end() == 0
     *intervals, analysis = live.lines()
     for line in intervals:
-        jsonschema.validate(line, interval_schema())
-    jsonschema.validate(analysis, json_schema())
+        jsonschema.validate(line, json_schema("analyze-live"))
+    jsonschema.validate(analysis, json_schema("analyze"))
     assert len(intervals) >= 3
     assert [line["interval"] for line in intervals] == list(range(1, len(intervals) + 1))
     assert packets_of(intervals) == 2970

@@ -12,7 +12,7 @@ import pytest
 
 from rocescope import cli
 from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES
-from rocescope.report.files.replay import json_schemas
+from rocescope.report.files.schemas import json_schema
 
 FABRIC = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=4"]
 PATTERN = ["--pattern", "permutation:qps=4"]
@@ -22,7 +22,7 @@ SEEDS = ["--seeds", "0x12340000:0x12350000"]
 def result(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     assert cli.run([*words, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, json_schemas()[words[0]])
+    jsonschema.validate(found, json_schema(words[0]))
     assert next(iter(found)) == "schema_version"
     return found  # type: ignore[no-any-return]
 

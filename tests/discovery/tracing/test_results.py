@@ -11,7 +11,8 @@ from answers import recorded, traffic_of, truth
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.tracing.results import TraceResult
 from rocescope.discovery.tracing.trace import trace
-from rocescope.report.files.replay import encode, json_schemas
+from rocescope.report.files.replay import encode
+from rocescope.report.files.schemas import json_schema
 
 
 def test_a_trace_fits_its_schema_and_has_a_row_per_flow(tmp_path):
@@ -19,7 +20,7 @@ def test_a_trace_fits_its_schema_and_has_a_row_per_flow(tmp_path):
     fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
     result = trace(traffic_of(fabric, truth(folder, "healthy")), fabric, [], ["x"])
     data = encode(result, "json")
-    jsonschema.validate(msgspec.json.decode(data), json_schemas()["trace"])
+    jsonschema.validate(msgspec.json.decode(data), json_schema("trace"))
     assert msgspec.json.decode(data, type=TraceResult) == result
     rows = encode(result, "csv").decode().splitlines()
     assert len(rows) == 1 + 256

@@ -1,4 +1,4 @@
-"""JSON, CSV and their schema against hand-made results and golden files."""
+"""JSON and CSV against hand-made results and golden files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import json
 from collections.abc import Callable
 
 import factories_results as factories
-import jsonschema
 import msgspec
-import pytest
 
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.report.files import encode
 from rocescope.report.files.flowtable import flow_columns
-from rocescope.report.files.text import json_schema
 
 
 def test_json_is_as_it_was(golden: Callable[[str, str], None]) -> None:
@@ -30,17 +27,6 @@ def test_csv_is_as_it_was(golden: Callable[[str, str], None]) -> None:
 def test_json_comes_back_as_the_same_records() -> None:
     for analysis in (factories.analysis(), factories.doubtful_analysis()):
         assert msgspec.json.decode(encode(analysis, "json"), type=Analysis) == analysis
-
-
-@pytest.mark.parametrize(
-    "analysis",
-    [factories.analysis(), factories.clean_analysis(), factories.doubtful_analysis()],
-    ids=["analysis", "clean", "doubtful"],
-)
-def test_json_matches_the_schema(analysis: Analysis) -> None:
-    text = encode(analysis, "json")
-    assert text.startswith(b'{"schema_version":"1.') and text.endswith(b"}\n")
-    jsonschema.validate(json.loads(text), json_schema())
 
 
 def test_unknown_is_null_and_empty_never_zero() -> None:
