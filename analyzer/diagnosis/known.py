@@ -133,9 +133,13 @@ class Known:
             for cause in self._by_flow.get(flow, ())
         )
 
-    def troubled(self, taps: AbstractSet[str]) -> bool:
-        """Whether a known fault is at one of these taps."""
-        return any(taps & {cause.place.from_tap, cause.place.to_tap} for cause in self._places)
+    def troubled(self, taps: AbstractSet[str], kinds: Collection[Kind] | None = None) -> bool:
+        """Whether a known fault, of one of these kinds, is at one of these taps."""
+        return any(
+            taps & {cause.place.from_tap, cause.place.to_tap}
+            and (kinds is None or cause.kind in kinds)
+            for cause in self._places
+        )
 
     def cut_off(self, host: str, first_ns: int, last_ns: int) -> bool:
         """Whether a known fault swallows what goes to this host: a link that is down carries

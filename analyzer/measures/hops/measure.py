@@ -188,9 +188,8 @@ class HopMeasure:
             into_row[state.DELAY_LEAST] = min(
                 into_row[state.DELAY_LEAST], windows[w, state.DELAY_LEAST]
             )
-            into_row[state.DELAY_MOST] = max(
-                into_row[state.DELAY_MOST], windows[w, state.DELAY_MOST]
-            )
+            for value in (state.DELAY_MOST, state.BYTES_MOST):
+                into_row[value] = max(into_row[value], windows[w, value])
 
     def _add_visits(self, visits: Array, flow_map: Int32s, taps: UInt16s) -> None:
         for visit in visits:

@@ -149,6 +149,7 @@ def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
         for w in range(st.WINDOWS):
             p.windows[hop, w, st.DELAY_LEAST] = _ALWAYS
             p.windows[hop, w, st.DELAY_MOST] = _NEVER
+            p.windows[hop, w, st.BYTES_MOST] = 0
     if flow < 0:
         return whole
     return _new_edge(p, flow, from_tap, to_tap, p.edges[whole].hop)
@@ -166,7 +167,7 @@ def _rewindow(p: Passing, width: Int, origin: Int) -> None:
                 step if twice else st.WINDOWS - 1 - step
             )  # so that none is read after it was written
             first = 2 * (origin + w) - old if twice else w - shift
-            values = (0, 0, 0, 0, _ALWAYS, _NEVER)
+            values = (0, 0, 0, 0, _ALWAYS, _NEVER, 0)
             for k in range(first, first + 2 if twice else first + 1):
                 if 0 <= k < st.WINDOWS:
                     old_row = row[k]
@@ -177,6 +178,7 @@ def _rewindow(p: Passing, width: Int, origin: Int) -> None:
                         values[3] + old_row[3],
                         min(values[4], old_row[st.DELAY_LEAST]),
                         max(values[5], old_row[st.DELAY_MOST]),
+                        max(values[6], old_row[st.BYTES_MOST]),
                     )
             for value in range(st.WINDOW_VALUES):
                 row[w, value] = values[value]
@@ -292,6 +294,7 @@ def _note_pass(
     row[st.LATE_IN] += late
     row[st.DELAY_LEAST] = min(row[st.DELAY_LEAST], delay)
     row[st.DELAY_MOST] = max(row[st.DELAY_MOST], delay)
+    row[st.BYTES_MOST] = max(row[st.BYTES_MOST], np.int64(near.wire_bytes))
 
 
 @inlined

@@ -121,8 +121,9 @@ LEAST, MOST, SAMPLES = range(3)
 
 WINDOWS: Final = 128
 """Windows per hop, all of one width."""
-PACKETS_IN, BYTES_IN, MARKS_IN, LATE_IN, DELAY_LEAST, DELAY_MOST = range(6)
-WINDOW_VALUES: Final = 6
+PACKETS_IN, BYTES_IN, MARKS_IN, LATE_IN, DELAY_LEAST, DELAY_MOST, BYTES_MOST = range(7)
+"""BYTES_MOST: the longest packet."""
+WINDOW_VALUES: Final = 7
 
 HORIZON, NEWEST, HURRIED, LONGEST, WIDTH, ORIGIN, FROM, TO = range(8)
 """Items of `Passing.clock`, ns: a transmission is concluded this long after its first sighting; the

@@ -30,6 +30,8 @@ FULL_HOP_LIMITS = (64, 128, 255)
 MOST_DIRECT = 0.2
 """Packets of a flow that skip a tap are missed by its capture only up to this share of the flow;
 beyond, they have another way."""
+MOST_OFF_LINK = 0.1
+"""Packets that a host sends and its own tap does not see, because the capture misses some."""
 MOST_ACKED = 0.5
 """Share of the requests of a flow that lost nothing that are acknowledged; others are in flight."""
 UNANSWERED = (UC, UD)
@@ -229,6 +231,13 @@ class _Tables:
             at = int(edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"])
             self.last_seen[at] = max(self.last_seen[at], edge["last_ns"])
             self.first_seen[at] = min(self.first_seen[at], edge["first_ns"])
+        began: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        for flow, first, packets in _rows(self.starts, "flow", "to_tap", "packets"):
+            began[src[flow]][first in self.access.get(src[flow], ())] += packets
+        self.whole_links = {
+            host for host, (off, on) in began.items() if on and off <= MOST_OFF_LINK * (off + on)
+        }
+        """Endpoints with no other link than those with a tap: all that they send begins there."""
         self.side: dict[int, set[str]] = defaultdict(set)
         """By endpoint: the device between it and the taps that see its packets first."""
         begins = {
@@ -408,9 +417,15 @@ def _by_packets(tables: _Tables, edge: Any) -> tuple[int, str] | None:
 
 def _took_another_way(tables: _Tables, tracker: FlowTracker, edge: Any) -> bool:
     """Whether the packets that ended here went on where no tap is: their flow lost nothing, and a
-    large part of it is not seen again, or it is sprayed."""
+    large part of it is not seen again, or it is sprayed.
+
+    Answers are lost without a trace. Those to a host whose every link has a tap have no other way.
+    """
     flow, here = int(edge["flow"]), int(edge["from_tap"])
     ended, own = int(edge["packets"]), tables.next_of.get((flow, here), [])
+    if own and int(tables.dst[flow]) in tables.whole_links:
+        if not tracker.flows[flow]["request_packets"]:
+            return False
     went_on = sum(packets for _, packets in own)
     scattered = len(own) > 1 or ended > MOST_DIRECT * (ended + went_on)
     return scattered and _lost_nothing(tracker, flow)

@@ -78,6 +78,8 @@ def test_packets_that_wait_in_a_queue_are_answered_late():
     assert not lossy.queue_explains({"a", "b"}, at, at)
     assert lossy.troubled({"b"})
     assert not lossy.troubled({"c"})
+    assert lossy.troubled({"b"}, ("queueing", CAUSE.kind))
+    assert not lossy.troubled({"b"}, ("queueing",))
 
 
 def test_a_host_without_a_link_sends_nothing_either():

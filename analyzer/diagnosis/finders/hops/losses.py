@@ -15,7 +15,7 @@ from ...finding import MOST_EVIDENCE, finding
 from ...known import Known
 from ...words import counted, packets_of, rate
 from .groups import HopGroup, groups
-from .selective import dscp_selection, selection, unlikely
+from .selective import CHANCE, dscp_selection, selection, unlikely
 
 MOST_RUNS = 2
 TOTAL_PACKETS = 3
@@ -28,6 +28,9 @@ LONG_QUEUE_NS = 20_000_000
 INCAST_SOURCES = 3
 MOVED_WITHIN_NS = 2_000_000_000
 """Flows that leave a dead link this soon after its last loss do so because of it."""
+LENGTH_FLOWS = 2
+"""Swallowed flows, and flows that pass, from which their length can be the rule."""
+LENGTH_PACKETS = 10
 LIMITED_WINDOWS = 8
 """Windows with loss from which a constant output shows a rate limit without a queue."""
 
@@ -110,6 +113,12 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
         if _passed_between(group, last + 1, case.last_ns + 1):
             return _Cause("outage", f"{name} loses {everything} for a while", check, {})
         return _Cause("blackhole", f"{name} loses {everything}", f"drain {name}, {check}", {})
+    outages = _outages(group, lost)
+    if outages > 1:
+        says = f"{name} loses everything{way} for a while, {outages} times ({len(lost):,} packets)"
+        return _Cause(
+            "outage", says, f"{check}: a link that fails and recovers", {"outages": outages}
+        )
     limit, queued_ns = _rate_limit(group)
     overflows = limit is not None and queued_ns >= LONG_QUEUE_NS
     swallowed = set() if overflows else _swallowed(group, lost)
@@ -117,8 +126,8 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
     if swallowed and np.count_nonzero(of_swallowed) > 0.9 * len(lost):
         flows = counted(len(swallowed), "flow")
         others = _pass_meanwhile(group, lost) - swallowed
-        size = _by_size(group, lost, others) if unlikely(swallowed, others, 1) else None
-        if size is not None:
+        size = _by_size(group, lost, others)
+        if size is not None and unlikely(swallowed, others, 1, LENGTH_FLOWS):
             return _too_long(group, lost, size)
         chosen = dscp_selection(case, swallowed, others) or selection(case, swallowed, others)
         if chosen is not None:
@@ -126,7 +135,12 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
             step = f"look for a rule or a defect in {name} that depends on these bits"
             return _Cause("selective-loss", says, step, {"selection": chosen})
         says = f"{name} drops all packets{way} of {flows} ({len(lost):,} packets)"
-        return _Cause("blackhole", says, f"drain {name}, check its tables", {})
+        step = f"drain {name}, check its tables"
+        if size is None:
+            return _Cause("blackhole", says, step, {})
+        says += f", perhaps because of their length: nothing longer than {size:,} bytes passed"
+        step = f"send packets of several lengths through {name}; check its MTU and its tables"
+        return _Cause("blackhole", says, step, {"longest_passed_bytes": size})
     if limit is not None:
         sources = {case.flows[f].src for f in np.unique(lost["flow"]).tolist()}
         details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
@@ -158,6 +172,33 @@ def _passed_between(group: HopGroup, first: int, last: int) -> int:
         passed += int(np.count_nonzero((flows["first_ns"] >= first) & (flows["first_ns"] <= last)))
         passed += int(np.count_nonzero((flows["last_ns"] >= first) & (flows["last_ns"] <= last)))
     return passed
+
+
+def _outages(group: HopGroup, lost: NDArray[Any]) -> int:
+    """How often everything was lost for a while; 0 if packets were lost besides.
+
+    Of random loss so many packets in a row would hardly be hit.
+    """
+    loss, passed = _by_window(group, lost), np.zeros(state.WINDOWS, np.int64)
+    for hop in (*group.hops, *group.beside):
+        if hop.whole is not None:
+            passed += hop.windows[:, state.PACKETS_IN]
+    used = np.flatnonzero(loss + passed)
+    loss, passed = loss[used], passed[used]
+    offered = int((loss + passed).sum())
+    edges = np.flatnonzero(np.diff(passed == 0, prepend=False, append=False))
+    outages, inside = 0, np.zeros(len(used), np.bool_)
+    for begin, end in edges.reshape(-1, 2).tolist():
+        if offered * (len(lost) / offered) ** int(loss[begin:end].sum()) <= CHANCE:
+            outages += 1
+            inside[max(begin - 1, 0) : end + 1] = True  # it begins and ends within a window
+    return outages if loss[~inside].sum() == 0 else 0
+
+
+def _by_window(group: HopGroup, lost: NDArray[Any]) -> NDArray[np.int64]:
+    """Lost packets in each window."""
+    at = (lost["time"] - group.ways.origin_ns) // group.ways.window_ns
+    return np.bincount(np.clip(at, 0, state.WINDOWS - 1), minlength=state.WINDOWS)
 
 
 def _left(case: Case, group: HopGroup, last: int) -> bool:
@@ -261,13 +302,29 @@ def _too_long(group: HopGroup, lost: NDArray[Any], size: int) -> _Cause:
     return _Cause("selective-loss", says, f"check the MTU of {name}", details)
 
 
-def _by_size(group: HopGroup, lost: NDArray[Any], flows: set[int] | None = None) -> int | None:
-    """The longest packet of these or of all flows that passed, if every lost one is longer."""
-    passed = group.passed()
-    if flows is not None:
-        passed = passed[np.isin(passed["flow"], list(flows))]
+def _by_size(group: HopGroup, lost: NDArray[Any], others: set[int] | None = None) -> int | None:
+    """The longest packet that passed meanwhile, if every lost one is longer.
+
+    others: the flows that can have passed anything meanwhile; None: all.
+    """
     known = lost["frame"] > 0
-    if np.count_nonzero(known) < 10 or not len(passed):
+    if np.count_nonzero(known) < LENGTH_PACKETS:
         return None
-    longest = int(passed["bytes_max"].max())
-    return longest if int(lost["wire_bytes"][known].min()) > longest else None
+    passed = group.passed()
+    if others is not None:
+        passed = passed[np.isin(passed["flow"], list(others))]
+    # Of flows that lost nothing at any time, and of all flows while packets were lost.
+    limits = [int(passed["bytes_max"].max(initial=0)), _longest_inside(group, lost)]
+    longest = min((limit for limit in limits if limit), default=None)
+    return longest if longest and int(lost["wire_bytes"][known].min()) > longest else None
+
+
+def _longest_inside(group: HopGroup, lost: NDArray[Any]) -> int:
+    """The longest packet that passed in windows between the first and the last loss; 0 without
+    one."""
+    width, origin = group.ways.window_ns, group.ways.origin_ns
+    first, last = int(lost["time"][0]), int(lost["time"][-1])
+    inside = slice(max(-((origin - first) // width), 0), max((last - origin) // width, 0))
+    hops = [hop for hop in (*group.hops, *group.beside) if hop.whole is not None]
+    longest = [int(hop.windows[inside, state.BYTES_MOST].max(initial=0)) for hop in hops]
+    return max(longest, default=0)

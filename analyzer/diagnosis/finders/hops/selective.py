@@ -32,9 +32,9 @@ def dscp_selection(case: Case, swallowed: set[int], others: set[int]) -> str | N
     return f"DSCP {next(iter(wanted))}" if unlikely(swallowed, others, tried) else None
 
 
-def unlikely(swallowed: set[int], others: set[int], tried: int) -> bool:
+def unlikely(swallowed: set[int], others: set[int], tried: int, least: int = LEAST_FLOWS) -> bool:
     """Whether as many flows drawn at random would seldom be the ones of one of so many classes."""
-    if len(swallowed) < LEAST_FLOWS or len(others) < LEAST_FLOWS:
+    if len(swallowed) < least or len(others) < least:
         return False
     return tried <= CHANCE * comb(len(swallowed) + len(others), len(swallowed))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ...words import counted
 CHANCE = 1e-4
 """With a smaller chance that as many links stay idle under a uniform hash, the hash is at fault."""
 LEAST_FLOWS = 2
+LOADED: Final[tuple[Kind, ...]] = ("queueing", "rate-limit", "incast", "ecn-marking", "pause")
+"""What flows do to a link when they share it. A link that fails or loses at random would do so
+without them."""
 
 
 class Choice(NamedTuple):
@@ -45,7 +48,7 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         kind: Kind = "polarisation" if chance < CHANCE else "collision"
         links = f"{len(idle)} of {counted(len(choice.flows), 'parallel link')}"
         flows = [case.flows[f] for f in placed]
-        hurt = known.troubled(set(crowded))
+        hurt = known.troubled(set(crowded), LOADED)
         yield finding(
             case,
             kind,

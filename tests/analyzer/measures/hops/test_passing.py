@@ -13,7 +13,7 @@ from tracked_batches import START_NS, parts, tracked
 
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.hops.passing import TWIN_NS
-from rocescope.analyzer.measures.hops.state import END, START
+from rocescope.analyzer.measures.hops.state import BYTES_MOST, END, START
 
 CE = 3
 TAPS = 4
@@ -192,7 +192,9 @@ def test_ends_have_moments_once_packets_of_the_flow_went_on():
 
 def test_windows_double_until_all_times_are_inside():
     times = [0, 5_000_000, 900_000_000, 3_000_000_000]
-    rows = [row for n, t in enumerate(times) for row in (hop(t, 0, n), hop(t + 500, 1, n))]
+    rows = []
+    for n, t in enumerate(times):
+        rows += [hop(t, 0, n, wire_bytes=900 - n), hop(t + 500, 1, n, wire_bytes=900 - n)]
     measure = measured(rows)
     state = measure.state
     number = int(edge(measure, 0, 1)["hop"])
@@ -202,3 +204,5 @@ def test_windows_double_until_all_times_are_inside():
     for t in times:
         assert packets[(START_NS + t) // width - origin] > 0
     assert np.count_nonzero(packets) == len({(START_NS + t) // width for t in times})
+    longest = state.windows[number, :, BYTES_MOST]
+    assert sorted(longest[longest > 0].tolist()) == [897, 898, 900]  # the first two share a window

@@ -10,6 +10,7 @@ from fabric_captures import (
     MS,
     between,
     drop,
+    flows_hit,
     names,
     severe,
     simulate,
@@ -43,10 +44,12 @@ def test_bits_that_a_spine_drops(tmp_path, which, says):
     assert one.details["selection"] == says
 
 
-def test_packets_that_are_too_long(tmp_path):
-    """The last packet of every message is short enough."""
+@pytest.mark.parametrize("first", [0, FROM])
+def test_packets_that_are_too_long(tmp_path, first):
+    """The last packet of every message is short enough; before the fault long ones pass."""
     pairs = usual_pairs(tail_bytes=256)
-    run = simulate(pairs, between(NEAR, FAR, drop, which=lambda packet: wire_bytes(packet) > 700))
+    fault = between(NEAR, FAR, drop, first, which=lambda packet: wire_bytes(packet) > 700)
+    run = simulate(pairs, fault)
     (one,) = severe(tmp_path, run)
     names(one, "selective-loss", SPINE, run.hits)
     assert one.details == {"longest_passed_bytes": 54 + 12 + 256 - 8}
@@ -63,6 +66,34 @@ def test_flows_that_are_too_long(tmp_path, first):
     (one,) = severe(tmp_path, run)
     names(one, "selective-loss", SPINE, run.hits)
     assert one.details == {"longest_passed_bytes": 54 + 12 + 16 + 256 - 8}
+
+
+@pytest.mark.parametrize("others", [16, 6])
+def test_two_flows_that_are_too_long(tmp_path, others):
+    """Among many flows two are the longest by chance once in a hundred times; among few often."""
+    pairs = usual_pairs(hosts=[(1, 3)], per_hosts=others + 2)
+    long = {pair.number for pair in pairs[4:6]}
+    for pair in pairs:
+        if pair.number not in long:
+            pair.payload_bytes = pair.tail_bytes = 256
+    fault = between(NEAR, FAR, drop, which=lambda packet: wire_bytes(packet) > 700)
+    run = simulate(pairs, fault, route=lambda packet, now: 2)
+    (one,) = severe(tmp_path, run)
+    names(one, "selective-loss" if others == 16 else "blackhole", SPINE, run.hits)
+    assert {flow[2] for flow in flows_hit(run.hits)} == long
+    assert one.details == {"longest_passed_bytes": 54 + 12 + 16 + 256 - 8}
+    assert others == 16 or "perhaps because of their length" in one.sentence
+
+
+def test_two_flows_that_are_no_longer_than_others(tmp_path):
+    """One long flow passes: the length is no reason."""
+    pairs = usual_pairs(hosts=[(1, 3)], per_hosts=12)
+    for pair in pairs[:9]:
+        pair.payload_bytes = pair.tail_bytes = 256
+    hit = {pair.number for pair in pairs[9:11]}
+    fault = between(NEAR, FAR, drop, which=lambda packet: packet.dest_qp in hit)
+    (one,) = severe(tmp_path, simulate(pairs, fault, route=lambda packet, now: 2))
+    assert (one.kind, one.details) == ("blackhole", {})
 
 
 def case(ports, qps, dscps):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from captures import DATA
+from fabric_captures import between, diagnosis, drop, queue, simulate, some, write
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -57,6 +58,19 @@ def test_a_few_flows_on_two_links_collide(over_two_spines):
     (found,) = placements(only(*one[:2], *two[:1]))
     assert (found.kind, found.severity, found.place.device) == ("collision", "note", "leaf1")
     assert "leaf1 leaves 2 of 4 parallel links idle: 3 flows share the others" in found.sentence
+
+
+@pytest.mark.parametrize("fault", ["loss", "queue"])
+def test_sharing_a_link_makes_queues_but_loses_nothing_at_random(fault, tmp_path):
+    """Leaf 1 leaves two links idle: that is worth a warning where packets queue for it."""
+    makes = {
+        "loss": between("leaf1-spine1", "leaf2-spine1", drop, which=some(0.05)),
+        "queue": queue("H*-leaf1", "leaf1-spine1", 8e6),
+    }
+    run = simulate(fault=makes[fault], route=lambda packet, now: 1 + packet.sport % 2)
+    found = diagnosis(write(tmp_path, run.taps)).findings
+    (shared,) = (f for f in found if f.kind == "collision" and f.place.device == "leaf1")
+    assert shared.severity == ("note" if fault == "loss" else "warning")
 
 
 def test_idle_links_beyond_chance_are_polarisation(over_two_spines, monkeypatch):
