@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
 from ..options.inputs import check_inputs, input_name
@@ -19,6 +19,8 @@ def trace(
     *files: Annotated[Path, Parameter(required=True, name="FILE")],
     fabric: str,
     strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
+    verify: Annotated[list[Literal["taps", "counters"]] | None, Parameter(negative="")] = None,
+    counters: Annotated[list[Path] | None, Parameter(negative="")] = None,
     map: str = "exact",
     filter: str | None = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
@@ -37,6 +39,12 @@ def trace(
     strategy
         Another placement of the same flows for comparison, such as static; may be repeated,
         default assign.
+    verify
+        Compare the prediction of tables and hashes with captures (taps) or with the growth of port
+        counters (counters); may be repeated.
+    counters
+        Folder with NAME.link.json (ip -j -s link) of the devices; given twice: before and after the
+        capture.
     map
         How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
     filter
@@ -50,14 +58,22 @@ def trace(
     if top < 1:
         raise UsageError("--top must be 1 or more")
     check_inputs(files)
+    wanted = verify or []
+    if ("counters" in wanted) != (counters is not None) or len(counters or (1, 2)) != 2:
+        raise UsageError("--verify counters needs --counters BEFORE --counters AFTER")
+    if "taps" in wanted and (concat or len(files) < 2):
+        raise UsageError("--verify taps needs captures of several taps")
 
     from ...analyzer.analysis.progress import Progress
+    from ...discovery.port_counters import growth, read_counters
+    from ...discovery.tracing.trace import Verify
     from ...discovery.tracing.trace import trace as traced
     from ...replay.fabrics.parse import parse_fabric
     from ...replay.strategies.registry import parse_strategy
     from ...replay.traffic.observed import traffic_from_capture
 
     parsed = parse_fabric(fabric)
+    grown = growth(*(read_counters(one) for one in counters)) if counters else None
     strategies = [parse_strategy(text) for text in strategy or ("assign",)]
     names = [input_name(path) for path in files]
     with shown(to.progress) as report:
@@ -69,7 +85,14 @@ def trace(
         traffic = traffic_from_capture(
             names, parsed, map, filter=filter, concat=concat, progress=read
         )
-    result = traced(traffic, parsed, strategies, names)
+    result = traced(
+        traffic,
+        parsed,
+        strategies,
+        names,
+        verify=Verify("taps" in wanted, grown),
+        most_flows=top if to.chosen() == "table" else None,
+    )
 
     from ...report.terminal.trace import print_trace
 

@@ -46,11 +46,73 @@ class OpenEnd(Record, frozen=True, kw_only=True):
     flows: int
 
 
+class TapDisagreement(Record, frozen=True, kw_only=True):
+    """The first hop at which a flow was captured elsewhere than predicted."""
+
+    flow: int
+    src: str
+    dst: str
+    src_port: int
+    dest_qp: int
+    predicted: str
+    captured: Annotated[
+        list[str],
+        Meta(
+            description="links with the packets that leave or enter the same device; empty: the "
+            "tap on the predicted link did not see them"
+        ),
+    ]
+
+
+class TapCheck(Record, frozen=True, kw_only=True):
+    """Predicted hops against captures. The prediction uses tables and hashes only."""
+
+    hops_checked: Annotated[int, Meta(description="predicted hops with a tap on their link")]
+    hops_agreeing: Annotated[int, Meta(description="of these, captured on their link")]
+    hops_not_checked: int
+    links_not_checked: Annotated[list[str], Meta(description="predicted links without a tap")]
+    taps_not_used: Annotated[list[str], Meta(description="taps whose names tell no link")]
+    disagreeing_flows: int
+    disagreements: Annotated[list[TapDisagreement], Meta(description="at most 1000")]
+
+
+class PortDisagreement(Record, frozen=True, kw_only=True):
+    """A port whose counter grew by another amount than predicted."""
+
+    link: str
+    device: str
+    port: str
+    predicted_bytes: int
+    measured_bytes: int
+
+
+class CounterCheck(Record, frozen=True, kw_only=True):
+    """Predicted bytes of links against the growth of port counters."""
+
+    links_checked: int
+    links_agreeing: int
+    links_not_checked: Annotated[
+        list[str],
+        Meta(description="links with predicted flows, or on open paths, that were not compared"),
+    ]
+    background_bytes: Annotated[
+        int, Meta(description="median growth beyond the prediction: routing protocols, LLDP")
+    ]
+    flows_too_small: Annotated[
+        int, Meta(description="flows that could take other links without a visible difference")
+    ]
+    disagreements: list[PortDisagreement]
+
+
 class TraceResult(Record, frozen=True, kw_only=True):
     """The paths of all flows, and how evenly they use the links."""
 
     version: str
-    flows: list[TracedFlow]
+    flows: Annotated[
+        list[TracedFlow],
+        Meta(description="all flows; from programs that ask for fewer, the largest"),
+    ]
+    flows_traced: int
     complete_flows: int
     hops: Annotated[dict[str, int], Meta(description="links of all paths, by evidence")]
     open_ends: list[OpenEnd]
@@ -63,4 +125,8 @@ class TraceResult(Record, frozen=True, kw_only=True):
         ),
     ]
     warnings: list[str]
+    taps: Annotated[TapCheck | None, Meta(description="--verify taps; null: not requested")] = None
+    counters: Annotated[
+        CounterCheck | None, Meta(description="--verify counters; null: not requested")
+    ] = None
     schema_version: str = SCHEMA_VERSION

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import IPv6Address
+from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Array
+from ...kernels.kernel import Array, Ints
 from ...replay.compare.flows import fabric_summary, mapped, result_of, traffic_summary
 from ...replay.fabrics.fabric import Fabric
 from ...replay.flows.loads import Placement
@@ -17,24 +18,48 @@ from ...replay.strategies.base import FlowStrategy
 from ...replay.strategies.placed import Outcome
 from ...replay.traffic.traffic import Traffic
 from ...version import VERSION
+from ..port_counters import Reading
 from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, trace_paths
 from .results import OpenEnd, TracedFlow, TraceResult
+from .verify_counters import verify_counters
+from .verify_taps import verify_taps
 
 TRACED = "traced"
 
 
+class Verify(NamedTuple):
+    """What the prediction is compared with."""
+
+    taps: bool = False
+    grown: Reading | None = None
+    """Growth of port counters while the traffic was captured."""
+
+
 def trace(
-    traffic: Traffic, fabric: Fabric, strategies: Sequence[FlowStrategy], sources: Sequence[str]
+    traffic: Traffic,
+    fabric: Fabric,
+    strategies: Sequence[FlowStrategy],
+    sources: Sequence[str],
+    *,
+    verify: Verify | None = None,
+    most_flows: int | None = None,
 ) -> TraceResult:
     """Trace the traffic, and place the flows with complete paths with each strategy.
 
+    most_flows: how many of the largest flows the result lists; None: all, in order.
     UsageError if no flow is on the fabric.
     """
     traffic, warnings = mapped(traffic, fabric)
     paths = trace_paths(traffic, fabric)
+    rows = np.arange(len(traffic))
+    if most_flows is not None:
+        rows = np.argsort(-traffic.wire_bytes, kind="stable")[:most_flows]
+    verify = verify or Verify()
+    counters = verify.grown and verify_counters(traffic, fabric, paths, verify.grown)
     return TraceResult(
         version=VERSION,
-        flows=_flows(traffic, fabric, paths),
+        flows=_flows(traffic, fabric, paths, rows),
+        flows_traced=len(traffic),
         complete_flows=int(np.count_nonzero(~paths.placement.dropped)),
         hops={
             name: int(np.count_nonzero(paths.evidence == number))
@@ -45,6 +70,8 @@ def trace(
         contradicted_flows=int(np.count_nonzero(paths.contradicted)),
         loads=_loads(traffic, fabric, paths, strategies, sources),
         warnings=warnings,
+        taps=verify_taps(traffic, fabric) if verify.taps else None,
+        counters=counters or None,
     )
 
 
@@ -71,24 +98,26 @@ def _loads(
     )
 
 
-def _flows(traffic: Traffic, fabric: Fabric, paths: TracedPaths) -> list[TracedFlow]:
-    links = paths.placement.links
+def _flows(traffic: Traffic, fabric: Fabric, paths: TracedPaths, rows: Ints) -> list[TracedFlow]:
+    """The records of units."""
+    keys = traffic.keys.take(rows)
+    links = paths.placement.links[rows]
     names = {link: fabric.link_name(link) for link in np.unique(links[links >= 0]).tolist()}
-    ends = [None if at < 0 else fabric.nodes.names[at] for at in paths.switch.tolist()]
+    ends = [None if at < 0 else fabric.nodes.names[at] for at in paths.switch[rows].tolist()]
     columns = zip(
-        traffic.flow.tolist(),
-        _addresses(traffic.keys.src),
-        _addresses(traffic.keys.dst),
-        traffic.keys.sport.tolist(),
-        traffic.keys.dest_qp.tolist(),
-        traffic.packets.tolist(),
-        traffic.wire_bytes.tolist(),
-        (~paths.placement.dropped).tolist(),
+        traffic.flow[rows].tolist(),
+        _addresses(keys.src),
+        _addresses(keys.dst),
+        keys.sport.tolist(),
+        keys.dest_qp.tolist(),
+        traffic.packets[rows].tolist(),
+        traffic.wire_bytes[rows].tolist(),
+        (~paths.placement.dropped[rows]).tolist(),
         ([names[link] for link in row if link >= 0] for row in links.tolist()),
-        ([EVIDENCE[mark] for mark in row if mark] for row in paths.evidence.tolist()),
+        ([EVIDENCE[mark] for mark in row if mark] for row in paths.evidence[rows].tolist()),
         ends,
-        (REASONS[why] if why != KNOWN else None for why in paths.reason.tolist()),
-        paths.contradicted.tolist(),
+        (REASONS[why] if why != KNOWN else None for why in paths.reason[rows].tolist()),
+        paths.contradicted[rows].tolist(),
         strict=True,
     )
     fields = TracedFlow.__struct_fields__

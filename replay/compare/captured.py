@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from ..traffic.traffic import Seen, Traffic
 from .flows import SHORT, Listed, mapped, result_of
 
 AS_CAPTURED = "as captured"
+_NUMBERED = re.compile(r"#([1-9][0-9]{0,4})\b")
 _MOST_PAIRS = 4096
 """Pairs of hosts; the direction on a link is found for each."""
 
@@ -56,18 +58,41 @@ def as_captured(traffic: Traffic, fabric: Fabric, listed: Listed = SHORT) -> Str
 def links_of(taps: Sequence[str], fabric: Fabric) -> Ints:
     """int64[taps, 2]: the link that a tap captured, in both directions; -1 if its name tells none.
 
-    A link with parallel links has no name of its own.
+    A name has both ends, `leaf1-spine2`, with the number of one of several parallel links,
+    `leaf1-spine2#2`; or device and port of a fabric that was read from devices, `leaf1-swp3`.
     """
     number = {name: i for i, name in enumerate(fabric.nodes.names)}
+    port = _links_by_port(fabric)
     found = np.full((len(taps), 2), -1, np.int64)
     for tap, name in enumerate(short_names(taps)):
-        ends = [number[part] for part in parts_of(name) if part in number]
+        parts = parts_of(name)
+        ends = [number[part] for part in parts if part in number]
+        if len(ends) == 1:
+            here = fabric.nodes.names[ends[0]]
+            links = {port[here, part] for part in parts if (here, part) in port}
+            if len(links) == 1:
+                link = links.pop()
+                found[tap] = link, link ^ 1
         if len(ends) != 2:
             continue
+        numbered = _NUMBERED.search(name)
         for way, (source, target) in enumerate((ends, ends[::-1])):
-            here = (fabric.links.source == source) & (fabric.links.target == target)
-            if np.count_nonzero(here) == 1:
-                found[tap, way] = int(here.argmax())
+            parallel = np.flatnonzero(
+                (fabric.links.source == source) & (fabric.links.target == target)
+            )
+            which = int(numbered[1]) - 1 if numbered else 0
+            if which < len(parallel) and (numbered or len(parallel) == 1):
+                found[tap, way] = parallel[which]
+    return found
+
+
+def _links_by_port(fabric: Fabric) -> dict[tuple[str, str], int]:
+    """The link that leaves a device by a port, where the ports are known."""
+    names, found = fabric.nodes.names, {}
+    for cable, ports in enumerate(fabric.origin.ports if fabric.origin is not None else ()):
+        for link, port in zip((2 * cable, 2 * cable + 1), ports, strict=True):
+            if port:
+                found[names[int(fabric.links.source[link])], port] = link
     return found
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.words import printable
-from ...discovery.tracing.results import TracedFlow, TraceResult
+from ...discovery.tracing.results import CounterCheck, TapCheck, TracedFlow, TraceResult
 from ...replay.results.replay import LayerLoad, ReplayResult
 from ..words import human
 from .replay import Page, factor, fim, print_comparison, print_flow_strategy
@@ -22,7 +22,7 @@ def print_trace(
 ) -> None:
     """Print the traced part of the traffic first, then loads and the `top` largest flows."""
     page = Page(stream, color)
-    flows = len(result.flows)
+    flows = result.flows_traced
     if result.loads is not None:
         page.head(result.loads.traffic, result.loads.fabric, result.warnings)
     else:
@@ -48,6 +48,10 @@ def print_trace(
             "another link than the fabric's tables and hash give",
             "red",
         )
+    if result.taps is not None:
+        _taps(page, result.taps, top)
+    if result.counters is not None:
+        _counters(page, result.counters, top)
     if result.loads is not None:
         print_comparison(page, result.loads)
         for line in _reductions(result.loads):
@@ -59,6 +63,73 @@ def print_trace(
     largest = sorted(result.flows, key=lambda flow: -flow.wire_bytes)[:top]
     page.section("Largest flows")
     page.draw(lambda table: _flows(table, largest))
+
+
+def _taps(page: Page, check: TapCheck, top: int) -> None:
+    """The verdict first, then disagreeing hops, then what was not checked."""
+    page.section("Verified with taps")
+    hops = human.counted(check.hops_checked, "predicted hop")
+    page.say(
+        f"{human.count(check.hops_agreeing)} of {hops} on captured links agree; "
+        f"{human.counted(check.disagreeing_flows, 'flow')} disagree."
+    )
+    places: dict[tuple[str, str], int] = {}
+    for one in check.disagreements:
+        captured = ", ".join(one.captured) or "no captured link"
+        places[one.predicted, captured] = places.get((one.predicted, captured), 0) + 1
+    found = sorted(places.items(), key=lambda place: -place[1])
+    for (predicted, captured), flows in found[:top]:
+        page.say(
+            f"{page.glyphs.bad} {human.counted(flows, 'flow')} predicted on "
+            f"{printable(predicted)}, captured on {printable(captured)}",
+            "red",
+        )
+    if len(found) > top:
+        page.say(f"  and {human.count(len(found) - top)} more hops")
+    _not_checked(page, check.links_not_checked, top, "no tap")
+    if check.taps_not_used:
+        names = printable(", ".join(check.taps_not_used[:top]))
+        page.say(
+            f"{page.glyphs.warning} {human.counted(len(check.taps_not_used), 'tap')} not used: the "
+            f"name tells no link of the fabric: {names}",
+            "yellow",
+        )
+
+
+def _counters(page: Page, check: CounterCheck, top: int) -> None:
+    page.section("Verified with port counters")
+    page.say(
+        f"{human.count(check.links_agreeing)} of {human.counted(check.links_checked, 'link')} grew "
+        f"by the predicted bytes; {human.size(check.background_bytes)} of other traffic per port."
+    )
+    wrong = sorted(
+        check.disagreements, key=lambda one: -abs(one.measured_bytes - one.predicted_bytes)
+    )
+    for one in wrong[:top]:
+        page.say(
+            f"{page.glyphs.bad} {printable(one.link)}: {human.size(one.predicted_bytes)} "
+            f"predicted, {human.size(one.measured_bytes)} measured at {printable(one.device)} "
+            f"{printable(one.port)}",
+            "red",
+        )
+    if len(wrong) > top:
+        page.say(f"  and {human.count(len(wrong) - top)} more links")
+    if check.flows_too_small:
+        page.say(
+            f"{page.glyphs.warning} {human.counted(check.flows_too_small, 'flow')} too small to "
+            "be checked: on another link they would not show in the counters",
+            "yellow",
+        )
+    _not_checked(page, check.links_not_checked, top, "no counters, or paths that are not known")
+
+
+def _not_checked(page: Page, links: list[str], top: int, why: str) -> None:
+    if links:
+        more = f" and {human.count(len(links) - top)} more" if len(links) > top else ""
+        page.say(
+            f"Not checked ({why}): {human.counted(len(links), 'link')} with predicted flows: "
+            f"{printable(', '.join(links[:top]))}{more}"
+        )
 
 
 def _reductions(loads: ReplayResult) -> list[str]:

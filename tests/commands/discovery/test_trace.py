@@ -54,3 +54,23 @@ def test_mistakes(run, files, routers):
     assert (code, "is given twice" in err) == (2, True)
     code, _, err = run(*files, "--fabric", "leaf-spine:leaves=2")
     assert (code, "no flow runs between hosts" in err) == (2, True)
+
+
+def test_verified_with_taps(run, data):
+    files = sorted((data / "leafspine" / "r01_clean_write").glob("leaf1-*.pcap.gz"))
+    fabric = "leaf-spine:leaves=2,spines=4,hosts=2"
+    code, out, _ = run(*files, "--fabric", fabric, "--map", "order", "--verify", "taps")
+    assert code == 0
+    # No hash is known: the taps decide, and nothing was predicted there.
+    assert "0 of 0 predicted hops on captured links agree" in out
+    assert "Not checked (no tap)" in out
+    code, _, err = run(files[0], "--fabric", fabric, "--verify", "taps")
+    assert (code, "captures of several taps" in err) == (2, True)
+
+
+def test_counters_need_two_readings(run, files, routers, tmp_path):
+    code, _, err = run(*files, "--fabric", routers, "--verify", "counters")
+    assert (code, "needs --counters BEFORE --counters AFTER" in err) == (2, True)
+    both = ("--verify", "counters", "--counters", tmp_path, "--counters", tmp_path / "x")
+    code, _, err = run(*files, "--fabric", routers, *both)
+    assert (code, "NAME.link.json" in err) == (2, True)

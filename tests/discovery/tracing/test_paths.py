@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_traffic import random_traffic, traffic
+from traced_lab import lab, units_of, ways_of
 
 from rocescope.discovery.tracing.paths import (
     CAPTURED,
@@ -206,3 +207,27 @@ def test_no_route(fabric):
     found = trace_paths(traffic(down, [0], [1]), down)
     assert found.reason.tolist() == [NO_ROUTE]
     assert found.placement.dropped.all()
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("policy", [0, 1, 2, 3])
+def test_paths_are_those_that_real_routers_take(policy, routers, tmp_path):
+    """512 flows of each family, both directions, over weighted parallel links."""
+    routers.set_routes(weight=lambda cable: 1 + 2 * (cable.parallel - 1))
+    for number, node in enumerate(routers.routers):
+        routers.hash_by(node, policy, 50 + 7 * number)
+    fabric = routers.fabric(tmp_path / "answers")
+    for family, source in ((4, 1), (4, 2), (6, 1), (6, 2)):
+        keys = routers.flows(256, family, seed=policy, source=source)
+        found = trace_paths(units_of(keys, fabric), fabric)
+        assert not found.placement.dropped.any()
+        taken = routers.ways(keys, source)
+        assert ways_of(found.placement.links, fabric) == taken
+        assert len({way[0] for way in taken}) == 4
+
+
+@pytest.fixture(scope="module")
+def routers(need_tool):
+    need_tool("ip")
+    with lab() as made:
+        yield made

@@ -1,0 +1,51 @@
+"""Readings of port counters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.discovery.port_counters import Bytes, Port, growth, read_counters
+
+
+def link(name, sent, received):
+    counts = {"tx": {"bytes": sent, "packets": 1}, "rx": {"bytes": received, "packets": 1}}
+    return {"ifname": name, "ifindex": 3, "stats64": counts}
+
+
+def write(folder, **ports):
+    folder.mkdir()
+    links = [link(name, *counts) for name, counts in ports.items()]
+    (folder / "leaf1.link.json").write_text(json.dumps(links))
+    return folder
+
+
+def test_growth_of_ports_in_both_readings(tmp_path):
+    before = read_counters(write(tmp_path / "a", up1=(10, 20), up2=(5, 5), gone=(1, 1)))
+    after = read_counters(write(tmp_path / "b", up1=(110, 25), up2=(4, 9), new=(1, 1)))
+    assert before[Port("leaf1", "up1")] == Bytes(10, 20)
+    # The counters of up2 began again: nothing is known.
+    assert growth(before, after) == {Port("leaf1", "up1"): Bytes(100, 5)}
+
+
+def test_a_device_without_counters(tmp_path):
+    folder = write(tmp_path / "a")
+    (folder / "leaf1.link.json").write_text('[{"ifname": "up1"}, {}]')
+    assert read_counters(folder) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[", "[1]", '[{"stats64": {"rx": {}}}]', "[" * 100_000, "\udcff"]
+)
+def test_damaged_answers_are_one_line(tmp_path, text):
+    folder = write(tmp_path / "a")
+    (folder / "leaf1.link.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UsageError, match=r"leaf1.link.json: not the output of ip -j -s link"):
+        read_counters(folder)
+
+
+def test_a_folder_without_readings(tmp_path):
+    with pytest.raises(UsageError, match=r"no NAME.link.json"):
+        read_counters(tmp_path)

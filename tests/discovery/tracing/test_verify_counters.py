@@ -1,0 +1,127 @@
+"""Predicted bytes against counters of ports, of real routers and with known faults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from replay_traffic import random_traffic
+from traced_lab import lab, units_of
+
+from rocescope.discovery.port_counters import Bytes, Port, growth, read_counters
+from rocescope.discovery.tracing.paths import trace_paths
+from rocescope.discovery.tracing.verify_counters import verify_counters
+from rocescope.replay.fabrics.fabric import Origin
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing import HashSettings
+
+FRAME_BYTES = {4: 14 + 20 + 8 + 16, 6: 14 + 40 + 8 + 16}
+
+
+@pytest.fixture(scope="module")
+def fabric():
+    made = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2")
+    names, links = made.nodes.names, made.links
+    ports = tuple(
+        (f"to-{names[links.target[i]]}", f"to-{names[links.source[i]]}")
+        for i in range(0, len(links.source), 2)
+    )
+    origin = Origin(ports, ("",) * len(ports), ("ip -j route",) * made.switches)
+    own = tuple(HashSettings("linux", seed=3 + i) for i in range(made.switches))
+    return replace(made, hash_settings=own, origin=origin)
+
+
+def counted(units, fabric, background=0, devices=("leaf1", "leaf2", "spine1")):
+    """The growth of counters, from the paths link by link."""
+    grown = {}
+    paths = trace_paths(units, fabric).placement.links
+    names = fabric.nodes.names
+    for link in range(len(fabric.links.source)):
+        carried = int(units.wire_bytes[(paths == link).any(1)].sum()) + background
+        near, far = (names[int(e[link])] for e in (fabric.links.source, fabric.links.target))
+        for device, other, sends in ((near, far, True), (far, near, False)):
+            if device in devices:
+                port = Port(device, f"to-{other}")
+                old = grown.get(port, Bytes(0, 0))
+                grown[port] = (
+                    old._replace(sent=carried) if sends else old._replace(received=carried)
+                )
+    return grown
+
+
+@pytest.mark.parametrize("background", [0, 500_000])
+def test_counters_of_the_predicted_paths_agree(fabric, background):
+    units = random_traffic(fabric, 200)
+    grown = counted(units, fabric, background)
+    check = verify_counters(units, fabric, trace_paths(units, fabric), grown)
+    assert check.links_checked == check.links_agreeing == len(fabric.links.source)
+    assert check.background_bytes == background
+    assert not check.disagreements
+    assert not check.links_not_checked
+
+
+def test_a_flow_on_another_link_is_named(fabric):
+    units = random_traffic(fabric, 40)
+    sizes = units.wire_bytes.copy()
+    unit = int(np.flatnonzero((trace_paths(units, fabric).placement.links >= 0).sum(1) == 4)[0])
+    sizes[unit] = 1_000_000
+    units = replace(units, wire_bytes=sizes)
+    own = int(trace_paths(units, fabric).placement.links[unit, 1])
+    grown = counted(units, fabric, 3000)
+    names = fabric.nodes.names
+    right, wrong = (
+        Port(names[int(fabric.links.source[own])], f"to-spine{spine}")
+        for spine in (int(names[int(fabric.links.target[own])][5:]), 4)
+    )
+    if right == wrong:
+        wrong = wrong._replace(name="to-spine3")
+    grown[right] = grown[right]._replace(sent=grown[right].sent - 1_000_000)
+    grown[wrong] = grown[wrong]._replace(sent=grown[wrong].sent + 1_000_000)
+    check = verify_counters(units, fabric, trace_paths(units, fabric), grown)
+    assert {(one.device, one.port) for one in check.disagreements} == {right, wrong}
+    assert check.links_agreeing == check.links_checked - 2
+
+
+def test_open_paths_and_devices_that_were_not_read_are_not_checked(fabric):
+    blind = replace(fabric, hash_settings=(None, *fabric.hash_settings[1:]))
+    units = random_traffic(fabric, 100)
+    grown = counted(units, fabric, devices=("leaf1", "leaf2"))
+    check = verify_counters(units, blind, trace_paths(units, blind), grown)
+    assert {f"leaf1>spine{i}" for i in range(1, 5)} < set(check.links_not_checked)
+    assert "leaf2>spine1" not in check.links_not_checked
+    assert not check.disagreements
+    none = verify_counters(units, fabric, trace_paths(units, fabric), {})
+    assert (none.links_checked, none.flows_too_small) == (0, 100)
+
+
+def test_flows_below_the_limit_are_told(fabric):
+    units = random_traffic(fabric, 30)
+    units = replace(units, wire_bytes=np.where(np.arange(30) < 20, 300, 9_000_000))
+    check = verify_counters(units, fabric, trace_paths(units, fabric), counted(units, fabric))
+    assert check.flows_too_small >= 20
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("family", [4, 6])
+def test_counters_of_real_routers(family, need_tool, tmp_path):
+    need_tool("ip")
+    with lab() as routers:
+        fabric = routers.fabric(tmp_path / "before")
+        keys = routers.flows(12, family)
+        routers.ways(keys.take(np.arange(1800) % 12))
+        routers.save(tmp_path / "after")
+        grown = growth(*(read_counters(tmp_path / name) for name in ("before", "after")))
+        units = units_of(keys, fabric, 150 * FRAME_BYTES[family])
+        check = verify_counters(units, fabric, trace_paths(units, fabric), grown)
+        assert check.links_checked == len(fabric.links.source)
+        assert not check.disagreements
+        assert not check.flows_too_small
+        other = replace(
+            fabric,
+            hash_settings=tuple(
+                own and replace(own, seed=own.seed + 1) for own in fabric.hash_settings
+            ),
+        )
+        wrong = verify_counters(units, other, trace_paths(units, other), grown)
+        assert len(wrong.disagreements) >= 2
