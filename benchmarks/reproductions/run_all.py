@@ -16,6 +16,7 @@ SCRIPTS = (
     "mrc_roce",
     "large_fabric",
     "captured_run",
+    "static_routes",
 )
 
 
