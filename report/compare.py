@@ -7,8 +7,8 @@ by more than a factor of two and 100 us.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from ..analyzer.measures.hops.names import short_names
 from ..analyzer.results.analysis import Analysis
@@ -29,6 +29,9 @@ from ..analyzer.statistics.proportion import wilson
 from ..version import VERSION
 
 Number = TypeVar("Number", int, float)
+Key = TypeVar("Key", bound=tuple[Any, ...])
+Side = TypeVar("Side", Figures, HopFigures)
+Judged: TypeAlias = tuple[list[str], list[str]]
 Verdict = Literal["worse", "better", "unchanged"]
 SHARES = (
     "lost_packets",
@@ -125,21 +128,40 @@ def share_change(before: int, of_before: int, after: int, of_after: int) -> Verd
     return "worse" if after_low > high else "better" if after_high < low else "unchanged"
 
 
-def _judged(before: Figures, after: Figures) -> tuple[list[str], list[str]]:
+def _judged(before: Figures, after: Figures) -> Judged:
     """Names of the figures that are worse, and of those that are better."""
+    worse, better = _judged_shares(SHARES, before, after)
+    was, now = before.goodput_bits_per_second, after.goodput_bits_per_second
+    if was is not None and now is not None:
+        if now < was * (1 - _GOODPUT_MARGIN):
+            worse.append(GOODPUT)
+        elif now > was * (1 + _GOODPUT_MARGIN):
+            better.append(GOODPUT)
+    return worse, better
+
+
+def _judged_shares(names: Sequence[str], before: Side, after: Side) -> Judged:
     found: dict[str, list[str]] = {"worse": [], "better": [], "unchanged": []}
-    for name in SHARES:
+    for name in names:
         counts = getattr(before, name), getattr(after, name)
         if None not in counts:
             change = share_change(counts[0], before.packets, counts[1], after.packets)
             found[change].append(name)
-    rates = before.goodput_bits_per_second, after.goodput_bits_per_second
-    if rates[0] is not None and rates[1] is not None:
-        if rates[1] < rates[0] * (1 - _GOODPUT_MARGIN):
-            found["worse"].append(GOODPUT)
-        elif rates[1] > rates[0] * (1 + _GOODPUT_MARGIN):
-            found["better"].append(GOODPUT)
     return found["worse"], found["better"]
+
+
+def _changes(
+    before: Mapping[Key, Side], after: Mapping[Key, Side], judged: Callable[[Side, Side], Judged]
+) -> Iterable[tuple[Key, Change, Judged, tuple[Side | None, Side | None]]]:
+    """Every key of either analysis; one that is new or gone is neither worse nor better."""
+    for key in before.keys() | after.keys():
+        was, now = before.get(key), after.get(key)
+        found: Judged = [], []
+        change: Change = "new" if was is None else "gone"
+        if was is not None and now is not None:
+            worse, better = found = judged(was, now)
+            change = "worse" if worse else "better" if better else "unchanged"
+        yield key, change, found, (was, now)
 
 
 def _hop_order(hop: HopChange) -> tuple[int, str, str]:
@@ -147,19 +169,12 @@ def _hop_order(hop: HopChange) -> tuple[int, str, str]:
 
 
 def _hops(before: Sequence[Hop], after: Sequence[Hop]) -> Iterable[HopChange]:
-    """The hops of both analyses; a hop that is new or gone is neither worse nor better."""
+    """The hops of both analyses."""
     first, second = _by_taps(before), _by_taps(after)
-    for taps in first.keys() | second.keys():
-        hop = second.get(taps) or first[taps]
-        was = _hop_figures(first[taps]) if taps in first else None
-        now = _hop_figures(second[taps]) if taps in second else None
-        worse: list[str] = []
-        better: list[str] = []
-        change: Change = "new" if was is None else "gone"
-        if was is not None and now is not None:
-            worse, better = _judged_hop(was, now)
-            change = "worse" if worse else "better" if better else "unchanged"
-        yield HopChange(change, *taps, hop.device, worse, better, was, now)
+    was = {taps: _hop_figures(hop) for taps, hop in first.items()}
+    now = {taps: _hop_figures(hop) for taps, hop in second.items()}
+    for taps, change, judged, sides in _changes(was, now, _judged_hop):
+        yield HopChange(change, *taps, (first | second)[taps].device, *judged, *sides)
 
 
 def _by_taps(hops: Sequence[Hop]) -> dict[tuple[str, str | None], Hop]:
@@ -180,34 +195,24 @@ def _hop_figures(hop: Hop) -> HopFigures:
     )
 
 
-def _judged_hop(before: HopFigures, after: HopFigures) -> tuple[list[str], list[str]]:
+def _judged_hop(before: HopFigures, after: HopFigures) -> Judged:
     """Names of the figures that are worse, and of those that are better."""
-    found: dict[str, list[str]] = {"worse": [], "better": [], "unchanged": []}
-    for name in HOP_SHARES:
-        counts = getattr(before, name), getattr(after, name)
-        found[share_change(counts[0], before.packets, counts[1], after.packets)].append(name)
+    worse, better = _judged_shares(HOP_SHARES, before, after)
     was, now = before.queueing_p99_ns, after.queueing_p99_ns
     if was is not None and now is not None:
         low, high = min(was, now), max(was, now)
         changed = high > _QUEUEING_FACTOR * low and high - low > _QUEUEING_LEAST_NS
         if changed and min(before.packets, after.packets) >= _LEAST_PACKETS:
-            found["worse" if now > was else "better"].append(QUEUEING)
-    return found["worse"], found["better"]
+            (worse if now > was else better).append(QUEUEING)
+    return worse, better
 
 
 def _flows(before: Sequence[Flow], after: Sequence[Flow]) -> Iterable[FlowChange]:
     """The flows of both analyses; a queue pair that was used twice is one flow here."""
-    first, second = _by_key(before), _by_key(after)
-    for key in first.keys() | second.keys():
-        was = _figures(first[key]) if key in first else None
-        now = _figures(second[key]) if key in second else None
-        worse: list[str] = []
-        better: list[str] = []
-        change: Change = "new" if was is None else "gone"
-        if was is not None and now is not None:
-            worse, better = _judged(was, now)
-            change = "worse" if worse else "better" if better else "unchanged"
-        yield FlowChange(change, *key, worse, better, was, now)
+    first = {key: _figures(flows) for key, flows in _by_key(before).items()}
+    second = {key: _figures(flows) for key, flows in _by_key(after).items()}
+    for key, change, judged, sides in _changes(first, second, _judged):
+        yield FlowChange(change, *key, *judged, *sides)
 
 
 def _by_key(flows: Sequence[Flow]) -> dict[tuple[str, str, int], list[Flow]]:

@@ -43,7 +43,7 @@ def _print(lines: list[str]) -> None:
     """The lines of the report, with coloured states on a colour terminal."""
     from rich.text import Text
 
-    from ...report.terminal.report import SafeConsole
+    from ...report.terminal.page import SafeConsole
 
     console = SafeConsole(highlight=False, soft_wrap=True)
     for line in lines:

@@ -11,6 +11,7 @@ from ...analyzer.measures.hops.names import short_names
 from ...analyzer.results.hops import CaptureLoss, Hop
 from ...analyzer.words import printable
 from ..words.human import Glyphs, count, counted, duration, percent
+from .page import numbers
 
 
 def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:
@@ -45,8 +46,7 @@ def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
     """One row per hop and direction, those with losses first."""
     table.add_column("from")
     table.add_column("to")
-    for heading in ("packets", "lost", "CE", "late", "dup", "delay p50", "p99"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers(table, "packets", "lost", "CE", "late", "dup", "delay p50", "p99")
     taps = {tap for hop in hops for tap in (hop.from_tap, hop.to_tap) if tap is not None}
     short = dict(zip(taps, short_names(list(taps)), strict=True))
     for hop in sorted(hops, key=lambda hop: -hop.lost_packets):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal, TextIO
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO, TypeAlias, TypeVar
 
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +24,8 @@ from ..compare import GOODPUT, QUEUEING, SHARES
 from ..words import diagnosis as words
 from ..words import human
 from .diagnosis import STYLES
-from .replay import NONE, Page
+from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .replay_parts import NONE
 
 NAMES = {
     "lost_packets": "lost",
@@ -35,22 +36,26 @@ NAMES = {
     GOODPUT: "goodput",
     QUEUEING: "queueing p99",
 }
+_HEADINGS = {"Hops": ("from", "to"), "Flows": ("source and destination", "QP")}
 _COLORS = {"new": "red", "worse": "red", "better": "green", "gone": "green", "unchanged": ""}
+
+One = TypeVar("One", HopChange, FlowChange)
+Cells: TypeAlias = tuple[str, str, bool]
+"""What identifies a hop or flow, and whether its change is good or bad."""
 
 
 def print_comparison(
     result: Comparison,
     stream: TextIO,
     top: int = 20,
-    color: Literal["auto", "always", "never"] = "auto",
+    color: ColorWhen = "auto",
 ) -> None:
     """Print the verdict, the findings, the key figures, and the `top` flows that changed."""
-    page = Page(stream, color)
+    page = Page(console_for(stream, color))
     glyphs = page.glyphs
     names = f"{printable(result.before)} {glyphs.arrow} {printable(result.after)}"
     page.console.print(Text(f"{names}: {verdict(result)}", "bold"), soft_wrap=True)
-    for line in result.warnings[:top]:
-        page.say(f"{glyphs.warning} {printable(line)}", "yellow")
+    page.warn(map(printable, result.warnings[:top]))
     page.section("Findings", "" if result.findings else "Neither analysis has a finding.")
     for one in result.findings:
         mark = glyphs.severities[SEVERITIES.index(_latest(one).severity)]
@@ -59,15 +64,39 @@ def print_comparison(
     page.section("Figures of all flows")
     page.draw(lambda table: _figures(table, result))
     if result.hops:
-        _hop_section(page, result.hops, top)
-    changed = [flow for flow in result.flows if flow.change != "unchanged"]
-    same = human.counted(len(result.flows) - len(changed), "flow is", "flows are")
-    page.section("Flows", f"{same} unchanged." if len(changed) < len(result.flows) else "")
+        _changed(page, "Hops", result.hops, top, _hop_cells)
+    _changed(page, "Flows", result.flows, top, _flow_cells)
+
+
+def _changed(
+    page: Page, title: str, all_: Sequence[One], top: int, cells: Callable[[One, str], Cells]
+) -> None:
+    """The section of the hops or flows that changed."""
+    what = title.lower()[:-1]
+    changed = [one for one in all_ if one.change != "unchanged"]
+    same = human.counted(len(all_) - len(changed), f"{what} is", f"{what}s are")
+    page.section(title, f"{same} unchanged." if len(changed) < len(all_) else "")
+
+    def fill(table: Table) -> None:
+        texts(table, *_HEADINGS[title], "change")
+        folded(table, "what")
+        for one in changed[:top]:
+            first, second, judged = cells(one, page.glyphs.arrow)
+            change = Text(one.change, _COLORS[one.change] if judged else "")
+            table.add_row(first, second, change, _what(one, page.glyphs.arrow))
+
     if changed:
-        page.draw(lambda table: _flows(table, changed[:top], glyphs.arrow))
-    if len(changed) > top:
-        left = human.counted(len(changed) - top, "changed flow")
-        page.say(f"... {left} not shown (--top)", "dim", 2)
+        page.draw(fill)
+    page.more(len(changed) - top, f"changed {what}")
+
+
+def _hop_cells(hop: HopChange, _arrow: str) -> Cells:
+    to = "?" if hop.to_tap is None else printable(hop.to_tap)
+    return printable(hop.from_tap), to, bool(hop.worse or hop.better)
+
+
+def _flow_cells(flow: FlowChange, arrow: str) -> Cells:
+    return f"{flow.src} {arrow} {flow.dst}", human.queue_pair(flow.dest_qp), True
 
 
 def verdict(result: Comparison) -> str:
@@ -104,59 +133,30 @@ def _share(finding: Finding) -> str:
 
 
 def _figures(table: Table, result: Comparison) -> None:
-    table.add_column("figure", no_wrap=True)
-    for heading in ("before", "after"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("change", no_wrap=True)
+    texts(table, "figure")
+    numbers(table, "before", "after")
+    texts(table, "change")
     sides = result.figures_before, result.figures_after
     table.add_row("packets", *(human.count(side.packets) for side in sides), "")
-    for name in SHARES:
+    for name in (*SHARES, GOODPUT):
         change = _named(name, result.worse, result.better)
-        table.add_row(NAMES[name], *(_counted(side, name) for side in sides), change)
-    rates = (human.rate(side.goodput_bits_per_second) for side in sides)
-    table.add_row(NAMES[GOODPUT], *rates, _named(GOODPUT, result.worse, result.better))
+        table.add_row(NAMES[name], *(_figure(side, name) for side in sides), change)
 
 
-def _hop_section(page: Page, hops: Sequence[HopChange], top: int) -> None:
-    """The hops that changed; those that are worse first."""
-    changed = [hop for hop in hops if hop.change != "unchanged"]
-    same = human.counted(len(hops) - len(changed), "hop is", "hops are")
-    page.section("Hops", f"{same} unchanged." if len(changed) < len(hops) else "")
-    if changed:
-        page.draw(lambda table: _hops(table, changed[:top], page.glyphs.arrow))
-    if len(changed) > top:
-        left = human.counted(len(changed) - top, "changed hop")
-        page.say(f"... {left} not shown (--top)", "dim", 2)
-
-
-def _hops(table: Table, hops: Sequence[HopChange], arrow: str) -> None:
-    for heading in ("from", "to", "change"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("what", overflow="fold")
-    for hop in hops:
-        table.add_row(
-            printable(hop.from_tap),
-            "?" if hop.to_tap is None else printable(hop.to_tap),
-            Text(hop.change, _COLORS[hop.change] if hop.worse or hop.better else ""),
-            _what_of_hop(hop, arrow),
-        )
-
-
-def _what_of_hop(hop: HopChange, arrow: str) -> str:
+def _what(one: HopChange | FlowChange, arrow: str) -> str:
     """`lost 71 (0.90 %) → 0 (0 %), queueing p99 12 us → 1.2 ms`"""
-    if hop.before is None or hop.after is None:
-        side = hop.after or hop.before
-        lost = f", {human.count(side.lost_packets)} lost" if side and side.lost_packets else ""
-        return human.counted(side.packets, "packet") + lost if side else NONE
-    sides = hop.before, hop.after
-    parts = []
-    for name in (*hop.worse, *hop.better):
-        was, now = (
-            human.duration(side.queueing_p99_ns) if name == QUEUEING else _counted(side, name)
-            for side in sides
-        )
-        parts.append(f"{NAMES[name]} {was} {arrow} {now}")
-    return ", ".join(parts)
+    before, after = one.before, one.after
+    if before is None or after is None:
+        side = after or before
+        if side is None:
+            return NONE
+        lost = side.lost_packets if isinstance(side, HopFigures) else 0
+        more = f", {human.count(lost)} lost" if lost else ""
+        return human.counted(side.packets, "packet") + more
+    return ", ".join(
+        f"{NAMES[name]} {_figure(before, name)} {arrow} {_figure(after, name)}"
+        for name in (*one.worse, *one.better)
+    )
 
 
 def _named(name: str, worse: Sequence[str], better: Sequence[str]) -> Text:
@@ -164,42 +164,13 @@ def _named(name: str, worse: Sequence[str], better: Sequence[str]) -> Text:
     return Text(change, _COLORS.get(change, ""))
 
 
-def _counted(figures: Figures | HopFigures, name: str) -> str:
-    """`71 (0.90 %)`"""
-    packets: int | None = getattr(figures, name)
-    if packets is None or not figures.packets:
+def _figure(side: Figures | HopFigures, name: str) -> str:
+    """`71 (0.90 %)`, `1.2 Gb/s` or `12 us`"""
+    value: Any = getattr(side, name)
+    if name == GOODPUT:
+        return human.rate(value)
+    if name == QUEUEING:
+        return human.duration(value)
+    if value is None or not side.packets:
         return human.UNKNOWN
-    return f"{human.count(packets)} ({human.percent(packets / figures.packets)})"
-
-
-def _flows(table: Table, flows: Sequence[FlowChange], arrow: str) -> None:
-    table.add_column("source and destination", no_wrap=True)
-    table.add_column("QP", no_wrap=True)
-    table.add_column("change", no_wrap=True)
-    table.add_column("what", overflow="fold")
-    for flow in flows:
-        table.add_row(
-            f"{flow.src} {arrow} {flow.dst}",
-            human.queue_pair(flow.dest_qp),
-            Text(flow.change, _COLORS[flow.change]),
-            _what(flow, arrow),
-        )
-
-
-def _what(flow: FlowChange, arrow: str) -> str:
-    """`lost 71 (0.90 %) → 0 (0 %), goodput 1.2 Gb/s → 2.4 Gb/s`"""
-    if flow.before is None or flow.after is None:
-        side = flow.after or flow.before
-        return human.counted(side.packets, "packet") if side else NONE
-    before, after = flow.before, flow.after
-    parts = []
-    for name in (*flow.worse, *flow.better):
-        if name == GOODPUT:
-            sides = (
-                human.rate(before.goodput_bits_per_second),
-                human.rate(after.goodput_bits_per_second),
-            )
-        else:
-            sides = _counted(before, name), _counted(after, name)
-        parts.append(f"{NAMES[name]} {sides[0]} {arrow} {sides[1]}")
-    return ", ".join(parts)
+    return f"{human.count(value)} ({human.percent(value / side.packets)})"

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal, TextIO
+from typing import TextIO
 
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.conformance import Conformance
 from ..words import human
 from ..words.human import UNKNOWN
 from . import conformance_tables as tables
-from .report import Report, console_for
+from .page import ColorWhen, console_for
+from .report import Report
 
 
 def print_check(
     analysis: Analysis,
     stream: TextIO,
     top: int = 20,
-    color: Literal["auto", "always", "never"] = "auto",
+    color: ColorWhen = "auto",
 ) -> None:
     """Print the conformance of an analysis alone."""
-    CheckReport(analysis, console_for(stream, color), top, False).print()
+    CheckReport(analysis, console_for(stream, color), top).print()
 
 
 class CheckReport(Report):
@@ -34,7 +35,7 @@ class CheckReport(Report):
         self._views(result)
         if self.unknowns:
             self.console.print()
-            self._say(f"{UNKNOWN}: not known from this capture", "dim")
+            self.say(f"{UNKNOWN}: not known from this capture", "dim")
 
     def _views(self, result: Conformance) -> None:
         views = sorted(result.views, key=lambda v: (v.violations, v.resent_packets), reverse=True)
@@ -44,7 +45,7 @@ class CheckReport(Report):
             f"{human.counted(len(views), 'view')}, one per tap and direction of a connection;"
             " the position says where the tap is relative to the losses."
         )
-        self._section("Taps", text)
+        self.section("Taps", text)
         shown = views[: self.top]
-        self._draw(lambda table: tables.view_table(table, shown, self.glyphs))
-        self._more(len(views) - self.top, "view")
+        self.draw(lambda table: tables.view_table(table, shown, self.glyphs))
+        self.more(len(views) - self.top, "view")

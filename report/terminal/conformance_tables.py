@@ -10,6 +10,7 @@ from rich.text import Text
 from ...analyzer.results import conformance as results
 from ..words import human
 from ..words.human import UNKNOWN, Glyphs
+from .page import folded, numbers, texts
 
 _POSITIONS = {
     "no_loss": "no loss seen",
@@ -42,11 +43,9 @@ def verdict(result: results.Conformance) -> str:
 
 def rule_table(table: Table, rules: Sequence[results.RuleResult], glyphs: Glyphs) -> None:
     """One row per rule."""
-    table.add_column("", no_wrap=True)
-    table.add_column("rule", no_wrap=True)
-    for heading in ("judged", "violated", "undecided"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("requirement", overflow="fold")
+    texts(table, "", "rule")
+    numbers(table, "judged", "violated", "undecided")
+    folded(table, "requirement")
     for rule in rules:
         mark = {
             "passed": Text(glyphs.good, "green"),
@@ -92,10 +91,9 @@ def violation_lines(violation: results.Violation, glyphs: Glyphs) -> tuple[str, 
 
 def latency_table(table: Table, latency: results.RecoveryLatency) -> None:
     """The latencies of loss recovery."""
-    table.add_column("latency", no_wrap=True)
-    for heading in ("count", "min", "p50", "p99", "max"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("from, to", overflow="fold")
+    texts(table, "latency")
+    numbers(table, "count", "min", "p50", "p99", "max")
+    folded(table, "from, to")
     for name, field, meaning in _LATENCIES:
         found = getattr(latency, field)
         cells = (
@@ -115,11 +113,8 @@ def any_latency(latency: results.RecoveryLatency) -> bool:
 def view_table(table: Table, views: Sequence[results.ConformanceView], glyphs: Glyphs) -> None:
     """One row per direction of a connection and tap."""
     table.add_column("#", justify="right", style="dim", no_wrap=True)
-    table.add_column("requests of", no_wrap=True)
-    table.add_column("tap", no_wrap=True)
-    table.add_column("position", no_wrap=True)
-    for heading in ("retrans", "rewinds", "violated"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "requests of", "tap", "position")
+    numbers(table, "retrans", "rewinds", "violated")
     for view in views:
         rewinds = ", ".join(f"{n} {name}" for name, n in view.rewinds.items())
         table.add_row(
@@ -135,9 +130,8 @@ def view_table(table: Table, views: Sequence[results.ConformanceView], glyphs: G
 
 def cnp_table(table: Table, found: results.CnpConformance) -> None:
     """One row per pacing scope."""
-    table.add_column("scope", no_wrap=True)
-    for heading in ("notifiers", "expected", "seen", "difference", "too close", "min spacing"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "scope")
+    numbers(table, "notifiers", "expected", "seen", "difference", "too close", "min spacing")
     for scope in found.scopes:
         table.add_row(
             scope.scope.replace("_", " "),
@@ -152,11 +146,9 @@ def cnp_table(table: Table, found: results.CnpConformance) -> None:
 
 def counter_table(table: Table, checks: Sequence[results.CounterCheck], glyphs: Glyphs) -> None:
     """One row per host counter."""
-    table.add_column("", no_wrap=True)
-    table.add_column("counter", no_wrap=True)
-    table.add_column("grew by", justify="right", no_wrap=True)
-    table.add_column("captured", justify="right", no_wrap=True)
-    table.add_column("what it counts", overflow="fold")
+    texts(table, "", "counter")
+    numbers(table, "grew by", "captured")
+    folded(table, "what it counts")
     for check in checks:
         mark = {True: Text(glyphs.good, "green"), False: Text(glyphs.bad, "red")}
         table.add_row(

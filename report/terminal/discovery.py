@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TextIO
+from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -11,17 +11,15 @@ from ...analyzer.words import printable
 from ...discovery.lost_members import LOST
 from ...discovery.results import Discovery, Remark
 from ..words import human
-from .replay import Page
+from .page import ColorWhen, Page, console_for, folded, texts
 
 _FINDINGS = (LOST, "unreadable")
 """Kinds of remarks that are faults of devices or of their answers."""
 
 
-def print_discovery(
-    result: Discovery, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
-) -> None:
+def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto") -> None:
     """Print what was found, what contradicts it, and what was not read."""
-    page = Page(stream, color)
+    page = Page(console_for(stream, color))
     title = (
         f"{printable(result.source)}: "
         f"{human.counted(result.switches, 'switch', 'switches')}, "
@@ -50,18 +48,16 @@ def _text(remark: Remark) -> str:
 
 
 def _devices(table: Table, result: Discovery) -> None:
-    for heading in ("device", "kind", "dialect", "hash"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("not read", overflow="fold")
+    texts(table, "device", "kind", "dialect", "hash")
+    folded(table, "not read")
     for one in result.devices:
         cells = (one.name, one.kind, one.dialect, one.hash or "-", ", ".join(one.not_read) or "-")
         table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
 def _links(table: Table, result: Discovery) -> None:
-    table.add_column("link", no_wrap=True)
-    table.add_column("ports", no_wrap=True)
-    table.add_column("evidence", overflow="fold")
+    texts(table, "link", "ports")
+    folded(table, "evidence")
     for one in result.links:
         ports = " - ".join(port or "?" for port in one.ports)
         cells = (one.name.replace(">", "-"), ports, one.evidence)

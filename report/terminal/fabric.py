@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TextIO
+from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -13,85 +13,64 @@ from ...replay.flows.checks.fabric_check import FabricReport, Layer, Tier
 from ...replay.flows.checks.path_counts import HostPaths
 from ...replay.flows.checks.table_sizes import TableSize
 from ..words import human
-from ..words.human import ASCII, UNICODE
-from .report import console_for
-from .tables import new_table
+from .page import ColorWhen, Page, console_for, folded, numbers, texts
 
 
-def print_fabric(
-    report: FabricReport, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
-) -> None:
+def print_fabric(report: FabricReport, stream: TextIO, color: ColorWhen = "auto") -> None:
     """Print the verdict first, then tiers and links."""
-    console = console_for(stream, color)
-    glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
+    page = Page(console_for(stream, color))
+    glyphs = page.glyphs
     ports = f" with {report.host_ports} ports each" if report.host_ports > 1 else ""
-    console.print(
-        Text(
-            f"{report.name}: {human.counted(report.hosts, 'host')}{ports}, "
-            f"{human.counted(report.switches, 'switch', 'switches')}"
-        )
+    page.say(
+        f"{report.name}: {human.counted(report.hosts, 'host')}{ports}, "
+        f"{human.counted(report.switches, 'switch', 'switches')}"
     )
     for problem in report.problems:
-        console.print(Text(f"{glyphs.bad} {problem}", "red"))
+        page.say(f"{glyphs.bad} {problem}", "red")
     if report.is_sound:
-        console.print(
-            Text(
-                f"{glyphs.good} Every host reaches every other host over at most "
-                f"{report.longest_path_links or 0} links; there are no loops."
-            )
+        page.say(
+            f"{glyphs.good} Every host reaches every other host over at most "
+            f"{report.longest_path_links or 0} links; there are no loops."
         )
     if report.bisection_bits_per_second is not None:
-        console.print(
-            Text(
-                f"  Bisection bandwidth: {human.rate(report.bisection_bits_per_second)}, "
-                f"{human.percent(report.bisection_ratio)} of the host links of one half."
-            )
+        page.say(
+            f"Bisection bandwidth: {human.rate(report.bisection_bits_per_second)}, "
+            f"{human.percent(report.bisection_ratio)} of the host links of one half.",
+            indent=2,
         )
     if not report.shortest_paths:
-        console.print(
-            Text("  Routes are fixed, not computed: a failed link only leaves its ECMP groups.")
-        )
-    gap = 2
-    console.print(Text("\nTIERS", "bold"))
-    table = new_table(gap)
-    _tiers(table, report.tiers)
-    console.print(table)
-    console.print(Text("\nLINKS", "bold"))
-    table = new_table(gap)
-    _layers(table, report.layers, glyphs.bad)
-    console.print(table)
-    console.print(Text("\nTABLES of the largest switch of each tier", "bold"))
-    table = new_table(gap)
-    _tables(table, report.tables)
-    console.print(table)
+        routes = "Routes are fixed, not computed: a failed link only leaves its ECMP groups."
+        page.say(routes, indent=2)
+    page.section("Tiers")
+    page.draw(lambda table: _tiers(table, report.tiers))
+    page.section("Links")
+    page.draw(lambda table: _layers(table, report.layers, glyphs.bad))
+    page.console.print(Text("\nTABLES of the largest switch of each tier", "bold"))
+    page.draw(lambda table: _tables(table, report.tables))
     if report.paths is not None:
-        console.print(Text(f"\nPATHS {report.paths.source} to {report.paths.destination}", "bold"))
-        console.print(Text(_paths(report.paths)))
+        pair = f"{report.paths.source} to {report.paths.destination}"
+        page.console.print(Text(f"\nPATHS {pair}", "bold"))
+        page.say(_paths(report.paths))
     if report.blast_radii:
         one = report.blast_radii[0]
-        console.print(Text("\nBLAST RADIUS of each element failing alone", "bold"))
-        table = new_table(1)
-        _radii(table, report.blast_radii)
-        console.print(table)
+        page.console.print(Text("\nBLAST RADIUS of each element failing alone", "bold"))
+        page.draw(lambda table: _radii(table, report.blast_radii))
         same = {(each.source, each.destination) for each in report.blast_radii}
         pair = (
             f"{one.source} to {one.destination}"
             if len(same) == 1
             else "a host below to a distant host"
         )
-        console.print(
-            Text(
-                "hosts: below the element; cut off: hosts without any path; capacity, uplinks: "
-                f"largest share lost by one host, by one switch; paths left from {pair}.",
-                "dim",
-            )
+        page.say(
+            "hosts: below the element; cut off: hosts without any path; capacity, uplinks: "
+            f"largest share lost by one host, by one switch; paths left from {pair}.",
+            "dim",
         )
 
 
 def _tiers(table: Table, tiers: list[Tier]) -> None:
-    table.add_column("tier", no_wrap=True)
-    for heading in ("switches", "down", "up", "oversubscription"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "tier")
+    numbers(table, "switches", "down", "up", "oversubscription")
     for tier in tiers:
         table.add_row(
             tier.name,
@@ -110,9 +89,8 @@ def _ratio(tier: Tier) -> str:
 
 
 def _layers(table: Table, layers: list[Layer], mark: str) -> None:
-    table.add_column("layer", no_wrap=True)
-    for heading in ("links", "down", "rate", "delay", "capacity", "choices"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "layer")
+    numbers(table, "links", "down", "rate", "delay", "capacity", "choices")
     for layer in layers:
         table.add_row(
             layer.name,
@@ -126,12 +104,11 @@ def _layers(table: Table, layers: list[Layer], mark: str) -> None:
 
 
 def _tables(table: Table, sizes: list[TableSize]) -> None:
-    table.add_column("tier", no_wrap=True)
-    for heading in ("ECMP routes", "groups", "members", "or static SRv6"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "tier")
+    numbers(table, "ECMP routes", "groups", "members", "or static SRv6")
     for one in sizes:
-        numbers = (one.routes, one.groups, one.members, one.static_srv6)
-        table.add_row(one.tier, *(f"{number:,}" for number in numbers))
+        counts = (one.routes, one.groups, one.members, one.static_srv6)
+        table.add_row(one.tier, *(f"{count:,}" for count in counts))
 
 
 def _paths(found: HostPaths) -> str:
@@ -145,9 +122,8 @@ def _paths(found: HostPaths) -> str:
 
 
 def _radii(table: Table, radii: list[BlastRadius]) -> None:
-    table.add_column("element", overflow="fold")
-    for heading in ("links", "hosts", "cut off", "capacity", "uplinks", "paths left"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    folded(table, "element")
+    numbers(table, "links", "hosts", "cut off", "capacity", "uplinks", "paths left")
     for one in radii:
         table.add_row(
             one.element,

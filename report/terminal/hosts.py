@@ -11,6 +11,7 @@ from ...analyzer.results.flow import Flow
 from ...analyzer.results.live import RdmaPort
 from ..words import human
 from ..words.human import Glyphs
+from .page import numbers, texts
 from .tables import FlowTable, add_flow_columns, flow_cells
 
 
@@ -29,10 +30,9 @@ def owners(analysis: Analysis) -> str:
 
 def _owner_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     add_flow_columns(table)
-    table.add_column("command", no_wrap=True)
-    for heading in ("PID", "rank"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("end", no_wrap=True)
+    texts(table, "command")
+    numbers(table, "PID", "rank")
+    texts(table, "end")
     for flow in flows:
         owner = flow.owner
         assert owner is not None
@@ -63,9 +63,8 @@ def rdma_ports(ports: Sequence[RdmaPort]) -> str:
 
 def port_table(table: Table, ports: Sequence[RdmaPort]) -> None:
     """One row per counter that grew."""
-    table.add_column("port", no_wrap=True)
-    table.add_column("counter", no_wrap=True)
-    table.add_column("grew by", justify="right", no_wrap=True)
+    texts(table, "port", "counter")
+    numbers(table, "grew by")
     for port in ports:
         for name, grown in _counters(port).items():
             if grown:

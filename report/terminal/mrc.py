@@ -13,6 +13,7 @@ from ...analyzer.results.flow import Flow
 from ...analyzer.results.mrc import Mrc, MrcAnswers, MrcFlow, MrcPlanes
 from ..words import human
 from ..words.human import Glyphs
+from .page import folded, numbers, texts
 from .tables import FlowTable, add_flow_columns, flow_cells
 
 _ORDERS = {
@@ -144,11 +145,9 @@ def outages(whole: Mrc) -> list[str]:
 
 def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     add_flow_columns(table)
-    for heading in ("EVs", "retired", "RTX", "NACK", "skip", "RTT p50"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers(table, "EVs", "retired", "RTX", "NACK", "skip", "RTT p50")
     if wide:
-        for heading in ("RTT p99", "depth p99", "window"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        numbers(table, "RTT p99", "depth p99", "window")
     for flow in flows:
         record = _record(flow)
         answers = record.answers
@@ -183,10 +182,9 @@ MRC = FlowTable(
 
 def plane_table(table: Table, planes: MrcPlanes, glyphs: Glyphs, width: int) -> None:
     """One row per plane with its share of the bytes."""
-    table.add_column("plane", overflow="fold")
-    for heading in ("EVs", "packets", "bytes", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    folded(table, "plane")
+    numbers(table, "EVs", "packets", "bytes", "share")
+    texts(table, "")
     largest = max(plane.share for plane in planes.planes)
     for plane in planes.planes:
         table.add_row(

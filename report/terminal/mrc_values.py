@@ -12,6 +12,7 @@ from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.mrc import MrcEntropyValue, MrcRetirement
 from ..words import human
+from .page import folded, numbers, texts
 
 
 def _values(flows: Sequence[Flow]) -> Iterator[tuple[Flow, MrcEntropyValue]]:
@@ -33,11 +34,9 @@ def troubled(analysis: Analysis) -> list[tuple[Flow, MrcEntropyValue]]:
 
 def value_table(table: Table, values: Sequence[tuple[Flow, MrcEntropyValue]]) -> None:
     """Packets and answers by entropy value."""
-    table.add_column("#", no_wrap=True)
-    for heading in ("EV", "plane"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("packets", "bytes", "lost", "skip", "always", "NACK", "RTT"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "#")
+    folded(table, "EV", "plane")
+    numbers(table, "packets", "bytes", "lost", "skip", "always", "NACK", "RTT")
     for flow, value in values:
         table.add_row(
             str(flow.id),
@@ -68,11 +67,9 @@ def retired_table(
     table: Table, values: Sequence[tuple[Flow, MrcRetirement]], begin_ns: int
 ) -> None:
     """Last use, return and cause of each retired value; times since `begin_ns`."""
-    for heading in ("last used, s", "returned after", "without"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("#", no_wrap=True)
-    for heading in ("EV", "plane", "cause"):
-        table.add_column(heading, overflow="fold")
+    numbers(table, "last used, s", "returned after", "without")
+    texts(table, "#")
+    folded(table, "EV", "plane", "cause")
     for flow, one in values:
         back = "-"
         if one.returned_time_ns is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TextIO
+from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -10,16 +10,14 @@ from rich.text import Text
 from ...replay.results.recover import Candidate, RecoverResult, SwitchRecovery
 from ...replay.seeds.recover import is_explained, settings_of
 from ..words import human
-from .replay import NONE, Page
+from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .replay_parts import NONE
 
 
-def print_recovery(
-    result: RecoverResult, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
-) -> None:
+def print_recovery(result: RecoverResult, stream: TextIO, color: ColorWhen = "auto") -> None:
     """Print the recovered settings."""
-    page = Page(stream, color)
-    for warning in result.warnings:
-        page.say(f"{page.glyphs.warning} {warning}", "yellow")
+    page = Page(console_for(stream, color))
+    page.warn(result.warnings)
     for switch in result.switches:
         page.section(f"Packets {switch.direction}")
         fits = any(is_explained(c) for c in switch.candidates)
@@ -59,17 +57,16 @@ def strategy_words(candidate: Candidate) -> str:
 
 
 def _links(table: Table, switch: SwitchRecovery) -> None:
-    table.add_column("next hop", overflow="fold")
+    folded(table, "next hop")
     table.add_column("flows", justify="right")
     for name, flows in zip(switch.links, switch.flows_per_link, strict=True):
         table.add_row(name, human.count(flows))
 
 
 def _candidates(table: Table, switch: SwitchRecovery) -> None:
-    table.add_column("hash", no_wrap=True)
-    table.add_column("fields", overflow="fold")
-    for heading in ("seed", "seeds that fit", "by chance", "validated"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "hash")
+    folded(table, "fields")
+    numbers(table, "seed", "seeds that fit", "by chance", "validated")
     for one in switch.candidates:
         fields = one.field_set or ", ".join(f"{k} {v}" for k, v in one.parameters.items())
         known = one.seed is not None

@@ -2,117 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TextIO
+from typing import TextIO
 
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
-from rich.text import Text
 
-from ...replay.results.base import EXACT, Chance, FabricSummary, TrafficSummary
-from ...replay.results.replay import LayerLoad, ReplayResult, StrategyResult, SwitchHash
+from ...replay.results.replay import LayerLoad, ReplayResult, StrategyResult
 from ..words import human
-from ..words.human import ASCII, UNICODE
-from .report import console_for
-from .tables import new_table
-
-NONE = "-"
-_MAPPED = 8
-"""Addresses printed with their host."""
-_HASHES = 8
-"""Switches whose hash is printed, per origin."""
-_SEEDS_FROM = {
-    "fabric": "Seeds of the fabric",
-    "option": "Seeds of the options",
-    "default": "Hash or seed not known, seeds derived from 0",
-}
-
-
-class Page:
-    """A console with the parts that all reports of the replay share."""
-
-    def __init__(self, stream: TextIO, color: Literal["auto", "always", "never"]) -> None:
-        self.console: Console = console_for(stream, color)
-        self.glyphs = UNICODE if self.console.encoding.lower().startswith("utf") else ASCII
-
-    def say(self, text: str, style: str = "", indent: int = 0) -> None:
-        """A paragraph; the lines after the first are indented to match."""
-        for line in Text(text).wrap(self.console, max(20, self.console.width - indent)):
-            line.rstrip()
-            self.console.print(Text(" " * indent + line.plain, style), soft_wrap=True)
-
-    def section(self, title: str, text: str = "") -> None:
-        """A heading with its sentence."""
-        self.console.print()
-        self.console.print(Text(title.upper(), "bold"))
-        if text:
-            self.say(text)
-
-    def draw(self, fill: Callable[[Table], None]) -> None:
-        """A table, with wide gaps between its columns if they fit."""
-        table = new_table(2)
-        fill(table)
-        unlimited = self.console.options.update(max_width=10_000)
-        if Measurement.get(self.console, unlimited, table).maximum > self.console.width:
-            table.padding = (0, 1, 0, 0)
-        self.console.print(table)
-
-    def head(self, traffic: TrafficSummary, fabric: FabricSummary, warnings: list[str]) -> None:
-        """The traffic, the fabric and the warnings."""
-        several = f"{len(traffic.sources)} captures"
-        name = traffic.sources[0] if len(traffic.sources) == 1 else several
-        sprayed = f" ({human.count(traffic.units)} entropy values)"
-        text = (
-            f"{name}: {human.counted(traffic.flows, 'flow')}"
-            f"{sprayed if traffic.units > traffic.flows else ''}, "
-            f"{human.size(traffic.wire_bytes)}, {human.counted(traffic.hosts, 'host')}"
-        )
-        self.console.print(Text(text, "bold"), soft_wrap=True)
-        down = f", {fabric.links_down} down" if fabric.links_down else ""
-        self.say(
-            f"on {fabric.spec}: {human.counted(fabric.switches, 'switch', 'switches')}, "
-            f"{human.counted(fabric.hosts, 'host')}, "
-            f"{human.count(fabric.links)} one-way links{down}"
-        )
-        mapping = traffic.mapping
-        if mapping is not None and mapping.rule != EXACT:
-            pairs = [f"{address} {host}" for address, host in mapping.hosts.items()]
-            more = ", ..." * (len(pairs) > _MAPPED)
-            self.say(f"mapping: {mapping.rule}; {', '.join(pairs[:_MAPPED])}{more}")
-        for line in warnings:
-            self.say(f"{self.glyphs.warning} {line}", "yellow")
-
-
-def fim(value: float | None) -> str:
-    """A FIM in percent, `-` without load."""
-    return NONE if value is None else f"{value:.1f}"
-
-
-def factor(value: float | None) -> str:
-    """How many times the mean, `-` without load."""
-    return NONE if value is None else f"{value:.2f}"
-
-
-def chance_text(chance: Chance | None) -> str:
-    """`24.2 (18 to 31)`: the mean, and the range of 90 % of random draws."""
-    return NONE if chance is None else f"{chance.mean:.1f} ({chance.p05:.0f} to {chance.p95:.0f})"
+from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .replay_packets import print_packets, print_strategy
+from .replay_parts import NONE, chance_text, factor, fim, print_head, say_hashes, title
 
 
 def print_replay(
     result: ReplayResult,
     stream: TextIO,
     top: int = 5,
-    color: Literal["auto", "always", "never"] = "auto",
+    color: ColorWhen = "auto",
 ) -> None:
     """Print the comparison, and the `top` worst links and flows of each strategy."""
-    page = Page(stream, color)
-    page.head(result.traffic, result.fabric, result.warnings)
+    page = Page(console_for(stream, color))
+    print_head(page, result.traffic, result.fabric, result.warnings)
     if not result.strategies:  # interrupted before the first was finished
         return
     if any(one.packets for one in result.strategies):
-        from .replay_packets import print_packets, print_strategy
-
         print_packets(page, result)
     else:
         print_comparison(page, result)
@@ -137,27 +49,21 @@ def verdict(result: ReplayResult) -> str:
     best = min(known, key=lambda one: one.max_over_mean or 0)
     worst = max(known, key=lambda one: one.max_over_mean or 0)
     text = (
-        f"{_title(best)} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
+        f"{title(best)} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
         "fullest link between switches"
     )
     if factor(best.max_over_mean) == factor(worst.max_over_mean):
         return f"{text}{'; the other strategies do the same' if len(known) > 1 else ''}."
-    return f"{text}; {_title(worst)} puts {factor(worst.max_over_mean)} times."
-
-
-def _title(one: StrategyResult) -> str:
-    """The name, with the parameters that distinguish strategies of that name."""
-    shown = [f"{k}={v}" for k, v in one.parameters.items() if k in ("hash", "k", "by", "seed")]
-    return f"{one.name} ({', '.join(shown)})" if shown else one.name
+    return f"{text}; {title(worst)} puts {factor(worst.max_over_mean)} times."
 
 
 def _strategies(table: Table, results: list[StrategyResult]) -> None:
-    table.add_column("strategy", overflow="fold")
+    folded(table, "strategy")
     for heading in ("FIM %", "x fair", "busiest link", "busy for"):
         table.add_column(heading, justify="right", no_wrap=heading != "busiest link")
     for one in results:
         table.add_row(
-            _title(one),
+            title(one),
             fim(one.fim_percent),
             factor(one.max_over_mean),
             one.busiest_link or NONE,
@@ -167,9 +73,8 @@ def _strategies(table: Table, results: list[StrategyResult]) -> None:
 
 def print_flow_strategy(page: Page, one: StrategyResult, top: int) -> None:
     """Print the layers and the worst links of one strategy."""
-    page.section(_title(one))
-    for note in one.notes:
-        page.say(f"{page.glyphs.warning} {note}", "yellow")
+    page.section(title(one))
+    page.warn(one.notes)
     say_hashes(page, one.switches)
     page.draw(lambda table: _layers(table, one.layers))
     with_acks = [layer for layer in one.layers if layer.choice and layer.fim_all_flows_percent]
@@ -193,20 +98,9 @@ def print_flow_strategy(page: Page, one: StrategyResult, top: int) -> None:
         page.draw(lambda table: _worst(table, one, top))
 
 
-def say_hashes(page: Page, switches: list[SwitchHash]) -> None:
-    """The hash of every switch of a fabric that sets some."""
-    for origin, words in _SEEDS_FROM.items():
-        those = [one for one in switches if one.seed_from == origin]
-        if those:
-            told = [f"{s.switch} {s.hash} ({s.fields}) 0x{s.seed:x}" for s in those[:_HASHES]]
-            more = f", and {len(those) - _HASHES} more: --format json" * (len(those) > _HASHES)
-            page.say(f"{words}: {', '.join(told)}{more}.", "dim")
-
-
 def _layers(table: Table, layers: list[LayerLoad]) -> None:
-    table.add_column("layer", no_wrap=True)
-    for heading in ("links", "idle", "flows", "FIM %", "chance", "bound", "FIM % bytes", "x fair"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "layer")
+    numbers(table, "links", "idle", "flows", "FIM %", "chance", "bound", "FIM % bytes", "x fair")
     for layer in layers:
         if not layer.choice:
             continue
@@ -224,9 +118,8 @@ def _layers(table: Table, layers: list[LayerLoad]) -> None:
 
 
 def _over_time(table: Table, layers: list[LayerLoad]) -> None:
-    table.add_column("layer", no_wrap=True)
-    for heading in ("windows", "FIM % bytes", "max/mean", "peak", "utilisation"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "layer")
+    numbers(table, "windows", "FIM % bytes", "max/mean", "peak", "utilisation")
     for layer in layers:
         over = layer.over_time
         if over is not None and layer.choice:
@@ -242,10 +135,9 @@ def _over_time(table: Table, layers: list[LayerLoad]) -> None:
 
 def _worst(table: Table, one: StrategyResult, top: int) -> None:
     at_once = any(collision.flows_at_once is not None for collision in one.worst)
-    table.add_column("worst links", no_wrap=True)
-    for heading in ("bytes", "x fair", "flows", *(("concurrent",) if at_once else ())):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("largest flows on it", overflow="fold")
+    texts(table, "worst links")
+    numbers(table, "bytes", "x fair", "flows", *(("concurrent",) if at_once else ()))
+    folded(table, "largest flows on it")
     for collision in one.worst[:top]:
         largest = ", ".join(
             f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}"

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.table import Table
 
 from ...replay.results.packets import PacketReplay
 from ...replay.results.replay import ReplayResult, StrategyResult
 from ..words import human
-from .replay import say_hashes
-
-if TYPE_CHECKING:
-    from .replay import Page
-
-_NONE = "-"
-_TOLD = ("hash", "k", "by", "evs", "reshuffle", "acks", "gap")
-"""Parameters that distinguish strategies of one name."""
-
+from .page import Page, folded, numbers, texts
+from .replay_parts import NONE, factor, fim, say_hashes, title
 
 _CONDITIONS = (
     "recovery", "reordering", "rto", "linear", "mpr", "congestion", "rate", "fail", "converge"
@@ -47,18 +38,11 @@ def print_packets(page: Page, result: ReplayResult) -> None:
 def print_strategy(page: Page, one: StrategyResult) -> None:
     """The queues of one strategy."""
     page.section(title(one))
-    for note in one.notes:
-        page.say(f"{page.glyphs.warning} {note}", "yellow")
+    page.warn(one.notes)
     say_hashes(page, one.switches)
     page.draw(lambda table: _queues(table, one))
     if any(layer.choice and layer.over_time for layer in one.layers):
         page.draw(lambda table: _over_time(table, one, page))
-
-
-def title(one: StrategyResult) -> str:
-    """The name with the parameters that distinguish it."""
-    shown = [f"{k}={v}" for k, v in one.parameters.items() if k in _TOLD]
-    return f"{one.name} ({', '.join(shown)})" if shown else one.name
 
 
 def _verdict(known: list[StrategyResult]) -> str:
@@ -82,7 +66,7 @@ def _verdict(known: list[StrategyResult]) -> str:
 
 
 def _strategies(table: Table, known: list[StrategyResult]) -> None:
-    table.add_column("strategy", overflow="fold")
+    folded(table, "strategy")
     lost = any(one.packets and (_lost(one.packets) or one.packets.trimmed) for one in known)
     again = any(
         one.packets and one.packets.model.get("recovery", "none") != "none" for one in known
@@ -92,21 +76,20 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
     headings += ["reordered", *(("lost", "trimmed") if lost else ())]
     captured = any(one.packets is None for one in known)
     headings += [*(("retrans",) if again else ()), *(("x fair",) if captured else ())]
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers(table, *headings)
     for one in known:
         packets = one.packets
-        fair = [_NONE if one.max_over_mean is None else f"{one.max_over_mean:.2f}"] * captured
+        fair = [factor(one.max_over_mean)] * captured
         if packets is None:  # as captured
-            table.add_row(title(one), *[_NONE] * (len(headings) - 1), *fair)
+            table.add_row(title(one), *[NONE] * (len(headings) - 1), *fair)
             continue
         cells = [title(one), human.duration(one.completion_time_ns)]
         if runs:
             cells.append(_range(packets))
         over, order = packets.over_bound_percent, packets.received
-        cells.append(_NONE if over is None else f"{over.mean:.1f} %")
+        cells.append(NONE if over is None else f"{over.mean:.1f} %")
         cells.append(f"{packets.max_queue_packets.mean:.0f}")
-        cells.append(_NONE if order is None else f"{order.reordered_percent:.1f} %")
+        cells.append(NONE if order is None else f"{order.reordered_percent:.1f} %")
         if lost:
             cells += [human.count(_lost(packets)), human.count(packets.trimmed)]
         if again:
@@ -121,7 +104,7 @@ def _lost(packets: PacketReplay) -> int:
 
 def _range(packets: PacketReplay) -> str:
     if packets.completion_ns is None:
-        return _NONE
+        return NONE
     low, high = packets.completion_ns.min, packets.completion_ns.max
     return f"{human.duration(low)} to {human.duration(high)}"
 
@@ -152,29 +135,26 @@ def _queues(table: Table, one: StrategyResult) -> None:
     assert one.packets is not None
     shares = {layer.layer: layer for layer in one.layers}
     marked = any(queue.ecn_marked for queue in one.packets.layers)
-    table.add_column("layer", no_wrap=True)
+    texts(table, "layer")
     headings = ["links", "queue p50", "p99", "max", "max bytes", "FIM % bytes", "x fair"]
     if busy := any(layer.over_time for layer in one.layers):
         headings.append("peak")
-    for heading in [*headings, *(("marked",) if marked else ())]:
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers(table, *[*headings, *(("marked",) if marked else ())])
     for queue in one.packets.layers:
         layer = shares.get(queue.layer)
-        fim = None if layer is None else layer.fim_bytes_percent
-        factor = None if layer is None else layer.max_over_mean
         cells = [
             queue.layer,
-            _NONE if layer is None else human.count(layer.links),
+            NONE if layer is None else human.count(layer.links),
             human.count(queue.p50_packets),
             human.count(queue.p99_packets),
             human.count(queue.max_packets),
             human.size(queue.max_bytes),
-            _NONE if fim is None else f"{fim:.1f}",
-            _NONE if factor is None else f"{factor:.2f}",
+            fim(None if layer is None else layer.fim_bytes_percent),
+            factor(None if layer is None else layer.max_over_mean),
         ]
         if busy:
             over = None if layer is None else layer.over_time
-            cells.append(_NONE if over is None else human.percent(over.peak_utilisation))
+            cells.append(NONE if over is None else human.percent(over.peak_utilisation))
         if marked:
             cells.append(human.count(queue.ecn_marked))
         table.add_row(*cells)
@@ -184,9 +164,9 @@ def _over_time(table: Table, one: StrategyResult, page: Page) -> None:
     """The busiest link of every layer between switches, from the first packet to the last."""
     assert one.packets is not None
     series = {link.name: link.wire_bytes_over_time for link in one.links}
-    table.add_column("layer", no_wrap=True)
-    table.add_column("busiest link", overflow="fold")
-    table.add_column(f"bytes per {human.duration(one.packets.load_stretch_ns)}", no_wrap=True)
+    texts(table, "layer")
+    folded(table, "busiest link")
+    texts(table, f"bytes per {human.duration(one.packets.load_stretch_ns)}")
     for layer in one.layers:
         if layer.choice and layer.over_time:
             loads = series.get(layer.over_time.peak_link) or []

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal, TextIO
+from typing import TextIO
 
 from msgspec import UnsetType
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.measure import Measurement
-from rich.segment import Segment
-from rich.table import Column, Table
+from rich.console import Console
 from rich.text import Text
 
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.conformance import Conformance
 from ...analyzer.results.mrc import MrcPlanes
 from ...analyzer.results.paths import Imbalance
-from ...analyzer.words import printable
 from ..words import diagnosis as words
 from ..words import human, verdicts
-from ..words.human import ASCII, UNICODE, UNKNOWN
+from ..words.human import UNKNOWN
 from . import conformance_tables, tables
 from . import hosts as host_tables
 from . import mirrors as mirror_report
@@ -30,24 +23,18 @@ from . import mrc as mrc_report
 from . import mrc_values as mrc_value_tables
 from .between_taps import between_taps, hop_table
 from .diagnosis import lines
+from .page import ColorWhen, Page, console_for
 from .tables import (
     FlowTable,
     capture_table,
     event_table,
     first_time_ns,
     imbalance_table,
-    new_table,
     troubled_packets,
-    with_columns,
 )
 
 WIDE = 110
 """From this terminal width on the tables have their extra columns."""
-_KEPT = 4
-"""Leading columns of a flow table that are shown on the narrowest terminal."""
-
-
-_USUAL_WIDTH, _WIDEST = 80, 1000
 
 
 def print_report(
@@ -56,7 +43,7 @@ def print_report(
     *,
     top: int = 20,
     sort: bool = False,
-    color: Literal["auto", "always", "never"] = "auto",
+    color: ColorWhen = "auto",
     brief: bool = False,
 ) -> None:
     """Print the report, `top` rows per table; `sort`: tables are in the order of the flows.
@@ -66,62 +53,7 @@ def print_report(
     Report(analysis, console_for(stream, color), top, sort, brief).print()
 
 
-class SafeConsole(Console):
-    """A console on which no text steers the terminal: only its own styles do.
-
-    Names from packets, files and processes reach it in any text. BrokenPipeError is raised to the
-    command line.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        """Options of rich; the size is never that of the environment, which may be any text."""
-        sizes = ("COLUMNS", "LINES")
-        environment = {name: text for name, text in os.environ.items() if name not in sizes}
-        super().__init__(**options, _environ=environment)
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """The segments of a renderable, with printable characters only."""
-        for segment in super().render(renderable, options):
-            text, style, control = segment
-            if control is not None or text.isprintable() or text == "\n":
-                yield segment
-            else:
-                yield Segment("\n".join(map(printable, text.split("\n"))), style)
-
-    def on_broken_pipe(self) -> None:
-        raise  # rich calls this while it handles the BrokenPipeError
-
-
-def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Console:
-    """A console on `stream`: plain text unless it is a terminal or colour is requested."""
-    width = _width(stream)
-    if color == "never":
-        return SafeConsole(file=stream, width=width, color_system=None, highlight=False)
-    if color == "always":
-        return SafeConsole(
-            file=stream,
-            width=width,
-            force_terminal=True,
-            no_color=False,
-            color_system="standard",
-            highlight=False,
-        )
-    return SafeConsole(file=stream, width=width, highlight=False)
-
-
-def _width(stream: TextIO) -> int:
-    """Columns of a terminal, or those that the environment asks for."""
-    if stream.isatty():
-        columns = shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns
-    else:
-        asked = os.environ.get("COLUMNS", "")
-        columns = int(asked) if asked.isdecimal() and len(asked) <= 4 else 0
-    return min(columns or _USUAL_WIDTH, _WIDEST)
-
-
-class Report:
+class Report(Page):
     """Prints one analysis to a console."""
 
     def __init__(
@@ -129,17 +61,15 @@ class Report:
         analysis: Analysis,
         console: Console,
         top: int,
-        sorted: bool,
+        sorted: bool = False,
         brief: bool = False,
     ) -> None:
+        super().__init__(console)
         self.analysis = analysis
-        self.console = console
         self.top = top
         self.sorted = sorted
         self.brief = brief
-        self.glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self.wide = console.width >= WIDE
-        self.unknowns = False
         self.listed: set[int] = set()
         """Ids of the flows in the tables so far."""
 
@@ -153,37 +83,37 @@ class Report:
         self._captures()
         if not analysis.flows:
             some = any(capture.roce_packets for capture in analysis.captures)
-            self._say("No RoCE packet passes the filter." if some else "No RoCE flow was found.")
+            self.say("No RoCE packet passes the filter." if some else "No RoCE flow was found.")
             self._rdma_ports()
             return
-        self._section("Flows", verdicts.overview(analysis))
+        self.section("Flows", verdicts.overview(analysis))
         self._table(tables.FLOWS)
         owned = host_tables.owners(analysis)
         if owned:
-            self._section("Owners", owned)
+            self.section("Owners", owned)
             self._table(host_tables.OWNERS)
-        self._section("Spraying", verdicts.spraying(analysis))
+        self.section("Spraying", verdicts.spraying(analysis))
         self._table(tables.SPRAYING)
         if verdicts.is_orderly(analysis):
             text = "No packet was reordered, lost, retransmitted or duplicated."
             text += verdicts.first_taps(analysis)
-            self._section("Reordering, loss and recovery", text, True)
+            self.section("Reordering, loss and recovery", text, True)
         else:
-            self._section("Reordering", verdicts.reordering(analysis))
+            self.section("Reordering", verdicts.reordering(analysis))
             self._table(tables.REORDERING)
-            self._section("Loss and recovery", verdicts.loss(analysis))
+            self.section("Loss and recovery", verdicts.loss(analysis))
             self._table(tables.LOSS)
         if analysis.hops:
             text = between_taps(analysis.hops, analysis.capture_losses)
-            self._section("Between taps", text)
+            self.section("Between taps", text)
             worst = sorted(analysis.hops, key=lambda hop: (-hop.lost_packets, -hop.packets))
-            self._draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
-            self._more(len(worst) - self.top, "hop")
+            self.draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
+            self.more(len(worst) - self.top, "hop")
         self._mrc()
-        self._section("Congestion", verdicts.congestion(analysis))
+        self.section("Congestion", verdicts.congestion(analysis))
         self._table(tables.CONGESTION)
         self._imbalance()
-        self._section("Messages and latency", verdicts.latency(analysis))
+        self.section("Messages and latency", verdicts.latency(analysis))
         self._table(tables.LATENCY)
         self._events()
         self._conformance()
@@ -197,22 +127,7 @@ class Report:
         heading.append(f"  {words.heading(found)}", "not bold")
         self.console.print(heading)
         for line in lines(found, self.glyphs):
-            self._say(line.text, line.style, len(line.mark) + 1, line.mark)
-
-    def _say(self, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:
-        """A paragraph, indented; the mark is in the margin of its first line."""
-        for line in Text(text).wrap(self.console, max(20, self.console.width - indent)):
-            line.rstrip()
-            self.console.print(Text(f"{mark:{indent}}{line.plain}", style), soft_wrap=True)
-            mark = ""
-
-    def _section(self, title: str, verdict: str, good: bool = False) -> None:
-        self.console.print()
-        heading = Text(title.upper(), "bold")
-        if good:
-            heading.append(f"  {self.glyphs.good}", "green")
-        self.console.print(heading)
-        self._say(verdict)
+            self.say(line.text, line.style, len(line.mark) + 1, line.mark)
 
     def _table(self, kind: FlowTable) -> None:
         """The flows of the table, in descending order of weight."""
@@ -223,42 +138,10 @@ class Report:
             flows.sort(key=kind.weight, reverse=True)
         shown = flows[: self.top]
         self.listed |= {flow.id for flow in shown}
-        self._draw(lambda table: kind.fill(table, shown, self.glyphs, self.wide), True)
-        self._more(len(flows) - self.top, "flow")
+        self.draw(lambda table: kind.fill(table, shown, self.glyphs, self.wide), True)
+        self.more(len(flows) - self.top, "flow")
         if kind.legend:
-            self._say(kind.legend, "dim")
-
-    def _draw(self, fill: Callable[[Table], None], drop: bool = False) -> None:
-        """Print a table, with wide gaps between its columns where they fit.
-
-        `drop` omits columns without any value, and columns at the right that do not fit:
-        a truncated number misleads.
-        """
-        table = new_table(2)
-        fill(table)
-        if drop:
-            filled = [c for c in table.columns if any(cell != "-" for cell in c.cells)]
-            table = with_columns(table, filled)
-        widths = [self._width(column) for column in table.columns]
-        if sum(widths) + 2 * (len(widths) - 1) > self.console.width:
-            table.padding = (0, 1, 0, 0)
-            kept = len(widths)
-            while drop and kept > _KEPT and sum(widths[:kept]) + kept - 1 > self.console.width:
-                kept -= 1
-            if kept < len(widths):
-                table = with_columns(table, table.columns[:kept])
-        self.unknowns |= any(str(cell) == UNKNOWN for c in table.columns for cell in c.cells)
-        self.console.print(table)
-
-    def _width(self, column: Column) -> int:
-        """Terminal width of a column without wrapped cells."""
-        unlimited = self.console.options.update(max_width=10_000)
-        cells = (column.header, *column.cells)
-        return max(Measurement.get(self.console, unlimited, cell).maximum for cell in cells)
-
-    def _more(self, left: int, what: str, plural: str | None = None) -> None:
-        if left > 0:
-            self._say(f"... {human.counted(left, what, plural)} not shown (--top)", "dim", 2)
+            self.say(kind.legend, "dim")
 
     def _captures(self) -> None:
         analysis = self.analysis
@@ -278,18 +161,17 @@ class Report:
             text += f"; {human.counted(others, 'other frame')}"
         self.console.print(Text(text, "bold"))
         found = analysis.warnings
-        for line in found[: self.top]:
-            self._say(f"{self.glyphs.warning} {line}", "yellow")
-        self._more(len(found) - self.top, "warning")
+        self.warn(found[: self.top])
+        self.more(len(found) - self.top, "warning")
         if not found:
-            self._say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
+            self.say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
         for line in mirror_report.mirrors(analysis)[: self.top]:
-            self._say(line)
+            self.say(line)
         for line in filter(None, (verdicts.snapped(analysis), verdicts.icrc(analysis))):
-            self._say(line, "dim")
+            self.say(line, "dim")
         if len(captures) > 1:
-            self._draw(lambda table: capture_table(table, captures[: self.top], self.glyphs))
-            self._more(len(captures) - self.top, "capture")
+            self.draw(lambda table: capture_table(table, captures[: self.top], self.glyphs))
+            self.more(len(captures) - self.top, "capture")
 
     def _packets(self, captured: int) -> str:
         """`1,000 RoCE packets`, without packets excluded by a filter, and the number of copies."""
@@ -304,9 +186,9 @@ class Report:
         whole = self.analysis.mrc
         if isinstance(whole, UnsetType):
             return
-        self._section("MRC", mrc_report.mrc(self.analysis, whole))
+        self.section("MRC", mrc_report.mrc(self.analysis, whole))
         for line in mrc_report.outages(whole)[: self.top]:
-            self._say(line, "red")
+            self.say(line, "red")
         self._table(mrc_report.MRC)
         if whole.planes is not None:
             self._planes(whole.planes)
@@ -317,42 +199,42 @@ class Report:
         troubled = mrc_value_tables.troubled(self.analysis)
         shown = max(1, self.top // 2)
         if troubled:
-            self._say("Entropy values with the most losses, NACKs and skips:")
-            self._draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
-            self._more(len(troubled) - shown, "entropy value")
+            self.say("Entropy values with the most losses, NACKs and skips:")
+            self.draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
+            self.more(len(troubled) - shown, "entropy value")
         retired = mrc_value_tables.retired(self.analysis)
         if retired:
-            self._say("Retired entropy values (causes are inferred; ?: possibly retired):")
+            self.say("Retired entropy values (causes are inferred; ?: possibly retired):")
             begin = first_time_ns(self.analysis)
-            self._draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
-            self._say(
+            self.draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
+            self.say(
                 "without: packets sent until the entropy value returned, or until the end",
                 "dim",
             )
-            self._more(len(retired) - shown, "entropy value")
+            self.more(len(retired) - shown, "entropy value")
 
     def _planes(self, planes: MrcPlanes) -> None:
         width = self.console.width
-        self._draw(lambda table: mrc_report.plane_table(table, planes, self.glyphs, width))
+        self.draw(lambda table: mrc_report.plane_table(table, planes, self.glyphs, width))
 
     def _imbalance(self) -> None:
         records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
         if not records:
-            self._section("Imbalance", "No set of parallel paths was seen.")
+            self.section("Imbalance", "No set of parallel paths was seen.")
             return
-        self._section("Imbalance", verdicts.imbalance(records[0]))
+        self.section("Imbalance", verdicts.imbalance(records[0]))
         for number, record in enumerate(records[:3]):
             if number:
-                self._say(verdicts.imbalance(record))
+                self.say(verdicts.imbalance(record))
             if record.inferred:
-                self._say("The paths are inferred, see --path-by.", "dim")
+                self.say("The paths are inferred, see --path-by.", "dim")
             self._shares(record)
-            self._more(len(record.shares) - self.top, "path")
-        self._more(len(records) - 3, "set of parallel paths", "sets of parallel paths")
+            self.more(len(record.shares) - self.top, "path")
+        self.more(len(records) - 3, "set of parallel paths", "sets of parallel paths")
 
     def _shares(self, record: Imbalance) -> None:
         width = self.console.width
-        self._draw(lambda table: imbalance_table(table, record, self.top, self.glyphs, width))
+        self.draw(lambda table: imbalance_table(table, record, self.top, self.glyphs, width))
 
     def _events(self) -> None:
         events = self.analysis.events
@@ -361,36 +243,36 @@ class Report:
         seen = len(events) + self.analysis.events_omitted
         shown = events[: min(self.top, 10)]
         text = human.counted(seen, "event")
-        self._section(
+        self.section(
             "Events", f"{text}; the first {len(shown)}:" if len(shown) < seen else f"{text}:"
         )
-        self._draw(lambda table: event_table(table, shown, self.analysis, self.listed))
+        self.draw(lambda table: event_table(table, shown, self.analysis, self.listed))
 
     def _conformance(self) -> None:
         result = self.analysis.conformance
         if isinstance(result, UnsetType):
             return
-        self._section("Conformance", conformance_tables.verdict(result), result.conformant)
+        self.section("Conformance", conformance_tables.verdict(result), result.conformant)
         rules = [rule for rule in result.rules if rule.judged or rule.undecided]
         if rules:
-            self._draw(lambda table: conformance_tables.rule_table(table, rules, self.glyphs))
+            self.draw(lambda table: conformance_tables.rule_table(table, rules, self.glyphs))
         for line in conformance_tables.open_questions(rules):
-            self._say(f"undecided: {line}", "dim")
+            self.say(f"undecided: {line}", "dim")
         for line in filter(None, (conformance_tables.idle_rules(result.rules), *result.notes)):
-            self._say(line, "dim")
+            self.say(line, "dim")
         for violation in result.violations[: self.top]:
             head, where = conformance_tables.violation_lines(violation, self.glyphs)
-            self._say(f"{self.glyphs.bad} {head}", "red")
-            self._say(where, "dim", 2)
+            self.say(f"{self.glyphs.bad} {head}", "red")
+            self.say(where, "dim", 2)
         left = len(result.violations) - min(self.top, len(result.violations))
-        self._more(left + result.violations_omitted, "violation")
+        self.more(left + result.violations_omitted, "violation")
         if conformance_tables.any_latency(result.latency):
-            self._section("Recovery", "Latencies of loss recovery, measured at the taps:")
-            self._draw(lambda table: conformance_tables.latency_table(table, result.latency))
+            self.section("Recovery", "Latencies of loss recovery, measured at the taps:")
+            self.draw(lambda table: conformance_tables.latency_table(table, result.latency))
         for found in result.cnp:
             if found.ecn_marked_packets or found.cnps:
-                self._section("CNPs", f"{found.tap}: {found.text}.")
-                self._draw(partial(conformance_tables.cnp_table, found=found))
+                self.section("CNPs", f"{found.tap}: {found.text}.")
+                self.draw(partial(conformance_tables.cnp_table, found=found))
         self._counters(result)
 
     def _counters(self, result: Conformance) -> None:
@@ -400,18 +282,18 @@ class Report:
         agree = sum(check.agrees is True for check in checks)
         known = sum(check.agrees is not None for check in checks)
         text = f"{checks[0].host}: {agree} of {known} counters agree with {checks[0].tap}."
-        self._section("Host counters", text, agree == known)
-        self._draw(lambda table: conformance_tables.counter_table(table, checks, self.glyphs))
+        self.section("Host counters", text, agree == known)
+        self.draw(lambda table: conformance_tables.counter_table(table, checks, self.glyphs))
         for check in checks:
             if check.text:
-                self._say(f"{check.counter}: {check.text}", "dim")
+                self.say(f"{check.counter}: {check.text}", "dim")
 
     def _rdma_ports(self) -> None:
         ports = self.analysis.rdma_ports
         if isinstance(ports, UnsetType):
             return
-        self._section("RDMA ports", host_tables.rdma_ports(ports))
-        self._draw(lambda table: host_tables.port_table(table, ports))
+        self.section("RDMA ports", host_tables.rdma_ports(ports))
+        self.draw(lambda table: host_tables.port_table(table, ports))
 
     def _footnotes(self) -> None:
         """Reasons for unknown values of flows with a PSN order, each reason once."""
@@ -423,13 +305,13 @@ class Report:
             return
         self.console.print()
         if self.unknowns:
-            self._say(f"{UNKNOWN}: not known from this capture", "dim")
+            self.say(f"{UNKNOWN}: not known from this capture", "dim")
         for note, ids in list(reasons.items())[: self.top]:
             listed = [id for id in ids if id in self.listed][:5]
             others = len(ids) - len(listed)
             named = [f"#{id}" for id in listed]
             named += [human.counted(others, "other flow" if listed else "flow")] * (others > 0)
-            self._say(f"{', '.join(named)}: {note}", "dim")
+            self.say(f"{', '.join(named)}: {note}", "dim")
 
     def _next(self) -> None:
         data = verdicts.data_flows(self.analysis)
@@ -445,6 +327,6 @@ class Report:
             goals = f"only the {which} flow, or {goals}"
             options.insert(0, f"--filter '{chosen}'")
         self.console.print()
-        self._say(f"To get {goals}, add:", "dim")
+        self.say(f"To get {goals}, add:", "dim")
         for option in options:
             self.console.print(Text(f"  {option}", "dim"), soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TextIO
+from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -10,7 +10,8 @@ from rich.text import Text
 from ...replay.results.sweep import Bin, SeedValue, SweepResult
 from ..words import human
 from ..words.human import Glyphs
-from .replay import NONE, Page, chance_text
+from .page import ColorWhen, Page, console_for, numbers, texts
+from .replay_parts import NONE, chance_text, print_head
 
 _UNITS = {
     "fim-flows": "FIM of flows, percent",
@@ -20,20 +21,17 @@ _UNITS = {
 _ROWS = 16
 
 
-def print_sweep(
-    result: SweepResult, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
-) -> None:
+def print_sweep(result: SweepResult, stream: TextIO, color: ColorWhen = "auto") -> None:
     """Print a sweep."""
-    page = Page(stream, color)
-    page.head(result.traffic, result.fabric, result.warnings)
+    page = Page(console_for(stream, color))
+    print_head(page, result.traffic, result.fabric, result.warnings)
     first, end, seeds = result.seeds
     page.say(
         f"{result.hash} ({result.field_set}), {human.counted(seeds, 'seed')} of "
         f"{first}:{end}, {result.per_switch} on the switches; {_UNITS[result.measure]}"
     )
     page.section("Imbalance over seeds", verdict(result))
-    for finding in result.findings:
-        page.say(f"{page.glyphs.warning} {finding}", "yellow")
+    page.warn(result.findings)
     page.draw(lambda table: _layers(table, result))
     page.section("Distribution of the worst layer")
     page.draw(lambda table: _histogram(table, result, page.glyphs))
@@ -65,9 +63,8 @@ def _value(value: float) -> str:
 
 
 def _layers(table: Table, result: SweepResult) -> None:
-    table.add_column("layer", no_wrap=True)
-    for heading in ("links", "used", "best", "p5", "p50", "p95", "worst", "chance", "bound"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "layer")
+    numbers(table, "links", "used", "best", "p5", "p50", "p95", "worst", "chance", "bound")
     for one in result.layers:
         d = one.distribution
         table.add_row(
@@ -83,9 +80,8 @@ def _layers(table: Table, result: SweepResult) -> None:
 def _histogram(table: Table, result: SweepResult, glyphs: Glyphs) -> None:
     bins = _fewer(result.distribution.histogram)
     most = max(one.count for one in bins)
-    table.add_column("from", justify="right", no_wrap=True)
-    table.add_column("seeds", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    numbers(table, "from", "seeds")
+    texts(table, "")
     for one in bins:
         marks = [
             name
@@ -111,7 +107,6 @@ def _fewer(bins: list[Bin]) -> list[Bin]:
 
 
 def _seeds(table: Table, best: list[SeedValue], worst: list[SeedValue]) -> None:
-    for heading in ("best seeds", "", "worst seeds", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers(table, "best seeds", "", "worst seeds", "")
     for good, bad in zip(best, worst, strict=True):
         table.add_row(str(good.seed), _value(good.value), str(bad.seed), _value(bad.value))

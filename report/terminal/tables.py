@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.results.analysis import Analysis
@@ -17,6 +17,7 @@ from ...analyzer.results.paths import Imbalance, PathShare
 from ...analyzer.words import printable
 from ..words import human, verdicts
 from ..words.human import UNKNOWN, Glyphs
+from .page import folded, numbers, texts
 
 _ADDRESS_WIDTH = 15
 _MAX_BARS = 32
@@ -35,26 +36,6 @@ class FlowTable(NamedTuple):
     legend: str = ""
 
 
-def new_table(gap: int) -> Table:
-    """An empty table: no lines, a dim heading, `gap` spaces between columns."""
-    return Table(
-        box=None, header_style="dim", padding=(0, gap, 0, 0), pad_edge=False, show_edge=False
-    )
-
-
-def with_columns(table: Table, columns: Sequence[Column]) -> Table:
-    """The table with only these columns."""
-    narrower = new_table(table.padding[1])
-    for c in columns:
-        narrower.add_column(
-            c.header, justify=c.justify, style=c.style, no_wrap=c.no_wrap, overflow=c.overflow
-        )
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        # rich would search a `str` for markup whenever it measures or draws it.
-        narrower.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
-    return narrower
-
-
 def _name(flow: Flow, glyphs: Glyphs, wide: bool) -> str:
     """`10.0.1.3 > 10.0.7.3`; long addresses lose their middle on narrow terminals."""
     width = 39 if wide else _ADDRESS_WIDTH
@@ -65,18 +46,12 @@ def _name(flow: Flow, glyphs: Glyphs, wide: bool) -> str:
 def add_flow_columns(table: Table) -> None:
     """The columns of `flow_cells`."""
     table.add_column("#", justify="right", style="dim", no_wrap=True)
-    table.add_column("source and destination", no_wrap=True)
-    table.add_column("QP", no_wrap=True)
+    texts(table, "source and destination", "QP")
 
 
 def flow_cells(flow: Flow, glyphs: Glyphs, wide: bool) -> list[str | Text]:
     """The cells that identify the flow of a row."""
     return [str(flow.id), _name(flow, glyphs, wide), human.queue_pair(flow.dest_qp)]
-
-
-def _numbers(table: Table, *headings: str) -> None:
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
 
 
 def _bad(text: str, glyphs: Glyphs, is_bad: object) -> Text:
@@ -94,8 +69,8 @@ def _three(record: Quantiles | None, form: object) -> str:
 
 def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyphs) -> None:
     """One row per capture file."""
-    table.add_column("capture", overflow="fold")
-    _numbers(table, "frames", "RoCE", "bytes", "duration", "dropped")
+    folded(table, "capture")
+    numbers(table, "frames", "RoCE", "bytes", "duration", "dropped")
     for capture in captures:
         drops = [tap.dropped_frames for tap in capture.taps]
         known = None if None in drops else verdicts.total(drops)
@@ -112,11 +87,11 @@ def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyp
 def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """The flows with their sizes and bytes over time."""
     add_flow_columns(table)
-    table.add_column("type", no_wrap=True)
-    _numbers(table, "packets", "bytes", "goodput")
+    texts(table, "type")
+    numbers(table, "packets", "bytes", "goodput")
     if wide:
-        _numbers(table, "messages", "path MTU")
-        table.add_column("bytes over time", no_wrap=True)
+        numbers(table, "messages", "path MTU")
+        texts(table, "bytes over time")
     for flow in flows:
         cells = [
             *flow_cells(flow, glyphs, wide),
@@ -135,9 +110,9 @@ def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
 def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with several paths; one bar per path, in the order of the path names."""
     add_flow_columns(table)
-    _numbers(table, "paths", "width", "largest", "(fair)")
+    numbers(table, "paths", "width", "largest", "(fair)")
     if wide:
-        _numbers(table, "switches")
+        numbers(table, "switches")
     table.add_column("share of each path" if wide else "shares", no_wrap=True)
     for flow in flows:
         record = verdicts.chosen_spraying(flow)
@@ -164,11 +139,12 @@ def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide:
     """Flows with late packets."""
     add_flow_columns(table)
     if not wide:
-        _numbers(table, "late", "ratio", "max extent", "late by p99")
+        numbers(table, "late", "ratio", "max extent", "late by p99")
     else:
-        _numbers(table, "late", "ratio", "extent p50 / p99 / max", "late by p50 / p99 / max")
-        _numbers(table, "buffer")
-        table.add_column("mostly over", no_wrap=True)
+        numbers(
+            table, "late", "ratio", "extent p50 / p99 / max", "late by p50 / p99 / max", "buffer"
+        )
+        texts(table, "mostly over")
     for flow in flows:
         record = flow.reordering
         assert record is not None
@@ -194,9 +170,9 @@ def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide:
 def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with lost, retransmitted or duplicate packets."""
     add_flow_columns(table)
-    _numbers(table, "retrans", "lost", "missing", "dup", "NAKs")
+    numbers(table, "retrans", "lost", "missing", "dup", "NAKs")
     if wide:
-        _numbers(table, "rewinds", "rewound", "NAK to retrans p50 / max", "timeout max")
+        numbers(table, "rewinds", "rewound", "NAK to retrans p50 / max", "timeout max")
     for flow in flows:
         recovery = flow.recovery
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
@@ -224,8 +200,8 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
 def _congestion_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with CE marks, CNPs or more than one DSCP."""
     add_flow_columns(table)
-    _numbers(table, "CE", "of ECT", "CNPs", "CNP gap")
-    table.add_column("DSCP", no_wrap=True)
+    numbers(table, "CE", "of ECT", "CNPs", "CNP gap")
+    texts(table, "DSCP")
     for flow in flows:
         record = flow.congestion
         base = max(record.ecn_capable_packets, record.ecn_marked_packets)
@@ -244,9 +220,9 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
     fair = 1 / record.paths
     bar = max(10, width - 60)
     largest = max((share.share for share in record.shares), default=1.0)
-    table.add_column("path", overflow="fold")
-    _numbers(table, "packets", "bytes", "share", "x fair")
-    table.add_column(f"fair: {human.percent(fair)}", no_wrap=True)
+    folded(table, "path")
+    numbers(table, "packets", "bytes", "share", "x fair")
+    texts(table, f"fair: {human.percent(fair)}")
     for share in sorted(record.shares, key=lambda share: share.share, reverse=True)[:top]:
         ratio = share.share / fair
         style = "red" if ratio > 1.25 else "blue" if ratio < 0.75 else "cyan"
@@ -264,10 +240,9 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
 def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with messages, the slowest first."""
     add_flow_columns(table)
-    _numbers(table, "messages", "size")
-    _numbers(table, "done p50", "p99")
+    numbers(table, "messages", "size", "done p50", "p99")
     if wide:
-        _numbers(table, "request to ACK p50 / p99 / max", "READ to response", "outstanding")
+        numbers(table, "request to ACK p50 / p99 / max", "READ to response", "outstanding")
     for flow in flows:
         record = flow.message_statistics
         done = record.completion_ns
@@ -307,8 +282,8 @@ def event_table(
         for flow in analysis.flows
         if flow.id in listed
     }
-    _numbers(table, "time, s", "frame", "flow")
-    table.add_column("what", overflow="fold")
+    numbers(table, "time, s", "frame", "flow")
+    folded(table, "what")
     for event in events:
         table.add_row(
             f"{(event.time_ns - begin) / 1e9:.6f}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TextIO
+from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -11,23 +11,24 @@ from ...analyzer.words import printable
 from ...discovery.tracing.results import CounterCheck, TapCheck, TracedFlow, TraceResult
 from ...replay.results.replay import LayerLoad, ReplayResult
 from ..words import human
-from .replay import Page, factor, fim, print_comparison, print_flow_strategy
+from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .replay import print_comparison, print_flow_strategy
+from .replay_parts import factor, fim, print_head
 
 
 def print_trace(
     result: TraceResult,
     stream: TextIO,
     top: int = 5,
-    color: Literal["auto", "always", "never"] = "auto",
+    color: ColorWhen = "auto",
 ) -> None:
     """Print the traced part of the traffic first, then loads and the `top` largest flows."""
-    page = Page(stream, color)
+    page = Page(console_for(stream, color))
     flows = result.flows_traced
     if result.loads is not None:
-        page.head(result.loads.traffic, result.loads.fabric, result.warnings)
+        print_head(page, result.loads.traffic, result.loads.fabric, result.warnings)
     else:
-        for line in result.warnings:
-            page.say(f"{page.glyphs.warning} {line}", "yellow")
+        page.warn(result.warnings)
     told = ", ".join(f"{human.count(n)} {name}" for name, n in result.hops.items() if n)
     page.say(
         f"The path of {human.count(result.complete_flows)} of {human.counted(flows, 'flow')} is "
@@ -148,10 +149,8 @@ def _reductions(loads: ReplayResult) -> list[str]:
 
 
 def _devices(table: Table, layers: list[LayerLoad]) -> None:
-    table.add_column("device", no_wrap=True)
-    table.add_column("layer", no_wrap=True)
-    for heading in ("links", "flows", "FIM %", "bound", "FIM % bytes", "x fair"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    texts(table, "device", "layer")
+    numbers(table, "links", "flows", "FIM %", "bound", "FIM % bytes", "x fair")
     for layer in layers:
         for device in layer.devices:
             table.add_row(
@@ -167,11 +166,9 @@ def _devices(table: Table, layers: list[LayerLoad]) -> None:
 
 
 def _flows(table: Table, flows: list[TracedFlow]) -> None:
-    table.add_column("flow", no_wrap=True)
-    for heading in ("port", "bytes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("path", overflow="fold")
-    table.add_column("evidence", overflow="fold")
+    texts(table, "flow")
+    numbers(table, "port", "bytes")
+    folded(table, "path", "evidence")
     for flow in flows:
         evidence = ", ".join(dict.fromkeys(flow.evidence))
         table.add_row(

@@ -1,0 +1,181 @@
+"""The page of a report on a terminal: its console, paragraphs, sections and tables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TextIO, TypeAlias
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
+
+from ...analyzer.words import printable
+from ..words import human
+from ..words.human import ASCII, UNICODE, UNKNOWN
+
+ColorWhen: TypeAlias = Literal["auto", "always", "never"]
+_KEPT = 4
+"""Leading columns of a table that are shown on the narrowest terminal."""
+_USUAL_WIDTH, _WIDEST = 80, 1000
+
+
+class SafeConsole(Console):
+    """A console on which no text steers the terminal: only its own styles do.
+
+    Names from packets, files and processes reach it in any text. BrokenPipeError is raised to the
+    command line.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Options of rich; the size is never that of the environment, which may be any text."""
+        sizes = ("COLUMNS", "LINES")
+        environment = {name: text for name, text in os.environ.items() if name not in sizes}
+        super().__init__(**options, _environ=environment)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of a renderable, with printable characters only."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            if control is not None or text.isprintable() or text == "\n":
+                yield segment
+            else:
+                yield Segment("\n".join(map(printable, text.split("\n"))), style)
+
+    def on_broken_pipe(self) -> None:
+        raise  # rich calls this while it handles the BrokenPipeError
+
+
+def console_for(stream: TextIO, color: ColorWhen) -> Console:
+    """A console on `stream`: plain text unless it is a terminal or colour is requested."""
+    width = _columns_of(stream)
+    if color == "never":
+        return SafeConsole(file=stream, width=width, color_system=None, highlight=False)
+    if color == "always":
+        return SafeConsole(
+            file=stream,
+            width=width,
+            force_terminal=True,
+            no_color=False,
+            color_system="standard",
+            highlight=False,
+        )
+    return SafeConsole(file=stream, width=width, highlight=False)
+
+
+def _columns_of(stream: TextIO) -> int:
+    """Columns of a terminal, or those that the environment asks for."""
+    if stream.isatty():
+        columns = shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns
+    else:
+        asked = os.environ.get("COLUMNS", "")
+        columns = int(asked) if asked.isdecimal() and len(asked) <= 4 else 0
+    return min(columns or _USUAL_WIDTH, _WIDEST)
+
+
+class Page:
+    """A console with the parts that all reports share."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
+        self.unknowns = False
+        """Whether a table has an unknown value."""
+
+    def say(self, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:
+        """A paragraph, indented; the mark is in the margin of its first line."""
+        for line in Text(text).wrap(self.console, max(20, self.console.width - indent)):
+            line.rstrip()
+            self.console.print(Text(f"{mark:{indent}}{line.plain}", style), soft_wrap=True)
+            mark = ""
+
+    def warn(self, lines: Iterable[str]) -> None:
+        """Warnings, a paragraph each."""
+        for line in lines:
+            self.say(f"{self.glyphs.warning} {line}", "yellow")
+
+    def section(self, title: str, text: str = "", good: bool = False) -> None:
+        """A heading with its sentence."""
+        self.console.print()
+        heading = Text(title.upper(), "bold")
+        if good:
+            heading.append(f"  {self.glyphs.good}", "green")
+        self.console.print(heading)
+        if text:
+            self.say(text)
+
+    def draw(self, fill: Callable[[Table], None], drop: bool = False) -> None:
+        """Print a table, with wide gaps between its columns where they fit.
+
+        `drop` omits columns without any value, and columns at the right that do not fit:
+        a truncated number misleads.
+        """
+        table = new_table(2)
+        fill(table)
+        if drop:
+            filled = [c for c in table.columns if any(cell != "-" for cell in c.cells)]
+            table = with_columns(table, filled)
+        widths = [self._width(column) for column in table.columns]
+        if sum(widths) + 2 * (len(widths) - 1) > self.console.width:
+            table.padding = (0, 1, 0, 0)
+            kept = len(widths)
+            while drop and kept > _KEPT and sum(widths[:kept]) + kept - 1 > self.console.width:
+                kept -= 1
+            if kept < len(widths):
+                table = with_columns(table, table.columns[:kept])
+        self.unknowns |= any(str(cell) == UNKNOWN for c in table.columns for cell in c.cells)
+        self.console.print(table)
+
+    def _width(self, column: Column) -> int:
+        """Terminal width of a column without wrapped cells."""
+        unlimited = self.console.options.update(max_width=10_000)
+        cells = (column.header, *column.cells)
+        return max(Measurement.get(self.console, unlimited, cell).maximum for cell in cells)
+
+    def more(self, left: int, what: str, plural: str | None = None) -> None:
+        """How many rows or lines --top leaves out, if any."""
+        if left > 0:
+            self.say(f"... {human.counted(left, what, plural)} not shown (--top)", "dim", 2)
+
+
+def new_table(gap: int) -> Table:
+    """An empty table: no lines, a dim heading, `gap` spaces between columns."""
+    return Table(
+        box=None, header_style="dim", padding=(0, gap, 0, 0), pad_edge=False, show_edge=False
+    )
+
+
+def with_columns(table: Table, columns: Sequence[Column]) -> Table:
+    """The table with only these columns."""
+    narrower = new_table(table.padding[1])
+    for c in columns:
+        narrower.add_column(
+            c.header, justify=c.justify, style=c.style, no_wrap=c.no_wrap, overflow=c.overflow
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        # rich would search a `str` for markup whenever it measures or draws it.
+        narrower.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+    return narrower
+
+
+def texts(table: Table, *headings: str) -> None:
+    """Add columns of texts that stay on one line."""
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+
+
+def folded(table: Table, *headings: str) -> None:
+    """Add columns of texts that may take several lines."""
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+
+
+def numbers(table: Table, *headings: str) -> None:
+    """Add columns of numbers."""
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)

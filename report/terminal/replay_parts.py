@@ -1,0 +1,84 @@
+"""Parts that the reports of replays, sweeps and traces share."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from ...replay.results.base import EXACT, Chance, FabricSummary, TrafficSummary
+from ...replay.results.replay import StrategyResult, SwitchHash
+from ..words import human
+from .page import Page
+
+NONE = "-"
+_MAPPED = 8
+"""Addresses printed with their host."""
+_HASHES = 8
+"""Switches whose hash is printed, per origin."""
+_SEEDS_FROM = {
+    "fabric": "Seeds of the fabric",
+    "option": "Seeds of the options",
+    "default": "Hash or seed not known, seeds derived from 0",
+}
+_TOLD = ("hash", "k", "by")
+"""Parameters that distinguish strategies of one name."""
+_OF_FLOWS, _OF_PACKETS = ("seed",), ("evs", "reshuffle", "acks", "gap")
+"""The same for strategies of whole flows, and for those packet by packet."""
+
+
+def print_head(
+    page: Page, traffic: TrafficSummary, fabric: FabricSummary, warnings: list[str]
+) -> None:
+    """The traffic, the fabric and the warnings."""
+    several = f"{len(traffic.sources)} captures"
+    name = traffic.sources[0] if len(traffic.sources) == 1 else several
+    sprayed = f" ({human.count(traffic.units)} entropy values)"
+    text = (
+        f"{name}: {human.counted(traffic.flows, 'flow')}"
+        f"{sprayed if traffic.units > traffic.flows else ''}, "
+        f"{human.size(traffic.wire_bytes)}, {human.counted(traffic.hosts, 'host')}"
+    )
+    page.console.print(Text(text, "bold"), soft_wrap=True)
+    down = f", {fabric.links_down} down" if fabric.links_down else ""
+    page.say(
+        f"on {fabric.spec}: {human.counted(fabric.switches, 'switch', 'switches')}, "
+        f"{human.counted(fabric.hosts, 'host')}, "
+        f"{human.count(fabric.links)} one-way links{down}"
+    )
+    mapping = traffic.mapping
+    if mapping is not None and mapping.rule != EXACT:
+        pairs = [f"{address} {host}" for address, host in mapping.hosts.items()]
+        more = ", ..." * (len(pairs) > _MAPPED)
+        page.say(f"mapping: {mapping.rule}; {', '.join(pairs[:_MAPPED])}{more}")
+    page.warn(warnings)
+
+
+def title(one: StrategyResult) -> str:
+    """The name, with the parameters that distinguish strategies of that name."""
+    told = _TOLD + (_OF_FLOWS if one.packets is None else _OF_PACKETS)
+    shown = [f"{k}={v}" for k, v in one.parameters.items() if k in told]
+    return f"{one.name} ({', '.join(shown)})" if shown else one.name
+
+
+def fim(value: float | None) -> str:
+    """A FIM in percent, `-` without load."""
+    return NONE if value is None else f"{value:.1f}"
+
+
+def factor(value: float | None) -> str:
+    """How many times the mean, `-` without load."""
+    return NONE if value is None else f"{value:.2f}"
+
+
+def chance_text(chance: Chance | None) -> str:
+    """`24.2 (18 to 31)`: the mean, and the range of 90 % of random draws."""
+    return NONE if chance is None else f"{chance.mean:.1f} ({chance.p05:.0f} to {chance.p95:.0f})"
+
+
+def say_hashes(page: Page, switches: list[SwitchHash]) -> None:
+    """The hash of every switch of a fabric that sets some."""
+    for origin, words in _SEEDS_FROM.items():
+        those = [one for one in switches if one.seed_from == origin]
+        if those:
+            told = [f"{s.switch} {s.hash} ({s.fields}) 0x{s.seed:x}" for s in those[:_HASHES]]
+            more = f", and {len(those) - _HASHES} more: --format json" * (len(those) > _HASHES)
+            page.say(f"{words}: {', '.join(told)}{more}.", "dim")

@@ -1,0 +1,56 @@
+"""The page: what reaches the terminal, and which columns stay."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.table import Table
+
+from rocescope.report.terminal.page import Page, console_for, numbers, texts
+
+
+def page_of(width: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Page, io.StringIO]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = io.StringIO()
+    return Page(console_for(stream, "never")), stream
+
+
+def test_no_text_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, stream = page_of(80, monkeypatch)
+    page.say("a\x1b[31mb", mark="\x07")
+    page.section("title\x9b", "text\x00")
+    assert all(c.isprintable() or c == "\n" for c in stream.getvalue())
+
+
+def test_lines_after_the_first_are_indented_and_have_no_mark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page, stream = page_of(30, monkeypatch)
+    page.say("word " * 10, indent=3, mark="*")
+    first, *others = stream.getvalue().splitlines()
+    assert first.startswith("*  word") and others
+    assert all(line.startswith("   word") for line in others)
+
+
+@pytest.mark.parametrize(("width", "kept"), [(80, 6), (39, 4)])
+def test_dropped_columns_are_dropped_whole(
+    width: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, stream = page_of(width, monkeypatch)
+
+    def fill(table: Table) -> None:
+        texts(table, "name", "empty")
+        numbers(table, *(f"number{i}" for i in range(5)))
+        table.add_row("x", "-", *("12345678",) * 5)
+
+    page.draw(fill, drop=True)
+    head, row = stream.getvalue().splitlines()
+    assert "empty" not in head and len(head.split()) == len(row.split()) == kept
+
+
+def test_left_out_rows_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, stream = page_of(80, monkeypatch)
+    page.more(0, "flow")
+    page.more(2, "flow")
+    assert stream.getvalue() == "  ... 2 flows not shown (--top)\n"
