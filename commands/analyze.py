@@ -10,6 +10,7 @@ from ..analyzer.errors import UsageError
 from ..analyzer.summary.trust import ENDED_EARLY
 from ..analyzer.units import parse_duration, parse_rate
 from .live.analyze_live import analyze_live
+from .live.capturing import writable_later
 from .options.capturing import CAPTURING, UNTIL, Capturing, Until
 from .options.endings import exit_code
 from .options.output import OUTPUT, Format, Output
@@ -112,18 +113,20 @@ def analyze(
 
         flow_order = flow_order_by(sort)
     if live:
-        analysis, code = analyze_live(
-            paths,
-            capturing.options(reading),
-            until,
-            json=chosen == "json",
-            path_by=path_by,
-            window_ns=window_ns,
-            interval_ns=parse_duration(interval or "1s", "--interval"),
-            flow_order=flow_order,
-            file=to.file,
-        )
-        _write(analysis, to, top or 20, sort is not None, brief)
+        with writable_later(to.file) as file:
+            analysis, code = analyze_live(
+                paths,
+                capturing.options(reading),
+                until,
+                json=chosen == "json",
+                path_by=path_by,
+                window_ns=window_ns,
+                interval_ns=parse_duration(interval or "1s", "--interval"),
+                flow_order=flow_order,
+                file=file,
+            )
+            to = replace(to, format=chosen, output=file)
+            _write(analysis, to, top or 20, sort is not None, brief)
         return code or _failed(analysis, fail_on)
 
     from ..analyzer.analysis import analyze as engine

@@ -49,8 +49,6 @@ class MeasureOptions:
     """Order of the flows in the result; default: order of their first packets."""
     drop_privileges: bool = True
     """Give up privileges for good after probes are attached; not for library use."""
-    writes_to: Path | None = None
-    """The folder of a file that is written after the capture."""
 
 
 class LiveAnalysis(Opened):
@@ -89,7 +87,7 @@ class LiveAnalysis(Opened):
         self._ports = sysfs.read_ports(self._rdma_devices)[0]
         self._stack.enter_context(self.source)
         if self.options.drop_privileges:
-            become_unprivileged(self.source.privileges(), self.options.writes_to)
+            become_unprivileged(self.source.privileges())
 
     def run(
         self, tell: Callable[[LiveInterval], None], check: Callable[[], None] = lambda: None

@@ -17,7 +17,7 @@ from ..analyzer.track.tracker import FlowTracker
 from ..analyzer.wire.registry import Registry
 from .live import LiveOptions, LiveSource
 from .owners.watch import OwnerWatch
-from .rights.dropping import WRITING, drop_privileges
+from .rights.dropping import become_unprivileged
 from .rights.priority import allow
 
 _UPDATE_EVERY_S = 1.0
@@ -48,8 +48,7 @@ class LiveProbes:
     def begin(self, drop: bool = False) -> None:
         """Attach everything; later calls do nothing. Errors as of `LiveSource`.
 
-        drop: then give up the privileges of this thread, and of threads it starts
-        later, that are not needed to read and to write files.
+        drop: then become an unprivileged user, with the privileges that reading needs.
         """
         with self._lock:
             if self._ended:
@@ -66,7 +65,7 @@ class LiveProbes:
                 raise
             self._begun = True
         if drop:
-            drop_privileges(self.source.privileges() + WRITING)
+            become_unprivileged(self.source.privileges())
 
     def owners(self, tracker: FlowTracker) -> dict[int, Owner] | None:
         """Current owners by flow index; None if the last update is too recent.

@@ -4,56 +4,73 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..analyzer.errors import RocescopeError
+from ..probes.files.replacement import Replacement
+
+if TYPE_CHECKING:
+    from ..probes.rights.file_maker import FileMaker, MadeReplacement
+
+_MAKERS: list[FileMaker] = []
+"""Processes that make the files in their folders; this process may not."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write that gets its name only when all data is on disk.
 
-    It is written under a temporary name in the same folder, so the rename is
-    atomic; a device or pipe is written directly. RocescopeError when it cannot be written.
+    A device or pipe is written directly. RocescopeError when it cannot be written.
     """
     try:
-        if path.exists() and not path.is_file():
-            if path.is_dir():
-                raise RocescopeError(f"cannot write {path}: it is a folder, give a file name")
+        if path.is_dir():
+            raise RocescopeError(f"cannot write {path}: it is a folder, give a file name")
+        maker = next((maker for maker in _MAKERS if maker.covers(path)), None)
+        if maker is not None:
+            with _kept(maker.replacement(path)) as file:
+                yield file
+        elif path.exists() and not path.is_file():
             with path.open("wb") as device:
                 yield device
-            return
-        with _replacing(path) as file:
-            yield file
+        else:
+            path = target(path)
+            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+            with _kept(Replacement(path.name, folder)) as file:
+                yield file
     except BrokenPipeError:
         raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
+        if isinstance(error, PermissionError) and _MAKERS:
+            reason += f"; root's rights are kept only to write below {_MAKERS[0].folder}"
         raise RocescopeError(f"cannot write {path}: {reason}") from None
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    import tempfile  # loads slowly, and every command imports this module
-
-    path = _target(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def made_by(maker: FileMaker | None) -> Iterator[None]:
+    """Within it, `whole_file` leaves the files in the folder of this maker to it."""
+    makers = [maker] if maker is not None else []
+    _MAKERS.extend(makers)
     try:
-        with os.fdopen(handle, "wb") as file:
+        yield
+    finally:
+        for known in makers:
+            _MAKERS.remove(known)
+
+
+@contextmanager
+def _kept(new: Replacement | MadeReplacement) -> Iterator[BinaryIO]:
+    try:
+        with os.fdopen(new.descriptor, "wb", closefd=False) as file:
             yield file
-            file.flush()
-            os.fchmod(file.fileno(), _mode(path))
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+        new.keep()
+    finally:
+        new.close()
 
 
-def _target(path: Path) -> Path:
+def target(path: Path) -> Path:
     """The file behind a link, which keeps pointing to it.
 
     The kernel follows the link, which it refuses for links of others in /tmp.
@@ -65,12 +82,3 @@ def _target(path: Path) -> Path:
         return Path(os.readlink(f"/proc/self/fd/{handle}"))
     finally:
         os.close(handle)
-
-
-def _mode(path: Path) -> int:
-    """The permissions of the file to replace, or those of a new file."""
-    with suppress(OSError):
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

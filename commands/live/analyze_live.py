@@ -13,7 +13,6 @@ from ..options.capturing import Until
 from .capturing import (
     Ending,
     ended_by_signals,
-    folder_of,
     said_if_slow,
     say,
     say_owners_unknown,
@@ -49,7 +48,6 @@ def analyze_live(
         interval_ns=interval_ns,
         count=until.count,
         flow_order=flow_order,
-        writes_to=folder_of(file),
     )
     analysis = LiveAnalysis(interfaces, live, options)
 

@@ -19,7 +19,6 @@ from ..options.reading import SELECTION, Selection
 from .capturing import (
     Ending,
     ended_by_signals,
-    folder_of,
     owner_watch,
     say,
     say_owners_unknown,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from ...probes.files.capture_files import CaptureFiles, Rotation
     from ...probes.live import LiveSource
     from ...probes.owners.watch import OwnerWatch
+    from ...probes.rights.file_maker import FileMaker
 
 _POLL_S = 0.2
 """Maximum delay of a packet to the file; full rings wake the reader earlier."""
@@ -106,9 +106,10 @@ def capture(
         "{} needs --counters",
         **{"--interval": interval, "--max-flows": max_flows, "--format": format},
     )
-    from ...probes.files.capture_files import Rotation
+    from ...probes.files.capture_files import Rotation, names_of_series
     from ...probes.live import LiveSource
     from ...probes.rights.dropping import become_unprivileged
+    from ...probes.rights.file_maker import maker_for
 
     rotation = Rotation(
         parse_size(rotate_size, "--rotate-size") if rotate_size else None,
@@ -119,7 +120,11 @@ def capture(
     seconds = until.seconds
     source = LiveSource(interfaces, capturing.options(selection, sample), to_blocks=True)
     with ended_by_signals(source), ExitStack() as stack:
-        watch = None
+        watch = maker = None
+        if write is not None and rotation.rotates:
+            maker = maker_for(write.parent, names_of_series(write))
+            if maker is not None:
+                stack.enter_context(maker)
         if write is not None and not no_owners:
             source.check()
             try:
@@ -127,9 +132,8 @@ def capture(
             except Exception as error:  # the capture goes on without owners
                 say_owners_unknown([str(error) or type(error).__name__])
         stack.enter_context(source)  # last: nobody reads its rings while the helper starts
-        running = _Capture(source, write, rotation, seconds, until.count, watch)
-        later = folder_of(write) if rotation.rotates else None
-        become_unprivileged(source.privileges(), later)
+        running = _Capture(source, write, rotation, seconds, until.count, watch, maker)
+        become_unprivileged(source.privileges())
         say_what(source)
         say_owners_unknown(watch.reasons if watch is not None else ())
         return running.run()
@@ -152,13 +156,14 @@ class _Capture:
         seconds: float | None,
         count: int | None,
         watch: OwnerWatch | None,
+        maker: FileMaker | None,
     ) -> None:
         from ...probes.owners.comments import OwnerComments
 
         self._source = source
         self._owners = OwnerComments(watch) if watch is not None else None
         known = self._owners.new() if self._owners is not None else []
-        self._files = None if write is None else _files(source, write, rotation, known)
+        self._files = None if write is None else _files(source, write, rotation, known, maker)
         self._ending = Ending(source, seconds)
         self._left = count
 
@@ -221,7 +226,11 @@ class _Capture:
 
 
 def _files(
-    source: LiveSource, write: Path, rotation: Rotation, owners: Sequence[str]
+    source: LiveSource,
+    write: Path,
+    rotation: Rotation,
+    owners: Sequence[str],
+    maker: FileMaker | None,
 ) -> CaptureFiles:
     from ...probes.files.capture_files import CaptureFiles
     from ...probes.files.pcapng_writer import interface_description, section_header
@@ -242,7 +251,7 @@ def _files(
         return section_header(application, system, [*comments, *more]) + interfaces
 
     path = None if write == STANDARD_OUTPUT else write
-    return CaptureFiles(path, head, source.loss_by_tap, rotation, owners)
+    return CaptureFiles(path, head, source.loss_by_tap, rotation, owners, maker=maker)
 
 
 def _check_output(write: Path | None, rotation: Rotation) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from ...analyzer.words import printable
-from ..options.inputs import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
     from ...probes.counters.counters import CounterSource
@@ -54,9 +54,21 @@ class Ending:
             self._source.stop()
 
 
-def folder_of(file: Path | None) -> Path | None:
-    """The folder in which a file is written; None for standard output."""
-    return None if file is None or file == STANDARD_OUTPUT else file.resolve().parent
+@contextmanager
+def writable_later(file: Path | None) -> Iterator[Path | None]:
+    """Within it, this file can be written although the process has given up its privileges.
+
+    Yields the file itself where it is a link. None: standard output.
+    """
+    from ...probes.rights.file_maker import maker_for
+    from ...report.whole_file import made_by, target
+
+    if file is None:
+        yield None
+        return
+    file = target(file)
+    with maker_for(file.parent, re.escape(file.name)) or nullcontext() as maker, made_by(maker):
+        yield file
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ...analyzer.errors import UsageError
 from ..options.inputs import STANDARD_OUTPUT
 from ..options.output import write_results
-from .capturing import folder_of, say, say_what
+from .capturing import say, say_what, writable_later
 
 if TYPE_CHECKING:
     from ...analyzer.results.analysis import Analysis
@@ -53,8 +53,11 @@ class Counting:
         from ...probes.counters.counters import CounterSource
         from ...probes.rights.dropping import become_unprivileged
 
-        with CounterSource(self._interfaces, self._options) as source:
-            become_unprivileged(source.privileges(), folder_of(self._write))
+        with (
+            writable_later(self._write) as self._write,
+            CounterSource(self._interfaces, self._options) as source,
+        ):
+            become_unprivileged(source.privileges())
             say_what(source, "counting")
             self._wait(source)
             source.detach()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +35,10 @@ def live(
     """
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
+    from ...probes.rights.file_maker import maker_for
+    from ...report.whole_file import made_by
     from ...tui.app.app import RocescopeApp
+    from ...tui.session.export import FORMATS
     from ...tui.session.opening import open_live, open_recorded
     from ...tui.settings import load
 
@@ -43,12 +48,14 @@ def live(
     privileges.check([capturing.netns, *(name.rpartition(":")[0] for name in interfaces)])
     find_interfaces(list(interfaces), capturing.netns)
     check_terminal()
-    with said_if_slow("still compiling kernels (first run only)"):
-        session = (
-            open_live(interfaces, options, attach_now=True)
-            if record is None
-            else open_recorded(interfaces, options, record, attach_now=True)
-        )
-    app = RocescopeApp(session, settings)
-    app.run()
+    exports = rf".+({'|'.join(map(re.escape, FORMATS))})"
+    with maker_for(Path.cwd(), exports) or nullcontext() as maker, made_by(maker):
+        with said_if_slow("still compiling kernels (first run only)"):
+            session = (
+                open_live(interfaces, options, attach_now=True)
+                if record is None
+                else open_recorded(interfaces, options, record, attach_now=True)
+            )
+        app = RocescopeApp(session, settings)
+        app.run()
     return app.return_code or 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +22,7 @@ from .pcapng_writer import InterfaceStatistics, interface_statistics
 
 _STATISTICS_EVERY_S = 5.0
 _SECTION_EVERY_S = 2.0
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,21 @@ class Rotation:
         return self.size_bytes is not None or self.every_s is not None
 
 
+class Maker(Protocol):
+    """Makes files that this process may not make."""
+
+    def create(self, path: Path) -> int:
+        """The descriptor of a new or emptied file."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file that was created here."""
+
+
+def names_of_series(path: Path) -> str:
+    """A regular expression for the names of a series."""
+    return rf"{re.escape(path.stem)}_\d{{5,}}_\d{{14}}{re.escape(path.suffix)}"
+
+
 class DiskFull(RocescopeError):
     """No space left; the data written before is complete and readable."""
 
@@ -45,9 +63,10 @@ class CaptureFiles:
 
     path: None writes to `descriptor` (standard output). head: makes the section header with
     comments and the interface descriptions. read_loss: reads the counters of each interface
-    since the start of the capture. comments: the comments known at the start. Only whole
-    blocks are written, each batch with one system call, so that the file of a killed
-    process is readable up to its last block.
+    since the start of the capture. comments: the comments known at the start. maker: makes and
+    removes the files of a series if this process may not. Only whole blocks are written, each
+    batch with one system call, so that the file of a killed process is readable up to its last
+    block.
     """
 
     def __init__(
@@ -58,6 +77,7 @@ class CaptureFiles:
         rotation: Rotation | None = None,
         comments: Iterable[str] = (),
         descriptor: int = 1,
+        maker: Maker | None = None,
     ) -> None:
         self.names: list[Path] = []
         self.written = 0
@@ -67,6 +87,7 @@ class CaptureFiles:
         self._read_loss = read_loss
         self._rotation = rotation or Rotation()
         self._fd = descriptor if path is None else -1
+        self._maker = maker
         self._interfaces = len(read_loss())
         self._comments = list(comments)
         self._unwritten: list[str] = []
@@ -169,9 +190,10 @@ class CaptureFiles:
         if self._path is not None:
             name = self._file_name()
             try:
-                self._fd = os.open(
-                    name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
-                )
+                if self._maker is None:
+                    self._fd = os.open(name, _FLAGS, 0o644)
+                else:
+                    self._fd = self._maker.create(name)
             except OSError as error:
                 what = (error.strerror or "").lower()
                 raise RocescopeError(f"cannot write {name}: {what}") from None
@@ -217,7 +239,12 @@ class CaptureFiles:
     def _drop_oldest(self) -> None:
         keep = self._rotation.keep
         while keep is not None and len(self.names) > keep:
-            self.names.pop(0).unlink(missing_ok=True)
+            oldest = self.names.pop(0)
+            with suppress(FileNotFoundError):
+                if self._maker is None:
+                    oldest.unlink()
+                else:
+                    self._maker.remove(oldest)
 
     def _statistics(self) -> bytes:
         now = time.time_ns()

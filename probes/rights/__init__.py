@@ -1,1 +1,1 @@
-"""Check and give up privileges; priority of threads."""
+"""Check and give up privileges, and what is still done with them; priority of threads."""

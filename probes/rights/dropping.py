@@ -10,12 +10,13 @@ them needs no privilege. Other tasks of the process determine what is kept:
   containers, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH to read the environment of
   other users' processes and the files of containers.
 - LOADING: CAP_DAC_READ_SEARCH to load modules and compiled kernels from folders of root.
-- WRITING: CAP_DAC_OVERRIDE for root to create files in other users' folders.
+- WRITING, for the process that makes files: CAP_DAC_OVERRIDE for root to create files in
+  other users' folders.
 - CLSACT: CAP_NET_ADMIN to remove a clsact filter; links need nothing.
 - ENTERING: CAP_SYS_ADMIN to do that in another network namespace, ENTERING_PROCESS:
   CAP_SYS_PTRACE in that of a process.
 
-Where no file has to be written as root, root becomes an unprivileged user as well: files and
+Root becomes an unprivileged user as well, except in the process that makes files: files and
 processes of root are then out of reach.
 """
 
@@ -25,9 +26,8 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable
-from pathlib import Path
 
-from .identity import Identity, can_write, unprivileged
+from .identity import Identity, unprivileged
 
 READING = ("CAP_BPF",)
 WATCHING = ("CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
@@ -54,19 +54,18 @@ _CHANGE_OF_USER = (6, 7)  # CAP_SETGID, CAP_SETUID
 _HIGHEST = 63
 
 
-def become_unprivileged(keep: Iterable[str] = READING, writes_to: Path | None = None) -> list[str]:
-    """Like `drop_privileges`; root also becomes the user that has run sudo, else nobody.
-
-    writes_to: a folder for later files; if that user cannot write to it, the process stays root
-    and keeps WRITING.
-    """
+def becomes() -> Identity | None:
+    """The user that `become_unprivileged` makes of this process; None: it stays who it is."""
     held = _held(ctypes.CDLL(None, use_errno=True))
     if os.geteuid() != 0 or not all(held >> number & 1 for number in _CHANGE_OF_USER):
-        return drop_privileges(keep if writes_to is None else (*keep, *WRITING))
-    identity = unprivileged()
-    if writes_to is not None and not can_write(identity, writes_to):
-        return drop_privileges((*keep, *WRITING))
-    return drop_privileges((*keep, *LOADING), identity)
+        return None
+    return unprivileged()
+
+
+def become_unprivileged(keep: Iterable[str] = READING) -> list[str]:
+    """Like `drop_privileges`; root also becomes the user that has run sudo, else nobody."""
+    identity = becomes()
+    return drop_privileges(keep if identity is None else (*keep, *LOADING), identity)
 
 
 def drop_privileges(keep: Iterable[str] = READING, identity: Identity | None = None) -> list[str]:

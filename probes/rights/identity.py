@@ -1,4 +1,4 @@
-"""The user that a running capture becomes."""
+"""The user that a running capture becomes, and that programs run as which read its packets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _OVERFLOW = 65_534
 """The user and group nobody, where the system does not name them: overflowuid, proc(5)."""
@@ -31,6 +31,29 @@ def unprivileged(environment: Mapping[str, str] = os.environ) -> Identity:
         entry = pwd.getpwnam("nobody")
         return Identity(entry.pw_uid, entry.pw_gid)
     return Identity(_OVERFLOW, _OVERFLOW)
+
+
+def program_settings() -> dict[str, Any]:
+    """Arguments of `subprocess` for a program that parses packets: root never runs it itself.
+
+    A home of another user is no home for it: tshark 4.0 crashes where it may not look into it.
+    """
+    settings: dict[str, Any] = {}
+    user = os.geteuid()
+    if user == 0:
+        user, group = unprivileged()
+        settings = {"user": user, "group": group, "extra_groups": []}
+    environment = dict(os.environ)
+    try:
+        foreign = os.stat(environment.get("HOME", "/")).st_uid != user
+    except OSError:
+        foreign = True
+    if foreign:
+        environment.pop("XDG_CONFIG_HOME", None)
+        environment["HOME"] = "/"
+        with suppress(KeyError):
+            environment["HOME"] = pwd.getpwuid(user).pw_dir
+    return settings | {"env": environment}
 
 
 def can_write(identity: Identity, folder: Path) -> bool:

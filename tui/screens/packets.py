@@ -19,6 +19,7 @@ from textual.worker import get_current_worker
 
 from ...analyzer.errors import RocescopeError
 from ...analyzer.wire.opcodes import opcode_name
+from ...probes.rights.identity import program_settings
 from ...report.words import human
 from ..session.packets.dissect import Line, dissect
 from ..session.packets.flow_pass import Late, Wanted
@@ -261,7 +262,11 @@ class PacketsScreen(RoceScreen):
     @work(thread=True, group="viewer", exit_on_error=False)
     def _open_viewer(self, command: list[str]) -> None:
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **program_settings(),
         )
 
     @work(thread=True, exclusive=True, group="dissect", exit_on_error=False)

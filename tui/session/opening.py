@@ -69,6 +69,7 @@ def open_recorded(
     recording = Recording(interfaces, chosen, path)
     reading = AnalyzeOptions(udp_ports=chosen.udp_ports)
     if attach_now:
+        warm_up(DEFAULT_WINDOW_NS)
         raise_own()
         recording.begin(drop=True)
 

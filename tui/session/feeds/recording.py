@@ -22,7 +22,7 @@ from ....probes.hooks.attach import GONE
 from ....probes.live import LiveOptions, LiveSource
 from ....probes.owners.comments import OwnerComments
 from ....probes.owners.watch import OwnerWatch
-from ....probes.rights.dropping import WRITING, drop_privileges
+from ....probes.rights.dropping import become_unprivileged
 from ....probes.rights.priority import allow, raise_own
 from ....version import VERSION
 from ..snapshots.snapshot import SourceState
@@ -55,7 +55,7 @@ class Recording:
     def begin(self, drop: bool = False) -> None:
         """Attach the probes and start to write; later calls do nothing. Errors as `LiveSource`.
 
-        drop: give up the privileges of this thread that are no longer needed.
+        drop: become an unprivileged user once the file is open.
         """
         if self._thread is not None:
             return
@@ -67,8 +67,6 @@ class Recording:
         except BaseException:
             self._stack.close()
             raise
-        if drop:  # before a thread starts: it would keep them
-            drop_privileges(self._source.privileges() + WRITING)
         taps = self._source.registry.taps.items[self._source.first_tap :]
         name = self._source.options.filter
         described = b"".join(interface_description(tap, name) for tap in taps)
@@ -79,6 +77,8 @@ class Recording:
 
         known = self._owners.new() if self._owners is not None else []
         files = CaptureFiles(self.path, head, self._source.loss_by_tap, comments=known)
+        if drop:  # before a thread starts: it would keep privileges
+            become_unprivileged(self._source.privileges())
         self._thread = threading.Thread(
             target=self._write, args=(files,), name="rocescope-recording", daemon=True
         )

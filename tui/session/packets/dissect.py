@@ -8,6 +8,11 @@ from shutil import which
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from ....probes.rights.identity import program_settings
+
+_PATIENCE_S = 60.0
+"""A frame could keep a dissector busy without end."""
+
 
 class Line(NamedTuple):
     """One line of the dissection."""
@@ -36,11 +41,13 @@ def dissect(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> list
             input=_pcap(frame, wire_bytes, link_type, time_ns),
             capture_output=True,
             check=True,
+            timeout=_PATIENCE_S,
+            **program_settings(),
         )
         return _lines(ElementTree.fromstring(done.stdout))
     except subprocess.CalledProcessError as error:
         return [Line(f"tshark failed: {error.stderr.decode(errors='replace').strip()}", 0, 0, 0)]
-    except (OSError, ElementTree.ParseError) as error:
+    except (OSError, subprocess.TimeoutExpired, ElementTree.ParseError) as error:
         return [Line(f"tshark failed: {error}", 0, 0, 0)]
 
 

@@ -19,7 +19,7 @@ from tui_driver import text_of
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.rights import dropping
-from rocescope.probes.rights.dropping import READING, WRITING
+from rocescope.probes.rights.dropping import LOADING, READING
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.opening import open_live
 
@@ -164,5 +164,5 @@ session.close()
     )
     assert done.returncode == 0, done.stderr
     held = {int(line, 16) for line in done.stdout.split()}
-    names = READING + WRITING
+    names = READING + LOADING
     assert held == {sum(1 << dropping._NUMBERS[name] for name in names)}

@@ -1,0 +1,92 @@
+"""A process that may no longer make files has another one make them, in one folder."""
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from rocescope.analyzer.errors import RocescopeError
+from rocescope.probes.rights import file_maker
+from rocescope.probes.rights.file_maker import FileMaker, maker_for
+from rocescope.report.whole_file import made_by, whole_file
+
+pytestmark = pytest.mark.usefixtures("root")
+
+CSV = r".+\.csv"
+NOBODY = 65534
+
+
+@pytest.fixture
+def maker(tmp_path):
+    with FileMaker(tmp_path, CSV) as maker:
+        yield maker
+
+
+def test_files_of_a_series(maker, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"longer than before")
+    descriptor = maker.create(path)
+    os.write(descriptor, b"new")
+    os.close(descriptor)
+    assert path.read_bytes() == b"new"
+    maker.remove(path)
+    assert not path.exists()
+
+
+def test_whole_files(maker, tmp_path):
+    path = tmp_path / "sub" / "a.csv"
+    path.parent.mkdir()
+    path.write_bytes(b"old")
+    with made_by(maker):
+        with pytest.raises(ValueError), whole_file(path) as file:
+            file.write(b"half")
+            raise ValueError
+        assert path.read_bytes() == b"old"
+        with whole_file(path) as file:
+            file.write(b"new" * 100_000)
+            file.flush()
+            assert path.read_bytes() == b"old"
+        assert path.read_bytes() == b"new" * 100_000
+    assert os.listdir(path.parent) == ["a.csv"]
+
+
+def test_a_device_is_written_directly():
+    with FileMaker(Path("/dev"), "full|null") as maker, made_by(maker):
+        with whole_file(Path("/dev/null")) as file:
+            file.write(b"x")
+        with (
+            pytest.raises(RocescopeError, match="no space left"),
+            whole_file(Path("/dev/full")) as f,
+        ):
+            f.write(b"x")
+
+
+def test_its_end_is_said(maker, tmp_path):
+    maker._process.kill()
+    maker._process.wait()
+    with pytest.raises(RocescopeError, match="has ended"):
+        maker.create(tmp_path / "b.csv")
+
+
+def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
+    with pytest.raises(RocescopeError, match="cannot write to .*no such file"):
+        FileMaker(tmp_path / "missing", CSV)
+
+
+def test_it_is_started_only_where_the_user_cannot_write(monkeypatch):
+    monkeypatch.setattr(file_maker, "FileMaker", lambda *_: "started")
+    with TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        assert maker_for(Path(folder), CSV) is None
+        os.chmod(folder, 0o755)
+        assert maker_for(Path(folder), CSV) == "started"
+
+
+def test_what_it_is_told_is_plain_json(maker, tmp_path):
+    """A file name that is not UTF-8 comes through."""
+    path = tmp_path / os.fsdecode(b"\xff.csv")
+    os.close(maker.create(path))
+    assert os.listdir(os.fsencode(tmp_path)) == [b"\xff.csv"]
+    assert json.dumps(path.name).isascii()
