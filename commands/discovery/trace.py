@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from ...analyzer.errors import UsageError
 from ..options.inputs import check_inputs, input_name
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
-from ..options.progress import shown
-
-if TYPE_CHECKING:
-    from ..options.output import Format
+from ..options.progress import reading_shown
+from ..options.replaying import MAPPED, Mapped
 
 
 def trace(
@@ -21,9 +19,7 @@ def trace(
     strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
     verify: Annotated[list[Literal["taps", "counters"]] | None, Parameter(negative="")] = None,
     counters: Annotated[list[Path] | None, Parameter(negative="")] = None,
-    map: str = "exact",
-    filter: str | None = None,
-    concat: Annotated[bool, Parameter(show_default=False)] = False,
+    mapped: Annotated[Mapped, Parameter(name="*")] = MAPPED,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     top: int = 5,
 ) -> int:
@@ -45,12 +41,6 @@ def trace(
     counters
         Folder with NAME.link.json (ip -j -s link) of the devices; given twice: before and after the
         capture.
-    map
-        How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
-    filter
-        Only packets that pass this filter, see docs/filter.md.
-    concat
-        The files are one rotated capture; otherwise each file is a vantage point (tap).
     top
         Number of flows, worst links and open ends in the report.
     """
@@ -61,10 +51,9 @@ def trace(
     wanted = verify or []
     if ("counters" in wanted) != (counters is not None) or len(counters or (1, 2)) != 2:
         raise UsageError("--verify counters needs --counters BEFORE --counters AFTER")
-    if "taps" in wanted and (concat or len(files) < 2):
+    if "taps" in wanted and (mapped.concat or len(files) < 2):
         raise UsageError("--verify taps needs captures of several taps")
 
-    from ...analyzer.analysis.progress import Progress
     from ...discovery.port_counters import growth, read_counters
     from ...discovery.tracing.trace import Verify
     from ...discovery.tracing.trace import trace as traced
@@ -76,14 +65,10 @@ def trace(
     grown = growth(*(read_counters(one) for one in counters)) if counters else None
     strategies = [parse_strategy(text) for text in strategy or ("assign",)]
     names = [input_name(path) for path in files]
-    with shown(to.progress) as report:
-
-        def read(done: int, total: int | None) -> None:
-            if report is not None:
-                report(Progress(names[0], done, total, 0, 0))
-
+    with reading_shown(to.progress, names[0]) as read:
+        how, packets = mapped.map, mapped.filter
         traffic = traffic_from_capture(
-            names, parsed, map, filter=filter, concat=concat, progress=read
+            names, parsed, how, filter=packets, concat=mapped.concat, progress=read
         )
     result = traced(
         traffic,
@@ -96,10 +81,5 @@ def trace(
 
     from ...report.terminal.trace import print_trace
 
-    def encoded(format: Format) -> bytes:
-        from ...report.files.replay import encode
-
-        return encode(result, format)
-
-    to.write(lambda file: print_trace(result, file, top, to.color), encoded, result.warnings)
+    to.write_replay(result, lambda file: print_trace(result, file, top, to.color))
     return 0

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias
 
 from ...analyzer.errors import UsageError
 from ...analyzer.words import printable
@@ -15,6 +15,9 @@ from ...report.whole_file import whole_file
 from .inputs import STANDARD_OUTPUT
 from .parameter import Parameter
 from .progress import ProgressAs
+
+if TYPE_CHECKING:
+    from ...report.files.replay import Result
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
 ColorWhen: TypeAlias = Literal["auto", "always", "never"]
@@ -89,6 +92,16 @@ class Output:
         if format != "json":
             for warning in warnings:
                 print(f"rocescope: {printable(warning)}", file=sys.stderr)
+
+    def write_replay(self, result: Result, table: Callable[[TextIO], None]) -> None:
+        """`write` of a result of a replay, sweep, trace or recovered seed."""
+
+        def encoded(format: Format) -> bytes:
+            from ...report.files.replay import encode
+
+            return encode(result, format)
+
+        self.write(table, encoded, result.warnings)
 
 
 OUTPUT = Output()

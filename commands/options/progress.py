@@ -43,6 +43,20 @@ def shown(how: ProgressAs) -> Iterator[Report | None]:
         yield None
 
 
+@contextmanager
+def reading_shown(how: ProgressAs, name: str) -> Iterator[Callable[[int, int | None], None]]:
+    """The function to call with the bytes read of an input, and their number if it is known."""
+    from ...analyzer.analysis.progress import Progress
+
+    with shown(how) as report:
+
+        def tell(done: int, total: int | None) -> None:
+            if report is not None:
+                report(Progress(name, done, total, 0, 0))
+
+        yield tell
+
+
 def says_that_it_compiles() -> Callable[[bool], None]:
     """A function that reports, once, that kernels are compiled; called with whether they are."""
     said = False

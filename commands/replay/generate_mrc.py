@@ -17,7 +17,6 @@ from ...report.whole_file import whole_file
 from ..options.inputs import STANDARD_OUTPUT
 
 _SHORTEST_SNAP = 14 + 40 + 40 + 8 + 12 + 36
-_ETHERNET = 1
 _MAX_PACKETS = 5_000_000
 """All frames stay in memory until they are sorted by time."""
 
@@ -134,6 +133,7 @@ def generate_mrc(
     from ...replay.generate.mrc.frames import Format
     from ...replay.generate.mrc.pair import Settings
     from ...replay.generate.mrc.traffic import Traffic
+    from ...replay.generate.pcap_writer import file_header
 
     traffic = Traffic(
         Settings(
@@ -166,8 +166,7 @@ def generate_mrc(
     written = 0
     with whole_file(output) as whole:
         file = mirrored(whole, mirror)
-        head = (0xA1B23C4D, 2, 4, 0, 0, snaplen or 262_144, _ETHERNET)
-        file.write(struct.pack("<IHHiIII", *head))
+        file.write(file_header(snaplen))
         for time_ns, data, wire in traffic.captured():
             seconds, rest = divmod(time_ns, 1_000_000_000)
             file.write(struct.pack("<IIII", seconds, rest, len(data), wire) + data)

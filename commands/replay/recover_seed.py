@@ -8,10 +8,9 @@ from typing import Annotated
 from ...analyzer.errors import UsageError
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
-from ..options.progress import shown
+from ..options.progress import reading_shown
 from ..options.steps import steps_shown
 from ..options.taps import NAMING, Naming
-from .results import write_result
 from .sweep import parse_seeds
 
 _NOTHING_FITS = 1
@@ -48,19 +47,13 @@ def recover_seed(
     names, tap_names = naming.captures(files)
     span = parse_seeds(seeds)
 
-    from ...analyzer.analysis.progress import Progress
     from ...replay.seeds.recover import Wanted, is_explained, parse_weights, recover_all
     from ...replay.seeds.tapped import directions, from_subnets, read_taps
 
     if span.step != 1:
         raise UsageError("--seeds of recover-seed takes FIRST:END, without a step")
     group = None if weights is None else parse_weights(weights)
-    with shown(to.progress) as report:
-
-        def read(done: int, total: int | None) -> None:
-            if report is not None:
-                report(Progress(names[0], done, total, 0, 0))
-
+    with reading_shown(to.progress, names[0]) as read:
         seen = read_taps(names, read, tap_names)
     wanted = Wanted(hash, fields, group, span)
     chosen_flows = [from_subnets(seen, from_)] if from_ else directions(seen)
@@ -69,6 +62,6 @@ def recover_seed(
 
     from ...report.terminal.recover import print_recovery
 
-    write_result(result, to, lambda file: print_recovery(result, file, to.color))
+    to.write_replay(result, lambda file: print_recovery(result, file, to.color))
     found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
     return 0 if found else _NOTHING_FITS

@@ -10,10 +10,9 @@ from ...analyzer.errors import UsageError
 from ...report.whole_file import whole_file
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
+from ..options.progress import reading_shown
+from ..options.replaying import OFFERED, Offered
 from ..options.steps import steps_shown
-from ..options.taps import NAMING, Naming, check_uncombined
-from .reading import read_traffic
-from .results import write_result
 
 if TYPE_CHECKING:
     from ...replay.compare.packets import Load
@@ -29,11 +28,7 @@ def replay(
     *files: Annotated[Path, Parameter(name="FILE")],
     fabric: str,
     strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
-    pattern: str | None = None,
-    map: str = "exact",
-    filter: str | None = None,
-    concat: Annotated[bool, Parameter(show_default=False)] = False,
-    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
+    traffic: Annotated[Offered, Parameter(name="*")] = OFFERED,
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
@@ -59,14 +54,6 @@ def replay(
         ecmp:hash=crc32,seed=7. May be repeated; default ecmp and assign. The packet engine also
         has host-spray, switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see
         docs/replay.md; all selects every strategy that fits the fabric.
-    pattern
-        Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
-    map
-        How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
-    filter
-        Only packets that pass this filter, see docs/filter.md.
-    concat
-        The files are one rotated capture; otherwise each file is a vantage point (tap).
     window
         Also compute loads per time window of this length, such as 10ms.
     packets
@@ -96,20 +83,13 @@ def replay(
 
     from ...replay.compare.flows import ALL_PATHS, Listed
     from ...replay.compare.prepared import PreparedReplay
-    from ...replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
+    from ...replay.compare.request import DEFAULT_STRATEGIES
 
-    captures, tap_names = naming.captures(files, none_needed=True)
-    check_uncombined(tap_names, concat)
     prepared = PreparedReplay(
-        ReplayRequest(
+        traffic.request(
             fabric,
-            tuple(strategy or DEFAULT_STRATEGIES),
-            tuple(captures),
-            pattern or "",
-            tap_names,
-            map,
-            filter,
-            concat,
+            files,
+            strategies=tuple(strategy or DEFAULT_STRATEGIES),
             window=window or "",
             packets=packets or received is not None,
             model=model or "",
@@ -121,8 +101,10 @@ def replay(
         )
     )
     listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)
+    source = prepared.request.sources[0]
     if prepared.request.by_packet:
-        read_traffic(prepared, to.progress, messages=True)
+        with reading_shown(to.progress, source) as read:
+            prepared.read(read, messages=True)
         with steps_shown(to.progress) as tell:
             result, complete = prepared.by_packets(
                 prepared.request.strategies,
@@ -132,7 +114,8 @@ def replay(
         _write(prepared.beside_captured(result, listed), to, top)
         return 0 if complete else 130
     strategies = prepared.parsed()
-    read_traffic(prepared, to.progress)
+    with reading_shown(to.progress, source) as read:
+        prepared.read(read)
     with steps_shown(to.progress) as tell:
         result = prepared.place(strategies, tell, listed)
     _write(prepared.beside_captured(result, listed), to, top)
@@ -156,4 +139,4 @@ def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: En
 def _write(result: ReplayResult, to: Output, top: int) -> None:
     from ...report.terminal.replay import print_replay
 
-    write_result(result, to, lambda file: print_replay(result, file, top, to.color))
+    to.write_replay(result, lambda file: print_replay(result, file, top, to.color))

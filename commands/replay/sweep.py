@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ...analyzer.errors import UsageError
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
+from ..options.progress import reading_shown
+from ..options.replaying import OFFERED, Offered
 from ..options.steps import steps_shown
-from ..options.taps import NAMING, Naming, check_uncombined
-from .reading import read_traffic
-from .results import write_result
 
 if TYPE_CHECKING:
     from ...replay.hashing.seeding import SeedRange
@@ -29,11 +28,7 @@ def sweep(
     per_switch: Literal["different", "equal"] = "different",
     measure: Literal["fim-bytes", "fim-flows", "max-over-mean"] = "fim-bytes",
     production: str | None = None,
-    pattern: str | None = None,
-    map: str = "exact",
-    filter: str | None = None,
-    concat: Annotated[bool, Parameter(show_default=False)] = False,
-    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
+    traffic: Annotated[Offered, Parameter(name="*")] = OFFERED,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
     """Show the distribution of imbalance over hash seeds, with the best and worst seeds.
@@ -60,14 +55,6 @@ def sweep(
         Measure of imbalance, of the worst layer: fim-bytes, fim-flows or max-over-mean.
     production
         The seed in use, which the report ranks; default the seeds of the fabric if it has any.
-    pattern
-        Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
-    map
-        How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
-    filter
-        Only packets that pass this filter, see docs/filter.md.
-    concat
-        The files are one rotated capture; otherwise each file is a vantage point (tap).
     """
     to.chosen()
     span = parse_seeds(seeds)
@@ -75,7 +62,6 @@ def sweep(
 
     from ...analyzer.key_values import parse_options
     from ...replay.compare.prepared import PreparedReplay
-    from ...replay.compare.request import ReplayRequest
     from ...replay.compare.seeds import sweep_result
 
     options = parse_options(",".join(option or ()), "--option")
@@ -83,13 +69,10 @@ def sweep(
         if key in options:
             raise UsageError(f"--option {key}: use --{key if key != 'seed' else 'seeds'}")
     options |= {k: v for k, v in (("hash", hash), ("fields", fields)) if v is not None}
-    captures, tap_names = naming.captures(files, none_needed=True)
-    check_uncombined(tap_names, concat)
-    request = ReplayRequest(
-        fabric, (), tuple(captures), pattern or "", tap_names, map, filter, concat
-    )
-    prepared = PreparedReplay(request)
-    traffic = read_traffic(prepared, to.progress)
+    prepared = PreparedReplay(traffic.request(fabric, files, strategies=()))
+    sources = prepared.request.sources
+    with reading_shown(to.progress, sources[0]) as read:
+        found = prepared.read(read)
     with steps_shown(to.progress) as tell:
 
         def swept(done: int, total: int) -> None:
@@ -97,20 +80,20 @@ def sweep(
                 tell("seeds", done, total)
 
         result = sweep_result(
-            traffic,
+            found,
             prepared.fabric,
             options,
             span,
             per_switch,
             measure,
             own,
-            request.sources,
+            sources,
             swept,
         )
 
     from ...report.terminal.sweep import print_sweep
 
-    write_result(result, to, lambda file: print_sweep(result, file, to.color))
+    to.write_replay(result, lambda file: print_sweep(result, file, to.color))
     return 0
 
 
