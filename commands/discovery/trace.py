@@ -19,6 +19,8 @@ def trace(
     strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
     verify: Annotated[list[Literal["taps", "counters"]] | None, Parameter(negative="")] = None,
     counters: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    ask: Literal["none", "sample", "all"] = "none",
+    devices: str | None = None,
     mapped: Annotated[Mapped, Parameter(name="*")] = MAPPED,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     top: int = 5,
@@ -41,6 +43,11 @@ def trace(
     counters
         Folder with NAME.link.json (ip -j -s link) of the devices; given twice: before and after the
         capture.
+    ask
+        Ask switches for their next hops with ip route get: a sample of the computed hops and all
+        hops that cannot be computed, or all hops. Needs --devices.
+    devices
+        How devices are reached: netns:PREFIX for network namespaces PREFIX + name of this host.
     top
         Number of flows, worst links and open ends in the report.
     """
@@ -53,8 +60,12 @@ def trace(
         raise UsageError("--verify counters needs --counters BEFORE --counters AFTER")
     if "taps" in wanted and (mapped.concat or len(files) < 2):
         raise UsageError("--verify taps needs captures of several taps")
+    if ask != "none" and devices is None:
+        raise UsageError("--ask needs --devices")
 
+    from ...discovery.asking.devices import parse_devices
     from ...discovery.port_counters import growth, read_counters
+    from ...discovery.tracing.asking import Asking
     from ...discovery.tracing.trace import Verify
     from ...discovery.tracing.trace import trace as traced
     from ...replay.fabrics.parse import parse_fabric
@@ -64,6 +75,7 @@ def trace(
     parsed = parse_fabric(fabric)
     grown = growth(*(read_counters(one) for one in counters)) if counters else None
     strategies = [parse_strategy(text) for text in strategy or ("assign",)]
+    run = None if devices is None else parse_devices(devices)
     names = [input_name(path) for path in files]
     with reading_shown(to.progress, names[0]) as read:
         how, packets = mapped.map, mapped.filter
@@ -75,6 +87,7 @@ def trace(
         parsed,
         strategies,
         names,
+        asking=None if run is None or ask == "none" else Asking(run, ask),
         verify=Verify("taps" in wanted, grown),
         most_flows=top if to.chosen() == "table" else None,
     )

@@ -1,8 +1,8 @@
 """Paths of units with evidence per hop, by one vectorised walk over the tables of all switches.
 
 A path ends where the next hop is not known: a group of links is no path. The evidence of a hop,
-best first: a tap saw the packets on the link; the switch has a single next hop; the hash of the
-switch is known with its seed and was computed.
+best first: a tap saw the packets on the link; the switch has a single next hop; the switch was
+asked and named it; the hash of the switch is known with its seed and was computed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,22 @@ from ...replay.flows.loads import Placement
 from ...replay.flows.placement import Start, Walk, walk
 from ...replay.hashing import HashSettings
 from ...replay.traffic.traffic import Traffic
+from .asking import ELSEWHERE, NO_ANSWER, Asking
 
-NONE, CAPTURED, SINGLE, COMPUTED = 0, 1, 2, 3
+NONE, CAPTURED, SINGLE, ASKED, COMPUTED = range(5)
 """Evidence of a hop."""
-EVIDENCE = ("", "captured", "single next hop", "computed, seed known")
-KNOWN, SEVERAL_PORTS, NO_TABLES, NO_HASH, SEVERAL_LINKS, NOT_SEEN, IPV4_ONLY, NO_ROUTE = range(8)
+EVIDENCE = ("", "captured", "single next hop", "asked", "computed, seed known")
+(
+    KNOWN,
+    SEVERAL_PORTS,
+    NO_TABLES,
+    NO_HASH,
+    SEVERAL_LINKS,
+    NOT_SEEN,
+    IPV4_ONLY,
+    NO_ROUTE,
+    NAMED_ANOTHER,
+) = range(9)
 """Why a path ends before its destination; KNOWN: it does not."""
 REASONS = (
     "",
@@ -35,6 +46,7 @@ REASONS = (
     "the packets were not captured on the computed link",
     "the tables or the hash of IPv6 differ from those of IPv4, which the fabric holds",
     "no route",
+    "the switch names a next hop that its tables did not contain",
 )
 
 
@@ -53,11 +65,11 @@ class TracedPaths(NamedTuple):
     """A captured hop differs from the computed one."""
 
 
-def trace_paths(traffic: Traffic, fabric: Fabric) -> TracedPaths:
+def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) -> TracedPaths:
     """The paths of units whose hosts are on the fabric.
 
     Every switch hashes with its own settings of the fabric; the packets of `traffic.seen` are
-    evidence on links whose name a tap has.
+    evidence on links whose name a tap has. asking: asks switches where it can.
     """
     settings = [own or HashSettings() for own in fabric.hash_settings]
     known = np.array([hash_known(own) for own in fabric.hash_settings], np.bool_)
@@ -67,6 +79,8 @@ def trace_paths(traffic: Traffic, fabric: Fabric) -> TracedPaths:
     if fabric.origin is not None and fabric.origin.ipv4_only:
         four[:] = fabric.origin.ipv4_only
     n = len(traffic)
+    if asking is not None:
+        asking.begin(traffic, fabric)
     several = fabric.usable_ports(traffic.src_host, traffic.dst_host).sum(1) > 1
     walked = Walk(traffic, fabric, settings)
     start = _without(walked.start, several)
@@ -88,15 +102,21 @@ def trace_paths(traffic: Traffic, fabric: Fabric) -> TracedPaths:
         own = member[0, rows].astype(np.int64)
         trusted = known[at] & read[at]
         captured = hits == 1
-        contradicted[rows] |= captured & trusted & (first != own)
-        missed = (hits == 0) & trusted & covered(own)
+        told = np.full(len(rows), NO_ANSWER, np.int64)
+        if asking is not None and len(rows):
+            same = trusted & ~(traffic.keys.ipv6[rows] & four[at])
+            told = asking.members(rows, at, came_by[0, rows], groups, own, same)
+        asked = told >= 0
+        best = np.where(asked, told, own)
+        contradicted[rows] |= captured & (trusted | asked) & (first != best)
+        missed = (hits == 0) & (trusted | asked) & covered(best)
         why = np.select(
-            [hits > 1, captured, ~read[at], ~trusted, missed],
-            [SEVERAL_LINKS, KNOWN, NO_TABLES, NO_HASH, NOT_SEEN],
+            [hits > 1, captured, told == ELSEWHERE, missed, asked, ~read[at], ~trusted],
+            [SEVERAL_LINKS, KNOWN, NAMED_ANOTHER, NOT_SEEN, KNOWN, NO_TABLES, NO_HASH],
             KNOWN,
         )
-        member[0, rows] = np.where(captured, first, own)
-        mark[rows] = np.where(captured, CAPTURED, COMPUTED)
+        member[0, rows] = np.where(captured, first, best)
+        mark[rows] = np.where(captured, CAPTURED, np.where(asked, ASKED, COMPUTED))
         open_ = why != KNOWN
         reason[rows[open_]], ended[rows[open_]] = why[open_], at[open_]
         group[0, rows[open_]] = -1
@@ -111,10 +131,11 @@ def trace_paths(traffic: Traffic, fabric: Fabric) -> TracedPaths:
     source = np.where(links >= 0, fabric.links.source[links], -1)
     source[source >= fabric.switches] = -1
     exits = fabric.links.target[links] >= fabric.switches
-    # Next hops of switches whose tables were not read are assumed, unless a tap shows them.
-    unread = np.append(~read, False)[source] & ~seen.on(links)
-    other_family = traffic.keys.ipv6[:, None] & np.append(four, False)[source] & ~seen.on(links)
     passed = seen.on(links)
+    shown = passed | (evidence == ASKED)
+    # Next hops of switches whose tables were not read are assumed, unless something shows them.
+    unread = np.append(~read, False)[source] & ~shown
+    other_family = traffic.keys.ipv6[:, None] & np.append(four, False)[source] & ~shown
     elsewhere = seen.elsewhere(links, source)
     contradicted |= (elsewhere & ~passed & ~unread & ~other_family).any(1)
     for wrong, why in (

@@ -29,7 +29,9 @@ class TracedFlow(Record, frozen=True, kw_only=True):
     links: Annotated[list[str], Meta(description="the known links from the source host on")]
     evidence: Annotated[
         list[str],
-        Meta(description="of every link: captured, single next hop, or computed, seed known"),
+        Meta(
+            description="of every link: captured, single next hop, asked, or computed, seed known"
+        ),
     ]
     ends_at: Annotated[str | None, Meta(description="switch where the known path ends early")]
     reason: Annotated[str | None, Meta(description="why it ends early")]
@@ -104,6 +106,25 @@ class CounterCheck(Record, frozen=True, kw_only=True):
     disagreements: list[PortDisagreement]
 
 
+class AskedSwitch(Record, frozen=True, kw_only=True):
+    """What a switch was asked about its next hops."""
+
+    switch: str
+    questions: int
+    answers: int
+    computed_too: Annotated[int, Meta(description="answers for hops that were also computed")]
+    agreeing: Annotated[int, Meta(description="of these, with the computed link")]
+    problem: Annotated[str | None, Meta(description="why answers are missing")]
+
+
+class AskReport(Record, frozen=True, kw_only=True):
+    """Next hops that switches named themselves."""
+
+    mode: Annotated[str, Meta(description="sample or all")]
+    switches: list[AskedSwitch]
+    not_asked: Annotated[dict[str, int], Meta(description="hops that were not asked, by reason")]
+
+
 class TraceResult(Record, frozen=True, kw_only=True):
     """The paths of all flows, and how evenly they use the links."""
 
@@ -129,4 +150,5 @@ class TraceResult(Record, frozen=True, kw_only=True):
     counters: Annotated[
         CounterCheck | None, Meta(description="--verify counters; null: not requested")
     ] = None
+    asked: Annotated[AskReport | None, Meta(description="--ask; null: not requested")] = None
     schema_version: str = SCHEMA_VERSION

@@ -19,6 +19,7 @@ from ...replay.strategies.placed import Outcome
 from ...replay.traffic.traffic import Traffic
 from ...version import VERSION
 from ..port_counters import Reading
+from .asking import Asking
 from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, trace_paths
 from .results import OpenEnd, TracedFlow, TraceResult
 from .verify_counters import verify_counters
@@ -42,6 +43,7 @@ def trace(
     sources: Sequence[str],
     *,
     verify: Verify | None = None,
+    asking: Asking | None = None,
     most_flows: int | None = None,
 ) -> TraceResult:
     """Trace the traffic, and place the flows with complete paths with each strategy.
@@ -50,7 +52,7 @@ def trace(
     UsageError if no flow is on the fabric.
     """
     traffic, warnings = mapped(traffic, fabric)
-    paths = trace_paths(traffic, fabric)
+    paths = trace_paths(traffic, fabric, asking)
     rows = np.arange(len(traffic))
     if most_flows is not None:
         rows = np.argsort(-traffic.wire_bytes, kind="stable")[:most_flows]
@@ -72,6 +74,7 @@ def trace(
         warnings=warnings,
         taps=verify_taps(traffic, fabric) if verify.taps else None,
         counters=counters or None,
+        asked=asking.report() if asking is not None else None,
     )
 
 

@@ -62,7 +62,7 @@ def links_of(taps: Sequence[str], fabric: Fabric) -> Ints:
     `leaf1-spine2#2`; or device and port of a fabric that was read from devices, `leaf1-swp3`.
     """
     number = {name: i for i, name in enumerate(fabric.nodes.names)}
-    port = _links_by_port(fabric)
+    port = links_by_port(fabric)
     found = np.full((len(taps), 2), -1, np.int64)
     for tap, name in enumerate(short_names(taps)):
         parts = parts_of(name)
@@ -86,7 +86,7 @@ def links_of(taps: Sequence[str], fabric: Fabric) -> Ints:
     return found
 
 
-def _links_by_port(fabric: Fabric) -> dict[tuple[str, str], int]:
+def links_by_port(fabric: Fabric) -> dict[tuple[str, str], int]:
     """The link that leaves a device by a port, where the ports are known."""
     names, found = fabric.nodes.names, {}
     for cable, ports in enumerate(fabric.origin.ports if fabric.origin is not None else ()):

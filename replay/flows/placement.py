@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
 from ..fabrics.fabric import Fabric
-from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind
+from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind, equal_cost
 from ..hashing.reduction import choose_by_unit
 from ..traffic.traffic import Traffic
 from .ingress import IngressVariants, hashes_ingress
@@ -101,8 +101,8 @@ class Walk:
     def _hashing(self, kind: HashSettings, settings: Sequence[HashSettings]) -> _Hashing:
         forwarding = self.fabric.forwarding
         cuts = forwarding.group_start[1:-1]
-        groups = [
-            Group(weights, forwarding.buckets.get(i))
+        groups = [  # a group that lost all its links stays in the list; no switch chooses from it
+            Group(weights, forwarding.buckets.get(i)) if len(weights) else equal_cost(1)
             for i, weights in enumerate(np.split(forwarding.group_weights, cuts))
         ]
         ingress = None

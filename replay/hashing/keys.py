@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 import numpy as np
@@ -99,10 +99,15 @@ def addresses(texts: Sequence[str]) -> Bytes:
     return np.frombuffer(bytes(packed), np.uint8).reshape(-1, 16)
 
 
+def address_of(packed: Bytes) -> IPv4Address | IPv6Address:
+    """One row of `addresses`."""
+    address = IPv6Address(packed.tobytes())
+    return address.ipv4_mapped or address
+
+
 def address_text(packed: Bytes) -> str:
     """The text of one row of `addresses`."""
-    address = IPv6Address(packed.tobytes())
-    return str(address.ipv4_mapped or address)
+    return str(address_of(packed))
 
 
 def _is_ipv6(packed: Bytes) -> Bools:

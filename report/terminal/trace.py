@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.words import printable
-from ...discovery.tracing.results import CounterCheck, TapCheck, TracedFlow, TraceResult
+from ...discovery.tracing.results import AskReport, CounterCheck, TapCheck, TracedFlow, TraceResult
 from ...replay.results.replay import LayerLoad, ReplayResult
 from ..words import human
 from .page import ColorWhen, Page, console_for, folded, numbers, texts
@@ -49,6 +49,8 @@ def print_trace(
             "another link than the fabric's tables and hash give",
             "red",
         )
+    if result.asked is not None:
+        _asked(page, result.asked, top)
     if result.taps is not None:
         _taps(page, result.taps, top)
     if result.counters is not None:
@@ -64,6 +66,36 @@ def print_trace(
     largest = sorted(result.flows, key=lambda flow: -flow.wire_bytes)[:top]
     page.section("Largest flows")
     page.draw(lambda table: _flows(table, largest))
+
+
+def _asked(page: Page, asked: AskReport, top: int) -> None:
+    """How many answers agree with the computation; switches that do not agree, or answer."""
+    page.section("Asked")
+    questions, answers, both, agreeing = (
+        sum(getattr(one, name) for one in asked.switches)
+        for name in ("questions", "answers", "computed_too", "agreeing")
+    )
+    page.say(
+        f"{human.count(answers)} of {human.counted(questions, 'question')} answered by "
+        f"{human.counted(len(asked.switches), 'switch')}; {human.count(agreeing)} of "
+        f"{human.counted(both, 'answer')} agree with the computed next hop."
+    )
+    for one in [s for s in asked.switches if s.agreeing < s.computed_too][:top]:
+        page.say(
+            f"{page.glyphs.bad} {printable(one.switch)}: "
+            f"{human.count(one.computed_too - one.agreeing)} of "
+            f"{human.counted(one.computed_too, 'answer')} differ from the computed next hop: "
+            "its tables or its hash changed",
+            "red",
+        )
+    for one in [s for s in asked.switches if s.problem is not None][:top]:
+        page.say(
+            f"{page.glyphs.warning} {printable(one.switch)} answered {human.count(one.answers)} of "
+            f"{human.counted(one.questions, 'question')}: {printable(one.problem or '')}",
+            "yellow",
+        )
+    for why, hops in asked.not_asked.items():
+        page.say(f"Not asked: {human.counted(hops, 'hop')}: {why}")
 
 
 def _taps(page: Page, check: TapCheck, top: int) -> None:

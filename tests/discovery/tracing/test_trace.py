@@ -31,6 +31,7 @@ def test_paths_of_a_discovered_fabric(name, tmp_path):
     assert bool(single) == (name == "flapped")
     assert result.hops == {
         "captured": 0,
+        "asked": 0,
         "single next hop": 512 + len(single),
         "computed, seed known": 512 - len(single),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -117,3 +118,15 @@ def test_units_without_a_host_are_dropped(host: int) -> None:
     traffic.src_host[0] = host
     placement = place(traffic, fabric, [HashSettings()] * fabric.switches)
     assert placement.dropped.tolist() == [host < 0]
+
+
+def test_a_group_of_tables_that_lost_all_its_links() -> None:
+    """Tables of routers keep the group when its links fail; replays and traces go on."""
+    routed = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=1")
+    fabric = replace(routed, routed=False).down(["leaf2-spine1"])
+    units = replay_traffic.traffic(fabric, [0] * 50, [1] * 50)
+    placed = place(units, fabric, [HashSettings("linux", seed=1)] * fabric.switches)
+    over = fabric.find_links("leaf1>spine1")[0]
+    # leaf1 does not know: what it sends to spine1 is lost there.
+    assert ((placed.links == over).any(1) == placed.dropped).all()
+    assert 0 < placed.dropped.sum() < 50

@@ -1,0 +1,1 @@
+"""Questions to devices while a trace runs: next hops, counters, changes."""

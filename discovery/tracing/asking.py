@@ -1,0 +1,171 @@
+"""Next hops that switches name themselves, asked while paths are walked: one batch per switch and
+hop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ...kernels.kernel import Bools, Int32s, Ints
+from ...replay.compare.captured import links_by_port
+from ...replay.fabrics.fabric import Fabric
+from ...replay.hashing import HashSettings
+from ...replay.hashing.keys import address_of
+from ...replay.traffic.traffic import Traffic
+from ..asking.commands import Request, Run
+from ..asking.route_get import COMMAND, Query, batch, is_port, ports_of
+from .results import AskedSwitch, AskReport
+
+Mode: TypeAlias = Literal["sample", "all"]
+SAMPLE = 32
+"""Computed hops that are asked per switch and hop with mode sample."""
+NO_ANSWER, ELSEWHERE = -1, -2
+"""In place of a member: none, or a port that is not in the group of the tables."""
+
+
+class Asking:
+    """Asks Linux routers with `ip route get`.
+
+    mode all: every hop with a choice. mode sample: a sample of the computed hops, all hops that
+    cannot be computed, and all hops of a switch that contradicted the computation.
+    """
+
+    def __init__(self, run: Run, mode: Mode) -> None:
+        self._run, self._mode = run, mode
+        self._counts: dict[str, list[int]] = {}
+        self._problems: dict[str, str] = {}
+        self._not_asked: dict[str, int] = {}
+        self._rng = np.random.default_rng(1)
+
+    def begin(self, traffic: Traffic, fabric: Fabric) -> None:
+        """The traffic whose units `members` asks about."""
+        self._traffic, self._fabric = traffic, fabric
+        self._ports = links_by_port(fabric)
+        self._names = {link: port for (_, port), link in self._ports.items()}
+        label = traffic.keys.flow_label == 0
+        self._askable = np.stack(
+            [~traffic.keys.ipv6 | _right_for_ipv6(own, label) for own in fabric.hash_settings]
+        )
+
+    def members(
+        self, rows: Ints, at: Int32s, came_by: Int32s, groups: Int32s, own: Ints, trusted: Bools
+    ) -> Ints:
+        """int64[n]: the member of its group that each unit takes, NO_ANSWER or ELSEWHERE.
+
+        own: computed members, of use where `trusted`.
+        """
+        found = np.full(len(rows), NO_ANSWER, np.int64)
+        askable = self._askable[at, rows]
+        self._note("IPv6: ip route get names another next hop than packets take", ~askable)
+        known = np.array([is_port(self._names.get(link ^ 1, "")) for link in came_by.tolist()])
+        self._note("the ingress port is not known", askable & ~known)
+        askable &= known
+        wanted = askable if self._mode == "all" else askable & self._sampled(at, trusted)
+        self._ask(np.flatnonzero(wanted), rows, at, came_by, groups, found)
+        wrong = np.unique(at[wanted & trusted & (found != NO_ANSWER) & (found != own)])
+        rest = askable & ~wanted & np.isin(at, wrong)
+        self._ask(np.flatnonzero(rest), rows, at, came_by, groups, found)
+        answered = (found != NO_ANSWER) & trusted
+        for switch in np.unique(at[answered]).tolist():
+            here = answered & (at == switch)
+            count = self._count(switch)
+            count[2] += int(np.count_nonzero(here))
+            count[3] += int(np.count_nonzero(here & (found == own)))
+        return found
+
+    def report(self) -> AskReport:
+        """What was asked, and how often the computation agreed."""
+        return AskReport(
+            mode=self._mode,
+            switches=[
+                AskedSwitch(
+                    switch=name,
+                    questions=asked,
+                    answers=answers,
+                    computed_too=both,
+                    agreeing=agreeing,
+                    problem=self._problems.get(name),
+                )
+                for name, (asked, answers, both, agreeing) in sorted(self._counts.items())
+            ],
+            not_asked=self._not_asked,
+        )
+
+    def _note(self, why: str, rows: Bools) -> None:
+        if rows.any():
+            self._not_asked[why] = self._not_asked.get(why, 0) + int(np.count_nonzero(rows))
+
+    def _count(self, switch: int) -> list[int]:
+        return self._counts.setdefault(self._fabric.nodes.names[switch], [0, 0, 0, 0])
+
+    def _sampled(self, at: Int32s, trusted: Bools) -> Bools:
+        """All rows that are not trusted, and SAMPLE of the others per switch."""
+        chosen = ~trusted
+        for switch in np.unique(at[trusted]).tolist():
+            here = np.flatnonzero(trusted & (at == switch))
+            chosen[self._rng.permutation(here)[:SAMPLE]] = True
+        return chosen
+
+    def _ask(
+        self,
+        which: Ints,
+        rows: Ints,
+        at: Int32s,
+        came_by: Int32s,
+        groups: Int32s,
+        found: Ints,
+    ) -> None:
+        """Set `found` of some rows, with one batch per switch."""
+        switches = [(s, which[at[which] == s]) for s in np.unique(at[which]).tolist()]
+        queries = [[self._query(rows[i], came_by[i]) for i in own] for _, own in switches]
+        names = self._fabric.nodes.names
+        said = (
+            self._run(
+                [
+                    Request(names[switch], COMMAND, batch(asked))
+                    for (switch, _), asked in zip(switches, queries, strict=True)
+                ]
+            )
+            if switches
+            else []
+        )
+        for (switch, own), asked, one in zip(switches, queries, said, strict=True):
+            ports = ports_of(asked, one.output)
+            answered = sum(port is not None for port in ports)
+            count = self._count(switch)
+            count[0] += len(asked)
+            count[1] += answered
+            if one.problem and answered < len(asked):
+                self._problems[names[switch]] = one.problem
+            found[own] = self._members(switch, ports, groups[own])
+
+    def _query(self, unit: int, came_by: int) -> Query:
+        keys = self._traffic.keys
+        return Query(
+            address_of(keys.src[unit]),
+            address_of(keys.dst[unit]),
+            int(keys.sport[unit]),
+            int(keys.dport[unit]),
+            self._names[int(came_by) ^ 1],
+        )
+
+    def _members(self, switch: int, ports: Sequence[str | None], groups: Int32s) -> list[int]:
+        forwarding, name = self._fabric.forwarding, self._fabric.nodes.names[switch]
+        found = []
+        for port, group in zip(ports, groups.tolist(), strict=True):
+            link = self._ports.get((name, port)) if port is not None else None
+            begin, end = forwarding.group_start[group : group + 2]
+            links = forwarding.group_links[begin:end].tolist()
+            unknown = NO_ANSWER if port is None else ELSEWHERE
+            found.append(links.index(link) if link in links else unknown)
+        return found
+
+
+def _right_for_ipv6(settings: HashSettings | None, no_label: Bools) -> Bools:
+    """bool[units]: whether `ip route get` names the next hop of IPv6 packets (route_get.py)."""
+    policy = None if settings is None else settings.extra.get("policy", 1)
+    if policy == 1:
+        return np.ones_like(no_label)
+    return no_label if policy in (0, 2) else np.zeros_like(no_label)
