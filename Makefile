@@ -5,7 +5,8 @@
 CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
 # Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
 PACKAGES = analyzer commands kernels probes replay report tui
-WORKERS = -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+# One worker more than cores: tests of screens and processes wait for a fifth of their time.
+WORKERS = -n $$(($$(nproc) + 1)) --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 # Tests, too, are compiled once: every worker would take seconds to rewrite all assertions.
 PYTEST = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
@@ -22,11 +23,11 @@ demo: .venv/.installed ## set up, analyse a bundled real capture, print the repo
 
 test: .venv/.dev ## run the tests
 	@.ci/system-packages tests
-	@$(PYTEST) -m 'not thorough' $(WORKERS)
+	@$(PYTEST) -m 'not thorough' --few-examples $(WORKERS)
 
-thorough: .venv/.dev ## run the tests that are too slow for `make test`
+thorough: .venv/.dev ## run what is too slow for `make test`, and all examples of every property
 	@.ci/system-packages tests
-	@$(PYTEST) -m thorough $(WORKERS)
+	@$(PYTEST) -m 'thorough or hypothesis' $(WORKERS)
 
 fuzz: .venv/.dev ## damaged captures through the whole analysis: N=10000, FROM=a number (else random)
 	@PYTHONPATH=tests/support .venv/bin/python -m tests.fuzz.many $(or $(N),10000) $(FROM)

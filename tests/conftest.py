@@ -57,10 +57,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a test that lacks a tool, a package or a right fails instead of being skipped",
     )
     parser.addoption(
+        "--few-examples",
+        action="store_true",
+        help="a quarter of the examples of every property: `make thorough` tries all of them",
+    )
+    parser.addoption(
         "--update-golden",
         action="store_true",
         help="write the golden files anew: look at what changed",
     )
+
+
+@pytest.hookimpl(trylast=True)  # hypothesis has loaded the profile of the command line
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("few_examples"):
+        settings.register_profile("few", max_examples=settings.default.max_examples // 4)
+        settings.load_profile("few")
 
 
 @pytest.fixture(scope="session")

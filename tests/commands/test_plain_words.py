@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
@@ -47,7 +48,7 @@ def by_cyclopts(words: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return bound.args, bound.kwargs
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.sampled_from(QUICK), st.lists(st.sampled_from(WORDS), max_size=5))
 def test_plain_words_mean_what_cyclopts_says(command: str, words: list[str]) -> None:
     function = COMMANDS[command].load()

@@ -40,6 +40,7 @@ COUNTERS = {"before.txt": "duplicate_request 1\n", "after.txt": "duplicate_reque
 NOT_RUN = {
     "make test": "runs this test",
     "make check": "runs this test",
+    "make thorough": "takes many minutes",
     "make format": "changes the checkout",
     "make bench": "takes many minutes",
     "make test-kernel": "takes a kernel package",

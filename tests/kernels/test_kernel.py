@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -182,7 +181,7 @@ def test_an_analysis_is_the_same_without_images(checkout: Path) -> None:
 
 
 TOGETHER = """
-import sys, time
+import sys
 import numpy as np
 from rocescope.kernels.kernel import kernel
 
@@ -193,8 +192,8 @@ def total(values):
         result += value
     return result
 
-while time.time() < float(sys.argv[1]):
-    pass
+print("ready", flush=True)
+sys.stdin.readline()
 print(total(np.arange(5)), "numba" in sys.modules and total.compiled.stats.cache_misses.total())
 """
 
@@ -204,11 +203,22 @@ def together(folder: Path, told: dict[str, str]) -> list[str]:
     module = folder / "kernels.py"
     module.write_text(TOGETHER)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache")} | told
-    command = [sys.executable, str(module), str(time.time() + 0.7)]
     processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        subprocess.Popen(
+            [sys.executable, str(module)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         for _ in range(2)
     ]
+    for process in processes:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("now\n")
+        process.stdin.flush()
     return sorted(process.communicate()[0].strip() for process in processes)
 
 

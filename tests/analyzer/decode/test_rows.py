@@ -14,7 +14,8 @@ import pytest
 from batches import T0, batch, decoder, read_pcap
 from corpus import frame
 from decode_twin import Twin
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.decode.headers import pause
@@ -70,7 +71,7 @@ def compare(frames: Frames, check_icrc: bool = True) -> None:
 
 
 @given(st.lists(st.randoms(use_true_random=False).map(frame), min_size=1, max_size=8))
-@settings(max_examples=150)
+@examples(150)
 def test_equals_the_twin_on_any_frames(frames: Frames) -> None:
     compare(frames)
 

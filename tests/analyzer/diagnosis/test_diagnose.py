@@ -7,7 +7,8 @@ import random
 import msgspec
 import pytest
 from captures import DATA, data
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.analysis.analyze import analyze
@@ -138,7 +139,7 @@ def test_a_slow_path_seen_by_the_taps_after_it_is_one_finding():
 FABRIC = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap.*"))
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.sets(st.sampled_from(FABRIC), min_size=1))
 def test_links_without_a_tap_are_no_fault(taps):
     """What takes a way that nobody captures is not lost: it is never retransmitted."""
@@ -158,9 +159,7 @@ def test_a_filter_withdraws_all_claims():
     assert any("filter" in limit for limit in diagnosis.limits)
 
 
-@settings(
-    max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["permutation", "all-to-all", "ring-allreduce", "incast", "random"]),
     st.integers(1, 1000),

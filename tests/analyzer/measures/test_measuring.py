@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 from captures import data
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traffic import ACK, READ_FIRST, READ_LAST, READ_MIDDLE, READ_REQUEST, WRITE_ONLY, packets
 
@@ -175,7 +176,7 @@ def cut_capture(draw):
     return rows, cut
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cut_capture())
 def test_a_clean_cut_makes_no_difference(capture):
     rows, cut = capture
@@ -197,7 +198,7 @@ def nonsense(rng, rows):
     return table
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**31), st.integers(2, 400))
 def test_parts_without_a_common_host_pair_are_exact(seed, rows):
     """Interleaved in time, each with its own numbering of hosts and taps."""
@@ -214,7 +215,7 @@ def test_parts_without_a_common_host_pair_are_exact(seed, rows):
     assert one.merge(two).results() == expected
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**31), st.integers(0, 400))
 def test_every_cut_conserves_packets_and_bytes(seed, cut):
     rng = np.random.default_rng(seed)

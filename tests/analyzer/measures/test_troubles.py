@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from captures import data, truth
+from examples import examples
 from go_back_n import Connection
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import ACK, CNP, CUTS, START_NS, parts, renumbered, tracked, updated
 from traffic import packets
@@ -170,7 +171,7 @@ def paired(rows):
     return batch
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(ROWS, CUTS)
 def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
     batch = paired(rows)
@@ -246,7 +247,7 @@ class Counted(Connection):
         return lost
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.integers(0, 2**32),
     st.integers(0, 0xFFFFFF),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.statistics.density import (
@@ -169,7 +170,7 @@ wild = st.lists(st.integers(-30, 60) | st.integers(10**9, 10**9 + 20), max_size=
 thresholds = st.integers(1, 9) | st.just(MAX_THRESHOLD)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(streams | wild, thresholds)
 def test_equals_the_literal_algorithms(arrivals, threshold):
     assert measure(arrivals, threshold) == (
@@ -178,7 +179,7 @@ def test_equals_the_literal_algorithms(arrivals, threshold):
     )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(streams, thresholds)
 def test_reading_the_densities_does_not_disturb_the_stream(arrivals, threshold):
     densities = Densities(threshold)
@@ -191,7 +192,7 @@ def summed(*histograms):
     return {key: sum(h.get(key, 0) for h in histograms) for key in sorted(set().union(*histograms))}
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(streams, streams, thresholds)
 def test_finishing_starts_a_new_stream(first, second, threshold):
     densities = Densities(threshold)
@@ -206,7 +207,7 @@ def test_finishing_starts_a_new_stream(first, second, threshold):
     )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(streams, streams, streams, st.integers(0, 120))
 def test_merge(both, ours, theirs, cut):
     """A stream of one side goes on where it was; parts of a stream of both sides add up."""

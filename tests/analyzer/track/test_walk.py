@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from examples import thorough
 from traffic import ACK, READ_MIDDLE, READ_REQUEST, WRITE_ONLY, packets, track
 from work import lines_run
 
@@ -87,15 +88,11 @@ KINDS = [
     answers_to_nobody,
 ]
 WINDOWS_GROW = (jumps_forward, jumps_forward_of_responses)
+BRIEF = (random_psns, half_the_space, reversed_order, enormous_reads)
+"""Whose work is counted within seconds."""
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.thorough if kind in WINDOWS_GROW else ())
-        for kind in KINDS
-    ],
-)
+@pytest.mark.parametrize("kind", [*BRIEF, *thorough(k for k in KINDS if k not in BRIEF)])
 def test_work_per_packet_is_bounded(kind, monkeypatch):
     # The search for peers is unlimited up to this number of candidates, and rationed after it.
     monkeypatch.setattr(answers, "_CANDIDATES_FREE", 1 << 12)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from replay_traffic import random_traffic, traffic
 from traced_lab import lab, units_of, ways_of
@@ -61,7 +62,7 @@ def twin(fabric, units, i, read):
             links.append(int(members[int(hashed.choose(own.seed, Group(weights))[0, 0])]))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.data())
 def test_the_walk_and_its_twin(data):
     leaves, spines = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 4))

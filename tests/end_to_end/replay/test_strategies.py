@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 import replay_traffic
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
@@ -142,7 +143,7 @@ def best_of_all(traffic: Traffic, fabric: Fabric) -> float:
     return best
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.booleans())
 def test_assign_is_the_best_there_is(sizes: list[int], slow: bool) -> None:
     spec = "leaf-spine:leaves=2,spines=3,hosts=4"

@@ -22,7 +22,8 @@ from counted import (
     packet,
     traffic,
 )
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from network import Watched, bth, ethernet, ipv4, ipv6, roce, udp
 from probes_generator import FLOWS, Link
@@ -119,9 +120,7 @@ def twin(psns: list[int]) -> tuple[int, int, int, int]:
     return late, gaps, passed, restarts
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     flows=st.lists(
         st.tuples(

@@ -6,8 +6,9 @@ import struct
 
 import numpy as np
 import pytest
+from examples import examples
 from hand_made import HandMadeRing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.probes.rings.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
@@ -34,7 +35,7 @@ records = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     rings=st.lists(st.tuples(records, st.integers(0, 1)), min_size=1, max_size=3),
     start=st.integers(0, 5000).map(lambda n: n * 8),

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 import replay_traffic
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -30,7 +31,7 @@ SETTINGS = [
 ]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, len(FABRICS) - 1), st.lists(st.integers(0, 3), min_size=1), st.integers(0))
 def test_every_switch_hashes_in_its_own_way(number: int, kinds: list[int], seed: int) -> None:
     fabric = FABRICS[number]

@@ -11,9 +11,11 @@ from collections import defaultdict
 import dpkt
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
-from scapy.all import IP, Ether
+from scapy.layers.inet import IP
+from scapy.layers.l2 import Ether
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -70,7 +72,7 @@ def icrc_of(frame, ipv6):
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=25)
+@examples(25)
 def test_frames_agree_with_scapy_dpkt_and_zlib(pattern, qps, spray, mtu, size, ipv6, write):
     sending = Sending(qps=qps, entropy_values=spray, path_mtu=mtu, ipv6=ipv6, write=write)
     records = written(generate(pattern, SETTINGS._replace(message_bytes=size), sending, seed=3))

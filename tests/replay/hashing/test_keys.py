@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scapy.all import IP, UDP, IPv6, raw
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.hashing.keys import (
@@ -23,8 +24,8 @@ KEYS = packet_keys(
     flow_label=[0, 0xABCDE, 0],
     dest_qp=[0x123456, 0xFFFFFF, 1],
 )
-PACKET4 = raw(IP(src="10.1.2.3", dst="10.9.8.7") / UDP(sport=49152, dport=4791))
-PACKET6 = raw(IPv6(src="fd00::1", dst="fd00::2", fl=0xABCDE) / UDP(sport=50000, dport=4791))
+PACKET4 = bytes(IP(src="10.1.2.3", dst="10.9.8.7") / UDP(sport=49152, dport=4791))
+PACKET6 = bytes(IPv6(src="fd00::1", dst="fd00::2", fl=0xABCDE) / UDP(sport=50000, dport=4791))
 
 
 def row(keys, field_set, number, **options):

@@ -7,8 +7,9 @@ import zlib
 
 import numpy as np
 import pytest
+from examples import examples
 from hash_keys import SEEDS, some_keys
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
@@ -39,7 +40,7 @@ def test_the_registry_holds_what_switches_offer():
         assert model.help and model.source
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(SEEDS, st.integers(0, 31), st.integers(0, 31), st.integers(0, 9))
 def test_halves_seeds_rotation_and_offset_of_crc32(seed, rotate, offset, number):
     keys = some_keys(5, 0, number)
@@ -62,7 +63,7 @@ def test_halves_seeds_rotation_and_offset_of_crc32(seed, rotate, offset, number)
             assert bound.values(seed).tolist() == [expected[use]]
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(SEEDS, SEEDS, st.sampled_from(SEED_USES), st.integers(0, 9))
 @pytest.mark.parametrize("name", ASIC)
 def test_values_at_are_the_values_of_each_seed(name, one, other, use, number):
@@ -75,7 +76,7 @@ def test_values_at_are_the_values_of_each_seed(name, one, other, use, number):
     assert both.max() < 1 << bound.bits
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(SEEDS, st.integers(0, 9))
 @pytest.mark.parametrize("use", SEED_USES)
 @pytest.mark.parametrize("name", LINEAR)

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
@@ -71,7 +72,7 @@ def test_any_weights(reduction, weights, bits, values):
     ]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(1, 65_535), st.integers(0, (1 << 32) - 1))
 @example(65_535, (1 << 32) - 1)
 @example(1, (1 << 32) - 1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import START_NS, parts, tracked
 
@@ -69,7 +70,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(ROWS, st.lists(st.integers(0, 60), max_size=3))
 def test_as_the_twin_in_any_batches(rows: list[dict[str, int]], cuts: list[int]) -> None:
     log = MessageLog()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.decode.mirrors.duplicates import Duplicates
@@ -15,7 +16,7 @@ PACKETS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(PACKETS, st.integers(1, 100), st.integers(1, 60))
 def test_keeps_what_a_dictionary_keeps(
     packets: list[tuple[int, ...]], within: int, size: int

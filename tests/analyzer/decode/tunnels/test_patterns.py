@@ -11,7 +11,8 @@ import encapsulations as enc
 import numpy as np
 import pytest
 from batches import batch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.decode.counters import DecodeCounters
@@ -93,7 +94,7 @@ def test_the_next_frame_is_recognised(name: str) -> None:
     assert not unwrapper.patterns.state[pt.WALKS_LEFT]  # another kind would be learned at once
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.sampled_from(sorted(WRAPPERS)),
     st.lists(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from conformance_traces import broken, judged, kept, open_cases
+from examples import examples
 from go_back_n import Connection
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.measures.conformance import rule_list as rules
@@ -25,14 +26,14 @@ def standing(one):
     return {kind: int(n) for kind, n in enumerate(found) if n}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SEEDS, st.sampled_from([0, 100, 0xFFFF00, 0xFFFFF0]), LOSS, LOSS, LOSS)
 def test_connections_that_keep_the_rules_break_none(seed, first, before, behind, acks) -> None:
     connection = Connection(seed, first, 160, before, behind, acks)
     assert not standing(judged(connection.run()))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(SEEDS)
 def test_behind_the_loss_every_nak_is_judged(seed) -> None:
     connection = Connection(seed, 0xFFFFC0, 160, 0.05, 0, 0)
@@ -41,7 +42,7 @@ def test_behind_the_loss_every_nak_is_judged(seed) -> None:
     assert one.keeper.book.states[0]["naks"] == connection.naks
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(SEEDS)
 def test_before_the_loss_every_rewind_is_judged(seed) -> None:
     connection = Connection(seed, 0xFFFFC0, 160, 0, 0.05, 0)
@@ -65,7 +66,7 @@ def test_planted_faults_are_found(fault, losses, kind) -> None:
     assert standing(judged(rows)).get(kind)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS, st.lists(st.integers(0, 400), max_size=4))
 def test_batches_cut_anywhere_give_the_same(seed, cuts) -> None:
     rows = Connection(seed, 0xFFFFC0, 80, 0.03, 0.03, 0.03).run()
@@ -93,7 +94,7 @@ NOISE = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(NOISE, st.lists(st.integers(0, 60), max_size=2))
 def test_noise_is_counted_and_harms_nothing(rows, cuts) -> None:
     one = judged(rows, cuts=cuts)

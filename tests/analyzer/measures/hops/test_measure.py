@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from journeys import edge, hop
 from tracked_batches import START_NS, parts, renumbered, tracked
@@ -103,7 +104,7 @@ def facts(measure):
     return found
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 8), st.integers(0, 3), st.integers(1, 9_000)),

@@ -6,7 +6,8 @@ import itertools
 from collections import Counter, defaultdict
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from journeys import WRITE_ONLY, edge, hop
 from tracked_batches import START_NS, parts, tracked
@@ -111,7 +112,7 @@ def check(measure, rows):
         assert edge["wire_bytes"] == sum(e["wire_bytes"] for e in mine)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(journeys(), st.lists(st.integers(0, 100), max_size=4))
 def test_equals_the_twin_however_the_batches_are_cut(rows, cuts):
     if rows:

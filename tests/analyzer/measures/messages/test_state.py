@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from message_traffic import ack, batch_of, measure, read, responses, row, summary, write
 from message_twin import Twin
@@ -106,13 +107,13 @@ def nonsense(draw):
     return rows
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(conversations() | nonsense(), st.lists(st.integers(0, 60), max_size=4))
 def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
     check(updated(MessageStatistics(), parts(batch_of(rows), cuts)), rows)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(conversations(), conversations(), st.integers(0, 60))
 def test_merge(rows, others, cut):
     """Flows of one side go on after the merge; flows of both sides add up."""

@@ -6,7 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.decode.multipath.mrc import CC_STATE, ERTH, MRC_ROW, NETH, SETH, TSETH
@@ -205,7 +206,7 @@ def compare(found: MrcMeasure, twin: Twin) -> None:
     assert answers["received_units"] == twin.received
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.one_of(WRITES, WRITES, SACKS, NACKS), min_size=1, max_size=30), st.integers(0, 30)
 )

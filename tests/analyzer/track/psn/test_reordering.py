@@ -6,7 +6,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rfc4737_twin import measure
 from traffic import START_NS, packets, track
@@ -49,7 +50,7 @@ def rows_of(order, twice, start):
     return rows
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(disordered(), st.sampled_from([0, 5, 0xFFFFF0, 0xFFFFFF]), st.lists(st.integers(1, 150)))
 def test_equals_the_definitions(traffic, start, cuts):
     order, twice = traffic

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from traffic import (
     ACK,
@@ -65,7 +66,7 @@ def read(psn, mtu, length):
     return rows, count
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.sampled_from("RWA"), st.integers(0, 20_000)), min_size=1, max_size=25),
     st.sampled_from([256, 1024, 4096]),
@@ -267,7 +268,7 @@ def test_acknowledged_but_never_seen_is_suspected_capture_loss():
     assert tracker.missing(0, state.REQUESTS) == (3, 3)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**31), st.lists(st.integers(1, 2000), max_size=6))
 def test_any_packets_in_any_batches(seed, cuts):
     """Nonsense of every kind: batches change nothing, and no count is lost.

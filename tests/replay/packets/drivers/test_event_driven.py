@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from examples import examples
 from host_ports import port_links
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -113,7 +114,7 @@ EITHER = (
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     st.integers(0, 1 << 30),
     st.sampled_from(FABRICS),
@@ -169,7 +170,7 @@ def _conserved(result: FeedbackResult) -> None:
     assert result.tally.data_sent == gone + result.data_under_way
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.integers(0, 1 << 30),
     st.sampled_from(FABRICS[:3]),

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.fabric import Fabric
@@ -301,7 +302,7 @@ NAMES = {
 }
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(cases(), st.sampled_from(tuple(NAMES)), st.integers(0, 1 << 40))
 def test_every_packet_as_in_a_plain_event_simulator(
     case: tuple[Workload, Fabric, Model], name: str, seed: int

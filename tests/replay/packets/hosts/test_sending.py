@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.kernels.kernel import Int, subkernel
@@ -80,7 +81,7 @@ def run(
     )  # fmt: skip
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_no_packet_is_sent_by_an_ev_that_is_not_good(seed: int, trims: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -3,7 +3,8 @@
 import heapq
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.kernels.kernel import kernel
@@ -35,7 +36,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(steps, st.sampled_from([1, 50]))
 def test_as_a_heap(history, between) -> None:
     wheel, due, now = new_wheel(ITEMS, between, 1_000), {}, 0
@@ -55,7 +56,7 @@ def test_as_a_heap(history, between) -> None:
             due[item] = min(due.get(item, int(NEVER)), now + later)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(0, 1 << 30), st.sampled_from([49, 300, 3_000]), st.sampled_from([1, 40, 10**6]))
 def test_many_items_in_step_come_in_order(seed: int, items: int, span: int) -> None:
     rng = np.random.default_rng(seed)

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import replay_traffic
 from captures import DATA
-from scapy.all import IP, UDP, IPv6, PcapReader
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.utils import PcapReader
 
 from rocescope.cli import run as cli
 from rocescope.replay.fabrics.parse import parse_fabric

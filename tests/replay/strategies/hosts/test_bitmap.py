@@ -1,6 +1,7 @@
 """Penalties of the Ultra Ethernet bitmap against a plain model."""
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.packets.model.labels import DRAWS, LOST, MARKED, TIMEOUT, TRIMMED, draw
@@ -31,7 +32,7 @@ class PlainBitmap:
         return fallback
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, EVS - 1)), max_size=80))
 def test_penalties(steps) -> None:
     state, _ = kernels.bitmap(1, 3, 1, EVS)

@@ -1,7 +1,8 @@
 """MRC's EV states against a plain model of the specification's transitions, and its invariants."""
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.packets.model.labels import (
@@ -46,7 +47,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps)
 def test_states_and_invariants(history) -> None:
     state = _made(denied=(3,))

@@ -1,6 +1,7 @@
 """REPS against a plain model of the paper's algorithm, with lists instead of rings."""
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.packets.model.labels import ACKED, DRAWS, MARKED, TIMEOUT, draw
@@ -54,7 +55,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(events)
 def test_ring(steps) -> None:
     state, _ = kernels.reps(1, SEED, 1, EVS, FIRST, FREEZE)

@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from examples import examples
 from fabric_captures import (
     DURATION,
     LINKS,
@@ -32,7 +33,7 @@ from fabric_captures import (
     warnings,
     write,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 NEAR, FAR = "leaf1-spine2", "leaf2-spine2"
@@ -285,7 +286,7 @@ HOPS += [(f"leaf{a}-spine{s}", f"H{h}-leaf{a}") for a in (1, 2) for s in (1, 2) 
 HOPS += [("H1-leaf1", f"leaf1-spine{s}") for s in range(1, 5)]
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     hop=st.sampled_from(HOPS),
     share=st.sampled_from([0.004, 0.02, 0.1]),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import START_NS, tracked
 
@@ -74,7 +75,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(EVENTS, st.booleans())
 def test_counts_equal_those_of_the_definition(events, for_nak) -> None:
     rows, now = [], 0
