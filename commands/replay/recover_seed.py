@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ...analyzer.errors import UsageError
 from ..options.output import OUTPUT, Output
@@ -12,6 +12,9 @@ from ..options.progress import reading_shown
 from ..options.steps import steps_shown
 from ..options.taps import NAMING, Naming
 from .sweep import parse_seeds
+
+if TYPE_CHECKING:
+    from ...replay.hashing.seeding import SeedRange
 
 _NOTHING_FITS = 1
 
@@ -23,6 +26,9 @@ def recover_seed(
     weights: str | None = None,
     from_: Annotated[list[str] | None, Parameter(name="--from", negative="")] = None,
     seeds: str = "0:0x100000000",
+    ask: str | None = None,
+    fabric: str | None = None,
+    devices: str | None = None,
     naming: Annotated[Naming, Parameter(name="*")] = NAMING,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
@@ -42,10 +48,23 @@ def recover_seed(
         Only flows from this subnet, such as the hosts of one switch; may be repeated.
     seeds
         Seeds to try, FIRST:END without END; default all 2^32.
+    ask
+        Ask this Linux router of --fabric for its next hops in place of captures, learn its hash
+        from 300 answers, and compare what it says about 200 other flows.
+    fabric
+        The fabric of --ask, with names of ports, such as rocescope discover writes.
+    devices
+        How the router is reached: netns:PREFIX for network namespaces PREFIX + name of this host.
     """
     to.chosen()
-    names, tap_names = naming.captures(files)
     span = parse_seeds(seeds)
+    if ask is not None:
+        if files or from_ or weights or naming.tap or fabric is None or devices is None:
+            raise UsageError("--ask takes --fabric and --devices, and no captures")
+        if span.step != 1:
+            raise UsageError("--seeds of recover-seed takes FIRST:END, without a step")
+        return _asked(ask, fabric, devices, hash, fields, span, to)
+    names, tap_names = naming.captures(files)
 
     from ...replay.seeds.recover import Wanted, is_explained, parse_weights, recover_all
     from ...replay.seeds.tapped import directions, from_subnets, read_taps
@@ -65,3 +84,29 @@ def recover_seed(
     to.write_replay(result, lambda file: print_recovery(result, file, to.color))
     found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
     return 0 if found else _NOTHING_FITS
+
+
+def _asked(
+    switch: str,
+    fabric: str,
+    devices: str,
+    hash: str | None,
+    fields: str | None,
+    seeds: SeedRange,
+    to: Output,
+) -> int:
+    from ...discovery.asking.devices import parse_devices
+    from ...discovery.tracing.learn import learn
+    from ...replay.fabrics.parse import parse_fabric
+    from ...replay.seeds.recover import Wanted, is_explained
+
+    run = parse_devices(devices)
+    with steps_shown(to.progress) as tell:
+        result = learn(parse_fabric(fabric), run, switch, Wanted(hash, fields, None, seeds), tell)
+
+    from ...report.terminal.recover import print_recovery
+
+    to.write_replay(result, lambda file: print_recovery(result, file, to.color))
+    (record,) = result.switches
+    wrong = record.asked_again != record.agreeing_again
+    return _NOTHING_FITS if wrong or not any(map(is_explained, record.candidates)) else 0

@@ -49,6 +49,15 @@ class SwitchRecovery(Record, frozen=True, kw_only=True):
         Meta(description="hashes that these flows cannot tell from chance: flows that suffice"),
     ]
     conclusion: str
+    asked_again: Annotated[
+        int | None,
+        Meta(
+            description="other flows that the switch was asked about; null: not asked, or no hash"
+        ),
+    ] = None
+    agreeing_again: Annotated[
+        int | None, Meta(description="of these, with the link that the candidate computes")
+    ] = None
 
 
 class RecoverResult(Record, frozen=True, kw_only=True):

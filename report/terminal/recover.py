@@ -23,6 +23,9 @@ def print_recovery(result: RecoverResult, stream: TextIO, color: ColorWhen = "au
         fits = any(is_explained(c) for c in switch.candidates)
         mark, style = (page.glyphs.good, "green") if fits else (page.glyphs.warning, "yellow")
         page.say(f"{mark} {switch.conclusion[:1].upper()}{switch.conclusion[1:]}.", style)
+        if switch.asked_again:
+            agree = f"{human.count(switch.agreeing_again)} of {human.count(switch.asked_again)}"
+            page.say(f"Asked again about other flows: {agree} answers are those computed.")
         page.draw(lambda table, switch=switch: _links(table, switch))  # type: ignore[misc]
         if switch.candidates:
             page.draw(lambda table, switch=switch: _candidates(table, switch))  # type: ignore[misc]

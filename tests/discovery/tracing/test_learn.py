@@ -1,0 +1,81 @@
+"""The hash of real routers, learned from what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from traced_lab import lab
+
+from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.discovery.asking.commands import Said
+from rocescope.discovery.asking.namespaces import Namespaces
+from rocescope.discovery.tracing.learn import AGAIN, ANSWERS, learn
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.seeds.recover import Wanted, is_explained
+
+pytestmark = pytest.mark.usefixtures("root")
+SEEDS = SeedRange(0, 1 << 16)
+
+
+@pytest.fixture(scope="module")
+def routers(need_tool):
+    need_tool("ip")
+    with lab(spines=3, parallel=1) as made:
+        yield made
+
+
+@pytest.fixture
+def fabric(routers, tmp_path):
+    """The fabric with no hash: what is learned comes from answers alone."""
+    read = routers.fabric(tmp_path / "answers")
+    return replace(read, hash_settings=(None,) * read.switches)
+
+
+@pytest.mark.parametrize("policy", [0, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_policy_and_seed_of_a_router(policy, weighted, routers, tmp_path):
+    routers.set_routes(weight=lambda cable: cable.spine if weighted else 1)
+    routers.hash_by("leaf1", policy, 54321)
+    read = routers.fabric(tmp_path / "answers")
+    blind = replace(read, hash_settings=(None,) * read.switches)
+    (found,) = learn(blind, Namespaces(routers.prefix), "leaf1", Wanted(seeds=SEEDS)).switches
+    if policy == 0:  # two hosts on each side are four pairs: no seed can be claimed
+        assert not any(map(is_explained, found.candidates))
+        assert found.asked_again is None
+        return
+    best = next(c for c in found.candidates if is_explained(c))
+    assert (best.hash, best.seed, best.parameters) == ("linux", 54321, {"policy": "1"})
+    assert found.flows == ANSWERS
+    assert (found.asked_again, found.agreeing_again) == (AGAIN, AGAIN)
+
+
+def test_a_router_that_changes_its_hash_between_the_questions(routers, fabric):
+    routers.hash_by("leaf1", 1, 777)
+    real, calls = Namespaces(routers.prefix), []
+
+    def run(requests):
+        calls.append(requests)
+        if len(calls) == 2:
+            routers.hash_by("leaf1", 1, 778)
+        return real(requests)
+
+    (found,) = learn(fabric, run, "leaf1", Wanted(seeds=SEEDS)).switches
+    assert found.asked_again == AGAIN
+    assert found.agreeing_again < AGAIN * 0.6
+
+
+def test_mistakes(routers, fabric):
+    run = Namespaces(routers.prefix)
+    with pytest.raises(UsageError, match="no switch 'leaf9'"):
+        learn(fabric, run, "leaf9", Wanted())
+    with pytest.raises(UsageError, match="spine1 has no group of several next hops"):
+        learn(fabric, run, "spine1", Wanted())
+    with pytest.raises(RocescopeError, match="leaf1 did not name a next hop: gone"):
+        learn(fabric, lambda asked: [Said(b"", "gone")], "leaf1", Wanted())
+    plain = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=1")
+    plain = replace(plain, hash_settings=(HashSettings("linux"),) * plain.switches)
+    with pytest.raises(UsageError, match="names of ports"):
+        learn(plain, run, "leaf1", Wanted())
