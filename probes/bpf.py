@@ -19,6 +19,7 @@ _SYSTEM_CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361}
 # Commands.
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _PROG_LOAD = 0, 1, 2, 5
 _PROG_TEST_RUN, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 10, 15, 28
+_PROG_GET_FD_BY_ID, _PROG_QUERY = 13, 16
 _MAP_GET_NEXT_KEY, _MAP_LOOKUP_AND_DELETE = 4, 21
 
 # Map types.
@@ -218,6 +219,19 @@ def object_info(fd: int, size: int = 256) -> bytes:
     info = ctypes.create_string_buffer(size)
     call(_OBJ_GET_INFO_BY_FD, struct.pack("IIQ", fd, size, _address(info)))
     return info.raw
+
+
+def program_by_id(number: int) -> int:
+    """A descriptor of a loaded program."""
+    return call(_PROG_GET_FD_BY_ID, struct.pack("3I", number, 0, 0))
+
+
+def query(ifindex: int, attach_type: int, ids_address: int, room: int) -> int:
+    """Write the ids of the programs at a hook, in their order, to an array; returns how many."""
+    attributes = struct.pack("4IQI", ifindex, attach_type, 0, 0, ids_address, room)
+    _, out = call_out(_PROG_QUERY, attributes.ljust(64, b"\0"))
+    count: int = struct.unpack_from("I", out, 24)[0]
+    return count
 
 
 def possible_cpus() -> int:

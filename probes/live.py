@@ -24,6 +24,7 @@ from . import bpf
 from .files.blocks import Blocks
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
 from .hooks.interfaces import Interface, find_interfaces
+from .hooks.others import OthersBefore
 from .loss import LOSS, Loss, total
 from .opened import Opened
 from .program.bcc_module import import_bcc
@@ -90,6 +91,8 @@ class LiveSource(Opened):
         self.registry = registry or Registry()
         self.attachments: list[Attachment] = []
         self.interfaces: list[Interface] = []
+        self.others = OthersBefore(())
+        """Programs of others that run before the probes."""
         self.first_tap = len(self.registry.taps)
         """The first tap of this source; the others follow."""
         self.snapped_frames = 0
@@ -171,6 +174,8 @@ class LiveSource(Opened):
         for number, (interface, direction) in enumerate(self._directions):
             tap = self.first_tap + number
             self.attachments.append(attach(compiled, interface, direction, self.options.hook, tap))
+        self.others = OthersBefore(self.attachments)
+        self._stack.callback(self.others.close)
 
     def _detach(self) -> None:
         self._gone = self.gone()

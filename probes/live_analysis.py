@@ -188,6 +188,7 @@ class LiveAnalysis(Opened):
     def _warnings(self) -> list[str]:
         loss = self.source.loss()
         lines = [f"{interface.label} {GONE}" for interface in self.source.gone()]
+        lines += self.source.others.lines()
         if self.ended_by is not None:
             lines.append(f"ended early, {self.ended_by}")
         for number, what in (

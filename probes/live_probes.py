@@ -45,6 +45,11 @@ class LiveProbes:
         """Whether the probes were removed."""
         return self._ended
 
+    def warnings(self) -> tuple[str, ...]:
+        """Programs of others before the probes, and limits of the information on owners."""
+        unknown = [f"owners of queue pairs may be unknown: {reason}" for reason in self.reasons]
+        return (*self.source.others.lines(), *unknown)
+
     def begin(self, drop: bool = False) -> None:
         """Attach everything; later calls do nothing. Errors as of `LiveSource`.
 

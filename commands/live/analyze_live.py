@@ -64,7 +64,15 @@ def analyze_live(
         say_what(analysis.source)
         say_owners_unknown(analysis.reasons)
         known = len(analysis.reasons)
-        analysis.run(tell, Ending(analysis.source, seconds).check)
+        ending = Ending(analysis.source, seconds)
+
+        def check() -> None:
+            nonlocal known
+            ending.check()
+            say_owners_unknown(analysis.reasons[known:])
+            known = len(analysis.reasons)
+
+        analysis.run(tell, check)
         result = analysis.result()
         say_owners_unknown(analysis.reasons[known:])
     if not json and file is None:

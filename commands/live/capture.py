@@ -18,6 +18,7 @@ from ..options.parameter import Parameter
 from ..options.reading import SELECTION, Selection
 from .capturing import (
     Ending,
+    Told,
     ended_by_signals,
     owner_watch,
     say,
@@ -166,6 +167,7 @@ class _Capture:
         self._files = None if write is None else _files(source, write, rotation, known, maker)
         self._ending = Ending(source, seconds)
         self._left = count
+        self._told = Told()
 
     def run(self) -> int:
         """Capture until the end condition; returns the exit code."""
@@ -205,6 +207,7 @@ class _Capture:
     def _tell_owners(self, at_once: bool = False) -> None:
         if self._owners is not None and self._files is not None:
             self._files.comment(self._owners.new(at_once))
+            self._told.say(self._owners.ended)
 
     def _summary(self) -> None:
         loss = self._source.loss()
@@ -241,6 +244,7 @@ def _files(
     comments = [f"hook: {', '.join(hooks)}", f"kernel: {system}"]
     if options.filter:
         comments.append(f"filter: {options.filter}")
+    comments += [f"warning: {line}" for line in source.others.lines()]
     if options.sample > 1:
         comments.append(f"sample: one packet in {options.sample}")
     taps = source.registry.taps.items[source.first_tap :]

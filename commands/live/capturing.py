@@ -28,8 +28,25 @@ class Stoppable(Protocol):
     def stop(self) -> None: ...
 
 
+class Told:
+    """Says each line once."""
+
+    def __init__(self) -> None:
+        self._lines: set[str] = set()
+
+    def say(self, lines: Sequence[str]) -> None:
+        """Print the lines that are new."""
+        for line in lines:
+            if line not in self._lines:
+                self._lines.add(line)
+                say(line)
+
+
 class Ending:
-    """Stops a source at the end of its duration or when all its interfaces have disappeared."""
+    """Stops a source at the end of its duration or when all its interfaces have disappeared.
+
+    Says which programs of others run before the probes.
+    """
 
     def __init__(self, source: LiveSource, seconds: float | None) -> None:
         self._source = source
@@ -37,6 +54,8 @@ class Ending:
             source.ends = time.monotonic() + seconds
         self._checked = time.monotonic()
         self._gone: set[str] = set()
+        self._told = Told()
+        self._told.say(source.others.lines())
 
     def check(self) -> None:
         """Test the end conditions; call this several times a second."""
@@ -46,6 +65,7 @@ class Ending:
         if now - self._checked < _CHECK_EVERY_S:
             return
         self._checked = now
+        self._told.say(self._source.others.lines())
         for interface in self._source.gone():
             if interface.label not in self._gone:
                 self._gone.add(interface.label)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ...analyzer.errors import UsageError
 from ..options.inputs import STANDARD_OUTPUT
 from ..options.output import write_results
-from .capturing import say, say_what, writable_later
+from .capturing import Told, say, say_what, writable_later
 
 if TYPE_CHECKING:
     from ...analyzer.results.analysis import Analysis
@@ -66,6 +66,8 @@ class Counting:
 
     def _wait(self, source: CounterSource) -> None:
         begin = checked = time.monotonic()
+        told = Told()
+        told.say(source.others.lines())
         read = begin
         while not self._stopping.is_set():
             now = time.monotonic()
@@ -77,6 +79,7 @@ class Counting:
             if now - checked >= _CHECK_EVERY_S:
                 checked = now
                 source.note()
+                told.say(source.others.lines())
                 if len(source.gone()) == len(source.interfaces):
                     say("all interfaces have disappeared or lost their probes")
                     return

@@ -24,6 +24,7 @@ from .. import bpf
 from ..clock import WallClock
 from ..hooks.attach import Attachment, Direction, Hook, attach, directions_of, privileges_of
 from ..hooks.interfaces import Interface, find_interfaces
+from ..hooks.others import OthersBefore
 from ..opened import Opened
 from ..program.bcc_module import import_bcc
 from ..program.filter import c_condition
@@ -94,6 +95,8 @@ class CounterSource(Opened):
         self.interfaces: list[Interface] = []
         self.taps: list[tuple[Interface, Direction]] = []
         self.attachments: list[Attachment] = []
+        self.others = OthersBefore(())
+        """Programs of others that run before the probes."""
         self._names = list(interfaces)
         super().__init__()
         self._clock = WallClock()
@@ -117,6 +120,8 @@ class CounterSource(Opened):
         self._stack.callback(self.detach)
         for tap, (interface, direction) in enumerate(self.taps):
             self.attachments.append(attach(compiled, interface, direction, options.hook, tap))
+        self.others = OthersBefore(self.attachments)
+        self._stack.callback(self.others.close)
 
     def _create_maps(self) -> CounterMaps:
         cpus = bpf.possible_cpus()

@@ -41,7 +41,7 @@ def analysis_of(source: CounterSource, reading: Reading, complete: bool = True) 
         series=Series(
             DEFAULT_WINDOW_NS, _first(flows) or 0, [], [], [], [], [], [], [], [], [], {}
         ),
-        warnings=_warnings(reading, complete),
+        warnings=[*_warnings(reading, complete), *source.others.lines()],
     )
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import socket
 import threading
 
 from ...analyzer.errors import CaptureError
+from ...analyzer.words import printable
 from .. import bpf
+from ..hooks.interfaces import Interface
+from ..hooks.others import programs_on
 from ..owners.elf import ElfError, defaults, exported_functions
 from ..owners.libraries import all_libraries
 from ..owners.perf import PROG_KPROBE, attach_uprobe
@@ -54,6 +58,23 @@ def xdp_hook() -> Check:
         False,
         "--hook xdp does not work",
         "use --hook tc",
+    )
+
+
+def other_programs() -> Check:
+    """Programs of others at the interfaces of this network namespace, which run before probes."""
+    name, found = "other programs", []
+    for number, interface in socket.if_nameindex():
+        programs = programs_on(Interface(interface, None, number, None))
+        found += [f"{interface}: {program}" for program in programs]
+    if not found:
+        return Check(name, "ok", "none at any interface of this network namespace")
+    return Check(
+        name,
+        "limited",
+        printable("; ".join(found)),
+        False,
+        "packets that they drop, redirect or keep from later programs are not seen",
     )
 
 

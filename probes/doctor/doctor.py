@@ -16,6 +16,7 @@ _CHECKS: tuple[Callable[[], Check], ...] = (
     check_kernel.ring_buffer,
     check_hooks.tc_hook,
     check_hooks.xdp_hook,
+    check_hooks.other_programs,
     check_hooks.uprobes,
     check_software.libibverbs,
     check_software.rdma_devices,

@@ -30,7 +30,7 @@ Direction: TypeAlias = Literal["in", "out"]
 GONE = "has disappeared, or another program has removed its probes"
 """What `gone` means, after the name of the interface."""
 
-_ATTACH_TYPES = {"in": bpf.ATTACH_TCX_INGRESS, "out": bpf.ATTACH_TCX_EGRESS}
+ATTACH_TYPES = {"in": bpf.ATTACH_TCX_INGRESS, "out": bpf.ATTACH_TCX_EGRESS}
 # Ingress: before other programs, which may drop packets. Egress: after them.
 _PLACES = {"in": bpf.BEFORE, "out": bpf.AFTER}
 _NO_TCX = (errno.EINVAL, errno.EOPNOTSUPP)
@@ -117,7 +117,7 @@ def _attach_tc(
     if not clsact_only:
         try:
             link = bpf.create_link(
-                program, interface.ifindex, _ATTACH_TYPES[direction], _PLACES[direction]
+                program, interface.ifindex, ATTACH_TYPES[direction], _PLACES[direction]
             )
             return Attachment(interface, direction, "tcx", link)
         except OSError as error:

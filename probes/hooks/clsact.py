@@ -21,15 +21,15 @@ _KIND, _OPTIONS = 1, 2
 _BPF_FD, _BPF_NAME, _BPF_FLAGS = 6, 7, 8
 _DIRECT_ACTION = 1
 _CLSACT, _CLSACT_HANDLE = 0xFFFFFFF1, 0xFFFF0000
-_PARENT = {"in": 0xFFFFFFF2, "out": 0xFFFFFFF3}
+PARENTS = {"in": 0xFFFFFFF2, "out": 0xFFFFFFF3}
 _ALL_PROTOCOLS = 0x0300  # ETH_P_ALL in network order
 _NAME, _NAME_WITH_QDISC = b"rocescope\0", b"rocescope_qdisc\0"
 """The second: the qdisc is there for captures only, and the last one removes it."""
-_PRIORITY = 0xC001
+PRIORITY = 0xC001
 """After filters that users add."""
 _HANDLES = range(1, 257)
 """Captures on one interface at the same time have the same priority and different handles."""
-_INFO = _PRIORITY << 16 | _ALL_PROTOCOLS
+_INFO = PRIORITY << 16 | _ALL_PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def add_filter(program: int, ifindex: int, direction: str) -> ClsactFilter:
     """Attach a program to an interface of this thread's namespace."""
     flags = _EXCLUSIVE | _CREATE
     made_qdisc = _ask(_NEW_QDISC, flags, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
-    if any(_NAME_WITH_QDISC in _filters(ifindex, parent) for parent in _PARENT.values()):
+    if any(_NAME_WITH_QDISC in _filters(ifindex, parent) for parent in PARENTS.values()):
         made_qdisc = True
     options = (
         _attribute(_BPF_FD, struct.pack("I", program))
@@ -57,7 +57,7 @@ def add_filter(program: int, ifindex: int, direction: str) -> ClsactFilter:
     )
     attributes = _kind(b"bpf") + _attribute(_OPTIONS, options)
     for handle in _HANDLES:
-        if _ask(_NEW_FILTER, flags, ifindex, _PARENT[direction], handle, _INFO, attributes):
+        if _ask(_NEW_FILTER, flags, ifindex, PARENTS[direction], handle, _INFO, attributes):
             return ClsactFilter(ifindex, direction, handle, made_qdisc)
     raise OSError(errno.EBUSY, "too many captures")
 
@@ -65,7 +65,7 @@ def add_filter(program: int, ifindex: int, direction: str) -> ClsactFilter:
 def is_attached(filter: ClsactFilter) -> bool:
     """Whether a filter is still there: other programs may remove it, or the whole qdisc."""
     with _request(
-        _GET_FILTER, 0, filter.ifindex, _PARENT[filter.direction], filter.handle, _INFO, b""
+        _GET_FILTER, 0, filter.ifindex, PARENTS[filter.direction], filter.handle, _INFO, b""
     ) as answers:
         return _code(answers.recv(65536)) == _NEW_FILTER
 
@@ -75,7 +75,7 @@ def delete_filter(filter: ClsactFilter) -> None:
 
     A filter or interface that is already gone is not an error.
     """
-    parent = _PARENT[filter.direction]
+    parent = PARENTS[filter.direction]
     with _already_gone():
         _ask(_DELETE_FILTER, 0, filter.ifindex, parent, filter.handle, _INFO, _kind(b"bpf"))
     if filter.made_qdisc:
@@ -85,7 +85,7 @@ def delete_filter(filter: ClsactFilter) -> None:
 def delete_unused_qdisc(ifindex: int) -> bool:
     """Remove the qdisc of an interface if it has no filters; returns whether it is gone."""
     with _already_gone():
-        if any(_filters(ifindex, parent) for parent in _PARENT.values()):
+        if any(_filters(ifindex, parent) for parent in PARENTS.values()):
             return False
         _ask(_DELETE_QDISC, 0, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
     return True

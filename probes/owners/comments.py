@@ -41,6 +41,8 @@ class OwnerComments:
 
     def __init__(self, watch: OwnerWatch) -> None:
         self._watch: OwnerWatch | None = watch
+        self.ended: list[str] = []
+        """Why owners are unknown from a point on."""
         self._told: set[str] = set()
         self._updated = float("-inf")
 
@@ -58,7 +60,8 @@ class OwnerComments:
             return self._untold(self._watch.queue_pairs)
         except Exception as error:
             self._watch = None
-            return [f"owners are unknown from here on: {type(error).__name__}: {error}"]
+            self.ended = [f"owners of queue pairs are unknown from here on: {error}"]
+            return self.ended
 
     def _untold(self, pairs: Iterable[QueuePair]) -> list[str]:
         found = []

@@ -26,7 +26,10 @@ _STARTS_WITHIN_S = 60.0
 """It compiles probes first: seconds on a busy machine."""
 _ANSWERS_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 5.0
+_SILENT_S = 10.0
+"""A request that is not answered for so long: the helper hangs, as on a file system that does."""
 _REQUEST = b"u"
+_NO_ANSWER = "the process that watches owners does not answer"
 
 
 class OwnerWatch:
@@ -46,7 +49,7 @@ class OwnerWatch:
         self.lost = 0
         """Calls of libibverbs that were lost because the ring was full."""
         self._addresses()  # later it may need privileges that were given up
-        self._asked = 0
+        self._asked, self._asked_at = 0, 0.0
         self._decode = msgspec.json.Decoder(helper.News).decode
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel: socket.socket | None = ours
@@ -79,6 +82,9 @@ class OwnerWatch:
         if not self._asked:
             self._ask()
         self.listen()
+        silent = self._asked and time.monotonic() - self._asked_at > _SILENT_S
+        if silent and self._channel is not None:
+            self._end(_NO_ANSWER, 0)
 
     def _update(self, seconds: float) -> None:
         self._ask()
@@ -86,12 +92,13 @@ class OwnerWatch:
         while self._asked and self._channel is not None:
             left = ends - time.monotonic()
             if left <= 0:
-                self._end("the process that watches owners does not answer")
+                self._end(_NO_ANSWER, 0)
             self._take(left)
 
     def _ask(self) -> None:
         if self._channel is not None:
             self._asked += 1
+            self._asked_at = time.monotonic()
             with suppress(OSError):  # an end is noticed when receiving
                 self._channel.send(_REQUEST)
 
@@ -114,8 +121,8 @@ class OwnerWatch:
                 self.lost, self.reasons[:] = news.lost, news.reasons
             seconds = 0
 
-    def _end(self, reason: str) -> None:
-        self.close()
+    def _end(self, reason: str, patience_s: float = _ENDS_WITHIN_S) -> None:
+        self._close(patience_s)
         raise CaptureError(reason)
 
     def owners(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
@@ -134,11 +141,14 @@ class OwnerWatch:
 
     def close(self) -> None:
         """End the helper, which detaches its probes; known owners stay."""
+        self._close(_ENDS_WITHIN_S)
+
+    def _close(self, patience_s: float) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
             try:
-                self._process.wait(_ENDS_WITHIN_S)
+                self._process.wait(patience_s)
             except subprocess.TimeoutExpired:
                 with suppress(PermissionError):  # it has another user than this process now
                     self._process.kill()

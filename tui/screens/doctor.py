@@ -32,7 +32,8 @@ class DoctorScreen(RoceScreen):
             yield Static(id="findings")
 
     def draw(self, snapshot: Snapshot) -> str:
-        findings = [*source_findings(snapshot), *tool_findings()]
+        live = snapshot.source.kind == "live"
+        findings = [*source_findings(snapshot), *tool_findings(live)]
         table = Table.grid(padding=(0, 1))
         for (glyph, style), line in sorted(findings, key=lambda f: [BAD, DOUBT, GOOD].index(f[0])):
             table.add_row(Text(glyph, style), Text(line))
@@ -89,23 +90,27 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def tool_findings() -> Iterator[Finding]:
-    """Programs, privileges and files that the other screens need."""
+def tool_findings(live: bool) -> Iterator[Finding]:
+    """Programs, privileges and files that the other screens need.
+
+    live: probes are attached, with privileges that are given up since.
+    """
     tshark = shutil.which("tshark")
     yield (
         (GOOD, f"tshark: {tshark}")
         if tshark
         else (DOUBT, "tshark is not installed: no dissection on screen 7 (apt install tshark)")
     )
-    root = os.geteuid() == 0
-    yield (
-        (GOOD if root else DOUBT),
-        (
-            "live probes: you are root"
-            if root
-            else "live probes need root or CAP_BPF and CAP_NET_ADMIN"
-        ),
-    )
+    if not live:
+        root = os.geteuid() == 0
+        yield (
+            (GOOD if root else DOUBT),
+            (
+                "live probes: you are root"
+                if root
+                else "live probes need root or CAP_BPF and CAP_NET_ADMIN"
+            ),
+        )
     if os.environ.get("NO_COLOR"):
         yield GOOD, "NO_COLOR is set: only glyphs mark problems"
     encoding = (getattr(sys.__stdout__, "encoding", None) or "").lower()

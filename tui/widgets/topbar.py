@@ -86,6 +86,9 @@ def _parts(snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str) ->
     source = snapshot.source
     if source.error:
         yield Part(f"● {source.error}", "bold red", trust=True)
+    if source.kind == "live" and source.warnings:
+        said = human.counted(len(source.warnings), "warning")
+        yield Part(f"▲ {said}, see D", "yellow", 1, "▲ see D", trust=True)
     if frozen:
         yield Part("❚❚ frozen", "bold reverse", trust=True)
     if source.behind_ns:

@@ -325,3 +325,21 @@ def test_an_unknown_interface_is_one_line(live_capture, capsys):
     assert cli.run(["analyze", "--live", "nosuch0"]) == 3
     said = capsys.readouterr().err
     assert "nosuch0" in said and len(said.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("libibverbs")
+@pytest.mark.parametrize("command", ["analyze", "capture"])
+def test_a_helper_for_owners_that_hangs_is_said_while_it_runs(network, tmp_path, command):
+    net = network()
+    file = ["-w", str(tmp_path / "x.pcapng")] if command == "capture" else []
+    live = Analyzing(net, tmp_path, "left", *file, command=command)
+    (helper,) = children_of(live.process.pid)
+    os.kill(helper, signal.SIGSTOP)
+    try:
+        live.wait_for("the process that watches owners does not answer")
+        assert live.err.read_text().count("does not answer") == 1
+    finally:
+        os.kill(helper, signal.SIGCONT)
+    net.send(roce_frames(30))
+    assert live.end() == 0
+    assert "30 " in live.out.read_text() + live.err.read_text()

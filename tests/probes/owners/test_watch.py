@@ -15,6 +15,7 @@ from rocescope.analyzer.errors import CaptureError
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.probes.live import LiveOptions, LiveSource
+from rocescope.probes.owners import watch as watch_module
 from rocescope.probes.owners.addresses import local_addresses
 from rocescope.probes.owners.uprobes import Uprobes
 from rocescope.probes.owners.watch import OwnerWatch
@@ -148,6 +149,22 @@ def test_a_helper_that_hangs_never_holds_up_the_capture():
         finally:
             os.kill(helper_of(watch), signal.SIGCONT)
         watch.update()  # nothing more happens
+
+
+def test_a_helper_that_hangs_is_said_during_the_capture(monkeypatch):
+    """Without waiting: the rings would overflow."""
+    monkeypatch.setattr(watch_module, "_SILENT_S", 0.2)
+    with OwnerWatch() as watch:
+        os.kill(helper_of(watch), signal.SIGSTOP)
+        try:
+            watch.update()
+            time.sleep(0.3)
+            with pytest.raises(CaptureError, match="does not answer"):
+                watch.update()
+            assert watch._process.poll() is None  # nothing has waited for its end
+            watch.update()  # it is said once
+        finally:
+            os.kill(helper_of(watch), signal.SIGCONT)
 
 
 def test_a_helper_that_is_killed_is_said_once():

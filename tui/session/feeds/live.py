@@ -103,6 +103,7 @@ class LiveFeed:
             frames=loss.seen,
             packets=self._packets,
             dropped=loss.ring_full,
+            warnings=self._probes.warnings(),
             undecodable=sum(self._source.decoder.counters.undecodable().values()),
             tap_names=tuple(self.registry.tap_names),
         )

@@ -113,12 +113,14 @@ class Recording:
         """The state of the probes, in addition to the counts of the file."""
         loss = self._source.loss()
         gone = [interface.label for interface in self._source.gone()]
+        ended = self._owners.ended if self._owners is not None else []
         return replace(
             seen,
             name=",".join(interface.label for interface in self._source.interfaces),
             kind="live",
             error=self.error or (f"{', '.join(gone)} {GONE}" if gone else ""),
             dropped=loss.ring_full,
+            warnings=(*seen.warnings, *self._source.others.lines(), *ended),
             recording=self.path.name if self.running else "",
         )
 
