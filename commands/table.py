@@ -97,6 +97,7 @@ Examples:
 Examples:
   rocescope discover --commands linux
   rocescope discover answers/ -o fabric.yaml
+  rocescope discover inventory.yaml -o fabric.yaml --raw answers/
   rocescope discover answers/ --format json | jq '.remarks[]'
 """,
         "linux and frr are tested with real devices.",

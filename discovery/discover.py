@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,12 +11,13 @@ from ..replay.fabrics.devices.cabling import Note
 from ..replay.fabrics.fabric import Fabric
 from ..replay.hashing import HashSettings
 from ..version import VERSION
-from .dialects.linux import LINUX
+from .asked import Asked
 from .folder import Answers, Unreadable, read_folder
 from .lost_members import lost_members
-from .results import AskedDevice, DiscoveredLink, Discovery, Remark
+from .results import AskedDevice, Command, DiscoveredLink, Discovery, Remark
 
-_READ = "route.json", "sysctl"
+NO_ANSWER = "no answer"
+UNREADABLE = "unreadable"
 
 
 class Discovered(NamedTuple):
@@ -25,16 +27,46 @@ class Discovered(NamedTuple):
     report: Discovery
 
 
-def discover_folder(folder: Path, rate_bits_per_second: int, delay_ns: int) -> Discovered:
-    """The fabric of a folder. UsageError if no device can be read or no host is found."""
+def discover_folder(
+    folder: Path, rate_bits_per_second: int, delay_ns: int, source: str = ""
+) -> Discovered:
+    """The fabric of a folder; source: its name in the report, by default the path.
+
+    UsageError if no device can be read or no host is found.
+    """
     answers, unreadable = read_folder(folder)
-    told = ", ".join(q.command for q in LINUX.questions if q.suffix in _READ)
+    name = source or str(folder)
+    told = {one.device.name: _told(one) for one in answers}
     devices = [one.device for one in answers]
-    assembled = assemble(str(folder), devices, rate_bits_per_second, delay_ns, told, strict=False)
-    notes = [*assembled.notes, *lost_members(assembled, answers)]
-    return Discovered(
-        assembled.fabric, _report(assembled.fabric, answers, unreadable, notes, folder)
-    )
+    assembled = assemble(name, devices, rate_bits_per_second, delay_ns, told, strict=False)
+    notes = [*assembled.notes, *_same_device(answers), *lost_members(assembled, answers)]
+    return Discovered(assembled.fabric, _report(assembled.fabric, answers, unreadable, notes, name))
+
+
+def _told(one: Answers) -> str:
+    """The commands that tell the forwarding of a device, and their time."""
+    used = [q for q in one.dialect.questions if q.suffix in one.dialect.told]
+    text = ", ".join(q.command for q in used if q not in one.missing)
+    times = [one.asked.time_ns(q.suffix) for q in used] if one.asked is not None else []
+    last = max((t for t in times if t is not None), default=None)
+    return text if last is None else f"{text}; {_time(last)}"
+
+
+def _time(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns // 1000 / 1e6, UTC).isoformat(timespec="milliseconds")
+
+
+def _same_device(answers: list[Answers]) -> list[Note]:
+    """Two names that answer with the same MAC addresses."""
+    names: dict[frozenset[str], str] = {}
+    notes = []
+    for one in answers:
+        macs = frozenset(p.mac for p in one.device.interfaces or () if p.mac.strip("0:"))
+        first = names.setdefault(macs, one.device.name) if macs else one.device.name
+        if first != one.device.name:
+            text = f"it has the MAC addresses of {first}: one device with two names?"
+            notes.append(Note("same device", one.device.name, text))
+    return notes
 
 
 def _report(
@@ -42,7 +74,7 @@ def _report(
     answers: list[Answers],
     unreadable: list[Unreadable],
     notes: list[Note],
-    folder: Path,
+    source: str,
 ) -> Discovery:
     origin = fabric.origin
     assert origin is not None
@@ -54,12 +86,15 @@ def _report(
         )
         for i in range(len(origin.ports))
     ]
-    remarks = [Remark(kind="unreadable", device=u.name, text=u.reason) for u in unreadable]
+    remarks = [
+        Remark(kind=UNREADABLE if u.answered else NO_ANSWER, device=u.name, text=u.reason)
+        for u in unreadable
+    ]
     remarks += [Remark(kind=n.kind, device=n.device, text=n.text) for n in notes]
     unread = [n for n, told in zip(fabric.nodes.names, origin.tables, strict=False) if not told]
     return Discovery(
         version=VERSION,
-        source=str(folder),
+        source=source,
         hosts=fabric.hosts,
         switches=fabric.switches,
         devices=asked,
@@ -75,8 +110,23 @@ def _asked(one: Answers, is_switch: bool) -> AskedDevice:
         kind="switch" if is_switch else "host",
         dialect=one.dialect.name,
         hash=hash_in_words(one.device.hash) if is_switch else None,
-        not_read=[q.why for q in one.missing],
+        not_read=[_why(q.why, one.asked, q.suffix) for q in one.missing],
+        commands=[
+            Command(
+                command=c.command,
+                file=f"{one.device.name}.{c.suffix}",
+                time=_time(c.ended_ns),
+                output_bytes=c.output_bytes,
+                problem=c.problem or None,
+            )
+            for c in (one.asked.answers if one.asked is not None else ())
+        ],
     )
+
+
+def _why(why: str, asked: Asked | None, suffix: str) -> str:
+    problem = asked.problem_of(suffix) if asked is not None else ""
+    return f"{why} ({problem})" if problem else why
 
 
 def hash_in_words(settings: HashSettings | None) -> str:

@@ -1,6 +1,8 @@
 """A folder with the raw answers of devices: `NAME.route.json`, `NAME.lldp.json` and so on.
 
-A device with `NAME.frr-route.json` speaks the dialect frr, any other linux.
+`asked.json`, which a collection writes, tells the dialect of each device and what became of each
+command. In a folder that people made, files tell the dialect: a device with
+`NAME.frr-route.json` speaks frr.
 """
 
 from __future__ import annotations
@@ -11,12 +13,10 @@ from typing import NamedTuple
 from ..analyzer.errors import UsageError
 from ..replay.fabrics.addressing import Network
 from ..replay.fabrics.devices.device import Device
-from ..replay.fabrics.files.linux_tables import read_device
+from .asked import Asked, read_asked
 from .dialects.dialect import Dialect, Question
-from .dialects.frr import FRR, SUFFIX, installed_of
-from .dialects.linux import LINUX
-
-_NEEDED = "route.json"
+from .dialects.frr import SUFFIX, installed_of
+from .dialects.registry import DIALECTS
 
 
 class Answers(NamedTuple):
@@ -28,13 +28,16 @@ class Answers(NamedTuple):
     """Questions without an answer in the folder."""
     installed: dict[Network, frozenset[str]]
     """Of frr: the ports of next hops that FRR calls installed."""
+    asked: Asked | None = None
+    """When and how it was asked; None: the folder does not tell."""
 
 
 class Unreadable(NamedTuple):
-    """A device whose answers cannot be read."""
+    """A device that did not answer, or whose answers cannot be read."""
 
     name: str
     reason: str
+    answered: bool = True
 
 
 def read_folder(folder: Path) -> tuple[list[Answers], list[Unreadable]]:
@@ -44,21 +47,30 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unreadable]]:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder with the answers of devices")
+    asked = read_asked(folder)
     found: list[Answers] = []
     unreadable: list[Unreadable] = []
-    for file in sorted(folder.glob(f"*.{_NEEDED}")):
-        name = file.name.removesuffix(f".{_NEEDED}")
+    for name in sorted({*asked, *_names(folder)}):
+        one = asked.get(name)
+        if one is not None and one.problem:
+            unreadable.append(Unreadable(name, one.problem, answered=False))
+            continue
         try:
-            found.append(_answers(folder, name))
+            found.append(_answers(folder, name, one))
         except UsageError as error:
             unreadable.append(Unreadable(name, str(error)))
     if not found:
-        reasons = "".join(f"; {one.reason}" for one in unreadable[:1])
+        reasons = "".join(f"; {one.name}: {one.reason}" for one in unreadable[:1])
         raise UsageError(
-            f"{folder} has no readable NAME.{_NEEDED}{reasons}; rocescope discover "
+            f"{folder} has no readable NAME.route.json{reasons}; rocescope discover "
             "--commands linux lists what to save there"
         )
     return found, unreadable
+
+
+def _names(folder: Path) -> set[str]:
+    needed = {dialect.needed for dialect in DIALECTS.values()}
+    return {f.name.removesuffix(f".{n}") for n in needed for f in folder.glob(f"*.{n}")}
 
 
 def _answered(file: Path) -> bool:
@@ -66,9 +78,23 @@ def _answered(file: Path) -> bool:
     return file.exists() and not (file.name.endswith(".lldp.json") and file.stat().st_size == 0)
 
 
-def _answers(folder: Path, name: str) -> Answers:
-    dialect = FRR if (folder / f"{name}.{SUFFIX}").exists() else LINUX
-    missing = tuple(q for q in dialect.questions if not _answered(folder / f"{name}.{q.suffix}"))
-    return Answers(
-        read_device(folder, name), dialect, missing, installed_of(folder / f"{name}.{SUFFIX}")
-    )
+def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
+    dialect = _dialect(folder, name, asked)
+    questions = dialect.questions_for(asked.kind if asked is not None else "switch")
+    missing = tuple(q for q in questions if not _answered(folder / f"{name}.{q.suffix}"))
+    for question in missing:
+        if question.suffix == dialect.needed:
+            reason = asked.problem_of(question.suffix) if asked is not None else ""
+            raise UsageError(f"`{question.command}`: {reason or 'no answer'}")
+    device = dialect.read(folder, name)
+    installed = installed_of(folder / f"{name}.{SUFFIX}")
+    return Answers(device, dialect, missing, installed, asked)
+
+
+def _dialect(folder: Path, name: str, asked: Asked | None) -> Dialect:
+    if asked is not None:
+        if asked.dialect not in DIALECTS:
+            raise UsageError(f"unknown dialect {asked.dialect!r}")
+        return DIALECTS[asked.dialect]
+    marked = [d for d in DIALECTS.values() if (folder / f"{name}.{d.mark}").exists()]
+    return marked[-1]

@@ -14,6 +14,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records."""
 
 
+class Command(Record, frozen=True, kw_only=True):
+    """One command on a device, the evidence of what is known of it."""
+
+    command: str
+    file: Annotated[str, Meta(description="with the answer, in the folder of --raw")]
+    time: Annotated[str, Meta(description="when it ended, ISO 8601, by the clock of this computer")]
+    output_bytes: int
+    problem: Annotated[str | None, Meta(description="None: the answer is complete")]
+
+
 class AskedDevice(Record, frozen=True, kw_only=True):
     """One device whose answers were read."""
 
@@ -22,6 +32,7 @@ class AskedDevice(Record, frozen=True, kw_only=True):
     dialect: str
     hash: Annotated[str | None, Meta(description="hash policy and seed; None: a host")]
     not_read: Annotated[list[str], Meta(description="what is unknown: no answer in the folder")]
+    commands: Annotated[list[Command], Meta(description="empty: the folder does not tell")] = []
 
 
 class DiscoveredLink(Record, frozen=True, kw_only=True):

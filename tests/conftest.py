@@ -30,8 +30,12 @@ PACKAGES = {
     "mount": "mount",
     "objdump": "binutils",
     "readelf": "binutils",
+    "nsenter": "util-linux",
     "setpriv": "util-linux",
+    "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
     "unshare": "util-linux",
+    "vtysh": "frr",
     "xz": "xz-utils",
     "zstd": "zstd",
 }

@@ -2,74 +2,176 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_rate
 from ..options.output import ColorWhen, write_results, write_table
 from ..options.parameter import Parameter
+from ..options.progress import ProgressAs, new_bar, shows_bar
+
+if TYPE_CHECKING:
+    from ...discovery.discover import Discovered
+    from ...discovery.remote.collect import Progress
+    from ...discovery.remote.inventory import Target
+
+DialectName = Literal["linux", "frr"]
+_UNANSWERED = 1
 
 
 def discover(
-    folder: Annotated[Path | None, Parameter(name="FOLDER")] = None,
+    source: Annotated[Path | None, Parameter(name="SOURCE")] = None,
     /,
     *,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
-    commands: Literal["linux", "frr"] | None = None,
+    raw: Path | None = None,
+    dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    commands: DialectName | None = None,
+    print_gate: DialectName | None = None,
     rate: str = "400G",
     delay: str = "500ns",
     format: Annotated[Literal["table", "json"], Parameter(alias="-f")] = "table",
+    progress: ProgressAs = "auto",
     color: ColorWhen = "auto",
 ) -> int:
     """Read a fabric from the answers of its switches and hosts, with the evidence of every link.
 
     Parameters
     ----------
-    folder
-        Folder with the answers of all devices, such as leaf1.route.json; see --commands.
+    source
+        An inventory in YAML, whose devices are asked over SSH, or a folder with the answers of
+        all devices, such as leaf1.route.json.
     output
         Write the fabric to this file, .yaml or .json, for --fabric of other commands.
+    raw
+        Keep the answers in this folder; it is a SOURCE for a later run without network.
+    dry_run
+        Show which commands would run on which device, and connect to none.
     commands
         Print the commands to run on every device of this kind, with the files for their answers.
+    print_gate
+        Print a script that lets an SSH key run only the commands for devices of this kind, with
+        the sudoers lines for them.
     rate
         Rate of all links: the answers do not contain it.
     delay
         Propagation delay of all links.
     format
         The report as table or json.
+    progress
+        auto, none, bar or json.
     color
         Colour in the report; auto follows the terminal, NO_COLOR and FORCE_COLOR.
     """
-    if commands is not None:
-        from ...discovery.dialects.registry import DIALECTS
-
-        for question in DIALECTS[commands].questions:
-            print(f"{question.command} > NAME.{question.suffix}")
+    if commands is not None or print_gate is not None:
+        _print_constants(commands, print_gate)
         return 0
-    if folder is None:
-        raise UsageError("give a folder with the answers of devices, or --commands linux")
+    if source is None:
+        raise UsageError("give an inventory or a folder with answers, or --commands linux")
     suffix = "" if output is None else output.suffix.lower()
     if suffix not in ("", ".yaml", ".yml", ".json"):
         raise UsageError(f"the suffix of {output} is not .yaml or .json")
     bits_per_second = parse_rate(rate, "--rate")
     delay_ns = 0 if delay == "0" else parse_duration(delay, "--delay")
 
-    from ...discovery.discover import discover_folder
+    from ...discovery.discover import NO_ANSWER, UNREADABLE, discover_folder
 
-    found = discover_folder(folder, bits_per_second, delay_ns)
+    if source.is_file():
+        from ...discovery.dialects.registry import DIALECTS
+        from ...discovery.remote.inventory import read_inventory
+
+        targets = read_inventory(source, DIALECTS)
+        if dry_run:
+            _print_plan(targets)
+            return 0
+        found = _collected(targets, source, raw, bits_per_second, delay_ns, progress)
+    elif raw is not None or dry_run:
+        raise UsageError("--raw and --dry-run need an inventory")
+    else:
+        found = discover_folder(source, bits_per_second, delay_ns)
     if output is not None:
         from ...replay.fabrics.files.convert import json_bytes, yaml_bytes
 
         write = json_bytes if suffix == ".json" else yaml_bytes
         write_results(write(found.fabric), output)
+    _report(found, format, color)
+    asked = source.is_file()
+    failed = {r.device for r in found.report.remarks if r.kind in (NO_ANSWER, UNREADABLE)}
+    return _UNANSWERED if asked and failed else 0
+
+
+def _print_constants(commands: str | None, print_gate: str | None) -> None:
+    from ...discovery.dialects.registry import DIALECTS
+    from ...discovery.gate import gate_script
+
+    if commands is not None:
+        for question in DIALECTS[commands].questions_for("host"):
+            print(f"{question.command} > NAME.{question.suffix}")
+    if print_gate is not None:
+        print(gate_script(DIALECTS[print_gate], "rocescope"), end="")
+
+
+def _print_plan(targets: list[Target]) -> None:
+    for target in targets:
+        for question in target.dialect.questions_for(target.kind):
+            print(
+                f"{target.name} ({target.kind}, {target.dialect.name}, ssh {target.ssh}): ", end=""
+            )
+            print(question.command)
+
+
+def _collected(
+    targets: list[Target],
+    source: Path,
+    raw: Path | None,
+    bits_per_second: int,
+    delay_ns: int,
+    progress: ProgressAs,
+) -> Discovered:
+    from ...discovery.discover import discover_folder
+    from ...discovery.remote.collect import collect
+
+    with TemporaryDirectory(prefix="rocescope-") as temporary:
+        folder = raw if raw is not None else Path(temporary)
+        with _devices_done(progress, len(targets)) as report:
+            collect(targets, folder, report)
+        return discover_folder(folder, bits_per_second, delay_ns, str(source))
+
+
+@contextmanager
+def _devices_done(how: ProgressAs, devices: int) -> Iterator[Progress | None]:
+    """Shows how many devices have answered."""
+    if how == "json":
+
+        def line(done: int, name: str) -> None:
+            import json
+
+            text = json.dumps({"device": name, "done": done, "devices": devices})
+            print(text, file=sys.stderr, flush=True)
+
+        yield line
+    elif shows_bar(how):
+        from rich.progress import MofNCompleteColumn, TimeElapsedColumn
+
+        with new_bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+            task = bar.add_task("asking devices", total=devices)
+            yield lambda done, name: bar.update(task, completed=done)
+    else:
+        yield None
+
+
+def _report(found: Discovered, format: str, color: ColorWhen) -> None:
     if format == "json":
         import msgspec
 
         write_results(msgspec.json.format(msgspec.json.encode(found.report)) + b"\n", None)
-        return 0
+        return
 
     from ...report.terminal.discovery import print_discovery
 
     write_table(lambda file: print_discovery(found.report, file, color), None)
-    return 0

@@ -13,16 +13,18 @@ import msgspec
 
 from ...analyzer.errors import UsageError
 from ...replay.fabrics.addressing import Network
-from .dialect import Dialect, Question
+from .dialect import Question
 from .linux import LINUX
 
 SUFFIX = "frr-route.json"
-FRR = Dialect(
-    "frr",
-    (
+FRR = LINUX._replace(
+    name="frr",
+    questions=(
         *LINUX.questions,
-        Question(SUFFIX, "vtysh -c 'show ip route json'", "FRR's view of the routes"),
+        Question(SUFFIX, "vtysh -c 'show ip route json'", "FRR's view of the routes", root=True),
     ),
+    mark=SUFFIX,
+    met="FRR 8.4.4",
 )
 
 

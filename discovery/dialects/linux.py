@@ -1,7 +1,11 @@
-"""Linux routers and hosts: iproute2, sysctl and lldpd. All but lldpctl run unprivileged."""
+"""Linux routers and hosts: iproute2, sysctl and lldpd. All but lldpctl run unprivileged.
+
+Programs in sbin have their path: it is not on the PATH of commands over SSH on all systems.
+"""
 
 from __future__ import annotations
 
+from ...replay.fabrics.files.linux_tables import read_device
 from .dialect import Dialect, Question
 
 LINUX = Dialect(
@@ -13,7 +17,12 @@ LINUX = Dialect(
         Question("bucket.json", "ip -j nexthop bucket", "buckets of resilient groups"),
         Question("addr.json", "ip -j -d addr", "ports, MAC addresses, link-local addresses"),
         Question("neigh.json", "ip -j neigh", "neighbour MAC addresses"),
-        Question("sysctl", "sysctl -a", "hash policy and seed"),
-        Question("lldp.json", "lldpctl -f json0", "LLDP neighbours"),
+        Question("sysctl", "/sbin/sysctl -a", "hash policy and seed", partial=True),
+        Question("lldp.json", "/usr/sbin/lldpctl -f json0", "LLDP neighbours", root=True),
     ),
+    read_device,
+    needed="route.json",
+    mark="route.json",
+    told=("route.json", "sysctl"),
+    met="iproute2 6.1, lldpd 1.0.16, Linux 6.18",
 )

@@ -8,12 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.words import printable
+from ...discovery.discover import NO_ANSWER, UNREADABLE
 from ...discovery.lost_members import LOST
 from ...discovery.results import Discovery, Remark
 from ..words import human
 from .page import ColorWhen, Page, console_for, folded, texts
 
-_FINDINGS = (LOST, "unreadable")
+_FINDINGS = (LOST, NO_ANSWER, UNREADABLE)
 """Kinds of remarks that are faults of devices or of their answers."""
 
 

@@ -37,11 +37,11 @@ def assemble(
     devices: Sequence[Device],
     rate_bits_per_second: int,
     delay_ns: int,
-    told: str,
+    told: str | Mapping[str, str],
     *,
     strict: bool,
 ) -> Assembled:
-    """The fabric of devices. told: what their tables are, for `Fabric.origin`.
+    """The fabric of devices. told: what their tables are, for all or by name, for `Fabric.origin`.
 
     UsageError without a host or with two devices of one name; strict: also for a next hop that
     leads nowhere, which otherwise is noted, and its route left out.
@@ -79,7 +79,10 @@ def assemble(
     origin = Origin(
         ports=tuple((w.port_a, w.port_b) for w in topology.wires),
         links=tuple(", ".join(w.evidence) for w in topology.wires),
-        tables=tuple(told if n in by_name else "" for n in topology.switches),
+        tables=tuple(
+            (told if isinstance(told, str) else told[n]) if n in by_name else ""
+            for n in topology.switches
+        ),
         ipv4_only=ipv4_only if any(ipv4_only) else (),
     )
     notes = [Note("not represented", d.name, text) for d in devices for text in d.remarks]

@@ -52,13 +52,33 @@ def test_the_commands_to_run(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give a folder with the answers of devices, or --commands linux"),
+        ((), "give an inventory or a folder with answers, or --commands linux"),
         (("nowhere",), "nowhere is no folder with the answers of devices"),
         ((".", "-o", "x.txt"), "the suffix of x.txt is not .yaml or .json"),
         ((".", "--rate", "fast"), "--rate"),
+        ((".", "--raw", "raw"), "--raw and --dry-run need an inventory"),
     ],
 )
 def test_mistakes(arguments, message, run):
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_what_would_run_where(run, tmp_path):
+    file = tmp_path / "inventory.yaml"
+    file.write_text("switches: {leaf1: {dialect: frr, ssh: mgmt1}}\nhosts: {h1: }\n")
+    code, out, _ = run(file, "--dry-run", "--raw", tmp_path / "raw")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0] == "leaf1 (switch, frr, ssh mgmt1): ip -j route"
+    assert "leaf1 (switch, frr, ssh mgmt1): vtysh -c 'show ip route json'" in lines
+    assert lines[-1].startswith("h1 (host, linux, ssh h1): ")
+    assert not (tmp_path / "raw").exists()
+
+
+def test_the_gate(run):
+    code, out, _ = run("--print-gate", "frr")
+    assert code == 0
+    assert out.startswith("#!/bin/sh\n")
+    assert "vtysh -c 'show ip route json'" in out

@@ -1,0 +1,61 @@
+"""What was asked of devices, when, and with what outcome: `asked.json` in a folder of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ..analyzer.errors import UsageError
+
+ASKED = "asked.json"
+
+
+class AskedCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """One command."""
+
+    suffix: Annotated[str, Meta(description="the answer is in the file NAME.SUFFIX")]
+    command: str
+    began_ns: Annotated[int, Meta(description="Unix time")]
+    ended_ns: Annotated[int, Meta(description="Unix time")]
+    output_bytes: int
+    problem: Annotated[str, Meta(description="why there is no complete answer; empty: there is")]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One device."""
+
+    dialect: str
+    kind: Literal["switch", "host"]
+    ssh: Annotated[str, Meta(description="host in ssh_config")]
+    answers: list[AskedCommand] = []
+    problem: Annotated[str, Meta(description="why it was not asked; empty: it was")] = ""
+
+    def problem_of(self, suffix: str) -> str:
+        """Why a question has no complete answer; empty if it has one or was not asked."""
+        return next((one.problem for one in self.answers if one.suffix == suffix), self.problem)
+
+    def time_ns(self, suffix: str) -> int | None:
+        """The Unix time at which a command ended."""
+        return next((one.ended_ns for one in self.answers if one.suffix == suffix), None)
+
+
+def write_asked(folder: Path, asked: Mapping[str, Asked]) -> None:
+    """Write `asked.json`."""
+    (folder / ASKED).write_bytes(msgspec.json.format(msgspec.json.encode(asked)) + b"\n")
+
+
+def read_asked(folder: Path) -> dict[str, Asked]:
+    """The devices of `asked.json` by name; none without the file. UsageError names the file."""
+    file = folder / ASKED
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Asked])
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{file}: not a list of asked devices: {error}") from None

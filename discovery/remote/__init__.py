@@ -1,0 +1,1 @@
+"""Asking devices over SSH."""

@@ -1,0 +1,83 @@
+"""Answers of many devices, asked at once."""
+
+from __future__ import annotations
+
+import pytest
+from answers import recorded
+from sshd import LocalSshd, inventory
+
+from rocescope.discovery.asked import read_asked
+from rocescope.discovery.dialects.registry import DIALECTS
+from rocescope.discovery.folder import read_folder
+from rocescope.discovery.remote.collect import collect
+from rocescope.discovery.remote.inventory import read_inventory
+
+SWITCHES = ("leaf1", "leaf2", "spine1", "spine2")
+HOSTS = ("h1", "h2", "h3", "h4")
+
+
+@pytest.fixture
+def devices(root, need_tool, tmp_path, monkeypatch):
+    """sshd with the recorded devices, and the inventory of them."""
+    need_tool("sshd")
+    folder = recorded(tmp_path) / "healthy"
+    with LocalSshd(tmp_path) as server:
+        for name in SWITCHES:
+            server.add_recorded(name, folder, DIALECTS["frr"])
+        for name in HOSTS:
+            server.add_recorded(name, folder, DIALECTS["linux"])
+        monkeypatch.setenv("HOME", str(server.home))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        yield server, folder
+
+
+def collected(tmp_path, switches=SWITCHES, hosts=HOSTS, progress=None):
+    file = inventory(tmp_path / "inventory.yaml", dict.fromkeys(switches, "frr"), hosts)
+    collect(read_inventory(file, DIALECTS), tmp_path / "raw", progress)
+    return tmp_path / "raw"
+
+
+def test_the_answers_are_those_of_the_devices(devices, tmp_path):
+    _, folder = devices
+    done = []
+    raw = collected(tmp_path, progress=lambda number, name: done.append((number, name)))
+    for file in folder.iterdir():
+        assert (raw / file.name).read_bytes() == file.read_bytes()
+    assert [number for number, _ in done] == list(range(1, 9))
+    assert {name for _, name in done} == {*SWITCHES, *HOSTS}
+    asked = read_asked(raw)
+    assert asked["leaf1"].problem_of("route.json") == ""
+    assert asked["leaf1"].problem_of("bucket.json").startswith("exit status 1: cat: ")
+    answers, unreadable = read_folder(raw)
+    assert (len(answers), unreadable) == (8, [])
+
+
+def test_a_device_that_does_not_answer_is_named_and_the_others_are_asked(devices, tmp_path):
+    raw = collected(tmp_path, (*SWITCHES, "nowhere.invalid"))
+    answers, (unreadable,) = read_folder(raw)
+    assert len(answers) == 8
+    assert (unreadable.name, unreadable.answered) == ("nowhere.invalid", False)
+
+
+def test_earlier_answers_are_replaced(devices, tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "leaf1.bucket.json").write_text("[{}]")
+    (raw / "leaf1.route.json.failed").write_text("old")
+    collected(tmp_path)
+    assert not (raw / "leaf1.bucket.json").exists()
+    assert not (raw / "leaf1.route.json.failed").exists()
+
+
+def test_an_answer_that_is_not_complete_is_kept_beside(devices, tmp_path):
+    server, folder = devices
+    script = server.folder / "half"
+    script.write_text(f"#!/bin/sh\nhead -c 99 {folder}/spine2.route.json; exit 9\n")
+    script.chmod(0o755)
+    server.add("spine3", str(script))
+    raw = collected(tmp_path, (*SWITCHES, "spine3"))
+    assert (raw / "spine3.route.json.failed").stat().st_size == 99
+    assert not (raw / "spine3.route.json").exists()
+    answers, (unreadable,) = read_folder(raw)
+    assert len(answers) == 8
+    assert (unreadable.name, unreadable.reason) == ("spine3", "`ip -j route`: exit status 9")
