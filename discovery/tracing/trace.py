@@ -10,7 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...kernels.kernel import Array, Ints
-from ...replay.compare.flows import fabric_summary, mapped, result_of, traffic_summary
+from ...replay.compare.flows import (
+    KnownChances,
+    fabric_summary,
+    mapped,
+    result_of,
+    traffic_summary,
+)
 from ...replay.fabrics.fabric import Fabric
 from ...replay.flows.loads import Placement
 from ...replay.results.replay import ReplayResult
@@ -90,8 +96,9 @@ def _loads(
         return None
     placed = replace(traffic, windows=None, messages=None, seen=None).take(whole)
     placement = Placement(paths.placement.links[whole], paths.placement.dropped[whole])
-    results = [result_of(TRACED, Outcome(placed, placement, {}), fabric)]
-    results += [result_of(s.name, s.place(placed, fabric), fabric) for s in strategies]
+    known = KnownChances()
+    results = [result_of(TRACED, Outcome(placed, placement, {}), fabric, known=known)]
+    results += [result_of(s.name, s.place(placed, fabric), fabric, known=known) for s in strategies]
     return ReplayResult(
         version=VERSION,
         traffic=traffic_summary(placed, sources),

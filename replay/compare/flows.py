@@ -43,7 +43,9 @@ from ..strategies.base import FlowStrategy
 from ..strategies.placed import Outcome
 from ..traffic.traffic import Traffic
 
-CHANCE_DRAWS = 1000
+CHANCE_DRAWS, LEAST_DRAWS = 1000, 50
+_CHANCE_WORK = 1_000_000
+"""Most draws times flows beyond LEAST_DRAWS: the more flows, the less draws differ."""
 CHANCE_FIELDS = "5-tuple+flow-label+qpn"
 
 
@@ -72,12 +74,12 @@ def replay(
 ) -> ReplayResult:
     """Place the traffic with each strategy. UsageError if no flow is on the fabric."""
     traffic, warnings = mapped(traffic, fabric)
-    results = []
+    results, known = [], KnownChances()
     for strategy in strategies:
         if progress is not None:
             progress(strategy.name)
         outcome = strategy.place(traffic, fabric)
-        results.append(result_of(strategy.name, outcome, fabric, listed=listed))
+        results.append(result_of(strategy.name, outcome, fabric, listed=listed, known=known))
     return ReplayResult(
         version=VERSION,
         traffic=traffic_summary(traffic, sources),
@@ -132,20 +134,36 @@ def fabric_summary(fabric: Fabric) -> FabricSummary:
 
 
 def random_sweep(
-    traffic: Traffic, fabric: Fabric, scores: Scores, draws: int = CHANCE_DRAWS
+    traffic: Traffic, fabric: Fabric, scores: Scores, draws: int | None = None
 ) -> Sweep:
-    """The same traffic under ideal random hashing, independent on each switch."""
+    """The same traffic under ideal random hashing, independent on each switch.
+
+    draws: default CHANCE_DRAWS, fewer for more than a thousand flows.
+    """
+    if draws is None:
+        draws = min(CHANCE_DRAWS, max(LEAST_DRAWS, _CHANCE_WORK // max(1, len(traffic))))
     settings = [HashSettings("random-oracle", CHANCE_FIELDS)] * fabric.switches
     return sweep(Walk(traffic, fabric, settings), scores, SeedRange(0, draws), "different")
 
 
-def _chances(traffic: Traffic, fabric: Fabric, layers: Layers) -> dict[str, Chance]:
-    """The FIM of flows with random placement, per layer in which hashing chooses links."""
-    if not any(layers.choice):
-        return {}
-    scores = Scores(traffic, fabric, "fim-flows")
-    found = random_sweep(traffic, fabric, scores)
-    return {name: chance_of(t) for name, t in zip(scores.names, found.layers, strict=True)}
+class KnownChances:
+    """The FIM of flows with random placement per layer, of the traffic that was asked for last.
+
+    Most strategies of a comparison place the same units.
+    """
+
+    def __init__(self) -> None:
+        self._traffic: Traffic | None = None
+        self._found: dict[str, Chance] = {}
+
+    def of(self, traffic: Traffic, fabric: Fabric) -> dict[str, Chance]:
+        """The chances of the layers in which hashing chooses links."""
+        if traffic is not self._traffic:
+            scores = Scores(traffic, fabric, "fim-flows")
+            found = random_sweep(traffic, fabric, scores)
+            names = zip(scores.names, found.layers, strict=True)
+            self._traffic, self._found = traffic, {name: chance_of(t) for name, t in names}
+        return self._found
 
 
 def result_of(
@@ -155,25 +173,28 @@ def result_of(
     offered: Traffic | None = None,
     covered: Bools | None = None,
     listed: Listed = SHORT,
+    known: KnownChances | None = None,
 ) -> StrategyResult:
     """The loads of an outcome.
 
     offered: the traffic whose even split is fair, default that of the outcome. covered: links
-    whose load is known; others are left out.
+    whose load is known; others are left out. known: of other results for the same fabric.
     """
     traffic, placement = outcome.traffic, outcome.placement
     offered = traffic if offered is None else offered
     loads = link_loads(placement, traffic, len(fabric.links.source))
     ones = np.ones(len(offered), np.int64)
     # A strategy may use links that the groups of the fabric do not use, and vice versa.
-    reachable = (even_loads(offered, fabric, ones) > 0) | (loads.flows > 0)
+    every = even_loads(offered, fabric, ones) > 0
+    reachable = every | (loads.flows > 0)
     layers = layers_of(fabric, reachable)
     if covered is not None:
         layers = _covered(layers, fabric, covered)
     rates = fabric.links.rate_bits_per_second
     fair = fair_bytes(split_evenly(offered, fabric), loads.wire_bytes, rates, layers.links)
-    reach = even_loads(offered, fabric, offered.counted()) > 0
-    chances = _chances(offered, fabric, layers)
+    counted = offered.counted()
+    reach = every if counted.all() else even_loads(offered, fabric, counted) > 0
+    chances = (known or KnownChances()).of(offered, fabric) if any(layers.choice) else {}
     records = [
         _layer(
             layer_name, links, choice, outcome, fabric, loads, fair, reach, chances.get(layer_name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -172,10 +173,19 @@ class Fabric:
     def link_name(self, link: int) -> str:
         """`leaf1>spine2`; the second of parallel links is `leaf1>spine2#2`."""
         source, target = int(self.links.source[link]), int(self.links.target[link])
-        same = (self.links.source[:link] == source) & (self.links.target[:link] == target)
-        number = int(np.count_nonzero(same)) + 1
+        number = int(self._numbers[link])
         name = f"{self.nodes.names[source]}>{self.nodes.names[target]}"
         return name if number == 1 else f"{name}#{number}"
+
+    @cached_property
+    def _numbers(self) -> Ints:
+        """int64[links]: the number of each link among those of the same two ends, from 1."""
+        pair = self.links.source.astype(np.int64) * len(self.nodes.names) + self.links.target
+        order = np.argsort(pair, kind="stable")
+        first = np.searchsorted(pair[order], pair[order])
+        numbers = np.empty(len(pair), np.int64)
+        numbers[order] = np.arange(len(pair)) - first + 1
+        return numbers
 
     def find_links(self, name: str) -> Ints:
         """Links of a name: `leaf1-spine2` (both directions, also parallel ones), `leaf1>spine2`,

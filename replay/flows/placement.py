@@ -14,6 +14,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
 from ..fabrics.fabric import Fabric
+from ..fabrics.forwarding import Forwarding
 from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind, equal_cost
 from ..hashing.reduction import choose_by_unit
 from ..traffic.traffic import Traffic
@@ -80,6 +81,7 @@ class _Hashing:
 
     bound: BoundHash
     packed: PackedGroups
+    """The different groups."""
     switches: Bools
     """bool[switches]: which ones."""
     ingress: IngressVariants | None
@@ -96,15 +98,12 @@ class Walk:
         self.fabric = fabric
         self.start = enter(traffic, fabric)
         self._traffic = traffic
+        groups, kind_of = _different_groups(fabric.forwarding)
+        self._groups = groups
+        self._kind_of = np.append(kind_of, np.int32(-1))  # the last item serves group -1
         self._hashings = [self._hashing(kind, settings) for kind in _kinds(settings)]
 
     def _hashing(self, kind: HashSettings, settings: Sequence[HashSettings]) -> _Hashing:
-        forwarding = self.fabric.forwarding
-        cuts = forwarding.group_start[1:-1]
-        groups = [  # a group that lost all its links stays in the list; no switch chooses from it
-            Group(weights, forwarding.buckets.get(i)) if len(weights) else equal_cost(1)
-            for i, weights in enumerate(np.split(forwarding.group_weights, cuts))
-        ]
         ingress = None
         if hashes_ingress(kind):
             ingress = IngressVariants(self.fabric, self._traffic, kind)
@@ -112,7 +111,7 @@ class Walk:
         else:
             bound = bind(self._traffic.keys, kind)
         same = np.array([replace(s, seed=0) == kind for s in settings], np.bool_)
-        return _Hashing(bound, bound.pack(groups), same, ingress)
+        return _Hashing(bound, bound.pack(self._groups), same, ingress)
 
     @property
     def is_linear(self) -> bool:
@@ -163,6 +162,7 @@ class Walk:
         self, hashing: _Hashing, found: UInt32s, node: Int32s, group: Int32s, member: UInt16s
     ) -> None:
         """The members chosen by the switches with the same hash settings."""
+        group = self._kind_of[group]
         if len(self._hashings) == 1:
             choose_by_unit(found, hashing.packed, group, member)
             return
@@ -170,6 +170,26 @@ class Walk:
         chosen = np.empty_like(member)
         choose_by_unit(found, hashing.packed, own, chosen)
         np.copyto(member, chosen, where=own >= 0)
+
+
+def _different_groups(forwarding: Forwarding) -> tuple[list[Group], Int32s]:
+    """(the different groups by weights and buckets, int32[groups]: which of them each group is).
+
+    A large fabric has as many groups as leaves times leaves, and few different ones. A group that
+    lost all its links stays in the list; no switch chooses from it.
+    """
+    number: dict[tuple[bytes, bytes], int] = {}
+    groups: list[Group] = []
+    start, weights = forwarding.group_start.tolist(), forwarding.group_weights
+    kind_of = np.empty(len(start) - 1, np.int32)
+    for i in range(len(start) - 1):
+        own, buckets = weights[start[i] : start[i + 1]], forwarding.buckets.get(i)
+        key = own.tobytes(), b"" if buckets is None else buckets.tobytes()
+        if key not in number:
+            number[key] = len(groups)
+            groups.append(Group(own, buckets) if len(own) else equal_cost(1))
+        kind_of[i] = number[key]
+    return groups or [equal_cost(1)], kind_of
 
 
 def walk(

@@ -71,7 +71,7 @@ class Scores:
         self._placements: list[int] = []
         starts, fair = [0], []
         rates = fabric.links.rate_bits_per_second
-        fluid = split_evenly(traffic, fabric)
+        fluid = split_evenly(traffic, fabric) if measure == "max-over-mean" else even
         for name, links, choice in zip(*layers, strict=True):
             if choice:
                 self.names.append(name)

@@ -1,6 +1,6 @@
 """Tracing: seconds and memory for 10,000 flows on a discovered fabric and a million on a large one.
 
-    python benchmarks/trace.py [--flows 1000000] [--fabric SPEC]
+    python benchmarks/tracing.py [--flows 1000000] [--fabric SPEC]
 
 Kernels are compiled before; the fabric and the flows exist. Each figure is the best of a few runs;
 CPU seconds are those of all threads.
