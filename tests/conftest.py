@@ -32,6 +32,7 @@ PACKAGES = {
     "readelf": "binutils",
     "nsenter": "util-linux",
     "setpriv": "util-linux",
+    "sharkd": "wireshark-common",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "unshare": "util-linux",

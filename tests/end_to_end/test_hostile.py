@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from factories import Frame, Pcapng, pcap_bytes
 
+from rocescope import cli
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 
@@ -79,19 +80,23 @@ HEADER_CLAIMING_2_GB = struct.pack("<IIII", 1, 0, 0x7FFFFFFF, 0x7FFFFFFF)
         (pcap_bytes([Frame(TIME_NS, b"", 0)] * 9), "9 truncated in the link header"),
     ],
 )
-def test_files_that_hold_no_roce(tmp_path: Path, content: bytes, message: str) -> None:
+def test_files_that_hold_no_roce(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], content: bytes, message: str
+) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(content)
-    done = run(*ANALYZE, path)
-    assert (done.returncode, done.stdout) == (4, "")
-    assert message in one_line(done.stderr)
+    code = cli.run([*ANALYZE, str(path)])
+    out, err = capfd.readouterr()
+    assert (code, out) == (4, "")
+    assert message in one_line(err)
 
 
-def test_paths_that_are_no_file(tmp_path: Path) -> None:
+def test_paths_that_are_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for path, message in ((tmp_path, "is a directory"), (tmp_path / "missing", "no such file")):
-        done = run(*ANALYZE, path)
-        assert (done.returncode, done.stdout) == (4, "")
-        assert message in one_line(done.stderr)
+        code = cli.run([*ANALYZE, str(path)])
+        out, err = capfd.readouterr()
+        assert (code, out) == (4, "")
+        assert message in one_line(err)
 
 
 @pytest.mark.usefixtures("root")

@@ -4,6 +4,7 @@ import socket
 import struct
 
 import pytest
+from examples import thorough
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -90,7 +91,7 @@ def many_flows(sources):
     return frames
 
 
-@pytest.mark.parametrize("comments", [2, 2200])
+@pytest.mark.parametrize("comments", [2, *thorough([2200])])
 def test_comments_that_all_name_the_same_flows_cost_little(tmp_path, comments):
     """Each flow has two owners at once, hence none; the work is bounded too."""
     path = tmp_path / "x.pcapng"

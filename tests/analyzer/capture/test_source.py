@@ -17,6 +17,7 @@ from pathlib import Path
 import lz4.frame
 import pytest
 import zstandard
+from examples import thorough
 from factories import (
     START_NS,
     Frame,
@@ -280,7 +281,7 @@ def test_compressed_twice_is_told(tmp_path: Path) -> None:
     assert "xz compressed a second time: decompress it once" in refusal(path)
 
 
-@pytest.mark.parametrize("kind", ["zstd", "xz", "gzip", "lz4"])
+@pytest.mark.parametrize("kind", ["zstd", "gzip", *thorough(["xz", "lz4"])])
 def test_a_decompression_bomb_needs_no_memory(tmp_path: Path, kind: str) -> None:
     warm, bomb = tmp_path / "warm", tmp_path / "bomb"
     frame = pcap_bytes(FRAMES[:1])

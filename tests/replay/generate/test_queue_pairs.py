@@ -82,4 +82,4 @@ def test_impossible_values_are_named(settings, sending, message):
 
 def test_too_many_queue_pairs():
     with pytest.raises(UsageError, match="queue pairs exceed"):
-        generate("all-to-all", SETTINGS._replace(hosts=4096), Sending(qps=2))
+        generate("permutation", SETTINGS._replace(hosts=4096), Sending(qps=5000))
