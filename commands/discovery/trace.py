@@ -47,7 +47,8 @@ def trace(
         Ask switches for their next hops with ip route get: a sample of the computed hops and all
         hops that cannot be computed, or all hops. Needs --devices.
     devices
-        How devices are reached: netns:PREFIX for network namespaces PREFIX + name of this host.
+        Inventory of devices that are reached over SSH, or netns:PREFIX for network namespaces
+        PREFIX + name of this host.
     top
         Number of flows, worst links and open ends in the report.
     """
@@ -63,8 +64,8 @@ def trace(
     if ask != "none" and devices is None:
         raise UsageError("--ask needs --devices")
 
-    from ...discovery.asking.devices import parse_devices
     from ...discovery.port_counters import growth, read_counters
+    from ...discovery.remote.devices import parse_devices
     from ...discovery.tracing.asking import Asking
     from ...discovery.tracing.trace import Verify
     from ...discovery.tracing.trace import trace as traced

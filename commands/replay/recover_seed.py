@@ -54,7 +54,8 @@ def recover_seed(
     fabric
         The fabric of --ask, with names of ports, such as rocescope discover writes.
     devices
-        How the router is reached: netns:PREFIX for network namespaces PREFIX + name of this host.
+        Inventory with the router, which is reached over SSH, or netns:PREFIX for network namespaces
+        PREFIX + name of this host.
     """
     to.chosen()
     span = parse_seeds(seeds)
@@ -95,7 +96,7 @@ def _asked(
     seeds: SeedRange,
     to: Output,
 ) -> int:
-    from ...discovery.asking.devices import parse_devices
+    from ...discovery.remote.devices import parse_devices
     from ...discovery.tracing.learn import learn
     from ...replay.fabrics.parse import parse_fabric
     from ...replay.seeds.recover import Wanted, is_explained
