@@ -123,19 +123,9 @@ class ConcatenatedCapture:
         return within + self._out_of_order_between
 
     @property
-    def clock_steps(self) -> int:
-        """See `Capture.clock_steps`."""
-        return sum(capture.clock_steps for capture in self._captures)
-
-    @property
     def truncated_frames(self) -> int:
         """See `Capture.truncated_frames`."""
         return sum(capture.truncated_frames for capture in self._captures)
-
-    @property
-    def skipped_frames(self) -> int:
-        """See `Capture.skipped_frames`."""
-        return sum(capture.skipped_frames for capture in self._captures)
 
     @property
     def damaged_places(self) -> int:

@@ -70,6 +70,7 @@ class Counts:
     frames: int = 0
     out_of_order_frames: int = 0
     clock_steps: int = 0
+    """Out-of-order frames more than one second back: the clock was set."""
     truncated_frames: int = 0
     skipped_frames: int = 0
     """Frames of interfaces with an unsupported link type."""

@@ -115,19 +115,9 @@ class Capture:
         return self._framing.counts.out_of_order_frames
 
     @property
-    def clock_steps(self) -> int:
-        """Out-of-order frames more than one second back: the clock was set."""
-        return self._framing.counts.clock_steps
-
-    @property
     def truncated_frames(self) -> int:
         """Truncated frames: fewer bytes captured than on the wire."""
         return self._framing.counts.truncated_frames
-
-    @property
-    def skipped_frames(self) -> int:
-        """Frames of interfaces with an unsupported link type."""
-        return self._framing.counts.skipped_frames
 
     @property
     def damaged_places(self) -> int:

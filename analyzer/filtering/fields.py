@@ -298,5 +298,3 @@ _OWN = (
 
 FIELDS: dict[str, Field] = {field.name: field for field in (*_WIRESHARK, *_OWN)}
 """Every field by name, Wireshark's first."""
-
-WIRESHARK_NAMES = frozenset(field.name for field in _WIRESHARK)

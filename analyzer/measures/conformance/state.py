@@ -275,6 +275,14 @@ def _longer(array: NDArray[Any], length: int, used: int) -> NDArray[Any]:
     return longer
 
 
+class Here(NamedTuple):
+    """Where and when a packet was captured."""
+
+    tap: Int
+    time: Int
+    frame: Int
+
+
 @inlined
 def keeps(book: Book, f: Int, rule: Int) -> None:
     """Count a case that follows a rule."""
@@ -289,16 +297,7 @@ def leaves_open(book: Book, f: Int, rule: Int, reason: Int) -> None:
 
 @subkernel
 def breaks(
-    book: Book,
-    f: Int,
-    kind: Int,
-    tap: Int,
-    time: Int,
-    frame: Int,
-    related: Int,
-    psn: Int,
-    expected: Int,
-    value: Int,
+    book: Book, f: Int, kind: Int, here: Here, related: Int, psn: Int, expected: Int, value: Int
 ) -> None:
     """Count a violation of a rule; the first ones are stored with their details."""
     book.broken[f, kind] += 1
@@ -309,9 +308,9 @@ def breaks(
     violation = book.violations[at]
     violation.kind = kind
     violation.flow = f
-    violation.tap = tap
-    violation.time = time
-    violation.frame = frame
+    violation.tap = here.tap
+    violation.time = here.time
+    violation.frame = here.frame
     violation.related = related
     violation.psn = psn
     violation.expected = expected

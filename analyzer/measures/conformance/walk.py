@@ -15,7 +15,7 @@ from .rules.ack_requests import asks_for_answer
 from .rules.reads import asks, asks_again, learn_path_mtu, reserves, responds
 from .rules.requester import after_fatal, arrives, sends_again, sends_new, start
 from .rules.responder import answers
-from .state import UNPAIRED, Book
+from .state import UNPAIRED, Book, Here
 
 
 class Columns(NamedTuple):
@@ -49,14 +49,13 @@ def walk(book: Book, columns: Columns, flow: Int32s, verdict: Bytes, peer: Int32
         f = np.int64(peer[g])
         psn = np.int64(columns.psn[i])
         time = columns.time_ns[i]
-        tap = np.int64(columns.tap[i])
-        frame = columns.frame_number[i]
+        here = Here(np.int64(columns.tap[i]), time, columns.frame_number[i])
         payload = np.int64(columns.payload_bytes[i])
         dma_length = np.int64(columns.dma_length[i])
         learn_path_mtu(book.states[g], bits, payload)
         if bits & opcodes.REQUEST:
             asks_for_ack = np.int64(columns.bth_flags[i]) & ASKS_FOR_ACK != 0
-            _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, tap, time, frame)
+            _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, here)
             continue
         if f < 0:
             book.used[UNPAIRED] += 1
@@ -66,12 +65,12 @@ def walk(book: Book, columns: Columns, flow: Int32s, verdict: Bytes, peer: Int32
         if not s.started or v == verdicts.DUPLICATE:
             continue
         if bits & opcodes.RESPONSE_DATA:
-            responds(book, f, s, bits, v, psn, tap, time, frame)
+            responds(book, f, s, bits, v, psn, here)
         elif bits & opcodes.ACKNOWLEDGE and columns.decode_flags[i] & HAS_AETH:
             has_ids = columns.decode_flags[i] & IPV6 == 0
             ip_id = np.int64(columns.ip_id[i])
             aeth = np.int64(columns.aeth[i])
-            answers(book, f, s, psn, aeth, ip_id, has_ids, tap, time, frame)
+            answers(book, f, s, psn, aeth, ip_id, has_ids, here)
 
 
 @inlined
@@ -84,9 +83,7 @@ def _request(
     psn: Int,
     dma_length: Int,
     asks_for_ack: bool,
-    tap: Int,
-    time: Int,
-    frame: Int,
+    here: Here,
 ) -> None:
     s = book.states[f]
     s.requests += 1
@@ -97,29 +94,29 @@ def _request(
     is_read = bits & opcodes.READ_REQUEST != 0
     count = reserves(s, dma_length) if is_read else np.int64(1)
     in_order = verdict == verdicts.IN_ORDER or verdict == verdicts.RESTARTED
-    arrives(s, psn, max(count, 1), in_order, time)
+    arrives(s, psn, max(count, 1), in_order, here.time)
     if verdict == verdicts.DUPLICATE:
         return
     if verdict == verdicts.OVERTAKEN:  # judged at its retransmission
         s.reordered += 1
         return
     if s.fatal:
-        after_fatal(book, f, s, psn, tap, time, frame)
+        after_fatal(book, f, s, psn, here)
     again = verdict == verdicts.RETRANSMITTED or verdict == verdicts.RECOVERED
     if verdict == verdicts.RECOVERED:
         s.lost_before += 1
     if verdict == verdicts.REORDERED:
         s.reordered += 1
     if again:
-        sends_again(book, f, s, psn, max(count, 1), is_read, tap, time, frame)
+        sends_again(book, f, s, psn, max(count, 1), is_read, here)
     elif verdict != verdicts.REORDERED:
-        sends_new(book, f, s, psn, max(count, 1), is_read, tap, time, frame)
+        sends_new(book, f, s, psn, max(count, 1), is_read, here)
     first_here = verdict != verdicts.RETRANSMITTED
     if bits & (opcodes.READ_REQUEST | opcodes.ATOMIC):
         if first_here:
             asks(book, s, psn, dma_length)
         else:
-            asks_again(book, f, s, psn, dma_length, tap, time, frame)
+            asks_again(book, f, s, psn, dma_length, here)
     if first_here:
         if bits & opcodes.ENDS:
             s.ended += 1
@@ -128,6 +125,6 @@ def _request(
                 s.asked_psn = psn
             s.asked += 1
             if not s.loose and s.arrived == psn_add(psn, max(count, 1)):
-                asks_for_answer(s, psn, time, frame)
+                asks_for_answer(s, psn, here.time, here.frame)
     s.loose = is_read and count == 0
-    s.request_time = time
+    s.request_time = here.time

@@ -104,8 +104,7 @@ class FamilyKeys(NamedTuple):
     def fill(self, seeds: UInt64s, out: UInt32s) -> None:
         """out[s, i] = low 32 bits of the SipHash under seeds[s]."""
         if self.alike and not self.skip:
-            hash_all = siphash.hash_ipv4 if len(self.words) == 3 else siphash.hash_ipv6
-            hash_all(self._states(seeds), self.words, out)
+            siphash.hash_all(self._states(seeds), self.words, out)
         else:
             which = np.repeat(np.arange(len(seeds), dtype=np.int32), len(self.rows))
             self.fill_at(seeds, which.reshape(-1, len(self.rows)), out)

@@ -86,34 +86,22 @@ def prefix_states(seeds: UInt64s, first_word: np.uint64, out: UInt64s) -> None:
 
 
 @inlined
-def _rest_ipv4(state: State, words: UInt64s, i: int) -> np.uint64:
+def _rest(state: State, words: UInt64s, i: int, ipv6: bool) -> np.uint64:
+    """The hash of a key of 48 bytes, or of 72 bytes with IPv6, from its fourth word on."""
     state = compress(compress(compress(state, words[0, i]), words[1, i]), words[2, i])
-    return finish(compress(state, np.uint64(48 << 56)))
-
-
-@inlined
-def _rest_ipv6(state: State, words: UInt64s, i: int) -> np.uint64:
-    state = compress(compress(compress(state, words[0, i]), words[1, i]), words[2, i])
-    state = compress(compress(compress(state, words[3, i]), words[4, i]), words[5, i])
-    return finish(compress(state, np.uint64(72 << 56)))
+    if ipv6:
+        state = compress(compress(compress(state, words[3, i]), words[4, i]), words[5, i])
+    return finish(compress(state, np.uint64((72 if ipv6 else 48) << 56)))
 
 
 @kernel
-def hash_ipv4(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
-    """out[s, i] = low 32 bits for keys of 48 bytes: uint64[m, 4], uint64[3, n], uint32[m, n]."""
+def hash_all(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
+    """out[s, i] = low 32 bits: uint64[m, 4], uint64[3 or 6, n], uint32[m, n]."""
+    ipv6 = words.shape[0] == 6
     for s in range(len(states)):
         state = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
         for i in range(words.shape[1]):
-            out[s, i] = np.uint32(_rest_ipv4(state, words, i))
-
-
-@kernel
-def hash_ipv6(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
-    """The same for keys of 72 bytes: words is uint64[6, n]."""
-    for s in range(len(states)):
-        state = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
-        for i in range(words.shape[1]):
-            out[s, i] = np.uint32(_rest_ipv6(state, words, i))
+            out[s, i] = np.uint32(_rest(state, words, i, ipv6))
 
 
 @kernel
@@ -122,15 +110,12 @@ def hash_at(states: UInt64s, which: Int32s, words: UInt64s, out: UInt32s) -> Non
 
     uint64[m, 4], int32[r, n], uint64[3 or 6, n], uint32[r, n].
     """
-    ipv4 = words.shape[0] == 3
+    ipv6 = words.shape[0] == 6
     for r in range(which.shape[0]):
         for i in range(words.shape[1]):
             w = which[r, i]
             state = states[w, 0], states[w, 1], states[w, 2], states[w, 3]
-            if ipv4:
-                out[r, i] = np.uint32(_rest_ipv4(state, words, i))
-            else:
-                out[r, i] = np.uint32(_rest_ipv6(state, words, i))
+            out[r, i] = np.uint32(_rest(state, words, i, ipv6))
 
 
 @kernel
@@ -141,11 +126,8 @@ def hash_each(
 
     uint64[m], int32[r, n], uint64[n], uint64[3 or 6, n], uint32[r, n].
     """
-    ipv4 = words.shape[0] == 3
+    ipv6 = words.shape[0] == 6
     for r in range(which.shape[0]):
         for i in range(words.shape[1]):
             state = _prefix(seeds[which[r, i]], first_words[i])
-            if ipv4:
-                out[r, i] = np.uint32(_rest_ipv4(state, words, i))
-            else:
-                out[r, i] = np.uint32(_rest_ipv6(state, words, i))
+            out[r, i] = np.uint32(_rest(state, words, i, ipv6))

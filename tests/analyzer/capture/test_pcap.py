@@ -111,7 +111,7 @@ def test_disorder_and_clock_steps_are_counted(tmp_path: Path) -> None:
     times = [0, 5, 3, 4, 10**10, 10**10 - 5, 10**10 - 10**9 - 6, 10**10]
     frames = [Frame(START_NS + t, b"x") for t in times]
     _, capture = read(write_pcap(tmp_path / "x", frames), batch_frames=3)
-    assert (capture.out_of_order_frames, capture.clock_steps) == (3, 1)
+    assert (capture.out_of_order_frames, capture._framing.counts.clock_steps) == (3, 1)
 
 
 def test_frame_check_sequence_flag_and_raw_aliases(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_frames_of_an_unsupported_interface_are_skipped(tmp_path: Path) -> None:
     assert [(r.number, r.captured, r.wire) for r in rows] == [
         (i + 1, 50 if i % 3 else 0, 50) for i in range(9)
     ]
-    assert (capture.frames, capture.skipped_frames) == (9, 3)
+    assert (capture.frames, capture._framing.counts.skipped_frames) == (9, 3)
     assert [(t.name, t.frames) for t in taps.items] == [("x:wlan0", 3), ("x:eth0", 6)]
     assert len(capture.warnings) == 1
     assert capture.warnings[0].startswith(

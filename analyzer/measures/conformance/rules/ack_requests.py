@@ -12,7 +12,7 @@ import numpy as np
 from .....kernels.kernel import Int, inlined, subkernel
 from ....wire.psn import psn_distance
 from ..rule_list import NO_ANSWER
-from ..state import REACTION_NS, Book, RequesterRecord, breaks
+from ..state import REACTION_NS, Book, Here, RequesterRecord, breaks
 
 
 @inlined
@@ -53,7 +53,7 @@ def gets_answer(book: Book, f: Int, s: RequesterRecord, through: Int, tap: Int) 
         return
     if s.ask_again_frame:
         breaks(
-            book, f, NO_ANSWER, tap, s.ask_time, s.ask_frame, s.ask_again_frame, s.ask_psn, 0,
+            book, f, NO_ANSWER, Here(tap, s.ask_time, s.ask_frame), s.ask_again_frame, s.ask_psn, 0,
             s.ask_waited,
         )  # fmt: skip
         s.asked = max(s.asked - 1, 0)

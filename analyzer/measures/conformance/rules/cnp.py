@@ -19,7 +19,7 @@ from .....kernels.named import NamedTuple
 from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, TrackedBatch
 from ....wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ..rule_list import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
-from ..state import breaks, keeps, leaves_open
+from ..state import Here, breaks, keeps, leaves_open
 
 _CE = 3
 _CNP_OPCODE = 0x81
@@ -129,7 +129,7 @@ def pace(
                 _cause(scopes[QUEUE_PAIR][other], time, interval)
         if not is_cnp:
             continue
-        tap, frame = np.int64(columns.tap[i]), columns.frame_number[i]
+        here = Here(np.int64(columns.tap[i]), time, columns.frame_number[i])
         if scopes[QUEUE_PAIR][f].expected:
             keeps(book, f, CNP_CAUSE)
         elif scopes[PAIR][keys[f, 1, PAIR]].expected == 0:
@@ -137,13 +137,13 @@ def pace(
         elif other < 0:
             leaves_open(book, f, CNP_CAUSE, UNSEEN)
         else:
-            breaks(book, f, CNP_UNCAUSED, tap, time, frame, 0, 0, 0, 0)
+            breaks(book, f, CNP_UNCAUSED, here, 0, 0, 0, 0)
         _notify(scopes[PORT][keys[f, 1, PORT]], time, interval)
         _notify(scopes[PAIR][keys[f, 1, PAIR]], time, interval)
         _notify(scopes[DESTINATION][keys[f, 1, DESTINATION]], time, interval)
         gap = _notify(scopes[QUEUE_PAIR][f], time, interval)
         if 0 <= gap < interval:  # hence also in the wider scopes
-            breaks(book, f, CNP_CLOSE, tap, time, frame, 0, 0, interval, gap)
+            breaks(book, f, CNP_CLOSE, here, 0, 0, interval, gap)
         elif gap >= 0:
             keeps(book, f, CNP_INTERVAL)
 

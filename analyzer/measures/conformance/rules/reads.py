@@ -22,7 +22,7 @@ from ..rule_list import (
     TOO_MANY_READS,
     UNSEEN,
 )
-from ..state import READS, USED_READS, Book, RequesterRecord, breaks, keeps, leaves_open
+from ..state import READS, USED_READS, Book, Here, RequesterRecord, breaks, keeps, leaves_open
 from .responder import acknowledge
 
 _ANY_PATH_MTU = 256
@@ -79,14 +79,7 @@ def _find(book: Book, s: RequesterRecord, psn: Int) -> Int:
 
 @subkernel
 def asks_again(
-    book: Book,
-    f: Int,
-    s: RequesterRecord,
-    psn: Int,
-    dma_length: Int,
-    tap: Int,
-    time: Int,
-    frame: Int,
+    book: Book, f: Int, s: RequesterRecord, psn: Int, dma_length: Int, here: Here
 ) -> None:
     """A retransmitted READ or atomic request, whole or from a later response."""
     at = _find(book, s, psn)
@@ -101,7 +94,7 @@ def asks_again(
         if psn_add(psn, count) == behind:
             keeps(book, f, READ_AGAIN)
         else:
-            breaks(book, f, REREAD_ENDS, tap, time, frame, 0, psn, behind, 0)
+            breaks(book, f, REREAD_ENDS, here, 0, psn, behind, 0)
         if not read.again or psn_distance(psn, np.int64(read.again_from)) < 0:
             read.again_from = psn
         read.again = 1
@@ -110,15 +103,7 @@ def asks_again(
 
 @subkernel
 def responds(
-    book: Book,
-    f: Int,
-    s: RequesterRecord,
-    bits: Int,
-    verdict: Int,
-    psn: Int,
-    tap: Int,
-    time: Int,
-    frame: Int,
+    book: Book, f: Int, s: RequesterRecord, bits: Int, verdict: Int, psn: Int, here: Here
 ) -> None:
     """A READ response or atomic ACK for flow `f`."""
     s.answers += 1
@@ -128,12 +113,12 @@ def responds(
     through = psn_add(psn, 1)
     unasked = at == -1 and s.reads_seen <= READS
     if not unasked and psn_distance(through, np.int64(s.unacked)) > 0:
-        acknowledge(book, f, s, through, tap)
+        acknowledge(book, f, s, through, here.tap)
     if at == -2:
         leaves_open(book, f, READ_RANGE, NO_PATH_MTU)
         return
     if unasked:
-        breaks(book, f, READ_OUTSIDE, tap, time, frame, 0, psn, 0, 0)
+        breaks(book, f, READ_OUTSIDE, here, 0, psn, 0, 0)
         return
     if at < 0:
         leaves_open(book, f, READ_RANGE, TOO_MANY_READS)
@@ -145,14 +130,14 @@ def responds(
     if bits & BEGINS and not first and read.again:
         leaves_open(book, f, READ_RANGE, UNSEEN)  # perhaps of an earlier repetition
     elif (bits & BEGINS and not first) or bool(bits & ENDS) != last:
-        breaks(book, f, READ_MISPLACED, tap, time, frame, 0, psn, 0, 0)
+        breaks(book, f, READ_MISPLACED, here, 0, psn, 0, 0)
     else:
         keeps(book, f, READ_RANGE)
     if verdict == RETRANSMITTED or verdict == RECOVERED:
         if read.again and psn_distance(psn, np.int64(read.again_from)) >= 0:
             keeps(book, f, READ_ORDER)
         elif verdict == RETRANSMITTED:
-            breaks(book, f, READ_UNASKED, tap, time, frame, 0, psn, 0, 0)
+            breaks(book, f, READ_UNASKED, here, 0, psn, 0, 0)
         else:
             leaves_open(book, f, READ_ORDER, LOSS_BEFORE)
     elif verdict == AHEAD or psn_distance(psn, np.int64(read.next)) != 0:

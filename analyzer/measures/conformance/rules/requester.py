@@ -10,7 +10,7 @@ from ....track.psn.rewind import SILENCE_NS
 from ....wire.psn import psn_add, psn_distance
 from .. import rule_list
 from .. import state as st
-from ..state import Book, RequesterRecord, breaks, keeps, leaves_open
+from ..state import Book, Here, RequesterRecord, breaks, keeps, leaves_open
 from .ack_requests import asks_for_answer_again
 
 
@@ -90,9 +90,7 @@ def _asked_for(s: RequesterRecord, psn: Int) -> Int:
 
 
 @subkernel
-def _goes_back(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, tap: Int, time: Int, frame: Int
-) -> None:
+def _goes_back(book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, here: Here) -> None:
     """The sender rewinds to `psn`: judge the start and find the trigger.
 
     A response at the tap may never reach the sender. Only a rewind to the PSN of a NAK proves that
@@ -104,20 +102,20 @@ def _goes_back(
         trigger = st.BY_RNR
     elif nak >= 0:
         trigger = st.BY_NAK
-        observe(book.histograms, f, st.NAK_RESPONSE, time - s.nak_waits_time[nak])
+        observe(book.histograms, f, st.NAK_RESPONSE, here.time - s.nak_waits_time[nak])
     elif is_read:
         trigger = st.BY_READ
-    elif time - s.request_time >= SILENCE_NS:
+    elif here.time - s.request_time >= SILENCE_NS:
         trigger = st.BY_TIMEOUT
     s.rewinds[trigger] += 1
-    _goes_out_again(book, f, s, psn, time, trigger != st.BY_RNR)
+    _goes_out_again(book, f, s, psn, here.time, trigger != st.BY_RNR)
     if s.heard_known and psn_distance(psn, np.int64(s.heard)) < 0:
-        breaks(book, f, rule_list.REWIND_BELOW, tap, time, frame, s.rewind_frame, psn, s.heard, 0)
+        breaks(book, f, rule_list.REWIND_BELOW, here, s.rewind_frame, psn, s.heard, 0)
     elif trigger == st.BY_NAK or trigger == st.BY_RNR:
         keeps(book, f, rule_list.REWIND_START)
         s.heard_known = 1
         s.heard = psn
-        s.rewind_frame = frame
+        s.rewind_frame = here.frame
     elif not s.acked:
         leaves_open(book, f, rule_list.REWIND_START, rule_list.UNSEEN)
     elif psn_distance(psn, np.int64(s.unacked)) < 0:
@@ -125,7 +123,7 @@ def _goes_back(
     elif is_read or psn == s.unacked:  # a separate rule covers the start of a repeated READ
         keeps(book, f, rule_list.REWIND_START)
     else:
-        breaks(book, f, rule_list.REWIND_ABOVE, tap, time, frame, s.ack_frame, psn, s.unacked, 0)
+        breaks(book, f, rule_list.REWIND_ABOVE, here, s.ack_frame, psn, s.unacked, 0)
     for i in range(st.GAPS):  # NAKs up to here are handled
         if s.nak_waits[i] and psn_distance(np.int64(s.nak_waits_psn[i]), psn) <= 0:
             s.nak_waits[i] = 0
@@ -133,54 +131,42 @@ def _goes_back(
 
 @subkernel
 def sends_again(
-    book: Book,
-    f: Int,
-    s: RequesterRecord,
-    psn: Int,
-    count: Int,
-    is_read: bool,
-    tap: Int,
-    time: Int,
-    frame: Int,
+    book: Book, f: Int, s: RequesterRecord, psn: Int, count: Int, is_read: bool, here: Here
 ) -> None:
     """A retransmitted request."""
     s.resent += 1
-    asks_for_answer_again(book, s, psn, time, frame)
+    asks_for_answer_again(book, s, psn, here.time, here.frame)
     if s.doubtful_nak and psn == s.doubtful_missing:  # it was really lost: the NAK skipped it
+        nak = Here(here.tap, s.doubtful_time, s.doubtful_frame)
         breaks(
-            book, f, rule_list.NAK_NOT_FIRST, tap, s.doubtful_time, s.doubtful_frame, frame,
-            s.doubtful_psn, s.doubtful_missing, 0,
-        )  # fmt: skip
+            book, f, rule_list.NAK_NOT_FIRST, nak, here.frame, s.doubtful_psn, s.doubtful_missing, 0
+        )
         s.unseen -= s.doubtful_unseen  # this tap did not miss the packet
         s.doubtful_nak = 0
     ahead = psn_distance(psn, np.int64(s.resend_next))
     if s.resending and ahead >= 0:
-        _goes_out_again(book, f, s, psn, time, False)
+        _goes_out_again(book, f, s, psn, here.time, False)
         if ahead == 0:
             keeps(book, f, rule_list.REWIND_ORDER)
         else:
-            _leaves_out(book, f, s, psn, tap, time, frame)
+            _leaves_out(book, f, s, psn, here)
     else:
-        _goes_back(book, f, s, psn, is_read, tap, time, frame)
+        _goes_back(book, f, s, psn, is_read, here)
     if s.rnr_open and psn == s.rnr_psn:
-        waited = time - s.rnr_time
+        waited = here.time - s.rnr_time
         if waited >= s.rnr_wait:
             keeps(book, f, rule_list.RNR_WAIT)
         elif s.resending:  # perhaps sent before the RNR NAK arrived
             leaves_open(book, f, rule_list.RNR_WAIT, rule_list.IN_FLIGHT)
         else:
-            breaks(
-                book, f, rule_list.RNR_EARLY, tap, time, frame, s.rnr_frame, psn, s.rnr_wait, waited
-            )
+            breaks(book, f, rule_list.RNR_EARLY, here, s.rnr_frame, psn, s.rnr_wait, waited)
         s.rnr_open = 0
     s.resending = 1
     s.resend_next = psn_add(psn, count)
 
 
 @subkernel
-def _leaves_out(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
-) -> None:
+def _leaves_out(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) -> None:
     """`psn` follows a smaller retransmitted PSN; the PSNs between are skipped."""
     if psn_distance(psn, np.int64(s.unacked)) <= 0:
         keeps(book, f, rule_list.REWIND_ORDER)  # all of them are acknowledged by now
@@ -188,51 +174,41 @@ def _leaves_out(
         expected = np.int64(s.resend_next)
         if psn_distance(np.int64(s.unacked), expected) > 0:
             expected = np.int64(s.unacked)
-        breaks(book, f, rule_list.RESEND_SKIPS, tap, time, frame, 0, psn, expected, 0)
+        breaks(book, f, rule_list.RESEND_SKIPS, here, 0, psn, expected, 0)
 
 
 @inlined
 def sends_new(
-    book: Book,
-    f: Int,
-    s: RequesterRecord,
-    psn: Int,
-    count: Int,
-    is_read: bool,
-    tap: Int,
-    time: Int,
-    frame: Int,
+    book: Book, f: Int, s: RequesterRecord, psn: Int, count: Int, is_read: bool, here: Here
 ) -> None:
     """The first transmission of a request, as far as the tap has seen."""
     if s.resending:
         s.resending = 0
         if psn_distance(np.int64(s.next), np.int64(s.resend_next)) > 0:
-            _leaves_out(book, f, s, psn, tap, time, frame)
+            _leaves_out(book, f, s, psn, here)
         else:
             keeps(book, f, rule_list.REWIND_ORDER)
     if s.early_answer:
         if psn_distance(psn, np.int64(s.early_psn)) <= 0:  # sent only after its response
+            answer = Here(here.tap, s.early_time, s.early_frame)
             breaks(
-                book, f, rule_list.ANSWER_UNSENT, tap, s.early_time, s.early_frame, frame,
-                s.early_psn, s.early_next, 0,
-            )  # fmt: skip
+                book, f, rule_list.ANSWER_UNSENT, answer, here.frame, s.early_psn, s.early_next, 0
+            )
         else:
             leaves_open(book, f, rule_list.ACK_SENT, rule_list.UNSEEN)
         s.early_answer = 0
-    _note_time(book, s, psn, time)
+    _note_time(book, s, psn, here.time)
     behind = psn_add(psn, count)
     if psn_distance(behind, np.int64(s.next)) > 0 or s.loose:
         s.next = behind
 
 
 @subkernel
-def after_fatal(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
-) -> None:
+def after_fatal(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) -> None:
     """A request after a NAK that ends the connection."""
-    late = time - s.fatal_time
+    late = here.time - s.fatal_time
     if late > book.used[st.REACTION_NS]:
-        breaks(book, f, rule_list.AFTER_FATAL, tap, time, frame, s.fatal_frame, psn, 0, late)
+        breaks(book, f, rule_list.AFTER_FATAL, here, s.fatal_frame, psn, 0, late)
     else:
         leaves_open(book, f, rule_list.FATAL_NAK, rule_list.IN_FLIGHT)
 

@@ -10,7 +10,7 @@ from ....wire.opcodes import SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
 from ....wire.psn import PSN_MASK, id_distance, psn_add, psn_distance
 from .. import rule_list
 from .. import state as st
-from ..state import Book, RequesterRecord, breaks, keeps, leaves_open
+from ..state import Book, Here, RequesterRecord, breaks, keeps, leaves_open
 from .ack_requests import gets_answer
 
 RNR_TIMER_NS = np.array(
@@ -70,9 +70,7 @@ def answers(
     aeth: Int,
     ip_id: Int,
     has_ids: bool,
-    tap: Int,
-    time: Int,
-    frame: Int,
+    here: Here,
 ) -> None:
     """An ACK, NAK or RNR NAK for requests of flow `f`."""
     s.answers += 1
@@ -97,65 +95,63 @@ def answers(
             s.early_answer = 1
             s.early_psn = psn
             s.early_next = s.next
-            s.early_time = time
-            s.early_frame = frame
+            s.early_time = here.time
+            s.early_frame = here.frame
             return
         keeps(book, f, rule_list.ACK_SENT)
     if s.answered and psn_distance(through, np.int64(s.ack_high)) < 0:
-        if _may_be_overtaken(book, s, ip_id, has_ids, time):
+        if _may_be_overtaken(book, s, ip_id, has_ids, here.time):
             leaves_open(book, f, rule_list.ACK_ORDER, rule_list.OVERTAKEN)
             return
         breaks(
-            book, f, rule_list.NAK_BACK if negative else rule_list.ACK_BACK, tap, time, frame,
+            book, f, rule_list.NAK_BACK if negative else rule_list.ACK_BACK, here,
             s.ack_frame, psn, psn_add(np.int64(s.ack_high), -1), 0,
         )  # fmt: skip
         return
     keeps(book, f, rule_list.ACK_ORDER)
     if lost_packet:
-        _names_a_loss(book, f, s, psn, tap, time, frame)
+        _names_a_loss(book, f, s, psn, here)
     elif kind == SYNDROME_RNR_NAK:
         s.rnr_open = 1
         s.rnr_psn = psn
-        s.rnr_time = time
-        s.rnr_frame = frame
+        s.rnr_time = here.time
+        s.rnr_frame = here.frame
         s.rnr_wait = RNR_TIMER_NS[code]
         s.refused = 1
         s.arrived = psn
         s.in_gap = psn_distance(np.int64(s.next), psn) > 1
     elif kind == SYNDROME_NAK:
         s.fatal = 1
-        s.fatal_time = time
-        s.fatal_frame = frame
+        s.fatal_time = here.time
+        s.fatal_frame = here.frame
     s.answered = 1
     s.ack_high = through
-    s.ack_frame = frame
-    s.ack_time = time
+    s.ack_frame = here.frame
+    s.ack_time = here.time
     s.answer_id = ip_id
     unseen = np.int64(s.unseen)
-    acknowledge(book, f, s, through, tap)
-    if s.doubtful_nak and s.doubtful_frame == frame:
+    acknowledge(book, f, s, through, here.tap)
+    if s.doubtful_nak and s.doubtful_frame == here.frame:
         s.doubtful_unseen = s.unseen - unseen
     if negative:  # it covers all later requests
         _answered(book, f, s)
         s.ask_open = 0
     if not negative:
-        _counts_messages(book, f, s, psn, through, aeth & PSN_MASK, tap, time, frame)
+        _counts_messages(book, f, s, psn, through, aeth & PSN_MASK, here)
 
 
 @subkernel
-def _names_a_loss(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
-) -> None:
+def _names_a_loss(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) -> None:
     """A NAK for a PSN sequence error: check its PSN and that it is the first NAK for it."""
     if s.nak_open and psn == s.nak_psn:
-        breaks(book, f, rule_list.NAK_REPEATED, tap, time, frame, s.nak_frame, psn, psn, 0)
+        breaks(book, f, rule_list.NAK_REPEATED, here, s.nak_frame, psn, psn, 0)
         return
     keeps(book, f, rule_list.NAK_ONCE)
     beyond = psn_distance(np.int64(s.next), psn) > 1
     if beyond or s.loose:
         keeps(book, f, rule_list.NAK_CAUSE)
     else:
-        breaks(book, f, rule_list.NAK_UNCAUSED, tap, time, frame, 0, psn, s.next, 0)
+        breaks(book, f, rule_list.NAK_UNCAUSED, here, 0, psn, s.next, 0)
     gap = -1
     for i in range(st.GAPS):
         if s.gap_known[i] and s.gap_psn[i] == psn:
@@ -168,7 +164,7 @@ def _names_a_loss(
         s.in_gap = 1
     if gap >= 0:  # even if it has arrived by now: the NAK was already on its way
         keeps(book, f, rule_list.NAK_PSN)
-        observe(book.histograms, f, st.NAK_GENERATION, time - s.gap_time[gap])
+        observe(book.histograms, f, st.NAK_GENERATION, here.time - s.gap_time[gap])
         s.gap_known[gap] = 0
     elif psn == s.arrived and s.in_gap and (s.refused or psn == s.passed):
         keeps(book, f, rule_list.NAK_PSN)
@@ -181,28 +177,20 @@ def _names_a_loss(
         s.doubtful_nak = 1
         s.doubtful_missing = s.arrived
         s.doubtful_psn = psn
-        s.doubtful_time = time
-        s.doubtful_frame = frame
+        s.doubtful_time = here.time
+        s.doubtful_frame = here.frame
     s.nak_open = psn_distance(psn, np.int64(s.arrived)) >= 0
     s.nak_psn = psn
-    s.nak_frame = frame
+    s.nak_frame = here.frame
     s.nak_waits[s.nak_next] = 1
     s.nak_waits_psn[s.nak_next] = psn
-    s.nak_waits_time[s.nak_next] = time
+    s.nak_waits_time[s.nak_next] = here.time
     s.nak_next = (s.nak_next + 1) % st.GAPS
 
 
 @subkernel
 def _counts_messages(
-    book: Book,
-    f: Int,
-    s: RequesterRecord,
-    psn: Int,
-    through: Int,
-    msn: Int,
-    tap: Int,
-    time: Int,
-    frame: Int,
+    book: Book, f: Int, s: RequesterRecord, psn: Int, through: Int, msn: Int, here: Here
 ) -> None:
     """Between two responses that cover all requests the MSN grows by the completed messages."""
     if through != s.next or s.resending or s.loose:
@@ -212,7 +200,7 @@ def _counts_messages(
         if msn == expected:
             keeps(book, f, rule_list.MSN)
         else:
-            breaks(book, f, rule_list.MSN_WRONG, tap, time, frame, 0, psn, expected, msn)
+            breaks(book, f, rule_list.MSN_WRONG, here, 0, psn, expected, msn)
     s.msn_known = 1
     s.msn = msn
     s.msn_ended = s.ended
