@@ -25,7 +25,7 @@ CHANNELS = 4
 eight busy channels exceed its default MaxSessions of 10."""
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
-OUTPUT_BYTES = 32 << 20
+OUTPUT_BYTES = 16 << 20
 _ERROR_BYTES = 2000
 _MOST_ERROR_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16
@@ -85,7 +85,7 @@ class Connection:
                     problem = await run.run(stdin)
             except TimeoutError:
                 problem = f"no end within {seconds:g} s"
-            except (OSError, ValueError, *_errors()) as error:
+            except _failures() as error:
                 problem = reason_of(error)
             return Answer(run.status, began, time.time_ns(), run.output_bytes, problem)
 
@@ -164,7 +164,7 @@ async def connected(target: str) -> AsyncIterator[Connection]:
             connection = await _connect(target, stack, jumped=())
         except TimeoutError:
             raise NotReached("no answer to the connection in time") from None
-        except (OSError, ValueError, *_errors()) as error:
+        except _failures() as error:
             raise NotReached(reason_of(error)) from None
         yield Connection(connection)
 
@@ -219,10 +219,10 @@ def _known_hosts(options: Any) -> list[str] | bytes:
     return [str(file) for file in files if file.is_file()] or _NOBODY
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def _failures() -> tuple[type[Exception], ...]:
     import asyncssh
 
-    return (asyncssh.Error, asyncssh.ConfigParseError, asyncssh.KeyImportError)
+    return (OSError, ValueError, asyncssh.Error, asyncssh.ConfigParseError, asyncssh.KeyImportError)
 
 
 def reason_of(error: Exception) -> str:

@@ -30,7 +30,7 @@ def test_a_device_with_half_an_answer_is_named_and_the_others_are_read(tmp_path)
     answers, unreadable = read_folder(folder)
     assert len(answers) == 7
     assert [one.name for one in unreadable] == ["spine2"]
-    assert "spine2.route.json:2: not YAML" in unreadable[0].reason
+    assert "spine2.route.json: not JSON" in unreadable[0].reason
 
 
 def test_folders_without_an_answer(tmp_path):
@@ -39,5 +39,5 @@ def test_folders_without_an_answer(tmp_path):
     with pytest.raises(UsageError, match=r"has no readable NAME.route.json; rocescope discover"):
         read_folder(tmp_path)
     (tmp_path / "r.route.json").write_text("x: [")
-    with pytest.raises(UsageError, match=r"has no readable NAME.route.json; .*r.route.json:2"):
+    with pytest.raises(UsageError, match=r"no readable NAME.route.json; .*r.route.json: not JSON"):
         read_folder(tmp_path)

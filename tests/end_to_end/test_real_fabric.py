@@ -129,7 +129,7 @@ def test_a_hostile_switch_harms_nothing(fabric):
     finally:
         authorized.write_text(kept)
     assert done.returncode == 1
-    assert "unreadable: h1: `ip -j route`: more than 32 MiB of output" in done.stdout
+    assert "unreadable: h1: `ip -j route`: more than 16 MiB of output" in done.stdout
     assert not set(done.stdout + done.stderr) & {"\x1b", "\x07"}
     assert "Traceback" not in done.stderr
 

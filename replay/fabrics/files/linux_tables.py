@@ -18,6 +18,7 @@ from ....analyzer.errors import UsageError
 from ...hashing import HashSettings
 from ..addressing import Address
 from ..devices.device import Device, Interface, NextHop, Route
+from .json_source import load_json
 from .linux_neighbours import advertised_of, interfaces_of, resolved_of
 from .yaml_source import Source, load_yaml
 
@@ -48,7 +49,7 @@ def _of_folder(folder: Path) -> Iterator[Device]:
 def read_device(folder: Path, name: str) -> Device:
     """One device of a folder. UsageError names file and line."""
     tables = {
-        table: load_yaml(found)
+        table: load_json(found)
         for table in TABLES
         if (found := folder / f"{name}.{table}.json").exists()
     }

@@ -77,18 +77,22 @@ def test_links_down_leave_the_groups_of_tables(tables):
 @pytest.mark.parametrize(
     ("table", "text", "message"),
     [
-        ("route", '[{"dev": "up1"}]', "route.json:1: .* it has no dst"),
-        ("route", '[\n{"dst": "10.2.0.0/99", "dev": "up1"}]', "route.json:2: '10.2.0.0/99' is not"),
-        ("route", '[\n\n{"dst": "10.2.0.0/16"}]', "route.json:3: the route has no next hop"),
-        ("route", "{}{}", "route.json:1: not YAML"),
+        ("route", '[{"dev": "up1"}]', r"route.json: \[0\]: .* it has no dst"),
+        (
+            "route",
+            '[\n{"dst": "10.2.0.0/99", "dev": "up1"}]',
+            r"\[0\].dst: '10.2.0.0/99' is not",
+        ),
+        ("route", '[\n\n{"dst": "10.2.0.0/16"}]', r"route.json: \[0\]: the route has no next"),
+        ("route", "{}{}", "route.json: not JSON"),
         ("route", '[{"dst": "10.2.0.0/16", "gateway": "here"}]', "'here' is not an address"),
         ("nexthop", '[{"id": 10, "group": [{"id": 7}]}]', "there is no nexthop 7"),
-        ("nexthop", '[{"group": []}]', "nexthop.json:1: not an entry"),
+        ("nexthop", '[{"group": []}]', r"nexthop.json: \[0\]: not an entry"),
         ("bucket", '[{"id": 11, "bucket": {"index": 1, "nhid": 1}}]', "buckets .* incomplete"),
         ("sysctl", "net.ipv4.fib_multipath_hash_seed = x", "router.sysctl:1: .* not a number: 'x'"),
     ],
 )
-def test_mistakes_are_named_with_their_line(table, text, message, tables):
+def test_mistakes_are_named_with_their_place(table, text, message, tables):
     suffix = "" if table == "sysctl" else ".json"
     (tables / f"router.{table}{suffix}").write_text(text)
     with pytest.raises(UsageError, match=message):
