@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
 from ..flows.loads import (
+    Evenness,
     Layers,
     LinkLoads,
     evenness,
@@ -195,15 +196,11 @@ def result_of(
     counted = offered.counted()
     reach = every if counted.all() else even_loads(offered, fabric, counted) > 0
     chances = (known or KnownChances()).of(offered, fabric) if any(layers.choice) else {}
-    records = [
-        _layer(
-            layer_name, links, choice, outcome, fabric, loads, fair, reach, chances.get(layer_name)
-        )
-        for layer_name, links, choice in zip(*layers, strict=True)
-    ]
+    on = _Loaded(outcome, fabric, layers, loads, fair, reach)
+    records = [_layer(on, chances, *layer) for layer in zip(*layers, strict=True)]
     chosen = [record for record in records if record.choice and record.flows]
     busy = loads.wire_bytes * 8e9 / rates
-    worst, loaded = _worst(outcome, fabric, layers, loads, fair, listed)
+    worst, loaded = _worst(on, listed)
     dropped = int(np.count_nonzero(placement.dropped))
     notes = list(outcome.notes)
     if dropped:
@@ -218,7 +215,7 @@ def result_of(
         completion_time_ns=None,
         max_queue_packets=None,
         layers=records,
-        links=_links(fabric, layers, loads, fair),
+        links=_links(on),
         worst=worst,
         worst_omitted=loaded - len(worst),
         paths=_paths(outcome, fabric, listed.paths),
@@ -242,67 +239,50 @@ def _covered(layers: Layers, fabric: Fabric, covered: Bools) -> Layers:
     return Layers(*map(tuple, zip(*kept, strict=True))) if kept else Layers((), (), ())
 
 
+class _Loaded(NamedTuple):
+    """An outcome with its loads, as the records of a result need them."""
+
+    outcome: Outcome
+    fabric: Fabric
+    layers: Layers
+    loads: LinkLoads
+    fair: Floats
+    reach: Bools
+
+    def even(self, links: Ints) -> Evenness:
+        """How evenly these links are loaded."""
+        rates = self.fabric.links.rate_bits_per_second
+        return evenness(self.loads, links, rates, self.fair, self.reach)
+
+
 def _layer(
-    name: str,
-    links: Ints,
-    choice: bool,
-    outcome: Outcome,
-    fabric: Fabric,
-    loads: LinkLoads,
-    fair: Floats,
-    reach: Bools,
-    chance: Chance | None,
+    on: _Loaded, chances: Mapping[str, Chance], name: str, links: Ints, choice: bool
 ) -> LayerLoad:
-    rates = fabric.links.rate_bits_per_second
-    even = evenness(loads, links, rates, fair, reach)
     return LayerLoad(
         layer=name,
         choice=choice,
-        links=len(links),
-        idle_links=even.idle_links,
-        flows=even.flows,
-        data_flows=even.data_flows,
-        wire_bytes=even.wire_bytes,
-        fim_flows_percent=even.fim_flows,
-        fim_all_flows_percent=even.fim_all_flows,
-        fim_flows_best_percent=even.fim_flows_best,
-        fim_bytes_percent=even.fim_bytes,
-        fim_chance_percent=chance,
-        max_over_mean=even.max_over_mean,
-        over_time=_over_time(outcome, fabric, links, rates[links]),
-        devices=_devices(fabric, links, loads, fair, reach) if choice else [],
+        fim_chance_percent=chances.get(name),
+        over_time=_over_time(on.outcome, on.fabric, links),
+        devices=_devices(on, links) if choice else [],
+        **on.even(links)._asdict(),
     )
 
 
-def _devices(
-    fabric: Fabric, links: Ints, loads: LinkLoads, fair: Floats, reach: Bools
-) -> list[DeviceLoad]:
+def _devices(on: _Loaded, links: Ints) -> list[DeviceLoad]:
     """The links of a layer by source switch, for switches with several links."""
-    source = fabric.links.source[links]
+    source = on.fabric.links.source[links]
     found = []
     for switch in np.unique(source).tolist():
         own = links[source == switch]
-        if len(own) < 2:
-            continue
-        even = evenness(loads, own, fabric.links.rate_bits_per_second, fair, reach)
-        found.append(
-            DeviceLoad(
-                switch=fabric.nodes.names[switch],
-                links=len(own),
-                flows=even.flows,
-                data_flows=even.data_flows,
-                fim_flows_percent=even.fim_flows,
-                fim_all_flows_percent=even.fim_all_flows,
-                fim_flows_best_percent=even.fim_flows_best,
-                fim_bytes_percent=even.fim_bytes,
-                max_over_mean=even.max_over_mean,
-            )
-        )
+        if len(own) >= 2:
+            even = on.even(own)._asdict()
+            del even["wire_bytes"], even["idle_links"]
+            found.append(DeviceLoad(switch=on.fabric.nodes.names[switch], **even))
     return found
 
 
-def _over_time(outcome: Outcome, fabric: Fabric, links: Ints, rates: Ints) -> LayerOverTime | None:
-    windows = outcome.traffic.windows
+def _over_time(outcome: Outcome, fabric: Fabric, links: Ints) -> LayerOverTime | None:
+    windows, rates = outcome.traffic.windows, fabric.links.rate_bits_per_second[links]
     found = None if windows is None else over_time(outcome.placement, windows, links, rates)
     if found is None or windows is None:
         return None
@@ -318,17 +298,17 @@ def _over_time(outcome: Outcome, fabric: Fabric, links: Ints, rates: Ints) -> La
     )
 
 
-def _links(fabric: Fabric, layers: Layers, loads: LinkLoads, fair: Floats) -> list[LinkLoad]:
+def _links(on: _Loaded) -> list[LinkLoad]:
     """Every link that a unit can reach, layer by layer."""
     records = []
-    for name, links, _ in zip(*layers, strict=True):
-        for link, share in zip(links.tolist(), fair[links].tolist(), strict=True):
-            carried = int(loads.wire_bytes[link])
+    for name, links, _ in zip(*on.layers, strict=True):
+        for link, share in zip(links.tolist(), on.fair[links].tolist(), strict=True):
+            carried = int(on.loads.wire_bytes[link])
             records.append(
                 LinkLoad(
-                    name=fabric.link_name(link),
+                    name=on.fabric.link_name(link),
                     layer=name,
-                    flows=int(loads.flows[link]),
+                    flows=int(on.loads.flows[link]),
                     wire_bytes=carried,
                     over_mean=carried / share if share else None,
                 )
@@ -336,19 +316,12 @@ def _links(fabric: Fabric, layers: Layers, loads: LinkLoads, fair: Floats) -> li
     return records
 
 
-def _worst(
-    outcome: Outcome,
-    fabric: Fabric,
-    layers: Layers,
-    loads: LinkLoads,
-    fair: Floats,
-    listed: Listed,
-) -> tuple[list[Collision], int]:
+def _worst(on: _Loaded, listed: Listed) -> tuple[list[Collision], int]:
     """(The busiest links of layers in which hashing chooses, relative to the largest fair share,
     the number of such links with load)."""
     found = []
-    rates = fabric.links.rate_bits_per_second
-    for name, links, choice in zip(*layers, strict=True):
+    rates, loads, fair = on.fabric.links.rate_bits_per_second, on.loads, on.fair
+    for name, links, choice in zip(*on.layers, strict=True):
         if choice and loads.wire_bytes[links].any():
             over = loads.wire_bytes[links] / fair[links]
             busy = loads.wire_bytes[links] / rates[links] / (fair[links] / rates[links]).max()
@@ -358,7 +331,7 @@ def _worst(
                 if busy[at]
             ]
     shown = sorted(found)[: listed.links]
-    return [_collision(outcome, fabric, loads, listed.flows, *one[1:]) for one in shown], len(found)
+    return [_collision(on, listed.flows, *one[1:]) for one in shown], len(found)
 
 
 def _paths(outcome: Outcome, fabric: Fabric, most: int) -> list[FlowPath]:
@@ -391,16 +364,8 @@ def _paths(outcome: Outcome, fabric: Fabric, most: int) -> list[FlowPath]:
     ]
 
 
-def _collision(
-    outcome: Outcome,
-    fabric: Fabric,
-    loads: LinkLoads,
-    most: int,
-    link: int,
-    over: float,
-    layer: str,
-) -> Collision:
-    traffic, placement = outcome.traffic, outcome.placement
+def _collision(on: _Loaded, most: int, link: int, over: float, layer: str) -> Collision:
+    fabric, traffic, placement = on.fabric, on.outcome.traffic, on.outcome.placement
     here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
     largest = here[np.argsort(-traffic.wire_bytes[here], kind="stable")][:most]
     at_once = None
@@ -409,7 +374,7 @@ def _collision(
     return Collision(
         link=fabric.link_name(link),
         layer=layer,
-        wire_bytes=int(loads.wire_bytes[link]),
+        wire_bytes=int(on.loads.wire_bytes[link]),
         over_mean=over,
         flows=len(here),
         flows_at_once=at_once,

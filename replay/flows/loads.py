@@ -83,15 +83,16 @@ def layers_of(fabric: Fabric, reachable: Bools) -> Layers:
 class Evenness(NamedTuple):
     """How evenly the links of a layer are loaded; None without load."""
 
+    links: int
     flows: int
     data_flows: int
     wire_bytes: int
     idle_links: int
-    fim_flows: float | None
-    fim_all_flows: float | None
-    """Of all flows; None if `fim_flows` counts all."""
-    fim_flows_best: float | None
-    fim_bytes: float | None
+    fim_flows_percent: float | None
+    fim_all_flows_percent: float | None
+    """Of all flows; None if `fim_flows_percent` counts all."""
+    fim_flows_best_percent: float | None
+    fim_bytes_percent: float | None
     max_over_mean: float | None
     """Load of the busiest link over the largest fair share."""
 
@@ -113,6 +114,7 @@ def evenness(loads: LinkLoads, links: Ints, rates: Array, fair: Floats, reach: B
     every = int(flows.sum())
     number = number[inside]
     return Evenness(
+        len(links),
         every,
         int(counted.sum()),
         int(wire_bytes.sum()),

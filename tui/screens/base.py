@@ -84,6 +84,8 @@ class RoceScreen(Screen[None]):
     """A screen over snapshots: subclasses give `name_`, `BINDINGS`, `body` and `draw`."""
 
     name_: ClassVar[str] = ""
+    of_record: ClassVar[bool] = True
+    """Whether it depends on the record of the selected flow."""
     _sentence = ""
     _shape = (0, 0)
     """Width and lines of the sentence."""
@@ -215,7 +217,12 @@ class RoceScreen(Screen[None]):
 
     def draw_record(self) -> None:
         """Redraw what depends on the record of the selected flow."""
-        self.redraw()
+        if self.of_record:
+            self.redraw()
+
+    def on_grid_chosen(self) -> None:
+        if hasattr(self, "action_deeper"):
+            self.action_deeper()
 
     def start_ns(self, snapshot: Snapshot) -> int:
         """Origin of times: the start of the capture, independent of the time window."""

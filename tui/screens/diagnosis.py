@@ -40,6 +40,7 @@ class DiagnosisScreen(RoceScreen):
     """The findings, worst first."""
 
     name_ = "diagnosis"
+    of_record = False
     BINDINGS = own_bindings("diagnosis")
 
     def __init__(self) -> None:
@@ -81,15 +82,9 @@ class DiagnosisScreen(RoceScreen):
                 text.append(f"{human.UNKNOWN} {printable(line)}\n", "dim")
         self.query_one("#finding", Static).update(text)
 
-    def draw_record(self) -> None:
-        """Findings do not depend on it."""
-
     @on(Grid.Moved, "#findings")
     def _moved(self, event: Grid.Moved) -> None:
         self._about(self.view.snapshot, event.row)
-
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
 
     def action_deeper(self) -> None:
         if self.view.finding is not None:

@@ -44,6 +44,7 @@ class EventsScreen(RoceScreen):
     """The list of events."""
 
     name_ = "events"
+    of_record = False
     BINDINGS = own_bindings("events")
 
     def __init__(self) -> None:
@@ -69,18 +70,12 @@ class EventsScreen(RoceScreen):
         grid.show(len(self._events), lambda row: event_cells(self._events[row], start, room, short))
         return sentence(snapshot, self._events, session.filter is not None)
 
-    def draw_record(self) -> None:
-        """Events do not depend on it."""
-
     @on(Grid.Moved, "#list")
     def _moved(self, event: Grid.Moved) -> None:
         if event.row < len(self._events):
             flow = self._events[event.row].flow
             if flow is not None and flow < len(self.view.snapshot.flows):
                 self.post_message(FlowSelected(self.view.snapshot.key(flow)))
-
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
 
     def action_deeper(self) -> None:
         grid = self.query_one("#list", Grid)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from rich.text import Text
-from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
@@ -49,6 +48,7 @@ class EvidenceScreen(RoceScreen):
     """What a finding is made of."""
 
     name_ = "evidence"
+    of_record = False
     BINDINGS = own_bindings("evidence")
 
     def __init__(self) -> None:
@@ -109,19 +109,12 @@ class EvidenceScreen(RoceScreen):
         lines.append(axis.numbers(start_ns))
         return Text("\n").join(lines)
 
-    def draw_record(self) -> None:
-        """The evidence does not depend on it."""
-
     def _victim(self) -> FlowKey | None:
         at = self.query_one("#victims", Grid).cursor
         if self._finding is None or at >= len(self._finding.affected):
             return None
         one = self._finding.affected[at]
         return FlowKey(one.src, one.dst, one.dest_qp)
-
-    @on(Grid.Chosen)
-    def _chosen(self) -> None:
-        self.action_deeper()
 
     def action_deeper(self) -> None:
         """To the packets of the flow under the cursor, or to the frame under it."""

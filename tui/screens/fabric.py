@@ -131,9 +131,6 @@ class FabricScreen(RoceScreen):
         if event.row < len(self._on_it):
             self.post_message(FlowSelected(self._on_it[event.row].key))
 
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
-
     def action_deeper(self) -> None:
         """From the links to the flows of a link, then to their packets."""
         grid = self.query_one("#on-link", Grid)

@@ -74,6 +74,7 @@ class HopsScreen(RoceScreen):
     """The table of hops, the hop under the cursor, and the fabric as a map."""
 
     name_ = "hops"
+    of_record = False
     BINDINGS = own_bindings("hops")
 
     def __init__(self) -> None:
@@ -126,15 +127,9 @@ class HopsScreen(RoceScreen):
             text.append(f"{words.clock(clock, short)}\n", "dim")
         self.query_one("#about", Static).update(text)
 
-    def draw_record(self) -> None:
-        """Hops do not depend on it."""
-
     @on(Grid.Moved, "#hops")
     def _moved(self, event: Grid.Moved) -> None:
         self._about(self.view.snapshot, event.row)
-
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
 
     def action_deeper(self) -> None:
         """To the packets of the flow that lost most on the hop under the cursor."""

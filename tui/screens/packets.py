@@ -21,6 +21,7 @@ from ...analyzer.errors import RocescopeError
 from ...analyzer.wire.opcodes import opcode_name
 from ...probes.rights.identity import program_settings
 from ...report.words import human
+from ..messages import Newest
 from ..session.packets.dissect import Line, dissect
 from ..session.packets.flow_pass import Late, Wanted
 from ..session.packets.mrc_lines import OURS, mrc_lines
@@ -70,15 +71,12 @@ class PacketsScreen(RoceScreen):
             super().__init__()
             self.packets, self.error = packets, error
 
-    class Dissected(Message, bubble=False):
+    class Dissected(Newest, bubble=False):
         """tshark has dissected a packet."""
 
         def __init__(self, frame_number: int, lines: list[Line]) -> None:
             super().__init__()
             self.frame_number, self.lines = frame_number, lines
-
-        def can_replace(self, message: Message) -> bool:
-            return isinstance(message, PacketsScreen.Dissected)
 
     def __init__(self) -> None:
         super().__init__()

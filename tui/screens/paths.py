@@ -52,6 +52,7 @@ class PathsScreen(RoceScreen):
     """The heat map."""
 
     name_ = "paths"
+    of_record = False
     BINDINGS = own_bindings("paths")
 
     def __init__(self) -> None:
@@ -173,17 +174,11 @@ class PathsScreen(RoceScreen):
         text.append(f" {trust} by {_BY[by]}", "dim")
         return text
 
-    def draw_record(self) -> None:
-        """The map does not depend on it."""
-
     @on(Grid.Moved, "#heat")
     def _moved(self, event: Grid.Moved) -> None:
         if self._matrix is not None and event.row < len(self._matrix.first_flow):
             flow = int(self._matrix.first_flow[event.row])
             self.post_message(FlowSelected(self.view.snapshot.key(flow)))
-
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
 
     def action_deeper(self) -> None:
         self.host.go("reorder")

@@ -212,9 +212,6 @@ class QpsScreen(RoceScreen):
             grid.sorted_by = event.key
             self.redraw()
 
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
-
     def action_deeper(self) -> None:
         self.host.go("packets")
 

@@ -167,9 +167,6 @@ class ReorderScreen(RoceScreen):
         self._view = VIEWS[(VIEWS.index(self._view) + 1) % len(VIEWS)]
         self.redraw()
 
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
-
     def action_deeper(self) -> None:
         """Open the packets of the bucket under the cursor, or of the flow."""
         for name, measure, word in (

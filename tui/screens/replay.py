@@ -276,9 +276,6 @@ class ReplayScreen(RoceScreen):
         self.view.replays.run(names)
         self.redraw()
 
-    def on_grid_chosen(self) -> None:
-        self.action_deeper()
-
     def action_deeper(self) -> None:
         self.view.strategy = self._chosen()
         self.host.go("fabric")

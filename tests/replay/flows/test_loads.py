@@ -45,10 +45,12 @@ def test_evenness_by_hand() -> None:
     carried, rates = np.array([60, 20, 0, 0]), np.full(4, 400)
     even = measured([3, 1, 0, 0], carried, rates, np.full(4, 20.0))
     # mean 1: deviations 2, 0, 1, 1; of bytes, mean 20: 2, 0, 1, 1.
-    assert even.fim_flows == pytest.approx(100) and even.fim_bytes == pytest.approx(100)
+    assert even.fim_flows_percent == pytest.approx(100) and even.fim_bytes_percent == pytest.approx(
+        100
+    )
     assert even.max_over_mean == pytest.approx(3)
     assert (even.flows, even.wire_bytes, even.idle_links) == (4, 80, 2)
-    assert even.fim_flows_best == 0
+    assert even.fim_flows_best_percent == 0
 
 
 def test_a_fim_of_flows_counts_flows_with_data() -> None:
@@ -56,19 +58,26 @@ def test_a_fim_of_flows_counts_flows_with_data() -> None:
     even = measured([3, 1, 1, 1], carried, rates, np.full(4, 30.0), counted=[1, 1, 0, 0])
     assert (even.flows, even.data_flows) == (6, 2)
     # mean 1/2: deviations 1, 1, 1, 1; of all flows, mean 3/2: 1, 1/3, 1/3, 1/3.
-    assert even.fim_flows == pytest.approx(100) and even.fim_all_flows == pytest.approx(50)
+    assert even.fim_flows_percent == pytest.approx(
+        100
+    ) and even.fim_all_flows_percent == pytest.approx(50)
     loads = LinkLoads(np.array([2, 2, 1, 1]), carried, np.array([2, 2, 0, 0]))
     reach = np.array([True, True, False, False])  # the other links carry ACKs only
     one_way = evenness(loads, np.arange(4), rates, np.full(4, 30.0), reach)
-    assert one_way.fim_flows == 0 and one_way.fim_all_flows == pytest.approx(100 / 3)
+    assert one_way.fim_flows_percent == 0 and one_way.fim_all_flows_percent == pytest.approx(
+        100 / 3
+    )
     only_acks = measured([3, 1, 0, 0], carried, rates, np.full(4, 30.0), counted=[0] * 4)
-    assert only_acks.fim_flows == pytest.approx(100) and only_acks.fim_all_flows is None
+    assert (
+        only_acks.fim_flows_percent == pytest.approx(100)
+        and only_acks.fim_all_flows_percent is None
+    )
 
 
 def test_links_of_other_rates_have_other_shares() -> None:
     fair = np.array([3_000.0, 1_000.0])
     even = measured([3, 1], np.array([3_000, 1_000]), np.array([300, 100]), fair)
-    assert even.fim_bytes == pytest.approx(0) and even.max_over_mean == pytest.approx(1)
+    assert even.fim_bytes_percent == pytest.approx(0) and even.max_over_mean == pytest.approx(1)
     carried, rates = np.array([1 << 40, 1 << 40]), np.array([4 * 10**11] * 2)
     huge = measured([1, 1], carried, rates, carried.astype(np.float64))
     assert huge.max_over_mean == pytest.approx(1)
