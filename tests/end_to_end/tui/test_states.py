@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from captures import data
+from examples import thorough
 from factories import pcap_bytes, some_frames
 from generate import write
 from tui_driver import Still, press, settled, text_of
@@ -178,7 +179,11 @@ SAYS = {
 """What must be read on the first screen of a state at every size."""
 
 
-@pytest.mark.parametrize("state", STATES)
+FEW = ("one-queue-pair", "150-queue-pairs")
+"""States between those of no flow and of thousands."""
+
+
+@pytest.mark.parametrize("state", [*(s for s in STATES if s not in FEW), *thorough(FEW)])
 def test_state(state, tmp_path, golden, capture):
     make, keys, before = STATES[state]
     seen = visit(make(tmp_path, capture), keys, before)
@@ -189,6 +194,7 @@ def test_state(state, tmp_path, golden, capture):
     golden(f"tests/golden/screens/{state}.txt", shown(seen))
 
 
+@pytest.mark.thorough
 def test_without_colour_everything_is_still_said(monkeypatch, golden, capture):
     """The same text, every state of trust and every glyph; no colour but greys."""
     monkeypatch.setenv("NO_COLOR", "1")
@@ -209,6 +215,7 @@ def test_without_colour_everything_is_still_said(monkeypatch, golden, capture):
     assert any("■" in line and "·" in line for *_, lines in seen for line in lines)
 
 
+@pytest.mark.thorough
 def test_colours_are_seen_where_they_may_be():
     """Else the test above proves nothing."""
     found = set()

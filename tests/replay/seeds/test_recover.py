@@ -174,7 +174,11 @@ def test_as_many_flows_as_told_suffice(flows: int) -> None:
 
 @pytest.mark.parametrize(
     ("truth", "flows"),
-    [("linux", 5), ("random-oracle", 5), ("random-oracle", 10), ("random-oracle", 16)],
+    [
+        ("linux", 5),
+        ("random-oracle", 16),
+        *(pytest.param("random-oracle", n, marks=pytest.mark.thorough) for n in (5, 10)),
+    ],
 )
 @pytest.mark.parametrize("draw", [0, *thorough(range(1, 3))])
 def test_no_claim_by_chance(truth: str, flows: int, draw: int) -> None:
