@@ -21,6 +21,7 @@ def trace(
     counters: Annotated[list[Path] | None, Parameter(negative="")] = None,
     ask: Literal["none", "sample", "all"] = "none",
     devices: str | None = None,
+    advise: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     mapped: Annotated[Mapped, Parameter(name="*")] = MAPPED,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     top: int = 5,
@@ -49,6 +50,9 @@ def trace(
     devices
         Inventory of devices that are reached over SSH, or netns:PREFIX for network namespaces
         PREFIX + name of this host.
+    advise
+        Print changes that would relieve the fullest link: source ports, a seed, or static routes.
+        Nothing is applied.
     top
         Number of flows, worst links and open ends in the report.
     """
@@ -89,6 +93,7 @@ def trace(
         strategies,
         names,
         asking=None if run is None or ask == "none" else Asking(run, ask),
+        advice=advise,
         verify=Verify("taps" in wanted, grown),
         most_flows=top if to.chosen() == "table" else None,
     )

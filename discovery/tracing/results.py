@@ -125,6 +125,24 @@ class AskReport(Record, frozen=True, kw_only=True):
     not_asked: Annotated[dict[str, int], Meta(description="hops that were not asked, by reason")]
 
 
+class AdviceOption(Record, frozen=True, kw_only=True):
+    """One kind of change that relieves the fullest link."""
+
+    kind: Annotated[str, Meta(description="source ports, seed, or static routes")]
+    changes: Annotated[list[str], Meta(description="to be judged by a person; nothing is applied")]
+    fullest_link: Annotated[str, Meta(description="after the changes")]
+    busy_ns: Annotated[float, Meta(description="its bytes divided by its rate")]
+
+
+class Advice(Record, frozen=True, kw_only=True):
+    """Changes that relieve the fullest link between switches, the best kind first."""
+
+    fullest_link: str
+    busy_ns: float
+    flows_left_out: Annotated[int, Meta(description="their paths are not known")]
+    options: list[AdviceOption]
+
+
 class TraceResult(Record, frozen=True, kw_only=True):
     """The paths of all flows, and how evenly they use the links."""
 
@@ -151,4 +169,7 @@ class TraceResult(Record, frozen=True, kw_only=True):
         CounterCheck | None, Meta(description="--verify counters; null: not requested")
     ] = None
     asked: Annotated[AskReport | None, Meta(description="--ask; null: not requested")] = None
+    advice: Annotated[
+        Advice | None, Meta(description="--advise; null: not requested, or no load to relieve")
+    ] = None
     schema_version: str = SCHEMA_VERSION

@@ -25,6 +25,7 @@ from ...replay.strategies.placed import Outcome
 from ...replay.traffic.traffic import Traffic
 from ...version import VERSION
 from ..port_counters import Reading
+from .advise import advise
 from .asking import Asking
 from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, trace_paths
 from .results import OpenEnd, TracedFlow, TraceResult
@@ -50,6 +51,7 @@ def trace(
     *,
     verify: Verify | None = None,
     asking: Asking | None = None,
+    advice: bool = False,
     most_flows: int | None = None,
 ) -> TraceResult:
     """Trace the traffic, and place the flows with complete paths with each strategy.
@@ -80,6 +82,7 @@ def trace(
         warnings=warnings,
         taps=verify_taps(traffic, fabric) if verify.taps else None,
         counters=counters or None,
+        advice=advise(traffic, fabric) if advice else None,
         asked=asking.report() if asking is not None else None,
     )
 

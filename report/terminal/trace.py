@@ -8,7 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.words import printable
-from ...discovery.tracing.results import AskReport, CounterCheck, TapCheck, TracedFlow, TraceResult
+from ...discovery.tracing.results import (
+    Advice,
+    AskReport,
+    CounterCheck,
+    TapCheck,
+    TracedFlow,
+    TraceResult,
+)
 from ...replay.results.replay import LayerLoad, ReplayResult
 from ..words import human
 from .page import ColorWhen, Page, console_for, folded, numbers, texts
@@ -63,6 +70,8 @@ def print_trace(
         print_flow_strategy(page, traced, top)
         if any(layer.devices for layer in traced.layers):
             page.draw(lambda table: _devices(table, traced.layers))
+    if result.advice is not None:
+        _advice(page, result.advice)
     largest = sorted(result.flows, key=lambda flow: -flow.wire_bytes)[:top]
     page.section("Largest flows")
     page.draw(lambda table: _flows(table, largest))
@@ -96,6 +105,31 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
         )
     for why, hops in asked.not_asked.items():
         page.say(f"Not asked: {human.counted(hops, 'hop')}: {why}")
+
+
+def _advice(page: Page, advice: Advice) -> None:
+    """What each kind of change achieves, then the changes."""
+    page.section("Advice")
+    before = human.duration(advice.busy_ns)
+    page.say(
+        f"Fullest link between switches: {printable(advice.fullest_link)}, busy for {before}. "
+        "Judge the changes; nothing is applied."
+    )
+    if advice.flows_left_out:
+        page.say(
+            f"{page.glyphs.warning} {human.counted(advice.flows_left_out, 'flow')} left out: "
+            "their paths are not known",
+            "yellow",
+        )
+    if not advice.options:
+        page.say("No change that was tried relieves it.")
+    for option in advice.options:
+        page.say(
+            f"{option.kind}, {human.counted(len(option.changes), 'change')}: {before} to "
+            f"{human.duration(option.busy_ns)} ({printable(option.fullest_link)})"
+        )
+        for change in option.changes:
+            page.console.print(Text(f"  {printable(change)}"), soft_wrap=True)
 
 
 def _taps(page: Page, check: TapCheck, top: int) -> None:

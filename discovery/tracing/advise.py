@@ -1,0 +1,249 @@
+"""Small changes that relieve the fullest link between switches: advice that is never applied.
+
+Three kinds are tried, each greedily: another UDP source port of single queue pairs, another hash
+seed of one switch, routes to single hosts over one link. A change is kept if the fullest link of
+all is relieved; bytes per rate are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from ...kernels.kernel import Floats, Int32s, Ints
+from ...replay.compare.captured import links_by_port
+from ...replay.fabrics.fabric import Fabric
+from ...replay.fabrics.routes import edge_per_host
+from ...replay.hashing.keys import address_text
+from ...replay.traffic.traffic import Traffic
+from .paths import TracedPaths, trace_paths
+from .results import Advice, AdviceOption
+
+T = TypeVar("T")
+MOST_CHANGES = 16
+_FLOWS, _PORTS, _SEEDS, _HOSTS = 12, 64, 64, 16
+"""How many of each are tried per change."""
+_MOST_CELLS = 1 << 24
+_MOST_HOSTS = 4096
+"""Routes to single hosts are tried on fabrics up to this size."""
+
+
+class _Loads(NamedTuple):
+    """Bytes per link, and seconds that they take on links between switches."""
+
+    wire_bytes: Ints
+    busy_ns: Floats
+
+    @property
+    def fullest(self) -> int:
+        return int(self.busy_ns.argmax())
+
+    @property
+    def peak(self) -> float:
+        return float(self.busy_ns.max())
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """Of two with equal peaks, the more even one: several links may be the fullest."""
+        return self.peak, float((self.busy_ns**2).sum())
+
+
+def advise(traffic: Traffic, fabric: Fabric) -> Advice | None:
+    """Advice for the units with complete computed paths; None without load between switches.
+
+    Captures are no evidence here: a changed flow was never captured.
+    """
+    traffic = replace(traffic, seen=None, windows=None, messages=None)
+    paths = trace_paths(traffic, fabric)
+    whole = ~paths.placement.dropped
+    left_out = int(np.count_nonzero(~whole))
+    if not whole.any():
+        return None
+    traffic = traffic.take(whole)
+    links = paths.placement.links[whole]
+    now = _loads(links, traffic.wire_bytes, fabric)
+    if now.peak == 0:
+        return None
+    kinds = [_source_ports(traffic, fabric, links, now), _seed(traffic, fabric, now)]
+    if fabric.hosts <= _MOST_HOSTS:
+        kinds.append(_routes(traffic, fabric, links, now))
+    return Advice(
+        fullest_link=fabric.link_name(now.fullest),
+        busy_ns=now.peak,
+        flows_left_out=left_out,
+        options=sorted((one for one in kinds if one), key=lambda one: one.busy_ns),
+    )
+
+
+def _loads(links: Int32s, wire_bytes: Ints, fabric: Fabric) -> _Loads:
+    carried = np.zeros(len(fabric.links.source) + 1, np.int64)
+    np.add.at(carried, links, np.broadcast_to(wire_bytes[:, None], links.shape))
+    return _of(carried[:-1], fabric)
+
+
+def _of(carried: Ints, fabric: Fabric) -> _Loads:
+    ends = fabric.links
+    between = (ends.source < fabric.switches) & (ends.target < fabric.switches)
+    return _Loads(carried, np.where(between, carried * 8e9 / ends.rate_bits_per_second, 0.0))
+
+
+def _moved(
+    loads: _Loads, before: Int32s, after: Int32s, wire_bytes: Ints, fabric: Fabric
+) -> _Loads:
+    """The loads after units moved from some links to others."""
+    change = _loads(after, wire_bytes, fabric).wire_bytes
+    change = change - _loads(before, wire_bytes, fabric).wire_bytes
+    return _of(loads.wire_bytes + change, fabric)
+
+
+def _shortest(changes: list[T], after: list[_Loads]) -> tuple[list[T], _Loads]:
+    """The first changes that reach the lowest peak. after: loads after 0, 1, ... changes."""
+    peaks = [loads.peak for loads in after]
+    number = peaks.index(min(peaks))
+    return changes[:number], after[number]
+
+
+def _option(kind: str, changes: list[str], loads: _Loads, fabric: Fabric) -> AdviceOption | None:
+    if not changes:
+        return None
+    return AdviceOption(
+        kind=kind,
+        changes=changes,
+        fullest_link=fabric.link_name(loads.fullest),
+        busy_ns=loads.peak,
+    )
+
+
+def _source_ports(
+    traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads
+) -> AdviceOption | None:
+    """Other source ports, one queue pair after the other."""
+    rng, links, keys = np.random.default_rng(1), links.copy(), traffic.keys
+    ports = keys.sport.astype(np.int64)
+    moved: list[int] = []
+    after = [loads]
+    while len(moved) < MOST_CHANGES:
+        on = np.flatnonzero((links == loads.fullest).any(1))
+        on = on[~np.isin(on, moved)]
+        tried = on[np.argsort(-traffic.wire_bytes[on], kind="stable")][:_FLOWS]
+        number = max(1, min(_PORTS, _MOST_CELLS // max(1, len(tried) * len(loads.busy_ns))))
+        rows = np.repeat(tried, number)
+        if not len(rows):
+            break
+        fresh = rng.integers(0xC000, 0x10000, len(rows))
+        paths = _with_ports(traffic, rows, fresh, fabric)
+        best, found = loads, -1
+        for i in np.flatnonzero(~paths.placement.dropped).tolist():
+            own = rows[i : i + 1]
+            new = _moved(
+                loads, links[own], paths.placement.links[i : i + 1], traffic.wire_bytes[own], fabric
+            )
+            if new.score < best.score:
+                best, found = new, i
+        if found < 0:
+            break
+        unit = int(rows[found])
+        own_path = paths.placement.links[found]
+        links[unit] = -1
+        links[unit, : len(own_path)] = own_path[: links.shape[1]]
+        ports[unit], loads = fresh[found], best
+        moved.append(unit)
+        after.append(loads)
+    moved, loads = _shortest(moved, after)
+    changes = [
+        f"queue pair to {address_text(keys.dst[unit])} QP 0x{int(keys.dest_qp[unit]):06x} at "
+        f"{address_text(keys.src[unit])}: UDP source port {int(keys.sport[unit])} to "
+        f"{int(ports[unit])} (mlx5: mlx5dv_modify_qp_udp_sport)"
+        for unit in moved
+    ]
+    return _option("source ports", changes, loads, fabric)
+
+
+def _with_ports(traffic: Traffic, rows: Ints, ports: Ints, fabric: Fabric) -> TracedPaths:
+    units = traffic.take(rows)
+    return trace_paths(
+        replace(units, keys=units.keys._replace(sport=ports.astype(np.uint16))), fabric
+    )
+
+
+def _seed(traffic: Traffic, fabric: Fabric, loads: _Loads) -> AdviceOption | None:
+    """Another seed of the switch before the fullest link, if it is a Linux router."""
+    switch = int(fabric.links.source[loads.fullest])
+    own = fabric.hash_settings[switch]
+    if own is None or own.model != "linux":
+        return None
+    rng, best, found = np.random.default_rng(2), loads, 0
+    for seed in rng.integers(1, 1 << 32, _SEEDS).tolist():
+        settings = list(fabric.hash_settings)
+        settings[switch] = replace(own, seed=seed)
+        paths = trace_paths(traffic, replace(fabric, hash_settings=tuple(settings)))
+        new = _loads(paths.placement.links, traffic.wire_bytes, fabric)
+        if new.peak < best.peak and not paths.placement.dropped.any():
+            best, found = new, seed
+    change = f"{fabric.nodes.names[switch]}: sysctl -w net.ipv4.fib_multipath_hash_seed={found}"
+    return _option("seed", [change] if found else [], best, fabric)
+
+
+def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> AdviceOption | None:
+    """Routes to single hosts over one link of the switch before the fullest link."""
+    port = {link: name for (_, name), link in links_by_port(fabric).items()}
+    changed, links = edge_per_host(fabric), links.copy()
+    changes: list[str] = []
+    routed: set[tuple[int, int]] = set()
+    after = [loads]
+    while len(changes) < MOST_CHANGES:
+        full = loads.fullest
+        switch = int(fabric.links.source[full])
+        on = (links == full).any(1)
+        carried = np.bincount(
+            traffic.dst_host[on], traffic.wire_bytes[on].astype(np.float64), fabric.hosts
+        )
+        best, kept = loads, None
+        for host in np.argsort(-carried, kind="stable")[:_HOSTS].tolist():
+            if not carried[host] or (switch, host) in routed:
+                continue
+            units = np.flatnonzero(traffic.dst_host == host)
+            others, _ = changed.group(switch, int(changed.attachments.edge[host]))
+            for link in others[others != full].tolist():
+                one = _over(changed, switch, host, link)
+                paths = trace_paths(traffic.take(units), one)
+                if paths.placement.dropped.any():
+                    continue
+                own = np.full((len(units), links.shape[1]), -1, np.int32)
+                width = min(links.shape[1], paths.placement.links.shape[1])
+                own[:, :width] = paths.placement.links[:, :width]
+                new = _moved(loads, links[units], own, traffic.wire_bytes[units], fabric)
+                if new.score < best.score:
+                    best, kept = new, (host, link, one, units, own)
+        if kept is None:
+            break
+        host, link, changed, units, own = kept
+        links[units], loads = own, best
+        routed.add((switch, host))
+        after.append(loads)
+        address = fabric.address_of(host)
+        width = 32 if address.version == 4 else 128
+        out = f" dev {port[link]}" if link in port else ""
+        changes.append(
+            f"{fabric.nodes.names[switch]}: ip route add {address}/{width} via "
+            f"{fabric.nodes.names[int(fabric.links.target[link])].upper()}{out} "
+            f"(host {fabric.host_name(host)})"
+        )
+    changes, loads = _shortest(changes, after)
+    return _option("static routes", changes, loads, fabric)
+
+
+def _over(fabric: Fabric, switch: int, host: int, link: int) -> Fabric:
+    """The fabric whose switch sends to a host over one link; hosts have edges of their own."""
+    old = fabric.forwarding
+    group_of = old.group_of.copy()
+    group_of[switch, fabric.attachments.edge[host]] = len(old.group_start) - 1
+    forwarding = old._replace(
+        group_start=np.append(old.group_start, old.group_start[-1] + 1),
+        group_links=np.append(old.group_links, np.int32(link)),
+        group_weights=np.append(old.group_weights, 1),
+        group_of=group_of,
+    )
+    return replace(fabric, forwarding=forwarding, routed=False)
