@@ -155,11 +155,15 @@ _FIRST = (
     "tests/fuzz/",
     "tests/replay/compare/test_packets.py",
     "tests/kernels/test_kernel.py",
+    "tests/lab/",
     "tests/probes/",
     "tests/replay/",
     "tests/commands/live/",
+    "tests/docs/",
+    "tests/discovery/",
     "tests/tui/",
-    "tests/end_to_end/tui/",
+    "tests/end_to_end/",
+    "tests/test_packaging.py",
 )
 
 
