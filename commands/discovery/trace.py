@@ -49,7 +49,7 @@ def trace(
         hops that cannot be computed, or all hops. Needs --devices.
     devices
         Inventory of devices that are reached over SSH, or netns:PREFIX for network namespaces
-        PREFIX + name of this host.
+        PREFIX + name of this host. Flows whose switches change during the trace are marked.
     advise
         Print changes that would relieve the fullest link: source ports, a seed, or static routes.
         Nothing is applied.
@@ -94,6 +94,7 @@ def trace(
         names,
         asking=None if run is None or ask == "none" else Asking(run, ask),
         advice=advise,
+        watch=run,
         verify=Verify("taps" in wanted, grown),
         most_flows=top if to.chosen() == "table" else None,
     )

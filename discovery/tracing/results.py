@@ -38,6 +38,9 @@ class TracedFlow(Record, frozen=True, kw_only=True):
     contradicted: Annotated[
         bool, Meta(description="a captured link differs from the computed one; the path has it")
     ]
+    switch_changed: Annotated[
+        bool, Meta(description="the tables of a switch on the path changed during the trace")
+    ]
 
 
 class OpenEnd(Record, frozen=True, kw_only=True):
@@ -172,4 +175,12 @@ class TraceResult(Record, frozen=True, kw_only=True):
     advice: Annotated[
         Advice | None, Meta(description="--advise; null: not requested, or no load to relieve")
     ] = None
+    changed_switches: Annotated[
+        list[str] | None,
+        Meta(description="switches whose tables changed during the trace; null: not watched"),
+    ] = None
+    changed_flows: Annotated[int, Meta(description="flows through these switches")] = 0
+    unwatched_switches: Annotated[
+        list[str], Meta(description="switches whose tables could not be read to compare them")
+    ] = []
     schema_version: str = SCHEMA_VERSION

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Array, Ints
+from ...kernels.kernel import Array, Bools, Ints
 from ...replay.compare.flows import (
     KnownChances,
     fabric_summary,
@@ -24,9 +24,11 @@ from ...replay.strategies.base import FlowStrategy
 from ...replay.strategies.placed import Outcome
 from ...replay.traffic.traffic import Traffic
 from ...version import VERSION
+from ..asking.commands import Run
 from ..port_counters import Reading
 from .advise import advise
 from .asking import Asking
+from .changes import changed, read_tables, through
 from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, trace_paths
 from .results import OpenEnd, TracedFlow, TraceResult
 from .verify_counters import verify_counters
@@ -52,15 +54,24 @@ def trace(
     verify: Verify | None = None,
     asking: Asking | None = None,
     advice: bool = False,
+    watch: Run | None = None,
     most_flows: int | None = None,
 ) -> TraceResult:
     """Trace the traffic, and place the flows with complete paths with each strategy.
 
+    watch: compares the tables of all switches before and after, and marks flows.
     most_flows: how many of the largest flows the result lists; None: all, in order.
     UsageError if no flow is on the fabric.
     """
     traffic, warnings = mapped(traffic, fabric)
+    switches = fabric.nodes.names[: fabric.switches]
+    before = None if watch is None else read_tables(watch, switches)
     paths = trace_paths(traffic, fabric, asking)
+    differ: list[str] = []
+    unknown: list[str] = []
+    if watch is not None and before is not None:
+        differ, unknown = changed(before, read_tables(watch, switches))
+    moved = through(paths, fabric, differ)
     rows = np.arange(len(traffic))
     if most_flows is not None:
         rows = np.argsort(-traffic.wire_bytes, kind="stable")[:most_flows]
@@ -68,7 +79,7 @@ def trace(
     counters = verify.grown and verify_counters(traffic, fabric, paths, verify.grown)
     return TraceResult(
         version=VERSION,
-        flows=_flows(traffic, fabric, paths, rows),
+        flows=_flows(traffic, fabric, paths, moved, rows),
         flows_traced=len(traffic),
         complete_flows=int(np.count_nonzero(~paths.placement.dropped)),
         hops={
@@ -83,6 +94,9 @@ def trace(
         taps=verify_taps(traffic, fabric) if verify.taps else None,
         counters=counters or None,
         advice=advise(traffic, fabric) if advice else None,
+        changed_switches=None if watch is None else differ,
+        changed_flows=int(np.count_nonzero(moved)),
+        unwatched_switches=unknown,
         asked=asking.report() if asking is not None else None,
     )
 
@@ -111,7 +125,9 @@ def _loads(
     )
 
 
-def _flows(traffic: Traffic, fabric: Fabric, paths: TracedPaths, rows: Ints) -> list[TracedFlow]:
+def _flows(
+    traffic: Traffic, fabric: Fabric, paths: TracedPaths, moved: Bools, rows: Ints
+) -> list[TracedFlow]:
     """The records of units."""
     keys = traffic.keys.take(rows)
     links = paths.placement.links[rows]
@@ -131,6 +147,7 @@ def _flows(traffic: Traffic, fabric: Fabric, paths: TracedPaths, rows: Ints) -> 
         ends,
         (REASONS[why] if why != KNOWN else None for why in paths.reason[rows].tolist()),
         paths.contradicted[rows].tolist(),
+        moved[rows].tolist(),
         strict=True,
     )
     fields = TracedFlow.__struct_fields__

@@ -56,6 +56,21 @@ def print_trace(
             "another link than the fabric's tables and hash give",
             "red",
         )
+    if result.changed_switches:
+        names = printable(", ".join(result.changed_switches[:top]))
+        switches = human.counted(len(result.changed_switches), "switch")
+        page.say(
+            f"{page.glyphs.bad} the tables of {switches} changed during the trace: {names}; "
+            f"{human.counted(result.changed_flows, 'flow')} through them may have other paths",
+            "red",
+        )
+    if result.unwatched_switches:
+        names = printable(", ".join(result.unwatched_switches[:top]))
+        page.say(
+            f"{page.glyphs.warning} not watched for changes: "
+            f"{human.counted(len(result.unwatched_switches), 'switch')} without answer: {names}",
+            "yellow",
+        )
     if result.asked is not None:
         _asked(page, result.asked, top)
     if result.taps is not None:
