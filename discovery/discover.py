@@ -6,6 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from ..analyzer.errors import UsageError
 from ..replay.fabrics.devices.assemble import assemble
 from ..replay.fabrics.devices.cabling import Note
 from ..replay.fabrics.fabric import Fabric
@@ -14,6 +17,7 @@ from ..version import VERSION
 from .asked import Asked
 from .folder import Answers, Unreadable, read_folder
 from .lost_members import lost_members
+from .queue_pairs import Entry, joined, read_queue_pairs
 from .results import AskedDevice, Command, DiscoveredLink, Discovery, Remark
 
 NO_ANSWER = "no answer"
@@ -40,7 +44,16 @@ def discover_folder(
     devices = [one.device for one in answers]
     assembled = assemble(name, devices, rate_bits_per_second, delay_ns, told, strict=False)
     notes = [*assembled.notes, *_same_device(answers), *lost_members(assembled, answers)]
-    return Discovered(assembled.fabric, _report(assembled.fabric, answers, unreadable, notes, name))
+    report = _report(assembled.fabric, answers, unreadable, notes, name)
+    pairs: dict[str, list[Entry]] = {}
+    remarks = list(report.remarks)
+    for one in answers:
+        try:
+            pairs[one.device.name] = read_queue_pairs(folder, one.device.name)
+        except UsageError as error:
+            remarks.append(Remark(kind=UNREADABLE, device=one.device.name, text=str(error)))
+    report = msgspec.structs.replace(report, queue_pairs=joined(pairs), remarks=remarks)
+    return Discovered(assembled.fabric, report)
 
 
 def _told(one: Answers) -> str:

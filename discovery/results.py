@@ -43,6 +43,23 @@ class DiscoveredLink(Record, frozen=True, kw_only=True):
     evidence: Annotated[str, Meta(description="sources that show the link, strongest first")]
 
 
+class HostQueuePair(Record, frozen=True, kw_only=True):
+    """A queue pair of a host."""
+
+    host: str
+    device: Annotated[str, Meta(description="RDMA device, such as mlx5_0")]
+    local_qp: int
+    remote_qp: Annotated[int | None, Meta(description="None: not connected")]
+    type: str
+    state: str
+    pid: Annotated[int | None, Meta(description="None: of the kernel, or hidden")]
+    command: str | None
+    peer: Annotated[str | None, Meta(description="host of the remote queue pair; None: unknown")]
+    inferred_udp_source_port: Annotated[
+        int | None, Meta(description="Linux's formula; the application may have set another")
+    ]
+
+
 class Remark(Record, frozen=True, kw_only=True):
     """A finding, a contradiction, or something that the fabric does not represent."""
 
@@ -64,4 +81,5 @@ class Discovery(Record, frozen=True, kw_only=True):
     ]
     links: list[DiscoveredLink]
     remarks: list[Remark]
+    queue_pairs: Annotated[list[HostQueuePair], Meta(description="of asked hosts")] = []
     schema_version: str = SCHEMA_VERSION

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...replay.fabrics.files.linux_tables import read_device
 from .dialect import Dialect, Question
 
+QUEUE_PAIRS = "qp.json"
 LINUX = Dialect(
     "linux",
     (
@@ -25,4 +26,5 @@ LINUX = Dialect(
     mark="route.json",
     told=("route.json", "sysctl"),
     met="iproute2 6.1, lldpd 1.0.16, Linux 6.18",
+    of_hosts=(Question(QUEUE_PAIRS, "rdma -j resource show qp", "queue pairs and processes"),),
 )

@@ -46,7 +46,7 @@ def test_the_commands_to_run(run):
     code, out, _ = run("--commands", "frr")
     assert code == 0
     assert "ip -j route > NAME.route.json" in out.splitlines()
-    assert out.splitlines()[-1] == "vtysh -c 'show ip route json' > NAME.frr-route.json"
+    assert out.splitlines()[-2] == "vtysh -c 'show ip route json' > NAME.frr-route.json"
 
 
 @pytest.mark.parametrize(
