@@ -58,7 +58,7 @@ def print_trace(
         )
     if result.changed_switches:
         names = printable(", ".join(result.changed_switches[:top]))
-        switches = human.counted(len(result.changed_switches), "switch")
+        switches = human.counted(len(result.changed_switches), "switch", "switches")
         page.say(
             f"{page.glyphs.bad} the tables of {switches} changed during the trace: {names}; "
             f"{human.counted(result.changed_flows, 'flow')} through them may have other paths",
@@ -66,9 +66,9 @@ def print_trace(
         )
     if result.unwatched_switches:
         names = printable(", ".join(result.unwatched_switches[:top]))
+        switches = human.counted(len(result.unwatched_switches), "switch", "switches")
         page.say(
-            f"{page.glyphs.warning} not watched for changes: "
-            f"{human.counted(len(result.unwatched_switches), 'switch')} without answer: {names}",
+            f"{page.glyphs.warning} not watched for changes: {switches} without answer: {names}",
             "yellow",
         )
     if result.asked is not None:
@@ -101,7 +101,7 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
     )
     page.say(
         f"{human.count(answers)} of {human.counted(questions, 'question')} answered by "
-        f"{human.counted(len(asked.switches), 'switch')}; {human.count(agreeing)} of "
+        f"{human.counted(len(asked.switches), 'switch', 'switches')}; {human.count(agreeing)} of "
         f"{human.counted(both, 'answer')} agree with the computed next hop."
     )
     for one in [s for s in asked.switches if s.agreeing < s.computed_too][:top]:

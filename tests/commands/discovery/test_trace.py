@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import struct
 
 import pytest
 from answers import routers_of
+from router_namespaces import frames, mac
+from traced_lab import lab
 
 from rocescope import cli
 
@@ -74,3 +77,25 @@ def test_counters_need_two_readings(run, files, routers, tmp_path):
     both = ("--verify", "counters", "--counters", tmp_path, "--counters", tmp_path / "x")
     code, _, err = run(*files, "--fabric", routers, *both)
     assert (code, "NAME.link.json" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("root")
+def test_asked_and_advised(run, need_tool, tmp_path):
+    """Real routers in namespaces, as people call the command."""
+    need_tool("ip")
+    with lab() as routers:
+        fabric = routers.save(tmp_path / "answers")
+        assert cli.run(["discover", str(fabric), "-o", str(tmp_path / "fabric.yaml")]) == 0
+        frames_of = frames(routers.flows(120, 4), mac(1, 1, 1))
+        capture = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)]
+        for number, frame in enumerate(frames_of):
+            size = len(frame)
+            capture += [struct.pack("<IIII", 1_700_000_000, 1000 * number, size, size), frame]
+        (tmp_path / "hosts.pcap").write_bytes(b"".join(capture))
+        ways = ("--devices", f"netns:{routers.prefix}", "--ask", "all", "--advise")
+        common = ("--fabric", tmp_path / "fabric.yaml", *ways)
+        code, out, _ = run(tmp_path / "hosts.pcap", *common)
+    text = " ".join(out.split())
+    assert code == 0
+    assert "240 of 240 questions answered by 3 switches; 240 of 240 answers agree" in text
+    assert "Judge the changes; nothing is applied." in text
