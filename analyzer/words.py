@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
+_STEERING = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]"
+)
+"""In UTF-8: delete, C1 controls, U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+206F."""
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def printable(text: str) -> str:
     """Text from a packet, a file name or a process without characters that steer a terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def printable_json(text: bytes) -> bytes:
+    """JSON whose strings have escapes for all characters that could steer a terminal.
+
+    Encoders escape the first 32 only, not C1 controls, and not those that change the direction.
+    """
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0].decode()):04x}".encode(), text)
 
 
 def noun(number: int | None, singular: str, plural: str | None = None) -> str:

@@ -39,7 +39,10 @@ def cache_base() -> str | None:
     If it is not writable, or writable by others, a temporary folder; None if that fails too.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    base = os.path.realpath(os.path.join(chosen, "rocescope") if chosen else _user_cache())
+    base = os.path.join(chosen, "rocescope") if chosen else _user_cache()
+    if base is None:
+        return temporary_base()
+    base = os.path.realpath(base)
     with contextlib.suppress(OSError):
         reason = _made_unsafe(base)
         if reason is None and os.access(base, os.W_OK):
@@ -51,10 +54,14 @@ def cache_base() -> str | None:
     return temporary_base()
 
 
-def _user_cache() -> str:
+def _user_cache() -> str | None:
+    """None for a user without a home: no HOME and no entry in /etc/passwd."""
     from platformdirs import user_cache_dir
 
-    return os.path.join(user_cache_dir("rocescope"), "kernels")
+    try:
+        return os.path.join(user_cache_dir("rocescope"), "kernels")
+    except RuntimeError:
+        return None
 
 
 def temporary_base() -> str | None:

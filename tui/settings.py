@@ -12,6 +12,7 @@ qps = ["src", "dst", "qp", "rate", "width", "spray", "late"]
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -33,8 +34,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def settings_path() -> Path:
-    """The path of the file."""
-    return user_config_path("rocescope") / "tui.toml"
+    """The path of the file; an empty one for a user without a home (no HOME, no passwd entry)."""
+    try:
+        return user_config_path("rocescope") / "tui.toml"
+    except RuntimeError:
+        return Path(os.devnull)
 
 
 def load(path: Path | None = None) -> Settings:

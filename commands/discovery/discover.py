@@ -169,7 +169,9 @@ def _report(found: Discovered, format: str, color: ColorWhen) -> None:
     if format == "json":
         import msgspec
 
-        write_results(msgspec.json.format(msgspec.json.encode(found.report)) + b"\n", None)
+        from ...report.files import encode_json
+
+        write_results(msgspec.json.format(encode_json(found.report)) + b"\n", None)
         return
 
     from ...report.terminal.discovery import print_discovery

@@ -32,7 +32,9 @@ def doctor(*, format: Literal["table", "json"] = "table") -> int:
     if format == "json":
         import msgspec
 
-        print(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode())
+        from ...report.files import encode_json
+
+        print(msgspec.json.format(encode_json(diagnosis), indent=2).decode())
     else:
         _print(_lines(diagnosis, min(shutil.get_terminal_size().columns, _WIDEST)))
     sys.stdout.flush()

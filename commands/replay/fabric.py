@@ -80,7 +80,9 @@ def fabric(
     if format == "json":
         import msgspec
 
-        write_results(msgspec.json.format(msgspec.json.encode(report)) + b"\n", output)
+        from ...report.files import encode_json
+
+        write_results(msgspec.json.format(encode_json(report)) + b"\n", output)
     else:
         from ...report.terminal.fabric import print_fabric
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from ...analyzer.results.analysis import Analysis
+from ...analyzer.words import printable_json
 
 
 def encode_json(result: msgspec.Struct) -> bytes:
     """A whole result as one line of JSON."""
-    return msgspec.json.encode(result) + b"\n"
+    return printable_json(msgspec.json.encode(result)) + b"\n"
 
 
 def encode(analysis: Analysis, format: str) -> bytes:

@@ -7,9 +7,10 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...analyzer.words import printable
 from .columns import RecordColumn
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@")
 
 
 def encode_records(
@@ -43,6 +44,8 @@ def _cell(value: Any) -> Any:
     """A value of CSV; a name that a spreadsheet would run as a formula gets an apostrophe."""
     if isinstance(value, list):
         value = " ".join(map(str, value))
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
+    if isinstance(value, str):
+        value = printable(value)
+        if value.startswith(_FORMULA):
+            return f"'{value}"
     return str(value).lower() if isinstance(value, bool) else value

@@ -34,7 +34,7 @@ class SafeConsole(Console):
         """Options of rich; the size is never that of the environment, which may be any text."""
         sizes = ("COLUMNS", "LINES")
         environment = {name: text for name, text in os.environ.items() if name not in sizes}
-        super().__init__(**options, _environ=environment)
+        super().__init__(**options, markup=False, _environ=environment)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -291,3 +291,22 @@ def test_root_with_the_environment_of_a_user(attack: Attack, tmp_path: Path, var
     assert answer == "21" and said.count("\n") == 1
     assert f"{home} belongs to another user" in said
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.usefixtures("root")
+def test_a_user_without_a_home_has_a_temporary_cache() -> None:
+    """A container may run as any number: without an entry in /etc/passwd and without HOME."""
+    code = """
+import os, platformdirs, platformdirs.unix, pwd, tempfile
+from rocescope.kernels import cache
+from rocescope.tui import settings
+os.environ.clear()
+os.setresgid(71234, 71234, 71234); os.setresuid(71234, 71234, 71234)
+base = cache.cache_base()
+print(base)
+assert settings.load() == settings.Settings()
+os.rmdir(base)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rocescope-" in done.stdout

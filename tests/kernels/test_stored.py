@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from rocescope.kernels.stored import store, stored
 
@@ -34,3 +39,28 @@ def test_without_a_folder_nothing_is_written_or_read(tmp_path: Path) -> None:
     store(VALUE, path)
     assert stored(path) is None
     assert not os.listdir(tmp_path)
+
+
+FULL = """
+import os, sys
+from rocescope.kernels.stored import store, stored
+folder = sys.argv[1] + "/kernel"
+os.mkdir(folder)
+for name in ("a", "b"):
+    store("x" * 100_000, f"{folder}/{name}")
+    assert stored(f"{folder}/{name}") is None
+assert os.listdir(folder) == []
+"""
+
+
+@pytest.mark.usefixtures("root")
+def test_a_full_disk_is_said_once_and_leaves_nothing(
+    need_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    mount = f"mount -t tmpfs -o size=16k,mode=0700 none {tmp_path}"
+    line = [need_tool("unshare"), "-m", "sh", "-c", f'{mount}; "$@"', "sh", sys.executable]
+    done = subprocess.run([*line, "-c", FULL, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        f"rocescope: compiled kernels are not cached in {tmp_path}: no space left\n"
+    )

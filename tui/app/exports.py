@@ -45,7 +45,7 @@ class Exports:
         """replaces: the name of an existing file that may be overwritten."""
         if not name:
             return
-        path = Path(name).expanduser()
+        path = Path(os.path.expanduser(name))
         there = path.is_file()
         if there and any(os.path.exists(p) and path.samefile(p) for p in self._view.session.paths):
             self._host.notify(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from os.path import expanduser
 from pathlib import Path
 
 from ...analyzer.errors import RocescopeError
@@ -23,7 +24,7 @@ class Sources:
 
     def _open(self, names: str | None) -> None:
         if names:
-            paths = [str(Path(name).expanduser()) for name in _words(names)]
+            paths = [expanduser(name) for name in _words(names)]
             self._host.change_session(Session.open(paths))
 
     def ask_interfaces(self) -> None:
@@ -66,7 +67,7 @@ def live_session(interfaces: list[str], file: str = "") -> Session:
     privileges.check([name.rpartition(":")[0] for name in interfaces])
     find_interfaces(interfaces, None)
     if file:
-        return open_recorded(interfaces, None, Path(file).expanduser())
+        return open_recorded(interfaces, None, Path(expanduser(file)))
     return open_live(interfaces)
 
 

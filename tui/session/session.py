@@ -21,6 +21,7 @@ from ...analyzer.measures.paths.spraying import entropy_name
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
 from ...analyzer.summary.summarize import Summary
+from ...analyzer.words import printable
 from ...kernels.kernel import Bools
 from .diagnosing import Diagnosing
 from .feeds.feeds import CaptureFeed, Feed
@@ -68,7 +69,7 @@ class Session:
         self._thread: threading.Thread | None = None
         self.options = AnalyzeOptions()
         """Options for reading files."""
-        self.name, self.kind = name, kind
+        self.name, self.kind = printable(name), kind
         self._source = SourceState(name, kind)
         self._error = ""
         self._taken = Taken()

@@ -18,6 +18,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ...analyzer.words import printable
 from ...report.words.human import UNICODE
 from .grid_columns import LEFT, Cell, GridColumn, columns_in, fit, with_arrow
 
@@ -255,7 +256,7 @@ class Grid(ScrollView, can_focus=True):
                 segments += self._pieces(cell, cell_width, at_cursor)
                 continue
             text, name = cell if isinstance(cell, tuple) else (cell, "")
-            column = self.columns[index]
+            column, text = self.columns[index], printable(text)
             if column.ends and len(text) > cell_width:
                 text = UNICODE.shorten(text, cell_width)
             fitted = fit(text, cell_width, column.right)
@@ -282,7 +283,7 @@ class Grid(ScrollView, can_focus=True):
         for name, run in groupby(cell, itemgetter(1)):  # maps have long runs of one style
             if left <= 0:
                 break
-            text = "".join(part for part, _ in run)[:left]
+            text = printable("".join(part for part, _ in run)[:left])
             pieces.append(Segment(text, self._cell_style(name, at_cursor)))
             left -= cell_len(text)
         return [*pieces, Segment(" " * (left + 1), self._cell_style("", at_cursor))]

@@ -18,6 +18,7 @@ from ....analyzer.measures.series import Totals
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.flow import Owner
 from ....analyzer.wire.registry import Registry
+from ....analyzer.words import printable
 from ....probes.rights.priority import lower_own
 from ....report.words.human import counted
 from ..snapshots.snapshot import SourceState
@@ -76,7 +77,8 @@ class CaptureFeed:
         self._stack = ExitStack()
         self._progress: Progress | None = None
         self._complete = False
-        self._name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
+        name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
+        self._name = printable(name)
         self._run: Run = self._stack.enter_context(open_run(paths, options, self._tell))
         self.lock = self._run.lock
         self.measuring = self._run.measuring

@@ -15,6 +15,7 @@ from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.flow import Owner
 from ....analyzer.wire.packets import PacketTable
+from ....analyzer.words import printable
 from ....probes.hooks.attach import GONE
 from ....probes.live_analysis import capture_summary, warm_up
 from ....probes.live_probes import LiveProbes
@@ -53,7 +54,8 @@ class LiveFeed:
         probes.begin()
         give_back_freed()
         self._probes, self._source = probes, probes.source
-        self._name = ",".join(interface.label for interface in self._source.interfaces)
+        names = ",".join(interface.label for interface in self._source.interfaces)
+        self._name = printable(names)
         self._source.resume()
 
     def read(self) -> None:
