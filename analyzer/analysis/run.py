@@ -132,7 +132,10 @@ class Run:
         if conformance is not None and conformance.same_port:
             conformance = replace(conformance, address_of=registry.endpoints.text)
         self.measuring = Measuring(options.window_ns, many_taps, conformance)
+        self.measuring.filtered = packet_filter is not None
         self.measuring.tracker.see_taps(len(registry.taps))  # also before each has a packet
+        self._dated = 0
+        """Taps whose first frame the tracker knows."""
         self._began = time.monotonic()
         self._told = 0.0
         self.packets = 0
@@ -147,6 +150,7 @@ class Run:
         with _interrupts(self._interrupted, self._stop_reading):
             for table, cm in self._decoded:
                 with self.lock:
+                    self._date_taps()
                     self.measuring.update(table, cm)
                     self.packets += len(table)
                 self._batches += 1
@@ -158,6 +162,16 @@ class Run:
                 self._report()
         self._report(last=True)
         return not self._interrupted.is_set() and self.ended_by is None
+
+    def _date_taps(self) -> None:
+        """Tell the tracker since when the capture of each tap runs at least."""
+        taps, tracker = self.registry.taps, self.measuring.tracker
+        while self._dated < len(taps) and self._filter is None:
+            first_ns = taps.carrier(self._dated).first_time_ns
+            if first_ns is not None:
+                tracker.see_taps(self._dated + 1)
+                tracker.ran(self._dated, first_ns)
+            self._dated += 1
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""

@@ -160,9 +160,9 @@ class Framing(ABC):
     def _batch(self, columns: FrameColumns) -> FrameBatch:
         rows = int(self._state[FRAMES])
         counts = self.counts
-        self._count(rows)
         if self._first_time_ns is None:
             self._first_time_ns = int(columns.time_ns[0])
+        self._count(rows)
         batch = FrameBatch(
             data=self._window.data[: self._window.end],
             **{name: column[:rows] for name, column in columns._asdict().items()},

@@ -217,6 +217,8 @@ class PcapFraming(Framing):
 
     def _count(self, rows: int) -> None:
         self._tap.frames += rows
+        if self._tap.first_time_ns is None:
+            self._tap.first_time_ns = self._first_time_ns
 
     def _require_supported(self) -> None:
         """The link type was checked at opening."""

@@ -119,7 +119,10 @@ class PcapngFraming(Framing):
         for row, interface in zip(self._table, self._interfaces, strict=False):
             frames = int(row["frames"])
             row["frames"] = 0
-            self._all_taps[interface.tap].frames += frames
+            tap = self._all_taps[interface.tap]
+            tap.frames += frames
+            if frames and not self.counts.frames and tap.first_time_ns is None:
+                tap.first_time_ns = self._first_time_ns
             if frames and not row["supported"]:
                 self.counts.skipped_frames += frames
                 skipped = self._skipped.get(interface.link_type, 0)

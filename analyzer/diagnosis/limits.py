@@ -120,6 +120,11 @@ def _ways(case: Case) -> Iterator[str]:
             f"{counted(ways.undecided, 'packet')} still between two taps when the captures ended:"
             " whether they arrived is unknown"
         )
+    if ways.left:
+        yield (
+            f"{counted(ways.left, 'packet')} whose flows the next tap saw no more: they took a way"
+            " without a tap, or its capture ended; whether they arrived is unknown"
+        )
     yield from ways.fabric_limits
     if ways.hurried:
         yield (

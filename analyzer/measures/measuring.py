@@ -43,6 +43,8 @@ class Measuring:
         """Packets measured while there was one tap only; `taps` does not include them."""
         self.conformance = _conformance(conformance, many_taps) if conformance else None
         self.tracker = FlowTracker()
+        self.filtered = False
+        """Whether a filter drops packets: then flows may begin later than CM messages say."""
         self.cm = CmPairs()
         self.totals = Totals(window_ns)
         self.activity = Activity()
@@ -65,7 +67,8 @@ class Measuring:
         self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
         if not len(table):
             return
-        self.measure(self.tracker.update(with_answers(table)))
+        agreed = {} if self.filtered else self.cm.first_psns
+        self.measure(self.tracker.update(with_answers(table), agreed))
 
     def measure(self, batch: TrackedBatch) -> None:
         """Update all measures from a tracked batch."""

@@ -143,7 +143,9 @@ def _note(
 
 
 @inlined
-def _send(p: ProgressRecord, psn: Int, is_read: Bool, again: Bool, restarted: Bool) -> Int:
+def _send(
+    p: ProgressRecord, psn: Int, is_read: Bool, again: Bool, recovered: Bool, restarted: Bool
+) -> Int:
     """A request passes: the PSNs before it that are missing in the sender's present run.
 
     A run is a stretch of consecutive PSNs: the first transmissions, or a rewind. How many PSNs a
@@ -153,14 +155,17 @@ def _send(p: ProgressRecord, psn: Int, is_read: Bool, again: Bool, restarted: Bo
     if not p.started or restarted:
         p.started = 1
         p.first_psn = psn
+    elif recovered and psn_distance(psn, np.int64(p.first_psn)) < 0:
+        skipped = psn_distance(np.int64(p.first_psn), psn)  # the first packets were lost
+        p.first_psn = psn
     elif p.run_known:
         skipped = psn_distance(psn, np.int64(p.run_next))
         if skipped < 0:  # a rewind; the first packets after a NAK may be lost as well
             skipped = psn_distance(psn, np.int64(p.nak_psn)) if p.nak_open and again else 0
             if not 0 < skipped < _LOST_RESENDS:
                 skipped = 0
-    if skipped > 0 and p.acked:  # a sender does not go on with what was acknowledged meanwhile
-        skipped = min(skipped, max(psn_distance(psn, np.int64(p.ack_psn)) - 1, 0))
+        if skipped > 0 and p.acked:  # a sender does not go on with what was acknowledged meanwhile
+            skipped = min(skipped, max(psn_distance(psn, np.int64(p.ack_psn)) - 1, 0))
     p.run_known = not is_read
     p.run_next = psn_add(psn, 1)
     return skipped
@@ -268,7 +273,9 @@ def _update(
                 p.nak_open = 0
                 p.rounds = 0
             if not late and v != verdicts.NOT_SEQUENCED:
-                skipped = _send(p, psn, is_read, again, v == verdicts.RESTARTED)
+                skipped = _send(
+                    p, psn, is_read, again, v == verdicts.RECOVERED, v == verdicts.RESTARTED
+                )
                 if skipped > 0:
                     _note(arrays, f, JUMPED, time, frame, tap, skipped)
                 p.resending = again
@@ -317,10 +324,10 @@ def _update(
             _note(arrays, g, LATE_AFTER, time, frame, tap, 1)
         if not sequence_error and kind != opcodes.SYNDROME_RNR_NAK:
             continue
-        # A NAK for a PSN before the first one is about packets that the capture does not hold.
-        if not p.started or psn_distance(psn, np.int64(p.first_psn)) < 0:
+        if not p.started:
             continue
-        if sequence_error:
+        # A NAK for a PSN before the first one is about packets that the capture does not hold.
+        if sequence_error and psn_distance(psn, np.int64(p.first_psn)) >= 0:
             p.nak_open = 1
             p.nak_psn = psn
             if p.expected_known and psn_distance(psn, np.int64(p.expected)) < 0:

@@ -45,6 +45,8 @@ class CmPairs:
     """(source, destination, destination QPN) of the active side's flow -> that of the answer."""
     services: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Service id by flow of the active side."""
+    first_psns: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """First PSN of requests by flow, as REQ and REP name it."""
     messages: list[CmMessage] = field(default_factory=list)
     """The first `MESSAGES_KEPT` messages; a message seen at several taps counts once."""
     omitted: int = 0
@@ -56,6 +58,9 @@ class CmPairs:
         """Process CM messages in capture order; copies of a message have no effect."""
         for message in messages:
             self._keep(message)
+            if message.kind in ("REQ", "REP") and message.qpn and message.starting_psn is not None:
+                flow = message.dst, message.src, message.qpn
+                self.first_psns[flow] = message.starting_psn
             if message.kind == "REQ" and message.qpn and message.local_comm_id is not None:
                 key = (message.src, message.dst, message.local_comm_id)
                 self._waiting[key] = _Request(
@@ -89,6 +94,7 @@ class CmPairs:
             self.pairs[renamed(active)] = renamed(passive)
         for active, service in other.services.items():
             self.services[renamed(active)] = service
+        self.first_psns |= {renamed(flow): psn for flow, psn in other.first_psns.items()}
         for key, request in other._waiting.items():
             src, dst, _ = renamed((request.src, request.dst, 0))
             self._waiting[renamed(key)] = replace(request, src=src, dst=dst)

@@ -30,7 +30,7 @@ _STREAM_SUMS = (
     "recovered", "retransmitted", "duplicates", "mirror_duplicates", "restarts", "runs",
     "run_packets", "run_packets_squared", "n_counts",
 )  # fmt: skip
-_START = ("start_psn", "start_id", "start_time", "start_arrival", "start_dense")
+_START = ("start_psn", "start_id", "start_tap", "start_time", "start_arrival", "start_dense")
 _NOT_COPIED = ("src", "dst", "dest_qp", "pair", "next_in_pair", "peer", "candidate", "recent")
 _NEW_SEQUENCE = 1 << 20  # as far as a restart moves the unwrapped numbers
 
@@ -105,6 +105,7 @@ def _add_pools(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, tap_map
     mine.opcodes[flow_map] += theirs.opcodes[: len(flow_map)]
     taps = tap_map[: len(theirs.state.copies)].astype(np.int64)
     np.add.at(mine.state.copies, (taps[:, None], taps[None, :]), theirs.state.copies)
+    np.minimum.at(mine.state.began, taps, theirs.state.began)
     used, other = mine.state.used, theirs.state.used
     for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
         used[kind] = max(used[kind], other[kind])
@@ -154,6 +155,8 @@ def _join_streams(
     window = theirs.state.slots[other["window"] : other["window"] + (1 << other["window_bits"])]
     window = window.copy()
     _rename_taps(window, tap_map)
+    if len(tap_map):
+        other["start_tap"] = tap_map[other["start_tap"]]
     if stream["started"]:
         clean = not stream["missing"] and not stream["read_pending"]
         clean = clean and psn_distance(int(other["first"]), int(stream["next"])) == 0

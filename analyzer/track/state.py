@@ -29,6 +29,8 @@ FLOW = np.dtype(
         ("no_ids", "u1"),  # its IPv4 identifications tell nothing: IPv6, or MRC
         ("udp_sport", "u2"),  # of its latest packet
         ("path_mtu", "u2"),  # largest First or Middle payload, 0 while unknown
+        ("agreed", "u1"),  # CM messages of this capture name its first PSN
+        ("agreed_psn", "u4"),
         # the IPv4 identification: does it distinguish transmissions?
         ("last_id", "u2"),
         ("id_started", "u1"),
@@ -144,6 +146,9 @@ STREAM = np.dtype(
         # first packet of the present sequence
         ("start_psn", "u4"),
         ("start_id", "u2"),
+        ("start_tap", "u2"),
+        ("named", "u1"),  # a NAK named a PSN before `start_psn` as the first of the connection
+        ("named_psn", "u4"),
         ("start_time", "i8"),
         ("start_arrival", "i8"),
         ("start_dense", "i8"),
@@ -269,6 +274,8 @@ EVENT_NAMES = ("nak", "rnr_nak", "rewind", "sequence_restart")
 MAX_EVENTS = 10_000
 """Far more than a report shows, 400 KB; further events are only counted."""
 
+NOT_BEGUN = (1 << 63) - 1
+
 # --- all state, for the kernels -------------------------------------------------
 
 # Kinds of the histograms the tracker fills, in HistogramPool order.
@@ -310,6 +317,8 @@ class State(NamedTuple):
     events: Records
     copies: NDArray[np.int64]
     """int64[taps, taps]: packets first seen at one tap, then at another."""
+    began: NDArray[np.int64]
+    """int64[taps]: a time (ns) at which the capture of the tap ran already, `NOT_BEGUN` if none."""
     used: NDArray[np.int64]
     """int64[USED_KINDS], indexed by the USED_ constants."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from .assign import assign, rebuild_slots
 from .batch import TrackedBatch
 from .walk import RECENTS_AHEAD, SLOTS_AHEAD, Columns, walk
 
+_NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
 _NO_FINGERPRINTS: Final = np.zeros(0, np.uint32)
 
 
@@ -42,6 +43,7 @@ class FlowTracker:
             recents=np.zeros(64 * st.RECENT_ENTRIES + RECENTS_AHEAD, st.RECENT),
             events=np.zeros(st.MAX_EVENTS, st.EVENT),
             copies=np.zeros((taps, taps), np.int64),
+            began=np.full(taps, st.NOT_BEGUN, np.int64),
             used=used,
         )
         self.opcodes: Ints = np.zeros((0, 256), np.int64)
@@ -62,8 +64,14 @@ class FlowTracker:
         """The STREAM record of a flow's REQUESTS or RESPONSES."""
         return self.state.streams[2 * flow + which]
 
-    def update(self, table: PacketTable) -> TrackedBatch:
-        """Track the packets of one batch."""
+    def update(
+        self, table: PacketTable, agreed: Mapping[tuple[int, int, int], int] = _NOTHING
+    ) -> TrackedBatch:
+        """Track the packets of one batch.
+
+        agreed: the first PSN of flows by (source, destination, destination QPN), from CM messages.
+        """
+        known = len(self)
         verdict = np.empty(len(table), np.uint8)
         if len(table):
             self.see_taps(int(table.tap.max()) + 1)
@@ -76,6 +84,11 @@ class FlowTracker:
             table.decode_flags,
             table.time_ns,
         )
+        if agreed:
+            for new in self.flows[known:]:
+                psn = agreed.get((int(new["src"]), int(new["dst"]), int(new["dest_qp"])))
+                if psn is not None:
+                    new["agreed"], new["agreed_psn"] = 1, psn
         columns = Columns(*(getattr(table, name) for name in Columns._fields))
         if table.fingerprint is None:
             columns = columns._replace(fingerprint=_NO_FINGERPRINTS)
@@ -178,8 +191,14 @@ class FlowTracker:
         if taps > known:
             copies = np.zeros((taps, taps), np.int64)
             copies[:known, :known] = self.state.copies
-            self.state = self.state._replace(copies=copies)
+            began = np.full(taps, st.NOT_BEGUN, np.int64)
+            began[:known] = self.state.began
+            self.state = self.state._replace(copies=copies, began=began)
             self.state.used[st.FIRST_WINDOW] = st.FIRST_WINDOW_BITS_OF_MANY_TAPS
+
+    def ran(self, tap: int, time_ns: int) -> None:
+        """The capture of a tap, one of those seen, ran at this time."""
+        self.state.began[tap] = min(int(self.state.began[tap]), time_ns)
 
     def expect(self, flows: int) -> None:
         """Grow to this many flows and their initial windows.

@@ -127,6 +127,8 @@ def walk(
         wire_bytes = np.int64(table.wire_bytes[i])
         payload = np.int64(table.payload_bytes[i])
         flow.udp_sport = table.udp_sport[i]
+        if flow.packets == 0:
+            state.began[tap] = min(state.began[tap], time)
         is_mrc = opcode >= codes.MRC_FIRST and codes.TRANSPORT_OF[opcode] == codes.MRC
         sent_id, rtx = ip_id, 0
         if is_mrc:

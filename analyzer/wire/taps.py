@@ -42,6 +42,8 @@ class Tap:
     speed_bits_per_second: int | None = None
     """Link rate, when the capture states it (pcapng if_speed)."""
     frames: int = 0
+    first_time_ns: int | None = None
+    """Of the first frame, RoCE or not, where it is among the first that were read."""
     dropped: int | None = None
     """Frames lost according to the capture (pcapng interface statistics); None if not stated."""
     carrier: int | None = None

@@ -1,16 +1,19 @@
-"""Run mutants through everything, in one process: `python -m tests.fuzz.run FIRST COUNT`.
+"""Run mutants through everything, in one process: `python -m tests.fuzz.run FIRST COUNT [FILE]`.
 
 With ROCESCOPE_BOUNDSCHECK=1 the kernels are compiled with bounds checks, so that an index outside
 an array is an IndexError. Prints the counts of the outcomes as one JSON object; an error names the
-number of its mutant, which makes the mutant again.
+number of its mutant, which makes the mutant again. With FILE the kernels read guarded memory
+(`guarded.py`), and the number of the present mutant is always in this file.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import json
+import os
 import re
 import resource
+import struct
 import sys
 import tempfile
 from collections import Counter
@@ -39,6 +42,7 @@ from rocescope.analyzer.wire.segments import SegmentLists
 from rocescope.kernels.kernel import BOUNDS_CHECK
 from rocescope.report.files import encode
 
+from .guarded import frames_alone, guard_captures, guarded_columns
 from .mutate import mutant
 from .seeds import seeds
 
@@ -65,8 +69,11 @@ _MAY_BE_NEGATIVE = ("density", *(f"{moment}_time_ns" for moment in _MOMENTS))
 _NEGATIVE = re.compile(rb"[:,[]-")
 
 
-def run(path: str, number: int) -> str:
-    """Reads a file and measures it; what it held. AssertionError when a count does not add up."""
+def run(path: str, number: int, guard: bool = False) -> str:
+    """Reads a file and measures it; what it held. AssertionError when a count does not add up.
+
+    guard: kernels read guarded memory: the frames one by one, or the columns of the tables.
+    """
     registry = Registry(Endpoints(4))
     taps = registry.taps
     batch_frames = {0: 1, 1: 5, 2: 5}.get(number % 16, 1 << 10)
@@ -81,7 +88,11 @@ def run(path: str, number: int) -> str:
                 if len(frames):
                     ends = frames.offset + frames.captured
                     assert int(frames.offset.min()) >= 0 and int(ends.max()) <= len(frames.data)
-                yield decoder.decode(frames)
+                if guard and number % 2:
+                    yield from map(decoder.decode, frames_alone(frames))
+                else:
+                    table = decoder.decode(frames)
+                    yield guarded_columns(table) if guard else table
 
         rows = wire = payload = again = 0
         damage = False
@@ -160,13 +171,13 @@ def whole_engine(path: str) -> None:
     msgspec.json.decode(result, type=Analysis)
 
 
-def outcome(path: str, number: int) -> str:
+def outcome(path: str, number: int, guard: bool = False) -> str:
     """What became of a mutant: only one kind of error may come out, and it is one line."""
     try:
         if number % _WHOLE_ENGINE_EVERY == 0:
             with suppress(UnreadableInput):
                 whole_engine(path)
-        return run(path, number)
+        return run(path, number, guard)
     except UnreadableInput as error:
         assert "\n" not in str(error)
         return "unreadable"
@@ -177,7 +188,11 @@ def pages() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def main(first: int, count: int) -> None:
+def main(first: int, count: int, present: str = "") -> None:
+    guard = bool(present)
+    if guard:
+        guard_captures()
+    place = os.open(present, os.O_WRONLY) if guard else -1
     data = Path(__file__).resolve().parent.parent / "data"
     start_with = seeds(data)
     met: Counter[str] = Counter()
@@ -195,18 +210,23 @@ def main(first: int, count: int) -> None:
             file.truncate()
             file.write(mutant(number, start_with))
             file.flush()
+            if guard:
+                os.pwrite(place, struct.pack("<q", number), 0)
             before = pages()
             try:
-                met[outcome(file.name, number)] += 1
+                met[outcome(file.name, number, guard)] += 1
             except BaseException as error:
                 error.add_note(f"mutant {number}: make fuzz N=1 FROM={number}")
                 raise
             fresh, whole = pages() - before, number % _WHOLE_ENGINE_EVERY == 0
-            assert fresh < (MOST_PAGES_OF_WHOLE_ENGINE if whole else MOST_PAGES), (number, fresh)
+            assert guard or fresh < (MOST_PAGES_OF_WHOLE_ENGINE if whole else MOST_PAGES), (
+                number,
+                fresh,
+            )
     faulthandler.cancel_dump_traceback_later()
     json.dump({"bounds_checked": BOUNDS_CHECK, "met": met}, sys.stdout)
 
 
 if __name__ == "__main__":
     np.seterr(all="raise", under="ignore")
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -21,6 +21,17 @@ def test_mutated_captures() -> None:
     fuzz(2_000, 0, workers=1, bounds_checks=False)
 
 
+def test_mutated_captures_in_guarded_memory() -> None:
+    fuzz(200, 0, workers=1, bounds_checks=False, guard=True)
+
+
+def test_a_read_beyond_guarded_memory_names_its_mutant() -> None:
+    """A kernel reads one byte too far: unseen in ordinary memory, SIGSEGV in guarded memory."""
+    fuzz(20, 0, workers=1, bounds_checks=False, module="tests.fuzz.planted")
+    with pytest.raises(AssertionError, match="SIGSEGV at mutant 7: make fuzz N=1 FROM=7"):
+        fuzz(20, 0, workers=1, bounds_checks=False, guard=True, module="tests.fuzz.planted")
+
+
 @pytest.mark.thorough
 def test_random_tables_with_bounds_checks(checkout: Path) -> None:
     """Columns that no decoder would make, through tracker, measures and their merging."""

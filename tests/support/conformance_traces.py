@@ -58,10 +58,10 @@ def atomic_ack(psn, **more):
     return {"psn": psn, "opcode": traffic.ATOMIC_ACK, "answer": True, "payload_bytes": 0, **more}
 
 
-def judged(rows, options=None, cuts=(), paired=True):
+def judged(rows, options=None, cuts=(), paired=True, ran_us=None):
     """A TapConformance that has seen the rows; rows with `at` (us) come at that time.
 
-    The two flows are known to be a connection, as after CM messages.
+    The two flows are known to be a connection, as after CM messages. The capture ran at `ran_us`.
     """
     table = packets([{k: v for k, v in row.items() if k != "at"} for row in rows])
     for i, row in enumerate(rows):
@@ -72,6 +72,8 @@ def judged(rows, options=None, cuts=(), paired=True):
     tracker.index_flows(*(getattr(table, key) for key in keys))
     if paired and len(tracker) == 2:
         tracker.pair(0, 1, EVIDENCE_CM)
+    if ran_us is not None:
+        tracker.ran(0, START_NS + 1000 * ran_us)
     edges = [0, *sorted(c for c in set(cuts) if 0 < c < len(table)), len(table)]
     for a, b in itertools.pairwise(edges):
         one.update(tracker.update(table.slice(a, b)), tracker.flows)

@@ -11,6 +11,7 @@ import random
 from collections import deque
 
 from conformance_traces import ACK, NAK, answer, last, write
+from traffic import WRITE_FIRST
 
 DELAY = 20
 TIMEOUT = 3000
@@ -18,13 +19,18 @@ MESSAGE = 8
 
 
 class Connection:
-    """One sender, one receiver, a tap halfway; `run` gives what the tap saw."""
+    """One sender, one receiver, a tap halfway; `run` gives what the tap saw.
 
-    def __init__(self, seed, first, packets, loss_before, loss_behind, ack_loss, fault=""):
+    The first transmissions numbered in `lost_first` never reach the tap.
+    """
+
+    def __init__(
+        self, seed, first, packets, loss_before, loss_behind, ack_loss, fault="", lost_first=()
+    ):
         self.random = random.Random(seed)
         self.first, self.packets = first, packets
         self.loss_before, self.loss_behind, self.ack_loss = loss_before, loss_behind, ack_loss
-        self.fault = fault
+        self.fault, self.lost_first = fault, lost_first
         self.rows = []
         self.to_tap, self.to_receiver = deque(), deque()
         self.from_receiver, self.to_sender = deque(), deque()
@@ -33,6 +39,7 @@ class Connection:
         self.expected, self.nak_sent, self.messages = 0, False, 0  # of the receiver
         self.ip_id, self.answer_id, self.now = 0, 1000, 0
         self.naks, self.rewinds = 0, 0
+        self.seen, self.sent_unseen, self.had_already = set(), set(), 0
 
     def run(self):
         """Rows at the tap until everything is acknowledged."""
@@ -58,8 +65,12 @@ class Connection:
             self._go_back(self.unacked)
         if self.next < self.packets and self.next - self.unacked < 32:
             self.ip_id += 1
-            if self.ip_id == 1 or not self._lost(self.loss_before):  # the tap sees the first
+            lost = self.ip_id in self.lost_first
+            # Without `lost_first` the tap sees the first.
+            if not lost and (self.ip_id == 1 or not self._lost(self.loss_before)):
                 self.to_tap.append((self.now + DELAY, (self.next, self.ip_id)))
+            elif self.next not in self.seen:
+                self.sent_unseen.add(self.next)
             self.next += 1
 
     def _go_back(self, index):
@@ -68,9 +79,11 @@ class Connection:
 
     def _at_tap(self, packet):
         index, ip_id = packet
+        self.seen.add(index)
         make = last if index % MESSAGE == MESSAGE - 1 else write
+        opcode = {} if index % MESSAGE else {"opcode": WRITE_FIRST}
         psn = (self.first + index) & 0xFFFFFF
-        self.rows.append(make(psn, at=self.now, ip_id=ip_id & 0xFFFF))
+        self.rows.append(make(psn, at=self.now, ip_id=ip_id & 0xFFFF, **opcode))
         if not self._lost(self.loss_behind):
             self.to_receiver.append((self.now + DELAY, index))
 
@@ -83,6 +96,7 @@ class Connection:
             if ends:
                 self._answer(index, ACK)
         elif index < self.expected:
+            self.had_already += 1
             if ends:
                 self._answer(self.expected - 1, ACK)
         elif not self.nak_sent or self.fault == "repeats NAKs":

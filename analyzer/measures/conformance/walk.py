@@ -13,7 +13,7 @@ from ...wire.packets import HAS_AETH, IPV6
 from ...wire.psn import psn_add, psn_distance
 from .rules.ack_requests import asks_for_answer
 from .rules.reads import asks, asks_again, learn_path_mtu, reserves, responds
-from .rules.requester import after_fatal, arrives, sends_again, sends_new, start
+from .rules.requester import after_fatal, arrives, misses_the_first, sends_again, sends_new, start
 from .rules.responder import answers
 from .state import UNPAIRED, Book, Here
 
@@ -91,6 +91,8 @@ def _request(
         start(s, psn)
     if peer >= 0 and s.path_mtu == 0:
         s.path_mtu = book.states[peer].path_mtu
+    elif verdict == verdicts.RECOVERED and psn_distance(psn, np.int64(s.first)) < 0:
+        misses_the_first(s, psn)
     is_read = bits & opcodes.READ_REQUEST != 0
     count = reserves(s, dma_length) if is_read else np.int64(1)
     in_order = verdict == verdicts.IN_ORDER or verdict == verdicts.RESTARTED

@@ -111,7 +111,7 @@ class Ways:
     undecided: int
     """Packets whose end cannot be judged: on their way when the captures ended."""
     elsewhere: int
-    """Flows that lost nothing and took ways without a tap."""
+    """Flows that took ways without a tap."""
     hurried: int
     """Packets followed for less than the horizon, for want of memory."""
     names: list[str]
@@ -122,6 +122,9 @@ class Ways:
     """What the fabric does not tell, one line each."""
     unlogged: int = 0
     """Ends and retransmissions without a moment of their own, for want of memory."""
+    left: int = 0
+    """Packets whose flows the next tap saw no more although later ones arrived: unknown whether
+    these did."""
 
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
@@ -178,10 +181,14 @@ class _Tables:
         self.passes = self.flows[~starts & ~ends]
         self.next_of: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         """By flow and tap: next taps, and the packets that went there."""
-        for flow, here, there, packets in _rows(
-            self.passes, "flow", "from_tap", "to_tap", "packets"
+        self.onward_ns: dict[tuple[int, int], dict[int, tuple[int, int]]] = defaultdict(dict)
+        """By flow and tap: when the first and last packet passed to each next tap."""
+        for flow, here, there, packets, first_ns, last_ns in _rows(
+            self.passes, "flow", "from_tap", "to_tap", "packets", "first_ns", "last_ns"
         ):
             self.next_of[flow, here].append((there, packets))
+            first, last = self.onward_ns[flow, here].get(there, (first_ns, last_ns))
+            self.onward_ns[flow, here][there] = min(first, first_ns), max(last, last_ns)
         self.access: dict[int, set[int]] = defaultdict(set)
         """By endpoint: the taps on its own link."""
         arriving: set[tuple[int, int]] = set()
@@ -226,11 +233,9 @@ class _Tables:
                 counts = self.onward[goal, here, limit]
                 counts[there] = counts.get(there, 0) + packets
         self.last_seen = np.full(len(names), np.iinfo(np.int64).min)
-        self.first_seen = np.full(len(names), np.iinfo(np.int64).max)
         for edge in self.all:
             at = int(edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"])
             self.last_seen[at] = max(self.last_seen[at], edge["last_ns"])
-            self.first_seen[at] = min(self.first_seen[at], edge["first_ns"])
         began: dict[int, list[int]] = defaultdict(lambda: [0, 0])
         for flow, first, packets in _rows(self.starts, "flow", "to_tap", "packets"):
             began[src[flow]][first in self.access.get(src[flow], ())] += packets
@@ -269,7 +274,7 @@ def ways_of(
     newest = int(measure.state.clock[state.NEWEST])
     lost: dict[tuple[int, int], list[NDArray[Any]]] = defaultdict(list)
     reasons: dict[tuple[int, int], set[str]] = defaultdict(set)
-    undecided = 0
+    undecided = left = 0
     elsewhere: set[int] = set()
     for number, edge in zip(tables.end_numbers.tolist(), tables.ends, strict=True):
         expected = _expected(tables, edge)
@@ -289,10 +294,16 @@ def ways_of(
             judged |= packets["time"] < passed["last_ns"]
         undecided += int(np.count_nonzero(~judged))
         packets = packets[judged]
-        if not len(packets):
-            continue
-        lost[here, to_tap].append(packets)
-        reasons[here, to_tap].add(reason)
+        away = _moved_away(tables, tracker, edge, to_tap, packets, resent, newest)
+        if away.any():
+            elsewhere.add(int(edge["flow"]))
+            left += int(np.count_nonzero(away))
+            packets = packets[~away]
+        between = _between_ways(tables, edge, to_tap, packets)
+        for tap, some in ((to_tap, packets[~between]), (-1, packets[between])):
+            if len(some):
+                lost[here, tap].append(some)
+                reasons[here, tap].add(reason)
     missed: dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]] = defaultdict(list)
     ended = {taps: np.sort(np.concatenate(parts), order="time") for taps, parts in lost.items()}
     arrivals = {taps: _arrived(packets, tracker) for taps, packets in ended.items()}
@@ -338,6 +349,7 @@ def ways_of(
         origin_ns=int(measure.state.clock[state.ORIGIN] * measure.state.clock[state.WIDTH]),
         newest_ns=newest,
         undecided=undecided,
+        left=left,
         elsewhere=len(elsewhere),
         hurried=int(measure.state.clock[state.HURRIED]),
         fabric_limits=() if known is None else known.limits,
@@ -408,7 +420,10 @@ def _by_packets(tables: _Tables, edge: Any) -> tuple[int, str] | None:
     side = tables.side.get(dst, set())
     if tables.end_limit[src, dst] < int(edge["limit_min"]):
         tap = _link_to(tables, edge, side)
-        return _main(tables.onward.get((-1, here, limit), {})) if tap < 0 else tap, "destination"
+        others = _beyond(tables, here, limit, dst)
+        if tap < 0 and not others:
+            return None
+        return _main(others) if tap < 0 else tap, "destination"
     if not side or side & set(parts_of(tables.names[here])):
         return None
     tap = _link_to(tables, edge, side)
@@ -429,6 +444,52 @@ def _took_another_way(tables: _Tables, tracker: FlowTracker, edge: Any) -> bool:
     went_on = sum(packets for _, packets in own)
     scattered = len(own) > 1 or ended > MOST_DIRECT * (ended + went_on)
     return scattered and _lost_nothing(tracker, flow)
+
+
+def _between_ways(
+    tables: _Tables, edge: Any, to_tap: int, packets: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Which packets ended while their flow, which has several next taps, did not use `to_tap`: they
+    took another way, or were lost on it before the flow moved."""
+    spans = tables.onward_ns.get((int(edge["flow"]), int(edge["from_tap"])), {})
+    if len(spans) < 2 or to_tap not in spans:
+        return np.zeros(len(packets), np.bool_)
+    first, last = spans[to_tap]
+    outside: NDArray[np.bool_] = (packets["time"] < first) | (packets["time"] > last)
+    return outside
+
+
+def _moved_away(
+    tables: _Tables,
+    tracker: FlowTracker,
+    edge: Any,
+    to_tap: int,
+    packets: NDArray[Any],
+    resent: NDArray[Any],
+    newest: int,
+) -> NDArray[np.bool_]:
+    """Which of the packets that ended here ended after their flow had left the next taps.
+
+    Of its later packets some arrived, on a way without a tap: after the last retransmission of
+    their requests they were acknowledged, or nothing was retransmitted for the longest usual
+    timeout. Earlier ones may be lost on either way, or were retransmitted because ACKs were lost.
+    """
+    flow, here = int(edge["flow"]), int(edge["from_tap"])
+    none = np.zeros(len(packets), np.bool_)
+    if to_tap in tables.access.get(int(tables.dst[flow]), ()):
+        return none  # the tap on the link of the receiver sees what arrives on any way
+    record = tracker.flows[flow]
+    asks = bool(record["request_packets"])
+    requester = flow if asks else int(record["peer"])
+    if requester < 0 or record["transport"] in UNANSWERED:
+        return none
+    spans = tables.onward_ns.get((flow, here), {}).values()
+    away: NDArray[np.bool_] = packets["time"] > max((last for _, last in spans), default=-1)
+    again = resent["time"][resent["flow"] == requester]
+    quiet = away & (packets["time"] > (int(again.max()) if len(again) else -1))
+    arrived = _arrived(packets[quiet], tracker) if asks else none[:0]
+    heard = not asks and bool((packets["time"][quiet] + RESENT_WITHIN_NS < newest).any())
+    return away if arrived.any() or heard else none
 
 
 def _lost_nothing(tracker: FlowTracker, flow: int) -> bool:
@@ -468,7 +529,15 @@ def _towards(tables: _Tables, edge: Any, access: set[int]) -> int:
         if len(nearest) == 1:
             return nearest[0]
     tap = _link_to(tables, edge, goal)
-    return _main(tables.onward.get((-1, here, limit), {})) if tap < 0 else tap
+    return _main(_beyond(tables, here, limit, int(tables.dst[edge["flow"]]))) if tap < 0 else tap
+
+
+def _beyond(tables: _Tables, here: int, limit: int, dst: int) -> dict[int, int]:
+    """Packets of all flows by next tap, without the taps on the links of other hosts."""
+    mine = tables.access.get(dst, set())
+    others = {tap for taps in tables.access.values() for tap in taps} - mine
+    onward = tables.onward.get((-1, here, limit), {})
+    return {tap: packets for tap, packets in onward.items() if tap not in others}
 
 
 def _link_to(tables: _Tables, edge: Any, devices: set[str]) -> int:
@@ -618,9 +687,8 @@ def _add_skipped(
         found = moments.get(number)
         if found is None:
             continue
-        inside = (found["time"] >= tables.first_seen[tap]) & (
-            found["time"] <= tables.last_seen[tap]
-        )
+        # Before and after, the flow took another way, or the capture of the tap did not run.
+        inside = (found["time"] >= first["first_ns"]) & (found["time"] <= first["last_ns"])
         times = found["time"][inside]
         if len(times):
             missed[tap].append((np.full(len(times), flow, np.int32), times))

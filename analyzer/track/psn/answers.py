@@ -12,10 +12,10 @@ import numpy as np
 from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
-from ...wire.psn import psn_add, psn_distance
+from ...wire.psn import PSN_MASK, psn_add, psn_distance
 from .. import state as st
-from ..state import State
-from .rewind import await_resend, forget_answers
+from ..state import State, StreamRecord
+from .rewind import RESEND_AFTER_NS, await_resend, forget_answers
 from .window import holds, slot_of
 
 OUTSTANDING = 1 << 16
@@ -164,7 +164,7 @@ def hear_answer(
         flow.evidence |= st.EVIDENCE_READ_RESPONSE_PSN
     elif event == st.EVENT_NAK:
         flow.evidence |= st.EVIDENCE_NAK_PSN
-        _hear_nak(state, histograms, np.int64(flow.peer), (aeth >> 24) & 0x1F, psn, time)
+        _hear_nak(state, histograms, np.int64(flow.peer), aeth, psn, time)
         acknowledged = psn_add(psn, -1)
     elif event == st.EVENT_RNR_NAK:
         peer.rnr_received += 1
@@ -178,14 +178,31 @@ def hear_answer(
     return event
 
 
+@inlined
+def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
+    """True for a NAK that names the first packet of a connection, lost before the tap.
+
+    The receiver has completed no message (MSN 0), and the tap did not see the PSN that it misses.
+    The capture ran before: the packet did not pass before the capture began. A retransmission of
+    the PSN then proves that the sender had sent it.
+    """
+    if msn != 0 or stream.restarts > 0 or psn_distance(psn, np.int64(stream.first)) >= 0:
+        return False
+    began = state.began[np.int64(stream.start_tap)]
+    return bool(began <= stream.start_time - RESEND_AFTER_NS)
+
+
 @subkernel
-def _hear_nak(state: State, histograms: Histograms, f: Int, code: Int, psn: Int, time: Int) -> None:
+def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int, time: Int) -> None:
     """Record a NAK to flow `f`: the receiver misses `psn` (or cannot serve it)."""
-    flow = state.flows[f]
+    flow, code = state.flows[f], (aeth >> 24) & 0x1F
     flow.nak_codes[min(code, 7)] += 1
     if code != 0:
         return
     stream = state.streams[2 * f + st.REQUESTS]
+    if _names_the_first(state, stream, psn, aeth & PSN_MASK):
+        stream.named = 1
+        stream.named_psn = psn
     if holds(state, stream, psn):
         slot = state.slots[slot_of(stream, psn)]
         if slot.state == st.MISSING:

@@ -13,6 +13,9 @@ from .window import holds
 
 _LOST_RESENDS = 64
 """Most retransmissions after a NAK that may be lost before the tap sees one."""
+RESEND_AFTER_NS = 1_000_000
+"""A late packet without a usable identification counts as retransmitted after this silence: ACK
+timeouts of NICs start at about a millisecond, paths of one fabric differ by far less."""
 SILENCE_NS = 100_000
 """A retransmission without a NAK after at least this silence counts as an ACK timeout."""
 

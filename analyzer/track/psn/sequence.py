@@ -11,14 +11,14 @@ import numpy as np
 from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.density import DensityArrays, density_push
 from ...statistics.histogram import Histograms
-from ...wire.opcodes import BEGINS, MARKS_RESENDS, UC
+from ...wire.opcodes import BEGINS, MARKS_RESENDS, READ_REQUEST, UC
 from ...wire.psn import id_distance, psn_add, psn_distance
 from .. import batch as verdicts
 from .. import state as st
 from ..state import FlowRecord, State, StreamRecord
 from .reordering import note_in_order, note_late
-from .reserved import advance, resolve_read
-from .rewind import expects_again
+from .reserved import advance, resolve_read, responses_of
+from .rewind import RESEND_AFTER_NS, expects_again
 from .window import (
     Packet,
     claim,
@@ -34,10 +34,6 @@ from .window import (
 
 _NEAR_IDS = 256
 """An identification at most so far below another was most likely given shortly before it."""
-RESEND_AFTER_NS = 1_000_000
-"""A late packet without a usable identification counts as retransmitted after this silence: ACK
-timeouts of NICs start at about a millisecond, paths of one fabric differ by far less."""
-
 TWIN_WITHIN_NS = 20_000
 """A repeated packet without identification counts as duplicated by the network within this time and
 directly after the original; later, as retransmitted. The position does not matter unless the flow's
@@ -105,7 +101,36 @@ def _is_noise(stream: StreamRecord, distance: Int) -> bool:
 
 
 @subkernel
-def _start(state: State, flow: FlowRecord, stream: StreamRecord, packet: Packet) -> None:
+def _skip_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
+    """Record a PSN below the first one as skipped by the first packet."""
+    slot = state.slots[claim(state, flow, stream, psn)]
+    slot.psn = psn
+    slot.state = st.SKIPPED
+    slot.sent_id = stream.start_id
+    slot.arrival = stream.start_arrival
+    slot.time = stream.start_time
+    slot.dense = stream.start_dense - psn_distance(np.int64(stream.start_psn), psn)
+
+
+@subkernel
+def _miss_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
+    """PSNs from `psn` to the first one seen were lost before the tap: they count as missing."""
+    steps = psn_distance(np.int64(stream.start_psn), psn)
+    if not 0 < steps <= _START_REACH or not reach(state, stream, psn):
+        return
+    stream.first = psn
+    for k in range(steps):
+        at = claim(state, flow, stream, psn_add(psn, k))
+        if not holds(state, stream, psn_add(psn, k)) or state.slots[at].state == st.SKIPPED:
+            _skip_before_the_start(state, flow, stream, psn_add(psn, k))
+            state.slots[at].state = st.MISSING
+            stream.missing += 1
+
+
+@subkernel
+def _start(
+    state: State, flow: FlowRecord, stream: StreamRecord, which: Int, packet: Packet
+) -> None:
     """Start the stream at this packet; PSNs just before it may still arrive late."""
     psn, time = packet.psn, packet.time
     if stream.started:
@@ -118,6 +143,8 @@ def _start(state: State, flow: FlowRecord, stream: StreamRecord, packet: Packet)
     stream.started = 1
     stream.start_psn = psn
     stream.start_id = packet.sent_id
+    stream.start_tap = packet.tap
+    stream.named = 0
     stream.start_time = time
     stream.start_arrival = stream.arrivals
     stream.start_dense = stream.next_dense
@@ -127,6 +154,9 @@ def _start(state: State, flow: FlowRecord, stream: StreamRecord, packet: Packet)
     index = note_in_order(stream)
     write_seen(state, at, packet, index, stream.next_dense)
     advance(state, flow, stream, psn, packet.bits, packet.dma_length)
+    if which == st.REQUESTS and flow.agreed:
+        flow.agreed = 0
+        _miss_before_the_start(state, flow, stream, np.int64(flow.agreed_psn))
 
 
 @inlined
@@ -134,18 +164,6 @@ def _is_before_the_start(stream: StreamRecord, psn: Int, time: Int) -> bool:
     """True for a PSN below the first one that may have been on a slower path."""
     steps = psn_distance(np.int64(stream.start_psn), psn)
     return bool(0 < steps <= _START_REACH and time - stream.start_time <= RESEND_AFTER_NS)
-
-
-@subkernel
-def _skip_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
-    """Record a PSN below the first one as skipped by the first packet."""
-    slot = state.slots[claim(state, flow, stream, psn)]
-    slot.psn = psn
-    slot.state = st.SKIPPED
-    slot.sent_id = stream.start_id
-    slot.arrival = stream.start_arrival
-    slot.time = stream.start_time
-    slot.dense = stream.start_dense - psn_distance(np.int64(stream.start_psn), psn)
 
 
 @inlined
@@ -162,7 +180,7 @@ def judge(
     flow = state.flows[f]
     stream = state.streams[2 * f + which]
     if not stream.started:
-        _start(state, flow, stream, packet)
+        _start(state, flow, stream, which, packet)
         density_push(densities, 2 * f + which, stream.next_dense - 1)
         stream.new_packets += 1
         return verdicts.IN_ORDER
@@ -184,6 +202,10 @@ def judge(
         stream.new_packets += 1
         return verdict
 
+    if stream.named and distance < 0 and psn_distance(psn, np.int64(stream.start_psn)) < 0:
+        if psn_distance(psn, np.int64(stream.named_psn)) >= 0:
+            stream.named = 0
+            _miss_before_the_start(state, flow, stream, np.int64(stream.named_psn))
     known = holds(state, stream, psn)
     if not known and distance < 0 and _is_before_the_start(stream, psn, packet.time):
         known = reach(state, stream, psn)
@@ -199,7 +221,7 @@ def judge(
 
     stream.restarts += 1
     stream.next_dense += 1 << 20  # too far from all earlier PSNs
-    _start(state, flow, stream, packet)
+    _start(state, flow, stream, which, packet)
     density_push(densities, 2 * f + which, stream.next_dense - 1)
     stream.new_packets += 1
     return verdicts.RESTARTED
@@ -225,6 +247,20 @@ def _jump(
 
 
 @subkernel
+def _release_reserved(
+    state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
+) -> None:
+    """A READ that was missing arrives: the PSNs that it reserves are not missing."""
+    count = responses_of(state, flow, bits, dma_length)
+    for k in range(1, min(count, 1 << np.int64(stream.window_bits))):
+        reserved = psn_add(psn, k)
+        slot = state.slots[slot_of(stream, reserved)]
+        if slot.psn == reserved and slot.state == st.MISSING:
+            slot.state = st.EMPTY
+            stream.missing -= 1
+
+
+@subkernel
 def _fill(
     state: State,
     histograms: Histograms,
@@ -242,6 +278,8 @@ def _fill(
     was_missing = slot.state == st.MISSING
     if was_missing:
         stream.missing -= 1
+        if bits & READ_REQUEST:
+            _release_reserved(state, flow, stream, packet.psn, bits, packet.dma_length)
     dense = slot.dense
     age = time - slot.time
     if bits & MARKS_RESENDS:

@@ -92,13 +92,16 @@ class Twin:
             skipped = 0
             if "first" not in s or restarted:
                 s["first"] = psn
+            elif v == verdicts.RECOVERED and sign(psn - s["first"]) < 0:
+                skipped = sign(s["first"] - psn)
+                s["first"] = psn
             elif s.get("run") is not None:
                 skipped = sign(psn - s["run"])
                 if skipped < 0:
                     skipped = sign(psn - s["nak"]) if "nak" in s and again else 0
                     skipped = skipped if 0 < skipped < 64 else 0
-            if skipped > 0 and "acked" in s:
-                skipped = min(skipped, max(sign(psn - s["acked"]) - 1, 0))
+                if skipped > 0 and "acked" in s:
+                    skipped = min(skipped, max(sign(psn - s["acked"]) - 1, 0))
             if skipped:
                 self.note(f, tr.JUMPED, time, skipped)
             s["run"] = None if is_read else (psn + 1) & 0xFFFFFF
@@ -137,9 +140,9 @@ class Twin:
         if self.hear(s, (psn - 1) & 0xFFFFFF, time):
             self.note(peer, tr.LATE_AFTER, time)
         sequence = kind == 0x60 and not code
-        if (not sequence and kind != 0x20) or "first" not in s or sign(psn - s["first"]) < 0:
+        if (not sequence and kind != 0x20) or "first" not in s:
             return
-        if sequence:
+        if sequence and sign(psn - s["first"]) >= 0:
             s["nak"] = psn
             if s.get("expected") is not None and sign(psn - s["expected"]) < 0:
                 self.note(peer, tr.LOST_AFTER, time)

@@ -70,6 +70,13 @@ def lost_before(case: Case, flow: Flow) -> int:
     return max(recovered, jumped.packets - suspected)
 
 
+def _retransmissions(flow: Flow, lost: int) -> int:
+    """Of the lost packets, those that were retransmissions: the flow counts each PSN once, as
+    recovered or missing."""
+    missing = (flow.missing_packets or 0) - (flow.capture_loss_suspected_packets or 0)
+    return max(lost - (flow.recovered_packets or 0) - max(missing, 0), 0)
+
+
 def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
     troubles = case.measuring.troubles
     seen = [
@@ -86,6 +93,9 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
     last = max((t.last_ns for t in seen), default=max(flow.last_time_ns for flow in group))
     tap = tap_of(case, seen)
     says = f"{packets_of(packets, could)} from {hosts(group)} are lost {before(case, tap)}"
+    again = sum(_retransmissions(flow, lost[flow.id]) for flow in group)
+    if again:
+        says += f", {again:,} of them " + ("a retransmission" if again == 1 else "retransmissions")
     late = late_over(case, tap, first, last) if tap is not None else {}
     if late:  # one queue overflows and delays: one cause
         first, last = min(first, span_of(late.values())[0]), max(last, span_of(late.values())[1])

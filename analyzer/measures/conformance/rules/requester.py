@@ -81,6 +81,16 @@ def start(s: RequesterRecord, psn: Int) -> None:
 
 
 @subkernel
+def misses_the_first(s: RequesterRecord, psn: Int) -> None:
+    """`psn`, before the first PSN seen, was lost before the tap: a receiver waited for it."""
+    s.beyond += psn_distance(np.int64(s.arrived), np.int64(s.first))
+    s.first = psn
+    s.arrived = psn
+    s.passed = psn
+    s.in_gap = 1
+
+
+@subkernel
 def _asked_for(s: RequesterRecord, psn: Int) -> Int:
     """The pending NAK that names `psn`, -1 without one."""
     for i in range(st.GAPS):

@@ -54,6 +54,19 @@ def test_before_the_loss_every_rewind_is_judged(seed) -> None:
     assert undecided == connection.naks
 
 
+@examples(20)
+@given(SEEDS, st.integers(1, 31), st.sampled_from([7, 0xFFFFFA]), st.sampled_from([0, 0.03]))
+def test_first_packets_that_the_receiver_lacks_are_no_duplicates(seed, lost, first, more) -> None:
+    connection = Connection(seed, first, 160, more, 0, 0, "", range(1, lost + 1))
+    one = judged(connection.run(), ran_us=-2000)
+    assert not standing(one)
+    assert one.keeper.book.states[0]["duplicates"] == connection.had_already
+    found = one.keeper.book.states[0]["lost_before"]
+    # Nothing shows the loss of the last packets before an ACK timeout.
+    assert found <= len(connection.sent_unseen)
+    assert more or found == lost
+
+
 @pytest.mark.parametrize(
     ("fault", "losses", "kind"),
     [

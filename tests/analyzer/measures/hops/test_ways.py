@@ -39,7 +39,7 @@ def journey(number, taps, flow=0, first_limit=64, **more):
     """One packet that is seen at `taps`, with one router between two of them."""
     limits = {tap: first_limit - at for at, tap in enumerate(taps)}
     return [
-        hop(10_000 * number + 600 * at, tap, number, limits[tap], flow=flow, **more)
+        hop(int(10_000 * number) + 600 * at, tap, int(number), limits[tap], flow=flow, **more)
         for at, tap in enumerate(taps)
     ]
 
@@ -217,6 +217,97 @@ def test_requests_acknowledged_after_a_capture_ended_are_not_lost():
         ]
     found = ways(rows + late_traffic([0]), ["a", "b"], tracker)
     assert lost(found) == {} and not found.missed
+
+
+class Requesting(Tracker):
+    """Flow 0 has requests, some of them retransmitted, and all are acknowledged up to PSN 49."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.flows["request_packets"][0], self.flows["peer"][0] = 50, 1
+        self.flows["acked"][0], self.flows["ack_psn"][0] = 1, 49
+
+    def stream(self, flow: int, which: int) -> dict[str, int]:
+        return {"started": 1, "retransmitted": 3, "recovered": 0, "first": 0, "next": 50}
+
+
+def again(number, psn, taps):
+    """A retransmission."""
+    rows = journey(number, taps, verdict=RETRANSMITTED)
+    return [row | {"psn": psn, "ip_id": 900 + psn} for row in rows]
+
+
+def test_a_flow_that_moves_to_a_way_without_a_tap():
+    """From packet 30 on flow 0 takes another way; ACKs of 30 to 34 are lost, and it repeats them.
+    Flow 7 still passes the tap."""
+    rows = [row for n in range(50) for row in journey(n, [0, 1] if n < 30 else [0])]
+    rows += [row for n in range(30, 35) for row in again(10 + n - 0.5, n, [0])]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], Requesting())
+    assert lost(found) == {}
+    assert (found.left, found.elsewhere) == (25, 1)
+
+
+def test_what_a_flow_lost_before_it_moved_is_lost():
+    rows = [row for n in range(50) for row in journey(n, [0, 1] if n < 30 and n != 20 else [0])]
+    rows += again(24.5, 20, [0, 1])
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], Requesting())
+    assert lost(found) == {(0, 1): (1, "flow")}
+
+
+def test_a_flow_that_never_gets_through_again_has_not_moved():
+    """Nothing after the last packet at tap 1 is acknowledged: a fault of the hop."""
+    tracker = Requesting()
+    tracker.flows["ack_psn"][0] = 29
+    rows = [row for n in range(50) for row in journey(n, [0, 1] if n < 30 else [0])]
+    rows += [row for n in range(30, 35) for row in again(60 + n, n, [0])]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], tracker)
+    assert lost(found) == {(0, 1): (25, "flow")}
+    assert found.left == 0
+
+
+def test_what_ends_between_two_ways_of_a_flow_was_lost_on_one_of_them():
+    rows = [row for n in range(5) for row in journey(n, [0, 1])]
+    rows += [row for n in range(5, 8) for row in journey(n, [0])]
+    rows += [row for n in range(8, 80) for row in journey(n, [0, 2])]
+    assert lost(ways(rows + late_traffic([0, 1]), ["a", "b", "c"])) == {(0, -1): (3, "flow")}
+
+
+def test_what_ends_before_the_link_of_another_host_proves_nothing():
+    """Flow 0 goes on where no tap is. Flow 1, of the same hosts, is seen further, and flow 2 goes
+    on to tap 2, on the link of its own host 5."""
+    tracker = Tracker()
+    tracker.flows["src"][:4] = [0, 0, 0, 5]
+    tracker.flows["dst"][:4] = [1, 1, 5, 0]
+    rows = [row for n in range(20) for row in journey(n, [0], flow=0, first_limit=63)]
+    rows += [row for n in range(20) for row in journey(n, [1], flow=1, first_limit=62)]
+    rows += [row for n in range(20) for row in journey(n, [0, 2], flow=2, first_limit=63)]
+    rows += [row for n in range(20) for row in journey(n, [2, 0], flow=3, first_limit=64)]
+    found = ways(rows + late_traffic([0, 2], 63), ["x", "y", "z"], tracker)
+    assert lost(found) == {} and not found.missed
+
+
+def test_a_flow_that_begins_at_another_tap_moved():
+    """Its first packets are not seen at the tap where the others begin, which missed none."""
+    rows = [row for n in range(3) for row in journey(n, [1], first_limit=62)]
+    rows += [row for n in range(3, 60) for row in journey(n, [0, 2])]
+    before = [row for n in range(3) for row in journey(n, [0, 2], flow=6)]
+    found = ways(rows + before + late_traffic([0, 2]), ["a", "b", "c"])
+    assert not found.missed
+
+
+def test_acks_that_move_to_a_way_without_a_tap():
+    """Their requests were retransmitted before, and never in the half second after."""
+    tracker = Requesting()
+    tracker.flows["peer"][1] = 0
+    rows = [row for n in range(50) for row in journey(n, [0])]
+    rows += again(30.5, 12, [0])
+    rows += [row for n in range(50) for row in back(n, [1, 0] if n < 30 else [1])]
+    late = [row for n in (1_000, 70_000) for row in journey(n, [1, 0], flow=7)]
+    found = ways(rows + late, ["a", "b"], tracker)
+    assert (1, 0) not in lost(found)
+    assert found.left == 20
+    soon = [row for n in (1_000, 40_000) for row in journey(n, [1, 0], flow=7)]
+    assert lost(ways(rows + soon, ["a", "b"], tracker))[1, 0] == (20, "flow")
 
 
 def test_a_silent_link_is_a_fault_if_nothing_passes_it():

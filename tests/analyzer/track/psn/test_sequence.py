@@ -339,3 +339,41 @@ def test_between_atomics_and_writes_no_ack_is_known_to_be_missing():
     write = {"psn": 8, "opcode": WRITE_ONLY, "payload_bytes": 8}
     tracker, _ = verdicts([*rows, write, atomic(9), atomic_ack(9)])
     assert tracker.missing(1, state.RESPONSES)[0] == 0
+
+
+def test_a_lost_read_leaves_none_of_the_psns_that_it_reserves_missing():
+    """A READ of four path MTUs is lost, NAKed and retransmitted: one packet was lost."""
+    again = {"psn": 10, "opcode": READ_REQUEST, "dma_length": 4096, "payload_bytes": 0}
+    nak = {"answer": True, "psn": 10, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    rows = [*in_order(10), {"psn": 14}, nak, again, {"psn": 14}]
+    rows = [row | {"udp_sport": 49458} for row in rows]
+    tracker, found = verdicts(rows)
+    assert found[10:] == [AHEAD, NOT_SEQUENCED, RECOVERED, RETRANSMITTED]
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
+@pytest.mark.parametrize("ran_us", [None, 500, 2000])
+@pytest.mark.parametrize("begins", [False, True])
+def test_the_first_packets_of_a_connection(ran_us, begins):
+    """PSNs 0 to 39 are lost before the tap; the receiver NAKs them and gets them afterwards."""
+    nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    nak |= {} if begins else {"aeth": NAK_SEQUENCE_ERROR << 24 | 5, "decode_flags": 0x10}
+    rows = [row | {"udp_sport": 49458} for row in [*in_order(300, 40), nak, *in_order(340)]]
+    if not begins:
+        rows[300].pop("syndrome")
+    tracker = FlowTracker()
+    if ran_us is not None:
+        tracker.ran(0, START_NS - 1000 * ran_us)
+    found = track(tracker, packets(rows)).tolist()
+    proven = begins and ran_us == 2000
+    assert found[301:341] == [RECOVERED if proven else RETRANSMITTED] * 40
+    assert found[341:] == [RETRANSMITTED] * 300
+    assert tracker.stream(0, state.REQUESTS)["recovered"] == 40 * proven
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
+def test_the_first_packets_as_cm_messages_name_them():
+    """The capture has the CM messages: packets before the first one seen are missing."""
+    tracker = FlowTracker()
+    tracker.update(packets(in_order(100, 5)), {(0, 1, 0x11): 0, (0, 1, 0x12): 7})
+    assert tracker.missing(0, state.REQUESTS) == (5, 0)

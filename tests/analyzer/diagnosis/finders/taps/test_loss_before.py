@@ -47,6 +47,7 @@ def test_a_lost_retransmission_counts_too():
     ]
     (one,) = losses(again)
     assert one.packets == 2
+    assert "are lost before the tap, 1 of them a retransmission, all" in one.sentence
 
 
 def test_a_late_packet_is_not_lost():
