@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import select
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,8 +69,8 @@ class Lab:
         self.cables = [Cable(*ends, number) for number, ends in enumerate(each)]
         self.routers = [*(f"leaf{i}" for i in self.leaves), *(f"spine{s}" for s in self.spines)]
         self._made: list[str] = []
-        self._taps: dict[str, object] = {}
-        self._senders: dict[int, object] = {}
+        self._taps: dict[str, socket.socket] = {}
+        self._senders: dict[int, socket.socket] = {}
 
     def name(self, node: str) -> str:
         """The namespace of a node."""
