@@ -9,7 +9,7 @@ from .case import Case
 from .finders.hops.captures import clocks, clocks_ahead_ns, missed_by_captures
 from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
-from .finders.hops.marks import hop_copies, hop_marks, hop_rewrites
+from .finders.hops.marks import hop_copies, hop_corruption, hop_marks, hop_rewrites
 from .finders.hops.moves import hop_moves
 from .finders.hosts.fatal_nak import fatal_naks
 from .finders.hosts.mrc_path import mrc_paths
@@ -52,6 +52,7 @@ FINDERS: tuple[Finder, ...] = (
     hop_marks,
     hop_copies,
     hop_rewrites,
+    hop_corruption,
     slow_paths,
     corrupt_packets,
     pauses,

@@ -1,4 +1,4 @@
-"""`--fabric` of `analyze`: the links of a fabric as the analyzer needs them."""
+"""`--fabric` of `analyze` and `tui`: the links of a fabric as the analyzer needs them."""
 
 from __future__ import annotations
 
@@ -24,4 +24,5 @@ def fabric_links(spec: str) -> FabricLinks:
         links=[(names[source], names[target]) for source, target in ends],
         hosts=frozenset(names[fabric.switches :]),
         networks=networks,
+        spec=spec,
     )

@@ -12,7 +12,7 @@ from router_namespaces import ip
 
 from .damage import change_clock, miss_frames
 from .packets import Flow, Hop
-from .rules import COPY, DROP, MARK_CE, Rule
+from .rules import COPY, DAMAGE, DROP, MARK_CE, Rule
 from .scenario import (
     Expected,
     Lab,
@@ -89,7 +89,7 @@ def one_rule(
     spot: Spot,
     condition: str,
     action: str,
-    count: Literal["lost", "changed", "copied"],
+    count: Literal["lost", "changed", "copied", "damaged"],
     traffic: Traffic,
     *more: Expected,
 ) -> Scenario:
@@ -386,6 +386,17 @@ def duplication(draw: Draw) -> Scenario:
     return one_rule(draw, "duplication", kinds, spot, condition, COPY, "copied", draw.traffic())
 
 
+def corruption(draw: Draw) -> Scenario:
+    """Some packets are damaged: routers forward them, the receiver drops them."""
+    condition = f"CHANCE({draw.millionths(0.5, 3)})"
+    traffic, spot = draw.traffic(icrc=True), any_spot(draw.chance)
+    return one_rule(draw, "corruption", ["corruption"], spot, condition, DAMAGE, "damaged", traffic)
+
+
+def clean_icrc(draw: Draw) -> Scenario:
+    return draw.scenario("clean-icrc", draw.traffic(icrc=True))
+
+
 def reordering(draw: Draw) -> Scenario:
     """Some packets wait in a slow class of an output, the others overtake them."""
     spot = through_spine(draw.chance.choice(SPINES), draw.chance.choice(LEAVES))
@@ -602,4 +613,6 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "dscp-loss": dscp_loss,
     "length-loss": length_loss,
     "clean-sizes": clean_sizes,
+    "corruption": corruption,
+    "clean-icrc": clean_icrc,
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from .endpoint import icrc_of
 from .topology import HOSTS, LINKS
 
 DELAYED_NS = 5_000_000
@@ -38,6 +39,8 @@ class Packet(NamedTuple):
     target: int
     same: tuple[int, ...]
     tos: int
+    right: bool
+    """Whether its ICRC is; False of packets that were not captured in full."""
 
 
 @dataclass
@@ -94,7 +97,8 @@ def _packet(frame: bytes, time_ns: int) -> Packet:
     qp, psn = struct.unpack_from(">II", frame, udp + 12)
     aeth = int.from_bytes(frame[udp + 20 : udp + 24], "big") if frame[udp + 8] == 0x11 else 0
     same = (source, target, sport, length, frame[udp + 8], qp & 0xFFFFFF, psn, ip_id, aeth)
-    return Packet(time_ns, Flow(src, dst, qp & 0xFFFFFF), source, target, same, tos)
+    right = len(frame) == udp + length and frame[-4:] == icrc_of(frame[:udp], frame[udp:-4])
+    return Packet(time_ns, Flow(src, dst, qp & 0xFFFFFF), source, target, same, tos, right)
 
 
 class Captured:
@@ -155,6 +159,11 @@ class Captured:
         """Packets whose traffic class differs before and after the hop."""
         both = self._matched(hop)[0]
         return _hits([end for start, end in both if start.tos != end.tos], len(both))
+
+    def damaged(self, hop: Hop) -> Hits:
+        """Packets whose ICRC is right before the hop and wrong after it."""
+        both = self._matched(hop)[0]
+        return _hits([end for start, end in both if start.right and not end.right], len(both))
 
     def delayed(self, hop: Hop) -> Hits:
         """Packets that took DELAYED_NS longer than the fastest."""

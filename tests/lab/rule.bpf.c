@@ -37,6 +37,15 @@ static inline __attribute__((always_inline)) int copy(struct __sk_buff *skb)
 	return bpf_clone_redirect(skb, skb->ifindex, 0);
 }
 
+static inline __attribute__((always_inline)) int damage(struct __sk_buff *skb, u32 at)
+{
+	u8 bits;
+	if (bpf_skb_load_bytes(skb, at, &bits, 1))
+		return -1;
+	bits ^= 1 << (bpf_get_prandom_u32() & 7);
+	return bpf_skb_store_bytes(skb, at, &bits, 1, 0);
+}
+
 int rule(struct __sk_buff *skb)
 {
 	u32 first = 0, second = 1, at;

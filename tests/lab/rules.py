@@ -32,12 +32,14 @@ class Rule:
     condition: str
     """C expression over `struct packet p` of rule.bpf.c."""
     action: str
-    """C statement: DROP, MARK_CE, COPY, or such as `set_dscp(skb, &p, 0)`."""
+    """C statement: DROP, MARK_CE, COPY, DAMAGE, or such as `set_dscp(skb, &p, 0)`."""
 
 
 DROP = "return DROPPED"
 MARK_CE = "bpf_skb_ecn_set_ce(skb)"
 COPY = "copy(skb)"
+DAMAGE = "damage(skb, at + 24)"
+"""One bit behind the BTH and an AETH: of payload, of other headers, or of the ICRC of an ACK."""
 
 
 class Attached:

@@ -13,7 +13,7 @@ from typing import Any
 from .packets import Captured, Hits, Hop
 from .rules import Attached
 from .scenario import Expected, Lab, Scenario, all_hops
-from .topology import LINKS, Captures, Fabric, address
+from .topology import LINKS, SNAP_BYTES, Captures, Fabric, address
 from .traffic import Running
 
 LEAST_PACKETS = 5
@@ -41,7 +41,8 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
             for rule in scenario.rules
         ]
         lab = Lab(fabric, rules)
-        captures = stack.enter_context(Captures(fabric, folder))
+        snap_bytes = 0 if scenario.traffic.icrc else SNAP_BYTES
+        captures = stack.enter_context(Captures(fabric, folder, snap_bytes))
         with Running(scenario.traffic, fabric) as running:
             start = time.monotonic() + LEAD_S
             start_ns = time.time_ns() + int(LEAD_S * 1e9)
@@ -68,6 +69,7 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
         "start_ns": start_ns,
         "end_ns": start_ns + int(scenario.traffic.seconds * 1e9),
         "rate": scenario.traffic.rate,
+        "icrc": scenario.traffic.icrc,
         "packets": sum(len(captured.by_link[link]) for link in LINKS if link[0] == "H"),
         "rule_hits": hits,
         "hosts": {f"H{host}": result for host, result in running.results.items()},

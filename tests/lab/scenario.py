@@ -37,7 +37,7 @@ class Expected:
     kinds: list[str]
     """The best name first; the others describe the same fault rightly."""
     hop: Hop | None = None
-    count: Literal["lost", "changed", "copied", "delayed", "overtaken", "moved"] | None = None
+    count: Literal["lost", "changed", "copied", "damaged", "delayed", "overtaken", "moved"] | None = None
     """What the captures tell of the packets that were hit; a method of `Captured`."""
     rule: int | None = None
     """Index of the rule whose counter tells the same number."""
@@ -67,7 +67,7 @@ class Scenario:
     @property
     def quiet(self) -> bool:
         """Whether the hosts have no reason to retransmit."""
-        losing = {"loss", "blackhole", "outage", "queueing", "reordering", "stalled"}
+        losing = {"loss", "blackhole", "outage", "queueing", "reordering", "stalled", "corruption"}
         losing |= {"receiver-not-ready", "fatal-nak"}
         return not any(losing & set(expected.kinds) for expected in self.expected)
 

@@ -25,7 +25,7 @@ class Match:
     @property
     def packets_right(self) -> bool | None:
         """None: no number is the only right one."""
-        if self.truth["count"] not in ("lost", "changed", "copied"):
+        if self.truth["count"] not in ("lost", "changed", "copied", "damaged"):
             return None
         return self.truth["sure_packets"] <= self.finding["packets"] <= self.truth["packets"]
 
@@ -67,11 +67,11 @@ class Score:
         return not (self.missed or self.wrong or self.error)
 
 
-def diagnosis(captures: Sequence[Path]) -> list[dict[str, Any]]:
+def diagnosis(captures: Sequence[Path], *more: str) -> list[dict[str, Any]]:
     """The findings of `rocescope analyze`; AssertionError if it fails."""
     command = [sys.executable, "-m", "rocescope", "analyze", *map(str, captures)]
     done = subprocess.run(
-        [*command, "--format", "json", "--progress", "none"],
+        [*command, "--format", "json", "--progress", "none", *more],
         capture_output=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
@@ -91,7 +91,7 @@ def score(folder: Path, without: str | None = None) -> Score:
         fault["required"] &= without is None or fault["capture"] != without
     captures = [path for path in folder.glob("*.pcap.gz") if _tap(path.name) != without]
     try:
-        findings = diagnosis(sorted(captures))
+        findings = diagnosis(sorted(captures), *["--icrc"] * truth.get("icrc", False))
     except (AssertionError, KeyError) as error:
         result.error = str(error).strip().splitlines()[-1]
         findings = []

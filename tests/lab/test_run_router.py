@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .packets import Captured
-from .rules import DROP
+from .rules import DAMAGE, DROP
 from .run import run
 from .scenario import Expected, Scenario, Step, through_spine
 from .topology import LINKS, SNAP_BYTES, SPINES
@@ -55,6 +55,25 @@ def test_a_clean_run_loses_and_repeats_nothing(tmp_path: Path, family: int) -> N
     assert (tmp_path / "H1-leaf1.pcap").stat().st_size < len(captured.by_link["H1-leaf1"]) * (
         SNAP_BYTES + 16
     ) + 25
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_damaged_packets_are_dropped_by_their_hosts(tmp_path: Path, family: int) -> None:
+    """The captures, the kernel and the hosts agree on the ICRCs that the rule makes wrong."""
+    spot = through_spine(2, 2)
+    scenario = Scenario(
+        "corruption",
+        Traffic(seed=2, seconds=1.5, rate=1000, family=family, icrc=True),
+        rules=[spot.rule("CHANCE(50000)", DAMAGE)],
+        steps=[Step(0.5, lambda lab: lab.rules[0].turn(True))],
+        expected=[Expected(["corruption"], spot.hop, "damaged", rule=0)],
+        hash_seeds=(5, 6),
+    )
+    truth = run(scenario, tmp_path)
+    (found,) = truth["expected"]
+    dropped = {host: result["counters"]["corrupt"] for host, result in truth["hosts"].items()}
+    assert truth["rule_hits"] == [found["packets"]] == [dropped["H3"] + dropped["H4"]]
+    assert dropped["H1"] == dropped["H2"] == 0
 
 
 def test_gray_loss_is_what_the_kernel_counted(tmp_path: Path) -> None:

@@ -174,8 +174,8 @@ def _spine_address(leaf: int, spine: int, family: int) -> str:
 class Captures:
     """tcpdump on the leaf's side of every link: LINK.pcap with nanoseconds; `drops` of each."""
 
-    def __init__(self, fabric: Fabric, folder: Path) -> None:
-        self._fabric, self._folder = fabric, folder
+    def __init__(self, fabric: Fabric, folder: Path, snap_bytes: int) -> None:
+        self._fabric, self._folder, self._snap_bytes = fabric, folder, snap_bytes
         self._running: dict[str, subprocess.Popen[str]] = {}
         self.drops: dict[str, int] = {}
 
@@ -184,7 +184,7 @@ class Captures:
             first, second = link.split("-")
             node, interface = (second, first) if first[0] == "H" else (first, second)
             command = ["ip", "netns", "exec", self._fabric.name(node), "tcpdump", "-i", interface]
-            command += ["-s", str(SNAP_BYTES), "--time-stamp-precision", "nano", "-n", "-Z", "root"]
+            command += ["-s", str(self._snap_bytes), "--time-stamp-precision", "nano", "-n", "-Z", "root"]
             command += ["-B", "16384", "-w", str(self._folder / f"{link}.pcap")]
             command += ["udp dst port 4791 or (ip6 and udp dst port 4791)"]
             self._running[link] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

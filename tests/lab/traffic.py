@@ -61,6 +61,8 @@ class Traffic:
     operations: Sequence[str] = ("write",)
     """Of these each queue pair does one: write, send or read."""
     cnp: bool = False
+    icrc: bool = False
+    """Whether hosts compute and check the ICRC, and captures keep whole frames."""
     retry_cnt: int = 0
     """0: endless."""
     timeout_s: float = 0.25
@@ -132,6 +134,7 @@ class Traffic:
             "pairs": pairs,
             "rate": self.rate,
             "cnp": self.cnp,
+            "icrc": self.icrc,
             "retry_cnt": self.retry_cnt,
             "timeout_s": self.timeout_s,
             "seconds": self.seconds,

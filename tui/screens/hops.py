@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ...analyzer.measures.hops.names import direction
+from ...analyzer.measures.hops.names import direction, parts_of
 from ...analyzer.results.hops import Hop
 from ...analyzer.words import printable
 from ...report.words import hops as words
@@ -43,27 +43,49 @@ rocescope tui leaf1-spine*.pcap leaf2-spine*.pcap"""
 _NAME, _CELL = 18, 11
 
 
+def _lost(hops: Sequence[Hop]) -> float | None:
+    entered = sum(hop.packets for hop in hops)
+    return sum(hop.lost_packets for hop in hops) / entered if entered else None
+
+
+def _worst(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
 class Measure(NamedTuple):
     """What the cells of the drawn fabric show."""
 
     title: str
-    value: Callable[[Hop], Any]
-    """A number; None: unknown."""
+    value: Callable[[Sequence[Hop]], float | None]
+    """Of the hops of a cell; None: unknown."""
     text: Callable[[float], str]
     is_bad: bool
     """Whether every value above 0 is a problem."""
 
 
 MEASURES = (
-    Measure("lost", lambda h: h.lost_percent / 100, human.percent, True),
-    Measure("CE marks", lambda h: h.ce_marked_packets, lambda v: human.count(int(v)), True),
-    Measure("late", lambda h: h.reordered_packets, lambda v: human.count(int(v)), True),
+    Measure("lost", _lost, human.percent, True),
     Measure(
-        "delay p50", lambda h: h.delay_ns.p50 if h.delay_ns else None, words.duration_of, False
+        "CE marks",
+        lambda hops: sum(hop.ce_marked_packets for hop in hops),
+        lambda v: human.count(int(v)),
+        True,
+    ),
+    Measure(
+        "late",
+        lambda hops: sum(hop.reordered_packets for hop in hops),
+        lambda v: human.count(int(v)),
+        True,
+    ),
+    Measure(
+        "delay p50",
+        lambda hops: _worst(hop.delay_ns.p50 if hop.delay_ns else None for hop in hops),
+        words.duration_of,
+        False,
     ),
     Measure(
         "queueing p99",
-        lambda h: h.queueing_ns.p99 if h.queueing_ns else None,
+        lambda hops: _worst(hop.queueing_ns.p99 if hop.queueing_ns else None for hop in hops),
         human.duration,
         False,
     ),
@@ -97,7 +119,7 @@ class HopsScreen(RoceScreen):
         grid.show(len(hops), lambda row: hop_cells(hops[row], short))
         self._about(snapshot, grid.cursor)
         room = max(1, (self.size.width - _NAME - 4) // _CELL)
-        drawn = drawn_fabric(hops, self._measure, room)
+        drawn = drawn_fabric(hops, self._measure, room, self.size.height // 6)
         self.query_one("#map", Static).update(drawn)
         self.query_one("#map", Static).display = bool(drawn.plain)
         return why if (why := sentences.nothing(snapshot)) else sentence(hops)
@@ -186,39 +208,65 @@ def _bad(number: int) -> Cell:
     return human.count(number), "bad" if number else "dim"
 
 
-def drawn_fabric(hops: Sequence[Hop], measure: Measure, room: int) -> Text:
-    """Per tier a map: rows are ways through the tier, columns its devices; empty without names.
+def drawn_fabric(hops: Sequence[Hop], measure: Measure, columns: int, rows: int = 99) -> Text:
+    """Per tier a map: rows are ways through the tier and through the devices beside it, columns the
+    devices of the tier; empty without names.
 
-    room: columns that fit.
+    columns: that fit. rows: above so many, the devices beside the tier are left out where the
+    measure finds nothing bad.
     """
-    short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
-    ways: dict[str, dict[str, dict[str, Hop]]] = {}
-    for hop in sorted(hops, key=lambda hop: hop.id):
-        way = direction(short[hop.from_tap], short[hop.to_tap]) if hop.to_tap else None
-        if way is not None and hop.device is not None:
-            ways.setdefault(words.tier(hop.device), {}).setdefault(way, {})[hop.device] = hop
-    parallel = {name: rows for name, rows in ways.items() if any(len(r) > 1 for r in rows.values())}
     text = Text(no_wrap=True, overflow="ellipsis")
-    for rows in parallel.values():
-        devices = sorted({device for row in rows.values() for device in row}, key=_natural)
-        values = [v for row in rows.values() for h in row.values() if (v := measure.value(h))]
+    for ways in _tiers(hops):
+        devices = sorted({device for row in ways.values() for device in row}, key=_natural)
+        values = [v for row in ways.values() for cell in row.values() if (v := measure.value(cell))]
         most = max(values, default=0.0)
         text.append(f" {f'{measure.title} (v)':<{_NAME}}", "bold")
-        text.append("".join(f"{printable(d)[: _CELL - 1]:>{_CELL}}" for d in devices[:room]), "dim")
-        if len(devices) > room:
-            text.append(f" and {len(devices) - room} more", "dim")
+        shown = devices[:columns]
+        text.append("".join(f"{printable(d)[: _CELL - 1]:>{_CELL}}" for d in shown), "dim")
+        if len(devices) > columns:
+            text.append(f" and {len(devices) - columns} more", "dim")
         text.append("\n")
-        for one, row in sorted(rows.items()):
-            name = UNICODE.shorten(one, _NAME)
-            text.append(f" {name:<{_NAME}}")
-            for device in devices[:room]:
+        for (name, beside), row in ways.items():
+            is_bad = measure.is_bad and any(measure.value(cell) for cell in row.values())
+            if beside and len(ways) > rows and not is_bad:
+                continue
+            text.append(f" {UNICODE.shorten(name, _NAME):<{_NAME}}")
+            for device in shown:
                 text.append_text(_map_cell(row.get(device), measure, most))
             text.append("\n")
     return text
 
 
-def _map_cell(hop: Hop | None, measure: Measure, most: float) -> Text:
-    value = None if hop is None else measure.value(hop)
+_Ways = dict[tuple[str, bool], dict[str, list[Hop]]]
+"""By the name of a way, and whether it is through a device beside the tier: its hops, by device."""
+
+
+def _tiers(hops: Sequence[Hop]) -> list[_Ways]:
+    """The ways through every tier of parallel devices, in the order of their names."""
+    short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
+    through: dict[str, _Ways] = {}
+    for hop in sorted(hops, key=lambda hop: hop.id):
+        way = direction(short[hop.from_tap], short[hop.to_tap]) if hop.to_tap else None
+        if way is not None and hop.device is not None:
+            rows = through.setdefault(words.tier(hop.device), {})
+            rows.setdefault((way, False), {}).setdefault(hop.device, []).append(hop)
+    found = [rows for rows in through.values() if any(len(row) > 1 for row in rows.values())]
+    for rows in found:
+        tier = {device for row in rows.values() for device in row}
+        for hop in hops:
+            if hop.device is None or hop.device in tier:
+                continue
+            taps = {"to": hop.to_tap, "from": hop.from_tap}
+            for word, tap in taps.items():
+                ends = tier & set(parts_of(short[tap])) if tap else set()
+                if len(ends) == 1:
+                    name = f"{printable(hop.device)} {word} {words.tier(next(iter(ends)))}"
+                    rows.setdefault((name, True), {}).setdefault(ends.pop(), []).append(hop)
+    return [dict(sorted(rows.items())) for rows in found]
+
+
+def _map_cell(hops: Sequence[Hop] | None, measure: Measure, most: float) -> Text:
+    value = None if hops is None else measure.value(hops)
     if value is None:
         return Text(f"{'·':>{_CELL}}", "dim")
     bad = value > 0 if measure.is_bad else value == most > 0

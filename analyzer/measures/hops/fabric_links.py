@@ -19,6 +19,8 @@ class FabricLinks:
     hosts: frozenset[str]
     networks: Mapping[IPv4Network | IPv6Network, str]
     """Hosts by address, which is a network of one address, or by network."""
+    spec: str = ""
+    """What a user typed to name the fabric."""
 
     def host_of(self, address: str) -> str | None:
         """The host of the longest network with this address; None for none."""

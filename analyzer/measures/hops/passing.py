@@ -17,7 +17,7 @@ from ....kernels.named import NamedTuple
 from ...statistics.histogram import Histograms, observe
 from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED
 from ...wire import opcodes
-from ...wire.packets import IPV6, RTX
+from ...wire.packets import ICRC_BAD, ICRC_OK, IPV6, RTX
 from ...wire.psn import psn_distance
 from . import state as st
 from .state import Passing
@@ -67,6 +67,7 @@ class Rows(NamedTuple):
     ip_id: NDArray[np.uint16]
     traffic_class: NDArray[np.uint8]
     decode_flags: NDArray[np.uint8]
+    icrc_state: NDArray[np.uint8]
     hop_limit: NDArray[np.uint8]
     udp_sport: NDArray[np.uint16]
     opcode: NDArray[np.uint8]
@@ -124,8 +125,8 @@ def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> In
     edge.drop_max = edge.limit_max = -0x7FFF
     edge.bytes_min = edge.first_ns = _ALWAYS
     edge.first_marked_ns = edge.first_late_ns = edge.first_copy_ns = edge.delay_min = _ALWAYS
-    edge.first_dscp_ns = _ALWAYS
-    edge.last_dscp_ns = _NEVER
+    edge.first_dscp_ns = edge.first_corrupted_ns = _ALWAYS
+    edge.last_dscp_ns = edge.last_corrupted_ns = _NEVER
     edge.last_ns = edge.last_marked_ns = edge.last_late_ns = edge.last_copy_ns = _NEVER
     edge.delay_max = _NEVER
     return index
@@ -253,6 +254,7 @@ def _note_pass(
     delay = far.time - near.time
     drop = np.int64(near.hop_limit) - np.int64(far.hop_limit)
     marked = (near.traffic_class & 3 != _CE) and (far.traffic_class & 3 == _CE)
+    corrupted = near.icrc_state == ICRC_OK and far.icrc_state == ICRC_BAD
     trimmed = far.wire_bytes < near.wire_bytes
     dscp = (near.traffic_class >> 2) != (far.traffic_class >> 2)
     for which in range(2):
@@ -269,6 +271,10 @@ def _note_pass(
             edge.dscp_changed += 1
             edge.first_dscp_ns = min(edge.first_dscp_ns, near.time)
             edge.last_dscp_ns = max(edge.last_dscp_ns, near.time)
+        if corrupted:
+            edge.corrupted += 1
+            edge.first_corrupted_ns = min(edge.first_corrupted_ns, near.time)
+            edge.last_corrupted_ns = max(edge.last_corrupted_ns, near.time)
         if marked:
             edge.marked += 1
             edge.first_marked_ns = min(edge.first_marked_ns, near.time)
@@ -669,6 +675,7 @@ def follow(
         s.traffic_class = rows.traffic_class[i]
         s.late = late
         s.copy = copy
+        s.icrc_state = rows.icrc_state[i]
         if s.previous != _EMPTY and not copy:
             before = p.sightings[s.previous & (len(p.sightings) - 1)]
             _note_lag(p, before, s, np.int64(t.direction))

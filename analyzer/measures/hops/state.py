@@ -25,6 +25,7 @@ SIGHTING = np.dtype(
         ("traffic_class", np.uint8),
         ("late", np.uint8),  # after a higher PSN of its flow at this tap; first: or retransmitted
         ("copy", np.uint8),  # the transmission was at this tap before
+        ("icrc_state", np.uint8),
     ],
     align=True,
 )
@@ -59,6 +60,7 @@ EDGE = np.dtype(
         ("marked", np.int64),  # not CE before, CE after
         ("late", np.int64),  # in order before and when sent, late after
         ("copies", np.int64),  # more sightings after than before
+        ("corrupted", np.int64),  # right ICRC before, wrong after
         ("trimmed", np.int64),  # shorter after than before
         ("dscp_changed", np.int64),
         ("first_ns", np.int64),  # at from_tap (of START: at to_tap)
@@ -71,6 +73,8 @@ EDGE = np.dtype(
         ("last_copy_ns", np.int64),
         ("first_dscp_ns", np.int64),
         ("last_dscp_ns", np.int64),
+        ("first_corrupted_ns", np.int64),
+        ("last_corrupted_ns", np.int64),
         ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
         ("delay_min", np.int64),
         ("delay_max", np.int64),

@@ -40,6 +40,26 @@ def test_the_map_has_a_column_per_parallel_device():
     assert "and 1 more" in drawn_fabric(FABRIC, MEASURES[0], 1).plain
 
 
+def test_a_loss_beside_the_tier_is_on_the_map():
+    """Leaf 1 drops what spine 2 sends it: both hosts, one cell. A small screen shows only that."""
+    loss = {"device": "leaf1", "from_tap": "leaf1-spine2", "packets": 100}
+    beside = [
+        factories.hop(id=3, to_tap="H1-leaf1", lost_packets=3, **loss),
+        factories.hop(id=4, to_tap="H2-leaf1", lost_packets=2, **loss),
+        factories.hop(
+            id=5, from_tap="H1-leaf1", to_tap="leaf1-spine1", device="leaf1", lost_packets=0
+        ),
+    ]
+    lines = drawn_fabric([*FABRIC, *beside], MEASURES[0], 8).plain.splitlines()
+    assert [line[:18].strip() for line in lines[1:]] == [
+        "leaf1 from spine", "leaf1 to leaf2", "leaf1 to spine",
+    ]  # fmt: skip
+    assert lines[1].split()[3:] == ["·", "●", "2.5", "%"]
+    assert lines[3].split()[3:] == ["0", "%", "·"]
+    few = drawn_fabric([*FABRIC, *beside], MEASURES[0], 8, rows=2).plain.splitlines()
+    assert few == lines[:3]
+
+
 def test_names_that_tell_no_fabric_draw_none():
     assert not drawn_fabric([factories.hop(from_tap="a", to_tap="b", device=None)], MEASURES[0], 8)
 

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from captures import data, truth
+from fabric_captures import Pair, between, drop, fabric_links, simulate, warnings, write
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -115,6 +117,25 @@ def test_lost_and_missing_mean_what_they_mean_in_the_report():
         assert shown == [human.count(flow.recovered_packets), human.count(flow.missing_packets)]
     session.set_filter("lost > 0")
     assert session.passing(snapshot).tolist() == [bool(flow.recovered_packets) for flow in flows]
+    session.close()
+
+
+def test_a_fabric_tells_the_next_tap_as_in_analyze(tmp_path):
+    """One queue pair whose packets all vanish in a spine; its command names the fabric."""
+    run = simulate(
+        [Pair(1, 3, 0x101, 50001)],
+        between("leaf1-spine2", "leaf2-spine2", drop),
+        lambda packet, now: 2,
+    )
+    paths = [str(path) for path in write(tmp_path, run.taps)]
+    fabric = replace(fabric_links(), spec="lab one.yaml")
+    session = Session.open(paths, AnalyzeOptions(fabric=fabric))
+    session.start()
+    assert session.wait(120)
+    session.diagnose()
+    (finding,) = warnings(session.snapshot().judged.diagnosis)
+    assert finding.kind == "blackhole" and "(next tap by the fabric file)" in finding.sentence
+    assert session.command_line(None).endswith(" --fabric 'lab one.yaml'")
     session.close()
 
 

@@ -30,6 +30,7 @@ def analyze_command(
     if key is not None:
         parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
     words = ["rocescope", "analyze", *(paths or ("--live", *interfaces)), *reading_words(options)]
+    words += ["--fabric", options.fabric.spec] if options.fabric and options.fabric.spec else []
     keep = " and ".join(filter(None, parts))
     return shlex.join([*words, "--filter", keep] if keep else words)
 

@@ -1,4 +1,4 @@
-"""CE marks, rewritten DSCPs and copies that arise on a hop."""
+"""CE marks, rewritten DSCPs, copies and damage that arise on a hop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ...known import Known
 from ...words import packets_of
 from .groups import HopGroup, groups, hits_by_flow
 
-_TIMES: Final = {"marked": "marked", "copies": "copy", "dscp_changed": "dscp"}
+_TIMES: Final = {
+    "marked": "marked", "copies": "copy", "dscp_changed": "dscp", "corrupted": "corrupted",
+}  # fmt: skip
 
 
 def hop_marks(case: Case, _: Known) -> Iterator[Finding]:
@@ -39,7 +41,17 @@ def hop_rewrites(case: Case, _: Known) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _arisen(case: Case, kind: Kind, counter: str, says: str, step: str) -> Iterator[Finding]:
+def hop_corruption(case: Case, _: Known) -> Iterator[Finding]:
+    """A right ICRC at the tap before, a wrong one at the tap after."""
+    yield from _arisen(
+        case, "corruption", "corrupted", "damages {share}{way}: their ICRC is wrong",
+        "look at the error counters of {name} and its links, or drain it", costs=True,
+    )  # fmt: skip
+
+
+def _arisen(
+    case: Case, kind: Kind, counter: str, says: str, step: str, *, costs: bool = False
+) -> Iterator[Finding]:
     if case.ways is None:
         return
     for group in groups(case.ways, lambda hop: hop.whole is not None and hop.whole[counter] > 0):
@@ -58,8 +70,8 @@ def _arisen(case: Case, kind: Kind, counter: str, says: str, step: str) -> Itera
             f"{group.name()} {text}",
             step.format(name=group.name()),
             confidence="proven",
-            severity="warning",
-            costs=False,
+            severity=None if costs else "warning",
+            costs=costs,
         )
 
 

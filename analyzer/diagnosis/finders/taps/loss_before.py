@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from ....measures.troubles import JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS, RESENT
+from ....measures.troubles import CORRUPT, JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS, RESENT
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....wire.opcodes import MRC, TRANSPORT_NAMES, UC
@@ -51,8 +51,8 @@ def lost_before(case: Case, flow: Flow) -> int:
 
     A sender that goes back N transmits runs of consecutive PSNs. Without late packets every PSN
     that a run skips is a lost packet, also when it is a retransmission that was lost. Of other
-    senders, and with late packets, only those count that a retransmission replaced. UC packets are
-    never retransmitted: their missing PSNs are lost.
+    senders, with late packets, and where the sender drops ACKs with a wrong ICRC, only those count
+    that a retransmission replaced. UC packets are never retransmitted: their missing PSNs are lost.
     """
     if flow.retransmitted_packets is None:
         return 0
@@ -63,6 +63,8 @@ def lost_before(case: Case, flow: Flow) -> int:
         return max((flow.missing_packets or 0) - suspected, 0)
     jumped, resent = troubles.of(flow.id, JUMPED), troubles.of(flow.id, RESENT)
     disordered = troubles.of(flow.id, LATE) or troubles.of(flow.id, LATE_AFTER)
+    if (peer := case.peers.get(flow.id)) is not None:
+        disordered = disordered or troubles.of(peer, CORRUPT)
     if jumped is None or resent is None or disordered or flow.missing_packets is None:
         return recovered
     if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from cases import case_of
 from conformance_traces import NAK, answer, last, write
 
 from rocescope.analyzer.diagnosis.finders.taps.loss_before import losses_before, lost_before
 from rocescope.analyzer.diagnosis.known import Known
+from rocescope.analyzer.wire.packets import ICRC_BAD, ICRC_OK
 
 BEGIN = [write(n, at=n, ip_id=n) for n in range(20)]
 LOST = [
@@ -67,6 +69,20 @@ def test_what_an_ack_covers_is_not_lost():
         answer(21, at=410),
     ]
     assert losses(rows) == []
+
+
+@pytest.mark.parametrize("icrc_state", [ICRC_OK, ICRC_BAD])
+def test_an_ack_that_the_sender_drops_says_nothing_of_skipped_packets(icrc_state):
+    """Where the tap sees ACKs that the sender does not, a run may skip what another one covers."""
+    rows = [
+        *BEGIN,
+        last(20, at=20, ip_id=20),
+        answer(3, at=30, icrc_state=icrc_state),
+        *(write(n, at=400 + n, ip_id=30 + n) for n in range(4, 20) if n != 9),
+        last(20, at=420, ip_id=50),
+        answer(20, at=430, icrc_state=ICRC_OK),
+    ]
+    assert bool(losses(rows)) == (icrc_state == ICRC_OK)
 
 
 def test_a_selective_sender_skips_what_arrived():
