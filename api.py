@@ -90,7 +90,7 @@ class Analysis:
         return encode_json(self.record)
 
     def __repr__(self) -> str:
-        packets = sum(flow.packets for flow in self.record.flows)
+        packets = sum(flow.packets for flow in self.record.flows) + self.record.left.packets
         return f"<Analysis of {packets:,} packets in {len(self.record.flows):,} flows>"
 
     def _repr_html_(self) -> str:

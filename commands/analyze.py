@@ -11,7 +11,7 @@ from ..analyzer.summary.trust import ENDED_EARLY
 from ..analyzer.units import parse_duration, parse_rate
 from .live.analyze_live import analyze_live
 from .live.capturing import writable_later
-from .options.capturing import CAPTURING, UNTIL, Capturing, Until
+from .options.capturing import CAPTURING, IDLE_AFTER, UNTIL, Capturing, Until
 from .options.endings import exit_code
 from .options.output import OUTPUT, Format, Output
 from .options.parameter import Parameter, changed
@@ -41,6 +41,7 @@ def analyze(
     conformance: Annotated[bool, Parameter(show_default=False)] = False,
     live: Annotated[bool, Parameter(show_default=False)] = False,
     interval: Annotated[str | None, Parameter(group="With --live")] = None,
+    idle_after: Annotated[str | None, Parameter(group="With --live or --follow")] = None,
     until: Annotated[Until, Parameter(name="*", group="With --live")] = UNTIL,
     capturing: Annotated[Capturing, Parameter(name="*", group="With --live")] = CAPTURING,
 ) -> int:
@@ -78,6 +79,9 @@ def analyze(
         Capture on interfaces with eBPF: one line per interval; Ctrl-C prints the report.
     interval
         Time between two lines, default 1s.
+    idle_after
+        End flows without a packet for this time, default 60s: of the ended flows the worst 1000
+        stay listed, the others leave memory and stay in the sums.
     """
     chosen = to.chosen()
     if top is not None and chosen != "table":
@@ -104,6 +108,9 @@ def analyze(
         if only_live:
             raise UsageError(f"{only_live[0]} needs --live: rocescope analyze --live IFACE")
         paths, tap_names = reading.captures(files)
+    if idle_after is not None and not (live or reading.follow):
+        raise UsageError("--idle-after needs --live or --follow")
+    idle_ns = parse_duration(idle_after or IDLE_AFTER, "--idle-after")
     options = reading.options(paths, tap_names, switch_counters)
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
@@ -122,6 +129,7 @@ def analyze(
                 path_by=path_by,
                 window_ns=window_ns,
                 interval_ns=parse_duration(interval or "1s", "--interval"),
+                idle_ns=idle_ns,
                 flow_order=flow_order,
                 file=file,
             )
@@ -137,6 +145,7 @@ def analyze(
         options,
         path_by=path_by,
         window_ns=window_ns,
+        idle_ns=idle_ns if reading.follow else None,
         icrc=icrc,
         link_rate_bits_per_second=rate,
         flow_order=flow_order,

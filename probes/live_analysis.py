@@ -11,6 +11,8 @@ import numpy as np
 from msgspec import UNSET
 
 from ..analyzer.analysis.conclude import MAX_FLOWS, conclude
+from ..analyzer.analysis.heap import give_back_large_arrays
+from ..analyzer.measures.ending import IDLE_AFTER_NS, end_idle
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.results.analysis import Analysis
@@ -30,6 +32,8 @@ from .opened import Opened
 from .owners.watch import OwnerWatch
 from .rights.dropping import become_unprivileged
 
+ENDING_EVERY_NS, ENDING_SHARE = 1_000_000_000, 20
+"""Shortest time between two looks for idle flows, also in multiples of what a look takes."""
 POLL_S = 0.02
 """Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
 
@@ -43,8 +47,10 @@ class MeasureOptions:
     interval_ns: int = 1_000_000_000
     count: int | None = None
     """End after this many packets."""
+    idle_ns: int = IDLE_AFTER_NS
+    """Flows without a packet for this time are ended: their sums stay, the worst stay listed."""
     max_flows: int = MAX_FLOWS
-    """End at more flows: memory grows with them."""
+    """End at more flows at once: memory grows with them."""
     flow_order: FlowOrder | None = None
     """Order of the flows in the result; default: order of their first packets."""
     drop_privileges: bool = True
@@ -69,6 +75,7 @@ class LiveAnalysis(Opened):
         self.source = LiveSource(interfaces, live, registry=self.registry)
         self.options = options or MeasureOptions()
         self.measuring = Measuring(self.options.window_ns, many_taps=True)
+        self._renumbered = self.measuring.renumbered = []
         self.reasons: list[str] = []
         """Limits of the information on owners."""
         self.packets = 0
@@ -78,10 +85,15 @@ class LiveAnalysis(Opened):
         self._rdma_devices = rdma_devices
         super().__init__()
         self._intervals = 0
+        self._newest_ns = 0
+        self._busy_left = self._missing_left = 0
+        """Flows that ended after packets in the present interval; PSNs that ended flows miss."""
+        self._next_ending = 0
         self._before = _Counted(self.measuring, Loss())
 
     def _open(self) -> None:
         self.source.check()  # before work that may take a minute
+        give_back_large_arrays()
         warm_up(self.options.window_ns)
         self._watch_owners()  # takes a second; the rings would overflow
         self._ports = sysfs.read_ports(self._rdma_devices)[0]
@@ -105,6 +117,10 @@ class LiveAnalysis(Opened):
             if self._watch is not None:
                 self._guarded(self._watch.listen)
             now = time.monotonic_ns()
+            if now >= self._next_ending:
+                self._end_idle()
+                took = time.monotonic_ns() - now
+                self._next_ending = now + max(ENDING_EVERY_NS, ENDING_SHARE * took)
             if now >= due:
                 tell(self._interval(now - began))
                 began = now
@@ -124,23 +140,46 @@ class LiveAnalysis(Opened):
         if len(table) or cm:
             self.measuring.update(table, cm)
             self.packets += len(table)
-        flows = len(self.measuring.tracker)
-        if flows > self.options.max_flows:
+            self._newest_ns = int(table.time_ns[-1]) if len(table) else self._newest_ns
+        if len(self.measuring.tracker) > self.options.max_flows:
+            self._end_idle()
+        if len(self.measuring.tracker) > self.options.max_flows:
             self.ended_by = (
-                f"more than {self.options.max_flows} flows: give a --filter to analyse a part"
+                f"more than {self.options.max_flows} flows at once: give a --filter to analyse a"
+                " part, or a shorter --idle-after"
             )
             return False
         return limit is None or self.packets < limit
+
+    def _end_idle(self) -> None:
+        """End idle flows; the counts of the present interval stay right."""
+        before, missing = self._grown(), _missing(self.measuring)
+        if not end_idle(
+            self.measuring, self._newest_ns, self.options.idle_ns, self.registry.tap_names
+        ):
+            return
+        self._missing_left += missing - _missing(self.measuring)
+        for kept in self._renumbered:
+            self._busy_left += int(np.count_nonzero(before[kept.number < 0]))
+            counted = self._before.packets
+            self._before.packets = counted[kept.of(len(counted))]
+        self._renumbered.clear()
+
+    def _grown(self) -> Ints:
+        """Packets of each flow since the last interval."""
+        grown: Ints = self.measuring.tracker.flows["packets"].copy()
+        grown[: len(self._before.packets)] -= self._before.packets
+        return grown
 
     def _interval(self, duration_ns: int) -> LiveInterval:
         if self._watch is not None:
             self._guarded(self._watch.update)
         self._intervals += 1
+        busy = self._grown()
         now, before = _Counted(self.measuring, self.source.loss()), self._before
         self._before = now
         grown = {name: now.sums[name] - before.sums[name] for name in now.sums}
-        busy = now.packets.copy()
-        busy[: len(before.packets)] -= before.packets
+        busy_left, self._busy_left = self._busy_left, 0
         loss = now.loss - before.loss
         seconds = duration_ns / 1e9
         return LiveInterval(
@@ -154,9 +193,9 @@ class LiveAnalysis(Opened):
             frames=loss.seen,
             packets_per_second=grown["packets"] / seconds,
             bits_per_second=grown["wire_bytes"] * 8 / seconds,
-            flows=int(np.count_nonzero(busy)),
-            flows_total=len(busy),
-            missing_packets_total=now.missing,
+            flows=int(np.count_nonzero(busy)) + busy_left,
+            flows_total=len(busy) + self.measuring.ended.flows,
+            missing_packets_total=_missing(self.measuring) + self._missing_left,
             interfaces_gone=[interface.label for interface in self.source.gone()],
             **grown,
         )
@@ -229,8 +268,12 @@ def capture_summary(
 ) -> CaptureSummary:
     """Counts and losses of a live source."""
     counters, flows, registry = source.decoder.counters, measuring.tracker.flows, source.registry
-    first = int(flows["first_time"].min()) if len(flows) else None
-    last = int(flows["last_time"].max()) if len(flows) else None
+    ended = measuring.ended
+    first, last = ended.first_time_ns, ended.last_time_ns
+    if len(flows):
+        begun, until = int(flows["first_time"].min()), int(flows["last_time"].max())
+        first = begun if first is None else min(first, begun)
+        last = until if last is None else max(last, until)
     series = measuring.totals.series(registry.tap_names)
     return CaptureSummary(
         name=",".join(interface.label for interface in source.interfaces),
@@ -258,21 +301,27 @@ class _Counted:
     """Totals of all flows at one time."""
 
     def __init__(self, measuring: Measuring, loss: Loss) -> None:
-        tracker = measuring.tracker
+        tracker, ended = measuring.tracker, measuring.ended
         flows, streams = tracker.flows, tracker.state.streams[: 2 * len(tracker)]
+        again = _sum(streams, "recovered", "retransmitted")
         self.loss = loss
         self.packets: Ints = flows["packets"].copy()
-        self.missing = _sum(streams, "missing", "missing_evicted")
         self.sums = {
-            "packets": _sum(flows, "packets"),
-            "wire_bytes": _sum(flows, "wire_bytes"),
-            "reordered_packets": _sum(streams, "reordered"),
-            "retransmitted_packets": _sum(streams, "recovered", "retransmitted"),
-            "ecn_marked_packets": _sum(flows, "ecn_marked"),
-            "cnps": _sum(flows, "cnps"),
-            "naks": _sum(flows, "naks"),
-            "rnr_naks": _sum(flows, "rnr_naks"),
+            "packets": _sum(flows, "packets") + ended.packets,
+            "wire_bytes": _sum(flows, "wire_bytes") + ended.wire_bytes,
+            "reordered_packets": _sum(streams, "reordered") + ended.reordered_packets,
+            "retransmitted_packets": again + ended.retransmitted_packets,
+            "ecn_marked_packets": _sum(flows, "ecn_marked") + ended.ecn_marked_packets,
+            "cnps": _sum(flows, "cnps") + ended.cnps,
+            "naks": _sum(flows, "naks") + ended.naks,
+            "rnr_naks": _sum(flows, "rnr_naks") + ended.rnr_naks,
         }
+
+
+def _missing(measuring: Measuring) -> int:
+    """PSNs that the present flows miss."""
+    streams = measuring.tracker.state.streams[: 2 * len(measuring.tracker)]
+    return _sum(streams, "missing", "missing_evicted")
 
 
 def _sum(records: Records, *fields: str) -> int:

@@ -23,6 +23,7 @@ from ..analyzer.results.compare import (
     HopFigures,
 )
 from ..analyzer.results.diagnosis import SEVERITIES, Finding
+from ..analyzer.results.ended import Ended
 from ..analyzer.results.flow import Flow
 from ..analyzer.results.hops import Hop
 from ..analyzer.statistics.proportion import wilson
@@ -58,7 +59,7 @@ def compare(before: Analysis, after: Analysis, names: tuple[str, str]) -> Compar
     findings.sort(key=lambda f: (CHANGES.index(f.change), _severity(f)))
     flows = list(_flows(before.flows, after.flows))
     flows.sort(key=lambda f: (CHANGES.index(f.change), f.src, f.dst, f.dest_qp))
-    first, second = _figures(before.flows), _figures(after.flows)
+    first, second = (_figures(analysis.flows, analysis.left) for analysis in (before, after))
     worse, better = _judged(first, second)
     serious = [f.change for f in findings if _severity(f) < SEVERITIES.index("note")]
     change: Verdict = "unchanged"
@@ -222,14 +223,20 @@ def _by_key(flows: Sequence[Flow]) -> dict[tuple[str, str, int], list[Flow]]:
     return found
 
 
-def _figures(flows: Sequence[Flow]) -> Figures:
+def _figures(flows: Sequence[Flow], left: Ended | None = None) -> Figures:
+    """left: sums of further flows."""
+    left = left or Ended()
+    lost = left.recovered_packets + left.missing_packets + left.lost_between_taps
+    late = left.reordered_packets + left.reordered_between_taps
     return Figures(
-        packets=sum(flow.packets for flow in flows),
-        lost_packets=_sum(flows, _lost),
-        reordered_packets=_sum(flows, _reordered),
-        retransmitted_packets=_sum(flows, lambda f: f.retransmitted_packets),
-        duplicate_packets=_sum(flows, lambda f: f.duplicate_packets),
-        ecn_marked_packets=sum(flow.ecn_marked_packets for flow in flows),
+        packets=sum(flow.packets for flow in flows) + left.packets,
+        lost_packets=_sum(flows, _lost, lost),
+        reordered_packets=_sum(flows, _reordered, late),
+        retransmitted_packets=_sum(
+            flows, lambda f: f.retransmitted_packets, left.retransmitted_packets
+        ),
+        duplicate_packets=_sum(flows, lambda f: f.duplicate_packets, left.duplicate_packets),
+        ecn_marked_packets=sum(flow.ecn_marked_packets for flow in flows) + left.ecn_marked_packets,
         goodput_bits_per_second=_sum(flows, lambda f: f.goodput_bits_per_second),
     )
 
@@ -250,7 +257,9 @@ def _reordered(flow: Flow) -> int | None:
     return flow.reordered_packets + (flow.reordered_between_taps or 0)
 
 
-def _sum(flows: Sequence[Flow], value: Callable[[Flow], Number | None]) -> Number | None:
-    """Sum of the known values; None if none is known."""
+def _sum(
+    flows: Sequence[Flow], value: Callable[[Flow], Number | None], left: int = 0
+) -> Number | None:
+    """Sum of the known values, and of `left`; None if none is known."""
     known = [v for flow in flows if (v := value(flow)) is not None]
-    return sum(known[1:], known[0]) if known else None
+    return sum(known[1:], known[0]) + left if known else left or None

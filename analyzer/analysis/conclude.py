@@ -69,6 +69,7 @@ def conclude(
         filtered,
         measuring.packets_before_taps if measuring.many_taps else 0,
         ended_by,
+        measuring.ended,
     )
     mrc = None if summary.mrc is None else summary.mrc.whole(outer_labels)
     imbalance = summary.imbalance()
@@ -87,7 +88,7 @@ def conclude(
         events=events,
         mrc=mrc,
         complete=complete,
-        filtered=filtered,
+        filtered=filtered or measuring.ended.untracked_packets > 0,
     )
     return Analysis(
         version=VERSION,
@@ -104,6 +105,7 @@ def conclude(
         events_omitted=omitted,
         series=measuring.totals.series(registry.tap_names),
         warnings=warnings,
+        ended=measuring.ended or UNSET,
         rdma_ports=list(rdma_ports) or UNSET,
         conformance=UNSET
         if checks is None

@@ -19,10 +19,12 @@ from ..decode.merge import MergeCounts, merge_tables
 from ..decode.mirrors.restore import Mirrors
 from ..decode.sources import Source
 from ..errors import UnreadableInput, UsageError, too_many_flows
+from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis
 from ..results.flow import Owner
 from ..summary.mirror_checks import checks_of
+from ..summary.sampling import sampled_taps
 from ..summary.trust import capture_summary, contents_text
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry
@@ -153,6 +155,7 @@ class Run:
                     self._date_taps()
                     self.measuring.update(table, cm)
                     self.packets += len(table)
+                    self._end_idle(table)
                 self._batches += 1
                 if len(self.measuring.tracker) > self._options.max_flows:
                     limit = self._options.max_flows
@@ -172,6 +175,11 @@ class Run:
                 tracker.see_taps(self._dated + 1)
                 tracker.ran(self._dated, first_ns)
             self._dated += 1
+
+    def _end_idle(self, table: PacketTable) -> None:
+        idle_ns = self._options.idle_ns
+        if idle_ns is not None and len(table) and not sampled_taps(self.registry.taps):
+            end_idle(self.measuring, int(table.time_ns[-1]), idle_ns, self.registry.tap_names)
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""

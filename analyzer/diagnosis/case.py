@@ -11,6 +11,7 @@ import numpy as np
 from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
 from ..results.captures import CaptureSummary
+from ..results.ended import Ended
 from ..results.events import Event
 from ..results.flow import Connection, Flow
 from ..results.hops import CaptureLoss, Hop, TapClock
@@ -42,10 +43,17 @@ class Case:
     filtered: bool
     """True when a filter dropped packets before tracking."""
 
+    @property
+    def ended(self) -> Ended:
+        """Sums of the flows that left memory: claims about all packets include them."""
+        return self.measuring.ended
+
     @cached_property
     def first_ns(self) -> int:
         """Time of the first RoCE packet; 0 without packets."""
-        return min((flow.first_time_ns for flow in self.flows), default=0)
+        first = min((flow.first_time_ns for flow in self.flows), default=0)
+        left = self.ended.first_time_ns
+        return first if left is None else min(first, left)
 
     @cached_property
     def last_ns(self) -> int:
@@ -82,7 +90,7 @@ class Case:
     @cached_property
     def queue_pairs(self) -> int:
         """Flows that carry requests or READ responses: each is what one queue pair receives."""
-        return sum(carries_data(flow) for flow in self.flows)
+        return sum(carries_data(flow) for flow in self.flows) + self.ended.data_flows
 
     @cached_property
     def hosts_seen(self) -> frozenset[tuple[str, str]]:

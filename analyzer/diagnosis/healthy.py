@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import UNSET
 
 from ..results.diagnosis import Finding, Kind
+from ..results.ended import Ended
 from ..results.flow import Flow
 from .case import Case, carries_data
 from .deaths import death_of
@@ -39,13 +40,14 @@ def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     flows = [flow for flow in case.flows if flow.retransmitted_packets is not None]
     if not flows or any(flow.missing_packets is None for flow in flows):
         return
-    packets = sum(flow.request_packets + flow.response_packets for flow in flows)
+    every: list[Flow | Ended] = [*flows, case.ended]
+    packets = sum(flow.request_packets + flow.response_packets for flow in every)
     checked = {
-        "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in flows)
+        "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in every)
         or not LOSSES.isdisjoint(kinds),
-        "retransmitted": sum(f.retransmitted_packets or 0 for f in flows),
-        "reordered": sum(f.reordered_packets or 0 for f in flows) or "reordering" in kinds,
-        "duplicated": sum(f.duplicate_packets or 0 for f in flows) or "duplication" in kinds,
+        "retransmitted": sum(f.retransmitted_packets or 0 for f in every),
+        "reordered": sum(f.reordered_packets or 0 for f in every) or "reordering" in kinds,
+        "duplicated": sum(f.duplicate_packets or 0 for f in every) or "duplication" in kinds,
     }
     none = [name for name, found in checked.items() if not found]
     where = "the first tap" if case.measuring.many_taps else "the tap"
@@ -59,7 +61,12 @@ def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
 def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     """What entered a hop and left it."""
     hops = [hop for hop in case.hops if hop.to_tap is not None]
-    if not hops or any(hop.lost_packets for hop in case.hops) or not LOSSES.isdisjoint(kinds):
+    if (
+        not hops
+        or case.ended.lost_between_taps
+        or any(hop.lost_packets for hop in case.hops)
+        or not LOSSES.isdisjoint(kinds)
+    ):
         return
     passed = sum(hop.passed_packets for hop in hops)
     yield f"{counted(len(hops), 'hop')}, {counted(passed, 'passage')}: no loss"
@@ -68,10 +75,15 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
 def _answers(case: Case) -> Iterator[str]:
     """NAKs and stalls of queue pairs whose both directions were seen."""
     flows = [flow for flow in case.flows if carries_data(flow) and _is_answered(case, flow)]
-    acks = sum(flow.ack_packets for flow in case.flows)
-    if acks and not any(flow.naks or flow.rnr_naks for flow in case.flows):
+    every: list[Flow | Ended] = [*case.flows, case.ended]
+    acks = sum(flow.ack_packets for flow in every)
+    if acks and not any(flow.naks or flow.rnr_naks for flow in every):
         yield f"{counted(acks, 'ACK')}: no NAK, no RNR NAK"
-    if flows and not any(death_of(case, flow) for flow in flows):
+    if (
+        flows
+        and not case.ended.flows_in_trouble
+        and not any(death_of(case, flow) for flow in flows)
+    ):
         yield f"{counted(len(flows), 'queue pair')}: none stalled"
 
 
@@ -80,7 +92,7 @@ def _is_answered(case: Case, flow: Flow) -> bool:
 
 
 def _marks(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
-    if "ecn-marking" in kinds:
+    if "ecn-marking" in kinds or case.ended.ecn_marked_packets:
         return
     capable = sum(flow.congestion.ecn_capable_packets for flow in case.flows)
     if capable and not any(flow.ecn_marked_packets for flow in case.flows):

@@ -23,8 +23,22 @@ def limits(case: Case) -> list[str]:
 def _how_it_was_read(case: Case) -> Iterator[str]:
     if not case.complete:
         yield "interrupted: findings cover what was read so far"
-    if case.filtered:
+    if case.filtered and not case.ended.untracked_packets:
         yield "a filter is set: whether other packets were lost is unknown"
+
+
+def _ended(case: Case) -> Iterator[str]:
+    ended = case.ended
+    if ended.flows_in_trouble:
+        yield (
+            f"{counted(ended.flows_in_trouble, 'flow')} with losses, late, marked or retransmitted"
+            " packets ended and left memory: findings cover the flows that are listed"
+        )
+    if ended.untracked_packets:
+        yield (
+            f"{counted(ended.untracked_packets, 'packet')} of flows beyond the limit of active"
+            " flows: nothing is known of them"
+        )
 
 
 def _capture_quality(case: Case) -> Iterator[str]:
@@ -140,6 +154,7 @@ def _ways(case: Case) -> Iterator[str]:
 
 _CHECKS = (
     _how_it_was_read,
+    _ended,
     _capture_quality,
     _one_way,
     _one_tap,

@@ -15,7 +15,7 @@ def summary(case: Case, findings: Sequence[Finding], healthy: Sequence[str]) -> 
     if faults:
         more = f" (and {counted(len(faults) - 1, 'further fault')})" if len(faults) > 1 else ""
         return faults[0].sentence + more
-    packets = sum(flow.packets for flow in case.flows)
+    packets = sum(flow.packets for flow in case.flows) + case.ended.packets
     if not packets:
         return "No RoCE packets: nothing was checked"
     seen = f"{counted(packets, 'packet')} of {counted(case.queue_pairs, 'queue pair')}"

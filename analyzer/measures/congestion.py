@@ -10,6 +10,7 @@ from ...kernels.kernel import Bytes, Int32s, Ints, UInt32s, kernel
 from ...kernels.named import NamedTuple
 from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
+from ..statistics.keeping import Kept, rows_of
 from ..track.batch import TAP_COPY, TrackedBatch
 
 # Columns of the counts per flow: packets by ECN field (2 bits, all packets), then by DSCP
@@ -90,6 +91,13 @@ class CongestionMeasure:
             self._cnps,
             self._spacing.arrays,
         )
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        self._counts = rows_of(self._counts, kept)
+        self._cnps = rows_of(self._cnps, kept)
+        self._spacing.keep(kept)
+        self._flows = len(kept.of(self._flows))
 
     def merge(self, other: CongestionMeasure, flow_map: Int32s) -> None:
         """Add later rows; the other's flow i is our flow `flow_map[i]`."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...kernels.kernel import Int32s, Ints, kernel
 from ..results.flow import IdleGaps
+from ..statistics.keeping import Kept, rows_of
 from ..track.batch import TrackedBatch
 
 LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)
@@ -52,6 +53,10 @@ class Idle:
         """Count a batch; batches must come in capture order."""
         self._grow(batch.n_flows)
         _update(self._state, batch.flow, batch.table.time_ns)
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        self._state = rows_of(self._state, kept)
 
     def merge(self, other: Idle, flow_map: Int32s) -> None:
         """Add the other's flows; its flow i is our flow `flow_map[i]`.

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...kernels.kernel import Int32s
 from ..decode.headers.cm import CmMessage
+from ..results.ended import Ended
+from ..statistics.keeping import Kept
 from ..track.batch import TrackedBatch
 from ..track.connections import CmPairs
+from ..track.keeping import keep_flows
 from ..track.merge import merge_trackers
 from ..track.mrc_answers import with_answers
 from ..track.tracker import FlowTracker
@@ -46,6 +51,16 @@ class Measuring:
         self.filtered = False
         """Whether a filter drops packets: then flows may begin later than CM messages say."""
         self.cm = CmPairs()
+        self.ended = Ended()
+        """Sums of the flows that left memory, see `ending`."""
+        self.most_flows: int | None = None
+        """With this number of flows, packets of new ones are counted in `ended` and no more. A
+        batch that reaches the limit may exceed it."""
+        self.numbering = 0
+        """How often flows left and the others got new numbers."""
+        self.renumbered: list[Kept] | None = None
+        """A reader that remembers flow numbers sets it to a list, and empties it: every change of
+        numbers since then, oldest first."""
         self.totals = Totals(window_ns)
         self.activity = Activity()
         self.late: LateActivity | None = None
@@ -65,10 +80,23 @@ class Measuring:
         self.cm.note(cm_messages)
         # Mirror sessions are taps that appear while reading.
         self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
+        if self.most_flows is not None and len(self.tracker) >= self.most_flows:
+            table = self._of_known_flows(table)
         if not len(table):
             return
         agreed = {} if self.filtered else self.cm.first_psns
         self.measure(self.tracker.update(with_answers(table), agreed))
+
+    def _of_known_flows(self, table: PacketTable) -> PacketTable:
+        known = self.tracker.knows(table)
+        left = ~known
+        self.ended = self.ended.joined(
+            Ended(
+                untracked_packets=int(left.sum()),
+                untracked_wire_bytes=int(table.wire_bytes[left].sum(dtype=np.int64)),
+            )
+        )
+        return table.take(known)
 
     def measure(self, batch: TrackedBatch) -> None:
         """Update all measures from a tracked batch."""
@@ -94,6 +122,21 @@ class Measuring:
         if self.conformance is not None:
             self.conformance.update(batch, self.tracker.flows)
 
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay; conformance has no flows that can leave."""
+        keep_flows(self.tracker, kept)
+        measures = (
+            self.activity, self.entropy, self.taps, self.hops, self.srv6, self.messages, self.idle,
+            self.troubles, self.congestion, self.mrc,
+        )  # fmt: skip
+        for measure in measures:
+            measure.keep(kept)
+        if self.late is not None:
+            self.late.keep(kept)
+        self.numbering += 1
+        if self.renumbered is not None:
+            self.renumbered.append(kept)
+
     def merge(self, other: Measuring, maps: NumberMaps) -> Int32s:
         """Add a later part of the same capture, measured separately; it is not changed.
 
@@ -108,6 +151,7 @@ class Measuring:
         """
         endpoint_map, tap_map, path_map = maps
         flow_map = merge_trackers(self.tracker, other.tracker, endpoint_map, tap_map)
+        self.ended = self.ended.joined(other.ended)
         self.cm.merge(other.cm, endpoint_map, tap_map)
         self.many_taps = self.many_taps or other.many_taps
         self.packets_before_taps += other.packets_before_taps

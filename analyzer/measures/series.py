@@ -9,6 +9,7 @@ import numpy as np
 
 from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, kernel
 from ..results.series import Series
+from ..statistics.keeping import Kept
 from ..statistics.windows import WIDTH, WindowedSums, same_window, window_row
 from ..track.batch import (
     DUPLICATE,
@@ -280,6 +281,11 @@ class Activity:
             if row == len(batch):
                 return
             self._windows.cover(int(t.time_ns[row]))
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay; the bins do not change."""
+        self._windows.keep(kept)
+        self._flows = len(kept.of(self._flows))
 
     def merge(self, other: Activity, flow_map: Int32s) -> None:
         """Add the activity of other rows; its flow i is our flow `flow_map[i]`."""

@@ -9,8 +9,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, UInt16s, UInt32s, inlined, kernel
+from ...kernels.kernel import (
+    Bool,
+    Bools,
+    Bytes,
+    Int,
+    Int32s,
+    Ints,
+    UInt16s,
+    UInt32s,
+    inlined,
+    kernel,
+)
 from ...kernels.named import NamedTuple
+from ..statistics.keeping import Kept, front_of, places_of, rows_of
 from ..track import batch as verdicts
 from ..track.batch import TrackedBatch
 from ..wire import opcodes
@@ -375,6 +387,19 @@ class Troubles:
             if row < len(batch):
                 self._reserve(len(self._arrays.records))
 
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        old = self._arrays
+        record_of = rows_of(old.record_of, kept)
+        places = places_of(record_of)
+        self._arrays = TroubleArrays(
+            record_of,
+            front_of(old.records, places),
+            rows_of(old.progress, kept),
+            np.array([len(places)], np.int64),
+        )
+        self._flows = len(kept.of(self._flows))
+
     def merge(self, other: Troubles, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
         """Add later rows; the other's flow i is our flow `flow_map[i]`."""
         flow_map = flow_map[: other._flows]
@@ -429,6 +454,21 @@ class Troubles:
     def flows(self, kind: int) -> list[int]:
         """Flows with packets of `kind`, in ascending order."""
         found: list[int] = np.flatnonzero(self._arrays.record_of[: self._flows, kind]).tolist()
+        return found
+
+    def packets(self, flows: int) -> Ints:
+        """int64[flows]: packets in trouble of each flow, all kinds together."""
+        a, found = self._arrays, np.zeros(flows, np.int64)
+        counts = np.concatenate([[0], a.records["count"][: int(a.used[0])]])
+        known = a.record_of[: min(flows, self._flows)]
+        found[: len(known)] = counts[known].sum(axis=1)
+        return found
+
+    def unanswered(self, flows: int) -> Bools:
+        """bool[flows]: whose latest request for an answer got none, or was retransmitted."""
+        p, found = self._arrays.progress[: min(flows, self._flows)], np.zeros(flows, np.bool_)
+        asked = (p["acked"] > 0) & (p["asked_time"] > p["answer_time"])
+        found[: len(p)] = (p["resent_unanswered"] > 0) | asked
         return found
 
     def progress(self, flow: int) -> Any:

@@ -15,6 +15,7 @@ from .base import Record
 from .captures import CaptureSummary, MirrorChecks
 from .conformance import Conformance
 from .diagnosis import Diagnosis
+from .ended import Ended
 from .events import Event
 from .flow import Connection, Flow
 from .hops import CaptureLoss, Hop, TapClock
@@ -23,7 +24,7 @@ from .mrc import Mrc, SegmentList
 from .paths import Imbalance
 from .series import Series
 
-SCHEMA_VERSION = "1.2"
+SCHEMA_VERSION = "1.3"
 
 
 class Analysis(Record, frozen=True, kw_only=True):
@@ -48,6 +49,13 @@ class Analysis(Record, frozen=True, kw_only=True):
     warnings: Annotated[
         list[str], Meta(description="what limits trust in these results, most important first")
     ]
+    ended: Annotated[
+        Ended | UnsetType,
+        Meta(
+            description="only if flows left memory, live or with --follow, or were more than the"
+            " limit allows"
+        ),
+    ] = UNSET
     rdma_ports: Annotated[
         list[RdmaPort] | UnsetType,
         Meta(description="only in a live analysis on a host with RDMA devices"),
@@ -62,3 +70,8 @@ class Analysis(Record, frozen=True, kw_only=True):
     segment_lists: Annotated[
         list[SegmentList] | UnsetType, Meta(description="only when the capture holds SRv6; bounded")
     ] = UNSET
+
+    @property
+    def left(self) -> Ended:
+        """`ended`, with zeros where no flow left memory."""
+        return self.ended if isinstance(self.ended, Ended) else Ended()

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...kernels.kernel import Array, Int32s, Ints, inlined, subkernel
 from ...kernels.named import NamedTuple
+from .keeping import Kept, front_of, places_of, rows_of
 
 MAX_THRESHOLD = 32
 """Default and upper limit of the threshold. Flows sprayed over tens of paths displace packets by
@@ -324,6 +325,19 @@ class Densities:
         new.occupancy[:used] = old.occupancy[:used]
         new.used[0] = used
         self.arrays = new
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        old = self.arrays
+        state = rows_of(old.state, kept, per=2)
+        places = places_of(state["slot"])
+        self.arrays = old._replace(
+            state=state,
+            queues=front_of(old.queues, places),
+            displacement=front_of(old.displacement, places),
+            occupancy=front_of(old.occupancy, places),
+            used=np.array([len(places)], np.int64),
+        )
 
     def merge(self, other: Densities, flow_map: Int32s) -> None:
         """Add the other's streams; its flow i is our flow `flow_map[i]`.

@@ -9,15 +9,20 @@ capture merge into those of the whole.
 from __future__ import annotations
 
 import mmap
+from typing import Any
 
 import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, UInt32s, inlined
 from ...kernels.named import NamedTuple
 from ..results.base import HistogramBin, Quantiles
+from .keeping import Kept, front_of, places_of, rows_of
 
 SUB_BUCKET_BITS = 4
 BUCKETS = ((62 - SUB_BUCKET_BITS) << SUB_BUCKET_BITS) + (2 << SUB_BUCKET_BITS)
+_BLOCK = 1 << SUB_BUCKET_BITS
+"""Neighbouring buckets that take memory together: the values of most flows are in a few."""
+_BLOCKS = BUCKETS // _BLOCK
 
 COUNT, SUM, MIN, MAX = range(4)
 
@@ -31,12 +36,14 @@ class Histograms(NamedTuple):
 
     row: Int32s
     """int32[flows, kinds]: index of the histogram; -1 without one."""
+    block: Int32s
+    """int32[capacity, _BLOCKS]: 1 + block of counts of each histogram; 0 without one."""
     counts: UInt32s
-    """uint32[capacity, BUCKETS]."""
+    """uint32[blocks, _BLOCK]."""
     stats: Ints
     """int64[capacity, 4]: count, sum, minimum, maximum."""
     used: Ints
-    """int64[1]: histograms handed out."""
+    """int64[2]: histograms and blocks handed out."""
 
 
 @inlined
@@ -72,7 +79,13 @@ def observe(histograms: Histograms, flow: Int, kind: Int, value: Int) -> None:
         histograms.row[flow, kind] = row
         histograms.stats[row, MIN] = _LARGEST
     value = max(value, 0)
-    histograms.counts[row, bucket_of(value)] += np.uint32(1)
+    bucket = bucket_of(value)
+    block = np.int64(histograms.block[row, bucket >> SUB_BUCKET_BITS])
+    if block == 0:
+        histograms.used[1] += 1
+        block = histograms.used[1]
+        histograms.block[row, bucket >> SUB_BUCKET_BITS] = block
+    histograms.counts[block - 1, bucket & (_BLOCK - 1)] += np.uint32(1)
     histograms.stats[row, COUNT] += 1
     # Damaged timestamps may be centuries apart; the sum saturates.
     histograms.stats[row, SUM] = min(histograms.stats[row, SUM], _MAX_SUM - value) + value
@@ -83,17 +96,17 @@ def observe(histograms: Histograms, flow: Int, kind: Int, value: Int) -> None:
 _MAP_NORESERVE = 0x4000  # Linux value; Python's mmap has no name for it before 3.13
 
 
-def _untouched(shape: tuple[int, int]) -> UInt32s:
-    """Zeros without reserved memory: pages are allocated on the first write.
+def _untouched(shape: tuple[int, int], dtype: type[Any]) -> Any:
+    """Zeros of four bytes each without reserved memory: pages are allocated on the first write.
 
     The pools of 100,000 flows span more address space than many machines have memory; the kernel
     would refuse ordinary memory of that size.
     """
     size = 4 * shape[0] * shape[1]
     if size < 1 << 26:
-        return np.zeros(shape, np.uint32)
+        return np.zeros(shape, dtype)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-    return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint32).reshape(shape)
+    return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype).reshape(shape)
 
 
 class HistogramPool:
@@ -107,9 +120,10 @@ class HistogramPool:
         self._kinds = kinds
         self.arrays = Histograms(
             np.empty((0, kinds), np.int32),
-            np.empty((0, BUCKETS), np.uint32),
+            np.empty((0, _BLOCKS), np.int32),
+            np.empty((0, _BLOCK), np.uint32),
             np.empty((0, 4), np.int64),
-            np.zeros(1, np.int64),
+            np.zeros(2, np.int64),
         )
 
     @property
@@ -122,14 +136,32 @@ class HistogramPool:
         if flows <= self.flows:
             return
         flows = max(flows, 2 * self.flows, 64)
-        old, used = self.arrays, int(self.arrays.used[0])
+        old = self.arrays
+        used, blocks = old.used.tolist()
         row = np.full((flows, self._kinds), -1, np.int32)
         row[: len(old.row)] = old.row
-        counts = _untouched((flows * self._kinds, BUCKETS))
-        counts[:used] = old.counts[:used]
+        block = _untouched((flows * self._kinds, _BLOCKS), np.int32)
+        block[:used] = old.block[:used]
+        counts = _untouched((flows * self._kinds * _BLOCKS, _BLOCK), np.uint32)
+        counts[:blocks] = old.counts[:blocks]
         stats = np.zeros((flows * self._kinds, 4), np.int64)
         stats[:used] = old.stats[:used]
-        self.arrays = Histograms(row, counts, stats, old.used)
+        self.arrays = Histograms(row, block, counts, stats, old.used)
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        old = self.arrays
+        row = rows_of(old.row, kept, fill=-1)
+        row += 1
+        places = places_of(row)
+        row -= 1
+        block = _untouched(old.block.shape, np.int32)
+        block[: len(places)] = old.block[places]
+        blocks = places_of(block[: len(places)])
+        counts = _untouched(old.counts.shape, np.uint32)
+        counts[: len(blocks)] = old.counts[blocks]
+        used = np.array([len(places), len(blocks)], np.int64)
+        self.arrays = Histograms(row, block, counts, front_of(old.stats, places), used)
 
     def merge(self, other: HistogramPool, flow_map: Int32s) -> None:
         """Add the other pool's histograms; its flow i is our flow `flow_map[i]`."""
@@ -145,7 +177,8 @@ class HistogramPool:
         if row < 0:
             return
         mine = self._own(flow, kind)
-        self.arrays.counts[mine] += other.arrays.counts[row]
+        for at in np.flatnonzero(other.arrays.block[row]).tolist():
+            self._counts_at(mine, at)[:] += other._counts_at(row, at)
         stats, added = self.arrays.stats[mine], other.arrays.stats[row]
         stats[COUNT] += added[COUNT]
         stats[SUM] = min(int(stats[SUM]) + int(added[SUM]), _MAX_SUM)
@@ -156,7 +189,8 @@ class HistogramPool:
         """Count a value >= 0 so many times."""
         mine = self._own(flow, kind)
         octave = max(value.bit_length() - SUB_BUCKET_BITS - 1, 0)
-        self.arrays.counts[mine, (octave << SUB_BUCKET_BITS) + (value >> octave)] += count
+        at, inside = divmod((octave << SUB_BUCKET_BITS) + (value >> octave), _BLOCK)
+        self._counts_at(mine, at)[inside] += count
         stats = self.arrays.stats[mine]
         stats[COUNT] += count
         stats[SUM] = min(int(stats[SUM]) + value * count, _MAX_SUM)
@@ -173,13 +207,30 @@ class HistogramPool:
             self.arrays.stats[mine, MIN] = _LARGEST
         return mine
 
+    def _counts(self, row: int) -> Ints:
+        """int64[BUCKETS]: all counts of a histogram."""
+        counts = np.zeros((_BLOCKS, _BLOCK), np.int64)
+        block = self.arrays.block[row]
+        used = np.flatnonzero(block)
+        counts[used] = self.arrays.counts[block[used] - 1]
+        return counts.reshape(-1)
+
+    def _counts_at(self, row: int, at: int) -> UInt32s:
+        """A block of counts of a histogram, a view; handed out when new."""
+        a = self.arrays
+        if not a.block[row, at]:
+            a.used[1] += 1
+            a.block[row, at] = a.used[1]
+        counts: UInt32s = a.counts[a.block[row, at] - 1]
+        return counts
+
     def quantiles(self, flow: int, kind: int) -> Quantiles | None:
         """The distribution of one quantity of one flow; None without values."""
         row = self._row(flow, kind)
         if row < 0:
             return None
         count, total, low, high = self.arrays.stats[row].tolist()
-        cumulative = np.cumsum(self.arrays.counts[row], dtype=np.int64)
+        cumulative = np.cumsum(self._counts(row))
         ranks = [q * (count - 1) for q in _QUANTILES]
         buckets = np.searchsorted(cumulative, ranks, side="right").tolist()
         p50, p90, p99, p999 = (
@@ -193,9 +244,9 @@ class HistogramPool:
         row = self._row(flow, kind)
         if row < 0:
             return []
+        counts = self._counts(row)
         return [
-            HistogramBin(*bucket_bounds(int(b)), int(self.arrays.counts[row, b]))
-            for b in np.flatnonzero(self.arrays.counts[row])
+            HistogramBin(*bucket_bounds(b), int(counts[b])) for b in np.flatnonzero(counts).tolist()
         ]
 
     def maximum(self, flow: int, kind: int) -> int | None:

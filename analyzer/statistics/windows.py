@@ -14,6 +14,7 @@ import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
 from ..wire.salt import salt
+from .keeping import Kept
 
 WIDTH, FIRST, LAST, LIMIT, USED, SALT = range(6)
 """Items of `WindowedSums.state`: window width in ns; in multiples of the width since the epoch, the
@@ -158,6 +159,13 @@ class WindowedSums:
         self.state[LIMIT] = self._limit()
         if self.state[USED]:
             self._fit(self.width_ns, int(self.state[FIRST]), int(self.state[LAST]))
+
+    def keep(self, kept: Kept) -> None:
+        """Columns are flows: only these stay."""
+        columns = kept.of(self.sums.shape[1])
+        sums = np.zeros(self.sums.shape, np.int64)
+        sums[:, : len(columns)] = self.sums[:, columns]
+        self.sums = sums
 
     def merge(self, other: WindowedSums, column_map: Int32s) -> None:
         """Add sums with the same initial width; the other's column c is our `column_map[c]`."""

@@ -16,14 +16,12 @@ from ..measures.paths.tapsets import tap_places
 from ..results.flow import Flow, Owner, Recovery, Reordering
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
+from ..track.tracker import PARTIAL_VIEW_SHARE
 from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
 from .mrc import MrcSummary, unknowns
 from .names import Names
 from .options import PathBy
 from .sampling import as_sampled
-
-PARTIAL_VIEW_SHARE = 0.2
-"""With a larger share of unseen PSNs the tap is assumed to see only some of the paths."""
 
 
 class FlowSummary:

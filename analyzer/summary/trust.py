@@ -12,6 +12,7 @@ from ..decode.headers.uet import TYPE_NAMES
 from ..decode.merge import MergeCounts
 from ..decode.sources import Source
 from ..results.captures import CaptureSummary, Pause, Sampling, TapSummary, UltraEthernet
+from ..results.ended import Ended
 from ..results.flow import Flow
 from ..results.series import Series
 from ..wire.taps import Taps
@@ -57,11 +58,12 @@ def warnings_of(
     filtered: bool,
     before_taps: int = 0,
     ended_by: str | None = None,
+    ended: Ended | None = None,
 ) -> list[str]:
     """Warnings that limit trust in the results, worst first; empty for a faultless capture.
 
     before_taps: packets read before the first mirror session showed that there are several taps.
-    ended_by: the limit that ended reading, if one did.
+    ended_by: the limit that ended reading, if one did. ended: flows that left memory.
     """
     late = any(flow.reordered_packets for flow in flows)
     lines = []
@@ -69,6 +71,16 @@ def warnings_of(
         lines.append(f"{ENDED_EARLY}{ended_by}")
     elif not complete:
         lines.append("interrupted: the report covers what was read so far")
+    if ended is not None and ended.untracked_packets:
+        lines.append(
+            f"more flows were active at once than the limit allows: {ended.untracked_packets}"
+            " packets of further flows are counted and not analysed"
+        )
+    if ended is not None and ended.flows_in_trouble:
+        lines.append(
+            f"{ended.flows_in_trouble} flows with losses, late, marked or retransmitted packets"
+            " were idle and left memory: only their sums are known, only the worst are listed"
+        )
     for capture in captures:
         lines += capture.warnings
         lost = {tap.name: tap.dropped_frames for tap in capture.taps if tap.dropped_frames}

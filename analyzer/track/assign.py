@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt32s, inlined, subkernel
+from ...kernels.kernel import Bools, Bytes, Int, Int32s, Ints, UInt32s, inlined, subkernel
 from ..wire.opcodes import FULL, OPCODE_CLASS, SEQUENCED
 from ..wire.packets import IPV6
 from .state import USED_FLOWS, USED_PAIRS, State
@@ -124,6 +124,28 @@ def assign(
                 if payload > pair.path_mtu:
                     pair.path_mtu = payload
     return len(src)
+
+
+@subkernel
+def known_rows(
+    state: State,
+    flow_slots: Int32s,
+    src: UInt32s,
+    dst: UInt32s,
+    dest_qp: UInt32s,
+    known: Bools,
+) -> None:
+    """Set `known` for the rows whose flow exists."""
+    mask = len(flow_slots) - 1
+    for i in range(len(src)):
+        s, d, q = np.int64(src[i]), np.int64(dst[i]), np.int64(dest_qp[i])
+        at = _mixed(s, d, q) & mask
+        while flow_slots[at] != _EMPTY:
+            flow = state.flows[np.int64(flow_slots[at])]
+            if flow.dest_qp == q and flow.src == s and flow.dst == d:
+                known[i] = True
+                break
+            at = (at + 1) & mask
 
 
 @subkernel

@@ -22,6 +22,8 @@ from .psn.answers import rdma_udp_sport
 from .tracker import FlowTracker
 
 MESSAGES_KEPT = 1000
+PAIRS_KEPT = 20_000
+"""Pairs, and requests without a reply, that stay when flows leave memory: the latest."""
 
 _DOUBT = 4
 """A pair is dissolved when more than one answer in this many names a PSN the peer never sent."""
@@ -73,6 +75,15 @@ class CmPairs:
                     self.pairs[active] = (request.dst, request.src, request.qpn)
                     if request.service_id is not None:
                         self.services[active] = request.service_id
+
+    def forget(self, left: Iterable[tuple[int, int, int]]) -> None:
+        """Forget the pairs of flows that left memory, and all but the latest others."""
+        for key in left:
+            self.pairs.pop(key, None)
+            self.services.pop(key, None)
+        for table in (self.pairs, self.services, self._waiting):
+            for key in list(table)[: max(len(table) - PAIRS_KEPT, 0)]:
+                del table[key]
 
     def merge(self, other: CmPairs, endpoint_map: UInt32s, tap_map: UInt16s) -> None:
         """Add the pairs and messages of a later part; the maps translate its endpoints and taps."""

@@ -217,7 +217,10 @@ SLOT = np.dtype(
     align=True,
 )
 
+LEAST_WINDOW_BITS = 3
+"""A window begins with so few slots: most flows of an attack or of a short job have few packets."""
 FIRST_WINDOW_BITS = 7
+"""It grows to this before it forgets any PSN."""
 FIRST_WINDOW_BITS_OF_MANY_TAPS = 10
 """Copies at another tap may come many packets later."""
 MAX_WINDOW_BITS_FOR_COPIES = 13
@@ -330,7 +333,7 @@ class State(NamedTuple):
     USED_RECENTS,
     USED_EVENTS,
     OMITTED_EVENTS,
-    FIRST_WINDOW,  # not a count: log2 of a stream's initial slots
+    FIRST_WINDOW,  # not a count: log2 of the slots from which on a window forgets PSNs
     CANDIDATES_SEEN,  # cost of the search for peers, minus the budget from later responses
     FOLLOWED_TAPS,  # bit set of taps whose packets another tap sees later
 ) = range(9)

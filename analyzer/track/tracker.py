@@ -7,15 +7,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, Records, UInt32s
+from ...kernels.kernel import Bools, Bytes, Int, Int32s, Ints, Records, UInt32s
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
 from ..wire.packets import PacketTable
 from . import state as st
-from .assign import assign, rebuild_slots
+from .assign import assign, known_rows, rebuild_slots
 from .batch import TrackedBatch
 from .walk import RECENTS_AHEAD, SLOTS_AHEAD, Columns, walk
 
+PARTIAL_VIEW_SHARE = 0.2
+"""With a larger share of unseen PSNs the tap is assumed to see only some of the paths."""
+_FEW_KEYS = 32
 _NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
 _NO_FINGERPRINTS: Final = np.zeros(0, np.uint32)
 
@@ -162,6 +165,10 @@ class FlowTracker:
         """Indices of the flows with these (source, destination, destination QPN), if known."""
         wanted = set(keys)
         flows = self.flows
+        if len(wanted) > _FEW_KEYS:
+            columns = (flows[name].tolist() for name in ("src", "dst", "dest_qp"))
+            numbers = {key: flow for flow, key in enumerate(zip(*columns, strict=True))}
+            return {key: numbers[key] for key in wanted & numbers.keys()}
         found = {}
         for src, dst, qp in wanted:
             hit = np.flatnonzero(
@@ -170,6 +177,12 @@ class FlowTracker:
             if len(hit):
                 found[src, dst, qp] = int(hit[0])
         return found
+
+    def knows(self, table: PacketTable) -> Bools:
+        """Which rows belong to flows that exist."""
+        known = np.zeros(len(table), np.bool_)
+        known_rows(self.state, self._flow_slots, table.src, table.dst, table.dest_qp, known)
+        return known
 
     def missing(self, flow: int, which: int) -> tuple[int, int]:
         """PSNs never seen so far, and the number of them that the peer acknowledged."""
@@ -208,7 +221,7 @@ class FlowTracker:
         if flows > len(self.state.flows):
             self._grow_flows(flows)
         used = self.state.used
-        slots = flows << int(used[st.FIRST_WINDOW])
+        slots = flows << st.LEAST_WINDOW_BITS
         recents = flows << st.FIRST_RECENT_BITS
         self.state = self.state._replace(
             slots=_longer(self.state.slots, slots + SLOTS_AHEAD, int(used[st.USED_SLOTS])),
@@ -242,6 +255,11 @@ class FlowTracker:
         opcodes = np.zeros((flows, 256), np.int64)
         opcodes[: len(self.opcodes)] = self.opcodes
         self.opcodes = opcodes
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Make the tables that find flows and host pairs anew from `state`."""
+        flows = len(self.state.flows)
         self._flow_slots = np.full(2 * flows, -1, np.int32)
         self._pair_slots = np.full(2 * flows, -1, np.int32)
         rebuild_slots(self.state, self._flow_slots, self._pair_slots)

@@ -35,6 +35,7 @@ def analyze_live(
     path_by: Literal["entropy", "tap", "srv6"],
     window_ns: int,
     interval_ns: int,
+    idle_ns: int,
     flow_order: FlowOrder | None,
     file: Path | None,
 ) -> tuple[Analysis, int]:
@@ -46,6 +47,7 @@ def analyze_live(
         path_by=path_by,
         window_ns=window_ns,
         interval_ns=interval_ns,
+        idle_ns=idle_ns,
         count=until.count,
         flow_order=flow_order,
     )

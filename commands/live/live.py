@@ -7,7 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-from ..options.capturing import CAPTURING, Capturing
+from ...analyzer.units import parse_duration
+from ..options.capturing import CAPTURING, IDLE_AFTER, Capturing
 from ..options.inputs import check_terminal
 from ..options.parameter import Parameter
 from ..options.reading import SELECTION, Selection
@@ -20,6 +21,7 @@ def live(
     capturing: Annotated[Capturing, Parameter(name="*")] = CAPTURING,
     sample: int = 1,
     record: Path | None = None,
+    idle_after: str = IDLE_AFTER,
 ) -> int:
     """Show interfaces live in the terminal UI, captured with eBPF.
 
@@ -32,6 +34,9 @@ def live(
     record
         Also write the captured packets to this pcapng. Packets, time windows and replays then
         work during the capture.
+    idle_after
+        End flows without a packet for this time: of the ended flows the worst 1000 stay listed,
+        the others leave memory.
     """
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
@@ -43,6 +48,7 @@ def live(
     from ...tui.settings import load
 
     options = capturing.options(selection, sample)
+    idle_ns = parse_duration(idle_after, "--idle-after")
     settings = load()
     # Errors of rights and names are printed before the UI takes the screen.
     privileges.check([capturing.netns, *(name.rpartition(":")[0] for name in interfaces)])
@@ -52,9 +58,9 @@ def live(
     with maker_for(Path.cwd(), exports) or nullcontext() as maker, made_by(maker):
         with said_if_slow("still compiling kernels (first run only)"):
             session = (
-                open_live(interfaces, options, attach_now=True)
+                open_live(interfaces, options, attach_now=True, idle_ns=idle_ns)
                 if record is None
-                else open_recorded(interfaces, options, record, attach_now=True)
+                else open_recorded(interfaces, options, record, attach_now=True, idle_ns=idle_ns)
             )
         app = RocescopeApp(session, settings)
         app.run()

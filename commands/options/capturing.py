@@ -13,6 +13,8 @@ from .reading import Selection
 if TYPE_CHECKING:
     from ...probes.live import LiveOptions
 
+IDLE_AFTER = "60s"
+"""Default of --idle-after."""
 Hook: TypeAlias = Literal["tc", "xdp", "xdp-generic", "clsact"]
 
 

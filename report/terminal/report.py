@@ -11,6 +11,8 @@ from rich.text import Text
 
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.conformance import Conformance
+from ...analyzer.results.ended import Ended
+from ...analyzer.results.flow import Flow
 from ...analyzer.results.mrc import MrcPlanes
 from ...analyzer.results.paths import Imbalance
 from ..words import diagnosis as words
@@ -150,11 +152,12 @@ class Report(Page):
         name = captures[0].name if len(captures) == 1 else f"{len(captures)} captures"
         text = f"{name}: {self._packets(packets)}"
         if analysis.flows:
-            first = min(flow.first_time_ns for flow in analysis.flows)
-            length = max(flow.last_time_ns for flow in analysis.flows) - first
+            every: list[Flow | Ended] = [*analysis.flows, analysis.left]
+            first = min(flow.first_time_ns for flow in every if flow.first_time_ns is not None)
+            length = max(f.last_time_ns for f in every if f.last_time_ns is not None) - first
             text += f" in {human.duration(length)}"
             if length > 0:
-                sent = sum(flow.wire_bytes for flow in analysis.flows)
+                sent = sum(flow.wire_bytes for flow in every)
                 text += f", {human.rate(sent * 8e9 / length)}"
         others = sum(capture.frames for capture in captures) - packets
         if others > 0:
@@ -167,6 +170,8 @@ class Report(Page):
             self.say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
         for line in mirror_report.mirrors(analysis)[: self.top]:
             self.say(line)
+        if ended := verdicts.ended(analysis):
+            self.say(ended)
         for line in filter(None, (verdicts.snapped(analysis), verdicts.icrc(analysis))):
             self.say(line, "dim")
         if len(captures) > 1:
@@ -175,9 +180,10 @@ class Report(Page):
 
     def _packets(self, captured: int) -> str:
         """`1,000 RoCE packets`, without packets excluded by a filter, and the number of copies."""
-        flows = self.analysis.flows
+        flows: list[Flow | Ended] = [*self.analysis.flows, self.analysis.left]
         copies = sum(flow.tap_copies for flow in flows)
         passed = sum(flow.packets for flow in flows) + copies
+        passed += self.analysis.left.untracked_packets
         text = human.counted(captured, "RoCE packet")
         text = text if passed >= captured else f"{human.count(passed)} of {text}"
         return f"{text} ({human.count(copies)} already seen at another tap)" if copies else text

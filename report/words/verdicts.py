@@ -93,6 +93,22 @@ def snapped(analysis: Analysis) -> str | None:
     )
 
 
+def ended(analysis: Analysis) -> str | None:
+    """The flows that were idle and left memory; None without any."""
+    gone = analysis.left
+    if not gone.flows:
+        return None
+    lost = gone.missing_packets + gone.recovered_packets + gone.lost_between_taps
+    late = gone.reordered_packets + gone.reordered_between_taps
+    return (
+        f"{counted(gone.flows, 'flow was', 'flows were')} idle and left memory, with"
+        f" {counted(gone.packets, 'packet')} ({size(gone.wire_bytes)}): {count(lost)} lost,"
+        f" {count(late)} late, {count(gone.retransmitted_packets)} retransmitted,"
+        f" {count(gone.duplicate_packets)} duplicated, {count(gone.ecn_marked_packets)} marked CE."
+        " All numbers below are without these flows."
+    )
+
+
 def icrc(analysis: Analysis) -> str | None:
     """The result of `--icrc`; None without that option."""
     found = [capture.icrc for capture in analysis.captures if capture.icrc is not None]

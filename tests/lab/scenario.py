@@ -37,7 +37,9 @@ class Expected:
     kinds: list[str]
     """The best name first; the others describe the same fault rightly."""
     hop: Hop | None = None
-    count: Literal["lost", "changed", "copied", "damaged", "delayed", "overtaken", "moved"] | None = None
+    count: (
+        Literal["lost", "changed", "copied", "damaged", "delayed", "overtaken", "moved"] | None
+    ) = None
     """What the captures tell of the packets that were hit; a method of `Captured`."""
     rule: int | None = None
     """Index of the rule whose counter tells the same number."""

@@ -184,7 +184,15 @@ class Captures:
             first, second = link.split("-")
             node, interface = (second, first) if first[0] == "H" else (first, second)
             command = ["ip", "netns", "exec", self._fabric.name(node), "tcpdump", "-i", interface]
-            command += ["-s", str(self._snap_bytes), "--time-stamp-precision", "nano", "-n", "-Z", "root"]
+            command += [
+                "-s",
+                str(self._snap_bytes),
+                "--time-stamp-precision",
+                "nano",
+                "-n",
+                "-Z",
+                "root",
+            ]
             command += ["-B", "16384", "-w", str(self._folder / f"{link}.pcap")]
             command += ["udp dst port 4791 or (ip6 and udp dst port 4791)"]
             self._running[link] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

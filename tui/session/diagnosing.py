@@ -42,13 +42,13 @@ class Diagnosing:
         before = self.judged
         if flows > (MOST_LIVE_FLOWS if running else MOST_FLOWS):
             why = f"{flows:,} flows are too many to diagnose here: rocescope analyze --brief"
-            judged = Judged(why=why, final=not running)
+            judged = Judged(why=why, final=not running, numbering=feed.measuring.numbering)
         else:
             begin = self._clock()
             try:
                 with feed.lock:
-                    analysis = feed.analysis()
-                judged = Judged.of(analysis, not running)
+                    analysis, numbering = feed.analysis(), feed.measuring.numbering
+                judged = Judged.of(analysis, not running, numbering)
             except RocescopeError as error:
                 judged = Judged(why=str(error), final=not running)
             took = self._clock() - begin

@@ -13,10 +13,13 @@ from dataclasses import fields, replace
 import msgspec
 import numpy as np
 
+from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
+from ...analyzer.statistics.keeping import Kept
 from ...kernels.kernel import Ints
 from .snapshots.columns import widths
 from .snapshots.judged import Judged
+from .snapshots.keeping import kept_snapshot
 from .snapshots.snapshot import (
     UNKNOWN,
     FlowBins,
@@ -74,11 +77,19 @@ class History:
                 del kept[1:older:2]
         return True
 
+    def keep(self, kept: Kept) -> None:
+        """Only these flows are left in the session: the others leave the past too."""
+        renamed: dict[int, Event | None] = {}
+        self._kept = [kept_snapshot(snapshot, kept, renamed) for snapshot in self._kept]
+        sizes = [_size(snapshot) for snapshot in self._kept]
+        records = [sum(map(_record_size, records.values())) for records in self._records]
+        self._sizes = [size + more for size, more in zip(sizes, records, strict=True)]
+
     def add_record(self, key: FlowKey, record: Flow) -> None:
         """Store the whole record of the selected flow with the last snapshot."""
         if self._kept and key not in self._records[-1]:
             self._records[-1][key] = record
-            self._sizes[-1] += _RECORD_SIZE * len(msgspec.msgpack.encode(record))
+            self._sizes[-1] += _record_size(record)
 
     def record(self, time_ns: int, key: FlowKey) -> Flow | None:
         """The record of a flow at a time (as `at`); None if it was not stored."""
@@ -121,6 +132,10 @@ def as_then(earlier: Snapshot, now: Snapshot) -> Snapshot:
         late=replace(late, values=late.values[: max(0, bins), :flows]),
         judged=now.judged,
     )
+
+
+def _record_size(record: Flow) -> int:
+    return _RECORD_SIZE * len(msgspec.msgpack.encode(record))
 
 
 def _size(snapshot: Snapshot) -> int:

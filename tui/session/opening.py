@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ...analyzer.analysis.heap import give_back_large_arrays
 from ...analyzer.analysis.options import AnalyzeOptions
+from ...analyzer.measures.ending import IDLE_AFTER_NS
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...probes.live import LiveOptions
 from ...probes.live_analysis import warm_up
 from ...probes.live_probes import LiveProbes
 from ...probes.rights.priority import raise_own
 from .feeds.feeds import Feed
-from .feeds.heap import give_back_large_arrays
 from .feeds.live import LiveFeed
 from .feeds.recording import RecordedFeed, Recording
 from .session import Session
@@ -25,8 +26,11 @@ def open_live(
     options: LiveOptions | None = None,
     clock: Callable[[], float] = time.monotonic,
     attach_now: bool = False,
+    idle_ns: int = IDLE_AFTER_NS,
 ) -> Session:
     """A session on interfaces of this host; its start attaches the probes.
+
+    idle_ns: flows without a packet for this time are ended, see `measures.ending`.
 
     attach_now: attach the probes here, then give up the privileges of this thread and of the
     threads it starts later: removed probes cannot be attached again. This thread draws the
@@ -40,7 +44,7 @@ def open_live(
         nonlocal probes
         if probes.ended and not attach_now:
             probes = LiveProbes(interfaces, chosen)
-        feed = LiveFeed(probes, keep)
+        feed = LiveFeed(probes, keep, idle_ns)
         session.on_close(probes.end)
         return feed
 
@@ -60,14 +64,15 @@ def open_recorded(
     path: Path,
     clock: Callable[[], float] = time.monotonic,
     attach_now: bool = False,
+    idle_ns: int = IDLE_AFTER_NS,
 ) -> Session:
     """A session on interfaces of this host that is recorded in a pcapng file.
 
-    attach_now: as for `open_live`.
+    attach_now, idle_ns: as for `open_live`.
     """
     chosen = options or LiveOptions()
     recording = Recording(interfaces, chosen, path)
-    reading = AnalyzeOptions(udp_ports=chosen.udp_ports)
+    reading = AnalyzeOptions(udp_ports=chosen.udp_ports, idle_ns=idle_ns)
     if attach_now:
         warm_up(DEFAULT_WINDOW_NS)
         raise_own()

@@ -28,6 +28,7 @@ from .feeds.feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
 from .snapshots.columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
+from .snapshots.judged import Judged
 from .snapshots.snapshot import FlowKey, Snapshot, SourceState
 from .taken import Taken
 from .words.command_words import analyze_command, wireshark_filter
@@ -312,6 +313,15 @@ class Session:
         taken = self._taken
         with feed.lock:
             m = feed.measuring
+            if m.renumbered:
+                for kept in m.renumbered:
+                    self.history.keep(kept)
+                    taken.keep(kept)
+                m.renumbered = []
+            judged = self.diagnosing.judged
+            if judged.numbering != m.numbering:
+                judged = Judged(why="Idle flows have left memory: the diagnosis follows.")
+            earliest = m.ended.first_time_ns
             source = feed.state()
             flows = flow_columns(m.tracker)
             usage = {"entropy": usage_copy(m.entropy)}
@@ -335,6 +345,7 @@ class Session:
         if "srv6" in paths:
             paths["srv6"] = replace(paths["srv6"], name=feed.registry.segments.name)
         start = int(flows.first_ns.min()) if len(flows) else 0
+        start = start if earliest is None else min(start, earliest)
         end = int(flows.last_ns.max()) if len(flows) else 0
         if self.window is None and end:
             self._whole = (start, end)
@@ -367,7 +378,7 @@ class Session:
             events_omitted=omitted,
             owners=owners,
             mrc=mrc_columns,
-            judged=self.diagnosing.judged,
+            judged=judged,
             start_ns=start,
             end_ns=end,
         )

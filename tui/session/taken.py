@@ -6,9 +6,11 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from ...analyzer.results.events import Event
+from ...analyzer.statistics.keeping import Kept
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track import state as st
 from .feeds.feeds import Feed
+from .snapshots.keeping import kept_events
 from .snapshots.mrc_columns import MrcView
 from .snapshots.rates import RateMeter
 
@@ -33,6 +35,12 @@ class Taken:
             self._cm_events = summary(feed).cm_events()
         self.mrc.update(feed.measuring, running, lambda: summary(feed))
         return int(used[st.OMITTED_EVENTS])
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows are left in the feed."""
+        self.rates.keep(kept)
+        self.mrc = MrcView()
+        self._events = list(kept_events(self._events, kept))
 
     def events(self) -> tuple[Event, ...]:
         """All of them in order of time."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from ....kernels.kernel import Array, Int32s, Ints, UInt16s
 from ...statistics.histogram import HistogramPool
+from ...statistics.keeping import Kept, untouched
 from ...track.batch import TrackedBatch
 from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
@@ -48,6 +49,8 @@ class HopMeasure:
 
     def __init__(self) -> None:
         self.histograms = HistogramPool(2)
+        self.left_at: dict[int, int] = {}
+        """Packets by tap of flows that left (`keep`)."""
         self.state = Passing(
             sightings=np.zeros(1 << 10, state.SIGHTING),
             transmissions=np.zeros(1 << 10, state.TRANSMISSION),
@@ -94,12 +97,14 @@ class HopMeasure:
 
     def conclude(self) -> None:
         """Follow the transmissions still in flight to their end: no more packets come."""
+        self._conclude(np.iinfo(np.int64).max)
+
+    def _conclude(self, before_ns: int) -> None:
         done = False
         while not done:
             self._grow_moments()
             reason = conclude_until(
-                self.state, self.histograms.arrays, self._way, self._copies,
-                np.iinfo(np.int64).max,
+                self.state, self.histograms.arrays, self._way, self._copies, before_ns,
             )  # fmt: skip
             done = reason == passing.DONE
             if not done:
@@ -110,8 +115,60 @@ class HopMeasure:
         other = HopMeasure()
         other.state = copied(self.state)
         other.histograms.arrays = copied(self.histograms.arrays)
+        other.left_at = self.left_at
         other.conclude()
         return other
+
+    def conclude_before(self, time_ns: int) -> Int32s:
+        """Follow the transmissions first seen before this time to their end.
+
+        Result: the flows of those still in flight, one entry per transmission.
+        """
+        self._conclude(time_ns)
+        used, ring = self.state.used, self.state.transmissions
+        numbers = np.arange(int(used[state.TAIL]), int(used[state.HEAD])) & (len(ring) - 1)
+        flows: Int32s = ring["flow"][numbers]
+        return flows
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay; none of the others may have a transmission in flight.
+
+        Counts of all flows together do not change.
+        """
+        s, used = self.state, self.state.used
+        whole, edges = self.edges["flow"] < 0, self.edges.copy()
+        stay = whole | kept.holds(edges["flow"])
+        number = np.full(len(edges), -1, np.int64)
+        number[stay] = np.arange(int(stay.sum()))
+        edges["flow"][stay & ~whole] = kept.number[edges["flow"][stay & ~whole]]
+        visits = self.visits.copy()
+        left = visits[~kept.holds(visits["flow"])]
+        real = left[left["tap"] < state.START]
+        for tap, packets in zip(real["tap"].tolist(), real["packets"].tolist(), strict=True):
+            self.left_at[tap] = self.left_at.get(tap, 0) + packets
+        visits = visits[kept.holds(visits["flow"])]
+        visits["flow"] = kept.number[visits["flow"]]
+        ends, resent = (m[kept.holds(m["flow"])] for m in (self.ends, self.resent))
+        for moments in (ends, resent):
+            moments["flow"] = kept.number[moments["flow"]]
+        ends["edge"] = number[ends["edge"]]
+        hops = s.hops.copy()
+        hops[: int(used[state.HOPS])] = number[s.hops[: int(used[state.HOPS])]]
+        ring = s.transmissions
+        in_flight = np.arange(int(used[state.TAIL]), int(used[state.HEAD])) & (len(ring) - 1)
+        ring["flow"][in_flight] = kept.number[ring["flow"][in_flight]]
+        for name, item, records in (
+            ("edges", state.EDGES, edges[stay]),
+            ("visits", state.VISITS, visits),
+            ("ends", state.ENDS, ends),
+            ("resent", state.RESENT, resent),
+        ):
+            array = untouched(getattr(s, name))
+            array[: len(records)] = records
+            used[item] = len(records)
+            self._replace(**{name: array})
+        self._replace(hops=hops)
+        self._rehash_all()
 
     def merge(self, other: HopMeasure, flow_map: Int32s, tap_map: UInt16s) -> None:
         """Add a later part; its flow i is our flow `flow_map[i]`, its tap t our `tap_map[t]`.

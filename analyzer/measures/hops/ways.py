@@ -700,6 +700,8 @@ def _seen_at(measure: HopMeasure, taps: int) -> NDArray[np.int64]:
     visits = measure.visits
     real = visits["tap"] < START
     np.add.at(seen, visits["tap"][real].astype(np.int64), visits["packets"][real])
+    for tap, packets in measure.left_at.items():
+        seen[tap] += packets
     return seen
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ....kernels.kernel import Int, inlined, subkernel
 from ...results.flow import Latency, Messages
 from ...statistics.histogram import HistogramPool, Histograms, observe
+from ...statistics.keeping import Kept
 from ...track.batch import (
     AHEAD,
     IN_ORDER,
@@ -40,7 +41,7 @@ from . import awaiting
 from .awaiting import answered, begin_message, sent_again, wait
 from .delivered import acknowledged, arrived, began_again, offered, resent
 from .pieces import begin, continues, extend, place, set_aside
-from .state import MessageArrays, add, adopt, close, copied, empty, grown
+from .state import MessageArrays, add, adopt, close, copied, empty, grown, kept_of
 
 _int: Any = np.int64  # mypy does not treat numpy integers as int
 
@@ -239,6 +240,11 @@ class MessageStatistics:
             t.dma_length,
             t.decode_flags,
         )
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        self._arrays = kept_of(self._arrays, kept)
+        self._histograms.keep(kept)
 
     def merge(self, other: MessageStatistics, flow_map: NDArray[np.int32]) -> None:
         """Add the other's flows; its flow i is our flow `flow_map[i]`.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import subkernel
 from ....kernels.named import NamedTuple
+from ...statistics.keeping import Kept, front_of, places_of, rows_of
 from .awaiting import ENTRY, RING, WAITER_FIELDS, forget_all
 from .delivered import DELIVERED_FIELDS
 from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
@@ -71,6 +72,20 @@ def grown(old: MessageArrays, flows: int) -> MessageArrays:
     new.shelves[:shelves] = old.shelves[:shelves]
     new.rings[:rings] = old.rings[:rings]
     return new._replace(shelves_used=old.shelves_used, rings_used=old.rings_used)
+
+
+def kept_of(old: MessageArrays, kept: Kept) -> MessageArrays:
+    """The arrays with the kept flows only."""
+    state = rows_of(old.state, kept)
+    shelves, rings = places_of(state["shelf"]), places_of(state["ring"])
+    return MessageArrays(
+        state,
+        rows_of(old.current, kept),
+        front_of(old.shelves, shelves),
+        front_of(old.rings, rings),
+        np.array([len(shelves)], np.int64),
+        np.array([len(rings)], np.int64),
+    )
 
 
 def copied(arrays: MessageArrays, flow: int) -> MessageArrays:

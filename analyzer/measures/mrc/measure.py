@@ -10,9 +10,10 @@ from ....kernels.kernel import Array, Int, Int32s, Records, UInt16s, UInt32s, ke
 from ....kernels.named import NamedTuple
 from ...decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE
 from ...statistics.histogram import HistogramPool
+from ...statistics.keeping import Kept, front_of, places_of, rows_of
 from ...track.batch import TrackedBatch
 from ...wire.salt import salt
-from ..paths.pathtable import LANE, OTHER, find_record, rehash
+from ..paths.pathtable import LANE, OTHER, find_record, kept_records, rehash
 from . import state as st
 from .rows import count_rows
 
@@ -174,6 +175,43 @@ class MrcMeasure:
     def histograms(self) -> HistogramPool:
         """OOO_DEPTH, ROUND_TRIP and IN_FLIGHT of each flow of responses."""
         return self._histograms
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay; log entries of the others count as omitted."""
+        if not self._flows:
+            return
+        s = self._state
+        self._histograms.keep(kept)
+        flows = rows_of(s.flows, kept)
+        rings = places_of(flows["ring"])
+        lanes = rows_of(s.lanes, kept, st.LANES)
+        evs, place = kept_records(s.evs, int(s.used[0]), kept, st.LANES)
+        begun = lanes["paths"] > 0
+        lanes["path"][begun] = place[lanes["path"][begun]]
+        s.used[0] = int((place >= 0).sum())
+        s.slots[:] = -1
+        rehash(evs, int(s.used[0]), s.slots, s.salt)
+        log = self.log()
+        told = log[kept.holds(log["flow"])]
+        told["flow"] = kept.number[told["flow"]]
+        s.counts[st.OMITTED_LOG] += len(log) - len(told)
+        s.counts[st.USED_LOG], s.counts[st.USED_RINGS] = len(told), len(rings)
+        s.log[: len(told)] = told
+        psn = np.full_like(s.ring_psn, -1)
+        psn[: len(rings)] = s.ring_psn[rings]
+        self._state = s._replace(
+            flows=flows,
+            evs=evs,
+            lanes=lanes,
+            ring_psn=psn,
+            ring_ev=front_of(s.ring_ev, rings),
+            ring_nacked=front_of(s.ring_nacked, rings),
+            histograms=self._histograms.arrays,
+        )
+        self._flows = len(kept.of(self._flows))
+        changes = [c for c in self.port_changes if kept.number[c.flow] >= 0]
+        self.omitted_port_changes += len(self.port_changes) - len(changes)
+        self.port_changes = [c._replace(flow=int(kept.number[c.flow])) for c in changes]
 
     def merge(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import inlined, kernel
+from ...statistics.keeping import Kept, rows_of
 from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, TrackedBatch
 from ...wire.salt import salt
 
@@ -228,6 +229,25 @@ def rehash(
         slots[slot] = record
 
 
+def kept_records(
+    records: NDArray[Any], used: int, kept: Kept, lanes_per_flow: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Records with a lane, those of kept flows first with their new lanes, then zeros.
+
+    Also the new place of each record in use, -1 for those that leave.
+    """
+    flow, lane = np.divmod(records["lane"][:used], lanes_per_flow)
+    stay = np.flatnonzero(kept.number[flow] >= 0)
+    place = np.full(used, -1, np.int64)
+    place[stay] = np.arange(len(stay))
+    new = np.zeros(records.shape, records.dtype)
+    new[: len(stay)] = records[stay]
+    new["lane"][: len(stay)] = (
+        kept.number[flow[stay]].astype(np.int64) * lanes_per_flow + lane[stay]
+    )
+    return new, place
+
+
 class PathTable:
     """Path records of all lanes of all flows; `lanes_per_flow` lanes each.
 
@@ -307,6 +327,17 @@ class PathTable:
         ours = (self.lanes, self._paths, self._slots, self._used, self._salt)
         _add_paths(added, lane_map, *ours)
         _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, *ours)
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        per, used = self.lanes_per_flow, self.paths
+        self.lanes = rows_of(self.lanes, kept, per)
+        self._paths, place = kept_records(self._paths, len(used), kept, per)
+        begun = self.lanes["paths"] > 0
+        self.lanes["path"][begun] = place[self.lanes["path"][begun]]
+        self._used[0] = int((place >= 0).sum())
+        self._slots[:] = _EMPTY
+        rehash(self._paths, int(self._used[0]), self._slots, self._salt)
 
     def grow_flows(self, flows: int) -> None:
         """Grow to the lanes of at least `flows` flows."""

@@ -18,6 +18,7 @@ from ....kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ....kernels.named import NamedTuple
 from ...results.base import Quantiles
 from ...results.paths import PathShare, Spraying
+from ...statistics.keeping import Kept
 from ...statistics.shares import Carried, carried, jain, path_shares, together, width
 from ...track.batch import TrackedBatch
 from ...wire.opcodes import CARRIES_DATA, CNP
@@ -84,6 +85,11 @@ class PathUsage:
         """Count the rows of one batch."""
         self._sorted = None
         self._table.add(batch)
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        self._sorted = None
+        self._table.keep(kept)
 
     def merge(self, other: PathUsage, flow_map: Int32s, key_map: Array | None = None) -> None:
         """Add the usage of later rows; its flow i is our flow `flow_map[i]`.

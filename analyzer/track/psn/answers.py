@@ -16,7 +16,7 @@ from ...wire.psn import PSN_MASK, psn_add, psn_distance
 from .. import state as st
 from ..state import State, StreamRecord
 from .rewind import RESEND_AFTER_NS, await_resend, forget_answers
-from .window import holds, slot_of
+from .window import holds, horizon, slot_of
 
 OUTSTANDING = 1 << 16
 """Approximate limit of PSNs in flight: responses to older PSNs are ignored."""
@@ -62,8 +62,8 @@ def _was_sent(state: State, f: Int, psn: Int) -> bool:
 def _may_have_sent(state: State, f: Int, psn: Int) -> bool:
     """False when flow `f` skipped this PSN according to its window: a READ reserved it."""
     stream = state.streams[2 * f + st.REQUESTS]
-    size = 1 << np.int64(stream.window_bits)
-    return bool(psn_distance(psn, np.int64(stream.next)) < -size or holds(state, stream, psn))
+    forgotten = psn_distance(psn, np.int64(stream.next)) < -horizon(state, stream)
+    return bool(forgotten or holds(state, stream, psn))
 
 
 @subkernel

@@ -53,9 +53,7 @@ def _new_table(state: State, flow: FlowRecord, bits: Int) -> Int:
     former = np.int64(flow.recent)
     flow.recent = state.used[USED_RECENTS]
     flow.recent_bits = bits
-    state.used[USED_RECENTS] += 1 << bits
-    for k in range(flow.recent, flow.recent + (1 << bits)):
-        state.recents[k].used = 0
+    state.used[USED_RECENTS] += 1 << bits  # never used before: all zeros
     return former
 
 

@@ -9,7 +9,7 @@ from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_add, psn_distance
 from .. import state as st
 from ..state import FlowRecord, State
-from .window import holds
+from .window import holds, horizon
 
 _LOST_RESENDS = 64
 """Most retransmissions after a NAK that may be lost before the tap sees one."""
@@ -91,7 +91,7 @@ def asks_at_a_gap(state: State, f: Int, flow: FlowRecord, psn: Int, time: Int) -
         beyond = responses.started and psn_distance(psn, np.int64(responses.next)) < 0
         return bool(beyond and time - state.flows[flow.peer].last_time < SILENCE_NS)
     stream = state.streams[2 * f + st.REQUESTS]
-    in_window = -psn_distance(psn, np.int64(stream.next)) <= 1 << np.int64(stream.window_bits)
+    in_window = -psn_distance(psn, np.int64(stream.next)) <= horizon(state, stream)
     return bool(in_window and not holds(state, stream, psn))
 
 

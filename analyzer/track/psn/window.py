@@ -42,6 +42,17 @@ def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
     return bool(slot.state != st.EMPTY and slot.psn == psn)
 
 
+@inlined
+def horizon(state: State, stream: StreamRecord) -> Int:
+    """PSNs before `next` that the window holds if they were seen.
+
+    A window smaller than the first size has never evicted any: it grows first.
+    """
+    if stream.window_bits == 0:
+        return np.int64(1)
+    return np.int64(1) << max(np.int64(stream.window_bits), state.used[st.FIRST_WINDOW])
+
+
 @subkernel
 def _new_window(state: State, stream: StreamRecord, bits: Int) -> None:
     """Move the stream and its slots to a new window of 2^bits slots.
@@ -49,9 +60,7 @@ def _new_window(state: State, stream: StreamRecord, bits: Int) -> None:
     The caller has checked the capacity of the pool.
     """
     start, size = np.int64(state.used[st.USED_SLOTS]), 1 << bits
-    state.used[st.USED_SLOTS] += size
-    for i in range(start, start + size):
-        state.slots[i].state = st.EMPTY
+    state.used[st.USED_SLOTS] += size  # never used before: zeros, in memory that costs nothing yet
     if stream.window_bits > 0:
         for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
             if state.slots[i].state != st.EMPTY:
@@ -99,11 +108,19 @@ def note_copy(state: State, first_tap: Int, tap: Int) -> None:
 @inlined
 def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int:
     """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
+    first = state.used[st.FIRST_WINDOW]
     if stream.window_bits == 0:
-        _new_window(state, stream, state.used[st.FIRST_WINDOW])
+        _new_window(state, stream, min(np.int64(st.LEAST_WINDOW_BITS), first))
     while True:
         at = slot_of(stream, psn)
         old = state.slots[at]
+        if np.int64(stream.window_bits) < first and old.state != st.EMPTY and old.psn != psn:
+            if stream.window_bits < stream.room_bits:
+                _widen_window(state, stream)
+            else:
+                steps = np.int64(stream.window_bits) + st.LEAST_WINDOW_BITS
+                _new_window(state, stream, min(steps, first))
+            continue
         if (old.state != st.MISSING and state.used[st.FOLLOWED_TAPS] == 0) or old.psn == psn:
             return at
         bits = np.int64(stream.window_bits)
@@ -126,7 +143,9 @@ def reach(state: State, stream: StreamRecord, psn: Int) -> bool:
         bits = np.int64(stream.window_bits)
         if bits < stream.room_bits:
             _widen_window(state, stream)
-        elif bits >= st.MAX_WINDOW_BITS or state.used[st.USED_SLOTS] + (2 << bits) > st.MAX_SLOTS:
+        elif bits >= state.used[st.FIRST_WINDOW] and (
+            bits >= st.MAX_WINDOW_BITS or state.used[st.USED_SLOTS] + (2 << bits) > st.MAX_SLOTS
+        ):
             return False
         else:
             _new_window(state, stream, bits + 1)

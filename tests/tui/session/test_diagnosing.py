@@ -36,7 +36,7 @@ def feed(clock, took=0.0, flows=6, error=None):
             raise error
         return factories.analysis()
 
-    measuring = SimpleNamespace(tracker=range(flows))
+    measuring = SimpleNamespace(tracker=range(flows), numbering=0)
     return SimpleNamespace(lock=nullcontext(), measuring=measuring, analysis=analysis)
 
 

@@ -13,18 +13,25 @@ import numpy as np
 import pytest
 from captures import data, truth
 from fabric_captures import Pair, between, drop, fabric_links, simulate, warnings, write
+from traffic import packets
 
 from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.fair_lock import FairLock
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.measures.ending import end_idle
+from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Tap
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.report.words import human
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.flow_columns import COLUMNS
 from rocescope.tui.screens.flow_row import flow_cells
-from rocescope.tui.session.feeds.feeds import STOPPED_EARLY
+from rocescope.tui.session.feeds.feeds import STOPPED_EARLY, ended_words, measure_for_screens
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey
+from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey, SourceState
 
 
 def whole(*names, **options):
@@ -324,4 +331,69 @@ def test_what_was_seen_before_stays_until_the_new_window_is_read_and_goes_then()
     assert session.wait(60)
     times = [event.time_ns for event in session.snapshot().events]
     assert times and window[0] <= min(times) and max(times) <= window[1]
+    session.close()
+
+
+class Churning:
+    """A live feed whose flows end."""
+
+    kind = "live"
+
+    def __init__(self):
+        self.lock, self.registry, self.owners = FairLock(), Registry(), {}
+        for number in range(2):
+            self.registry.endpoints.add(f"10.0.0.{number}")
+        self.registry.taps.add(Tap("eth0", LINKTYPE_ETHERNET))
+        self.measuring = Measuring(10_000, many_taps=True)
+        measure_for_screens(self.measuring)
+
+    def write(self, qps, second):
+        rows = [
+            {"dest_qp": qp, "psn": psn, "opcode": 0x0A, "time_ns": second * 10**9 + 1000 * psn}
+            for psn in range(3)
+            for qp in qps
+        ]
+        self.measuring.update(packets(rows))
+
+    def state(self):
+        ended = self.measuring.ended
+        sent = int(self.measuring.tracker.flows["packets"].sum()) + ended.packets
+        return SourceState("eth0", "live", packets=sent, warnings=tuple(ended_words(ended)))
+
+    def backlog(self):
+        return 0.0
+
+    def read(self):
+        pass
+
+    def stop(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_flows_that_ended_leave_the_screens_and_the_past():
+    feed = Churning()
+    session = Session(lambda keep: feed, "eth0", "live")
+    session.start()
+    session.wait(10)
+    feed.write(range(100, 140), 1)
+    before = session.snapshot()
+    stays = before.key(0)
+    feed.write([100, *range(200, 210)], 90)
+    assert session.snapshot().flows.qp.tolist() == [*range(100, 140), *range(200, 210)]
+    assert end_idle(feed.measuring, 90 * 10**9, 60 * 10**9, ["eth0"], 5, 1) == 34
+    now = session.snapshot()
+    assert now.flows.qp.tolist() == [100, *range(135, 140), *range(200, 210)]
+    assert now.find(stays) == 0 and now.flows.packets[0] == 6
+    assert now.source.warnings == (
+        "34 idle flows have left memory with 102 packets: the worst idle flows stay listed",
+    )
+    session.look_at(before.end_ns)
+    then = session.snapshot()
+    assert then.flows.qp.tolist() == [100, *range(135, 140)]
+    assert then.flows.packets.tolist() == [3] * 6
+    session.looking_at, session.length_ns = None, 30 * 10**9
+    assert session.snapshot().flows.packets.tolist() == [3, 0, 0, 0, 0, 0, *[3] * 10]
     session.close()

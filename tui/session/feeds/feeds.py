@@ -16,6 +16,7 @@ from ....analyzer.measures.late_activity import LateActivity
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import Totals
 from ....analyzer.results.analysis import Analysis
+from ....analyzer.results.ended import Ended
 from ....analyzer.results.flow import Owner
 from ....analyzer.wire.registry import Registry
 from ....analyzer.words import printable
@@ -33,6 +34,7 @@ def measure_for_screens(measuring: Measuring) -> None:
     Late packets over time, and totals over time. The windows of totals resolve the bursts of
     a capture of milliseconds and grow with its length: always finer than a screen column.
     """
+    measuring.renumbered = []
     measuring.late = LateActivity()
     measuring.totals = Totals(_FINEST_WINDOW_NS, _MOST_WINDOWS)
 
@@ -85,13 +87,14 @@ class CaptureFeed:
         measure_for_screens(self.measuring)
         self.registry = self._run.registry
         self._owners: dict[int, Owner] = {}
-        self._owned = (0, 0)
+        self._owned = (0, 0, 0)
 
     @property
     def owners(self) -> dict[int, Owner]:
         """Queue pair owners in the comments of the captures so far; the lock must be held."""
         comments = sum(len(source.capture.owner_comments) for source in self._run.sources)
-        known = (comments, len(self.measuring.tracker) if comments else 0)
+        m = self.measuring
+        known = (comments, m.numbering, len(m.tracker)) if comments else (0, 0, 0)
         if known != self._owned:
             self._owned, self._owners = known, self._run.owners()
         return self._owners
@@ -138,6 +141,7 @@ class CaptureFeed:
             undecodable=undecodable,
             warnings=(
                 *([self._run.ended_by] if self._run.ended_by else []),
+                *ended_words(self.measuring.ended),
                 *_warnings(captures),
                 *([STOPPED_EARLY] if stopped_early else []),
             ),
@@ -155,6 +159,20 @@ class CaptureFeed:
 
     def _tell(self, progress: Progress) -> None:
         self._progress = progress
+
+
+def ended_words(ended: Ended) -> Iterator[str]:
+    """What the flows on the screens lack, one line each."""
+    if ended.flows:
+        gone = counted(ended.flows, "idle flow has", "idle flows have")
+        trouble = (
+            f", {ended.flows_in_trouble:,} of them in trouble" if ended.flows_in_trouble else ""
+        )
+        packets = counted(ended.packets, "packet")
+        yield f"{gone} left memory with {packets}{trouble}: the worst idle flows stay listed"
+    if ended.untracked_packets:
+        packets = counted(ended.untracked_packets, "packet")
+        yield f"too many flows at once: {packets} of further flows are counted and not analysed"
 
 
 def _warnings(captures: Sequence[Capture | ConcatenatedCapture]) -> Iterator[str]:

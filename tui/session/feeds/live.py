@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from ....analyzer.analysis.conclude import conclude
 from ....analyzer.analysis.fair_lock import FairLock
+from ....analyzer.analysis.heap import give_back_freed
 from ....analyzer.analysis.prefetch import Prefetched
 from ....analyzer.decode.headers.cm import CmMessage
 from ....analyzer.errors import UnreadableInput
 from ....analyzer.filtering import compile_filter
+from ....analyzer.measures.ending import IDLE_AFTER_NS, end_idle
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis
@@ -21,13 +24,17 @@ from ....probes.live_analysis import capture_summary, warm_up
 from ....probes.live_probes import LiveProbes
 from ....probes.rights.priority import lower_own, raise_own
 from ..snapshots.snapshot import SourceState
-from .feeds import measure_for_screens
-from .heap import give_back_freed
+from .feeds import ended_words, measure_for_screens
 
 EXPECTED_FLOWS = 16_384
 """Flows with preallocated room, so that a burst of new flows costs no reallocation."""
+MOST_FLOWS = 50_000
+"""Flows at once: packets of further ones are counted and not analysed. With fewer, arrays of a
+session stay below 1 GB."""
 POLL_S = 0.02
 """Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
+ENDING_EVERY_S, ENDING_SHARE = 1.0, 20
+"""Shortest time between two looks for idle flows, also in multiples of what a look takes."""
 AHEAD_PACKETS = 1 << 20
 """Packets that may wait to be measured (100 MB), in addition to the rings. So no packet is lost
 while arrays grow for thousands of flows, columns are copied for the screens, or other processes
@@ -39,11 +46,14 @@ class LiveFeed:
 
     kind = "live"
 
-    def __init__(self, probes: LiveProbes, keep: str | None) -> None:
+    def __init__(self, probes: LiveProbes, keep: str | None, idle_ns: int = IDLE_AFTER_NS) -> None:
+        """idle_ns: flows without a packet for this time are ended, see `measures.ending`."""
         self.lock = FairLock()
         self.registry = probes.registry
         warm_up(DEFAULT_WINDOW_NS)
         self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps=True)
+        self.measuring.most_flows = MOST_FLOWS
+        self._idle_ns, self._next_ending = idle_ns, 0.0
         measure_for_screens(self.measuring)
         self.measuring.tracker.expect(EXPECTED_FLOWS)
         self.owners: dict[int, Owner] = {}
@@ -74,10 +84,28 @@ class LiveFeed:
                 with self.lock:
                     self.measuring.update(table, cm)
                     self._packets += len(table)
+                    if len(table):
+                        self._end_idle(int(table.time_ns[-1]))
             with self.lock:
                 found = self._probes.owners(self.measuring.tracker)
             if found is not None:
                 self.owners = found
+
+    def _end_idle(self, now_ns: int) -> None:
+        began, measuring = time.monotonic(), self.measuring
+        if began < self._next_ending:
+            return
+        readers, taps = measuring.renumbered or [], self.registry.tap_names
+        known = len(readers)
+        if end_idle(measuring, now_ns, self._idle_ns, taps):
+            for kept in (measuring.renumbered or [])[known:]:
+                self.owners = {
+                    int(kept.number[flow]): owner
+                    for flow, owner in self.owners.items()
+                    if kept.number[flow] >= 0
+                }
+        took = time.monotonic() - began
+        self._next_ending = began + max(ENDING_EVERY_S, ENDING_SHARE * took)
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
         """Packet tables, from a thread that only empties the rings and decodes."""
@@ -107,6 +135,7 @@ class LiveFeed:
             dropped=loss.ring_full,
             warnings=self._probes.warnings(),
             undecodable=sum(self._source.decoder.counters.undecodable().values()),
+            warnings=tuple(ended_words(self.measuring.ended)),
             tap_names=tuple(self.registry.tap_names),
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....analyzer.measures.series import SERIES_COLUMNS
-from ....analyzer.summary.flows import PARTIAL_VIEW_SHARE
+from ....analyzer.track.tracker import PARTIAL_VIEW_SHARE
 from ....kernels.kernel import Array, Floats, Ints
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 

@@ -48,6 +48,8 @@ class Judged:
     """Whether it covers all packets."""
     end_ns: int = 0
     """Time of the last packet that it covers."""
+    numbering: int = 0
+    """`Measuring.numbering` of the flow numbers in it."""
     hops: Sequence[Hop] = ()
     capture_losses: Sequence[CaptureLoss] = ()
     clocks: Sequence[TapClock] = ()
@@ -55,7 +57,7 @@ class Judged:
     """By flow: how bad its worst finding is (larger is worse), and its name."""
 
     @classmethod
-    def of(cls, analysis: Analysis, final: bool) -> Judged:
+    def of(cls, analysis: Analysis, final: bool, numbering: int = 0) -> Judged:
         """The diagnosis of an analysis."""
         diagnosis = analysis.diagnosis
         end = max((flow.last_time_ns for flow in analysis.flows), default=0)
@@ -64,6 +66,7 @@ class Judged:
             why="",
             final=final,
             end_ns=end,
+            numbering=numbering,
             hops=analysis.hops,
             capture_losses=analysis.capture_losses,
             clocks=analysis.clocks,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....analyzer.statistics.keeping import Kept
 from ....kernels.kernel import Floats, Ints
 from .snapshot import SourceState
 
@@ -42,6 +43,13 @@ class RateMeter:
         self._samples: deque[_Sample] = deque()
         self._grew_at = 0.0
         """Arrival of the last packets, by the clock of the reader."""
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows are left."""
+        self._samples = deque(
+            sample._replace(wire_bytes=sample.wire_bytes[kept.of(len(sample.wire_bytes))])
+            for sample in self._samples
+        )
 
     def of(self, source: SourceState, wire_bytes: Ints, span: tuple[int, int], now: float) -> Rates:
         """wire_bytes: of each flow; span: of the packets, ns; now: seconds."""

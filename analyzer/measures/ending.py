@@ -1,0 +1,150 @@
+"""Ends idle flows of a running analysis: their sums stay, the flows leave memory.
+
+The worst idle flows stay as they are, so that findings about them stay. The others, most of them
+without any trouble, are added to `Measuring.ended`. The two flows of a connection leave together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...kernels.kernel import Bools, Ints, Records
+from ..results.ended import Ended
+from ..statistics.keeping import kept_flows
+from ..track.connections import settle
+from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
+from .hops.ways import Ways, ways_of
+from .measuring import Measuring
+
+IDLE_AFTER_NS = 60_000_000_000
+"""Default time after its last packet when a flow is idle."""
+IDLE_KEPT = 1000
+"""Idle flows that stay: those with the most trouble, then those with the most bytes."""
+LEAST_LEAVING, LEAVING_PART = 1000, 8
+"""Fewer flows, or less than one part in so many of all, are not worth a copy of all state."""
+
+_FLOW_SUMS = {
+    "packets": "packets", "wire_bytes": "wire_bytes", "payload_bytes": "payload_bytes",
+    "request_packets": "request_packets", "response_packets": "response_packets",
+    "ack_packets": "ack_packets", "tap_copies": "tap_copies", "naks": "naks",
+    "rnr_naks": "rnr_naks", "cnps": "cnps", "ecn_marked_packets": "ecn_marked",
+}  # fmt: skip
+_STREAM_SUMS = {
+    "reordered_packets": ("reordered",), "retransmitted_packets": ("recovered", "retransmitted"),
+    "recovered_packets": ("recovered",), "duplicate_packets": ("duplicates",),
+    "mirror_duplicates": ("mirror_duplicates",), "sequence_restarts": ("restarts",),
+}  # fmt: skip
+
+
+def end_idle(
+    measuring: Measuring,
+    now_ns: int,
+    idle_ns: int,
+    tap_names: list[str],
+    most_kept: int = IDLE_KEPT,
+    least_leaving: int = LEAST_LEAVING,
+) -> int:
+    """End flows without a packet for `idle_ns` before `now_ns`, a time of the packets' clock.
+
+    Result: the number of flows that left; 0 where too few are idle to be worth it. With
+    conformance no flow leaves: its checks span all flows of a host.
+    """
+    tracker = measuring.tracker
+    if measuring.conformance is not None or len(tracker) < most_kept + least_leaving:
+        return 0
+    before = now_ns - idle_ns
+    if _idle(tracker, before).sum() - most_kept < max(least_leaving, len(tracker) // LEAVING_PART):
+        return 0
+    settle(tracker, measuring.cm)
+    leaves = _idle(tracker, before)
+    leaves[measuring.hops.conclude_before(before)] = False
+    _join_partners(tracker, leaves)
+    ways = ways_of(measuring.hops.settled(), tracker, tap_names) if len(tap_names) > 1 else None
+    troubled = _trouble(measuring, ways)
+    idle = np.flatnonzero(leaves)
+    wire_bytes = tracker.flows["wire_bytes"]
+    worst = idle[np.lexsort((wire_bytes[idle], troubled[idle]))[::-1][:most_kept]]
+    leaves[worst] = False
+    _join_partners(tracker, leaves)
+    return _end(measuring, leaves, troubled, ways)
+
+
+def _idle(tracker: FlowTracker, before_ns: int) -> Bools:
+    """Flows whose connection has had no packet since this time."""
+    found: Bools = tracker.flows["last_time"] < before_ns
+    _join_partners(tracker, found)
+    return found
+
+
+def _join_partners(tracker: FlowTracker, leaves: Bools) -> None:
+    """A flow leaves only with the other flow of its connection."""
+    flow = np.flatnonzero(tracker.flows["peer"] >= 0)
+    peer = tracker.flows["peer"][flow]
+    stays = ~leaves[flow] | ~leaves[peer]
+    leaves[flow[stays]] = leaves[peer[stays]] = False
+
+
+def _trouble(measuring: Measuring, ways: Ways | None) -> Ints:
+    """int64[flows]: packets in trouble of each flow, for the choice of the worst."""
+    tracker = measuring.tracker
+    flows, count = tracker.flows, len(tracker)
+    streams = tracker.state.streams[: 2 * count].reshape(count, 2)
+    found = measuring.troubles.packets(count) + measuring.troubles.unanswered(count)
+    for name in ("missing", "missing_evicted", "restarts", "recovered", "retransmitted"):
+        found += streams[name].sum(axis=1)
+    found += flows["nak_codes"].sum(axis=1, dtype=np.int64) + flows["rnr_received"]
+    if ways is not None:
+        for hop in ways.hops:
+            for name in ("marked", "late", "copies"):
+                np.add.at(found, hop.passed["flow"], hop.passed[name])
+            np.add.at(found, hop.lost["flow"], 1)
+        for missed in ways.missed:
+            np.add.at(found, missed.flows, 1)
+    for change in measuring.mrc.port_changes:
+        found[change.flow] += 1
+    return found
+
+
+def _end(measuring: Measuring, leaves: Bools, troubled: Ints, ways: Ways | None) -> int:
+    tracker = measuring.tracker
+    gone = np.flatnonzero(leaves)
+    if not len(gone):
+        return 0
+    flows = tracker.flows[gone]
+    streams = tracker.state.streams[: 2 * len(tracker)].reshape(-1, 2)[gone]
+    sums = {name: int(flows[field].sum()) for name, field in _FLOW_SUMS.items()}
+    for name, fields in _STREAM_SUMS.items():
+        sums[name] = sum(int(streams[field].sum()) for field in fields)
+    sums["missing_packets"] = int(_missing(streams).sum())
+    if ways is not None:
+        for name, counts in (
+            ("lost_between_taps", ways.lost()), ("reordered_between_taps", ways.arisen("late")),
+        ):  # fmt: skip
+            sums[name] = sum(packets for flow, packets in counts.items() if leaves[flow])
+    sums["flows"] = len(gone)
+    carries = flows["request_packets"] + flows["response_packets"] > 0
+    sums["data_flows"] = int(np.count_nonzero(carries))
+    sums["connections"] = int(np.count_nonzero(flows["peer"] > gone))
+    sums["flows_in_trouble"] = int(np.count_nonzero(troubled[gone]))
+    first, last = int(flows["first_time"].min()), int(flows["last_time"].max())
+    measuring.ended = measuring.ended.joined(Ended(first_time_ns=first, last_time_ns=last, **sums))
+    measuring.cm.forget(
+        zip(*(flows[name].tolist() for name in ("src", "dst", "dest_qp")), strict=True)
+    )
+    measuring.keep(kept_flows(~leaves))
+    return len(gone)
+
+
+def _missing(streams: Records) -> Ints:
+    """PSNs never seen of each flow; 0 where the tap seems to see only a part of the flow."""
+
+    def both(*fields: str) -> Ints:
+        return sum(
+            (streams[field].sum(axis=1) for field in fields), np.zeros(len(streams), np.int64)
+        )
+
+    missing, seen = (
+        both("missing", "missing_evicted"),
+        both("new_packets", "reordered", "recovered"),
+    )
+    return np.where(missing > PARTIAL_VIEW_SHARE * (missing + seen), 0, missing)

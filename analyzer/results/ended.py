@@ -1,0 +1,78 @@
+"""Traffic of an analysis that is in none of its flows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from .base import Record
+
+
+class Ended(Record, frozen=True, kw_only=True):
+    """Sums of flows that were idle and left memory, and of packets beyond the limit of flows.
+
+    None of them is in `flows`. Counts are defined like those of a flow.
+    """
+
+    flows: int = 0
+    data_flows: Annotated[int, Meta(description="with requests or READ responses")] = 0
+    connections: Annotated[int, Meta(description="known connections of these flows")] = 0
+    flows_in_trouble: Annotated[
+        int,
+        Meta(
+            description="flows with losses, late, marked, refused or retransmitted packets: only"
+            " the worst idle flows stay in `flows`"
+        ),
+    ] = 0
+    first_time_ns: int | None = None
+    last_time_ns: int | None = None
+    packets: int = 0
+    wire_bytes: int = 0
+    payload_bytes: int = 0
+    request_packets: int = 0
+    response_packets: int = 0
+    ack_packets: int = 0
+    tap_copies: int = 0
+    naks: int = 0
+    rnr_naks: int = 0
+    cnps: int = 0
+    ecn_marked_packets: int = 0
+    reordered_packets: int = 0
+    retransmitted_packets: int = 0
+    recovered_packets: int = 0
+    duplicate_packets: int = 0
+    mirror_duplicates: int = 0
+    sequence_restarts: int = 0
+    lost_between_taps: int = 0
+    reordered_between_taps: int = 0
+    missing_packets: Annotated[
+        int, Meta(description="without the flows of which a tap saw only a part")
+    ] = 0
+    untracked_packets: Annotated[
+        int,
+        Meta(
+            description="of new flows while more flows were active than the limit allows, in the"
+            " terminal UI: not analysed, and in no other sum"
+        ),
+    ] = 0
+    untracked_wire_bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.flows or self.untracked_packets)
+
+    def joined(self, other: Ended) -> Ended:
+        """The sums of both."""
+        times = ("first_time_ns", "last_time_ns")
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name not in times
+        }
+        first, last = (
+            [t for t in (getattr(self, name), getattr(other, name)) if t is not None]
+            for name in times
+        )
+        return Ended(
+            first_time_ns=min(first, default=None), last_time_ns=max(last, default=None), **sums
+        )

@@ -1,0 +1,106 @@
+"""Some flows of a tracker stay, the others leave memory; see `statistics.keeping`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..statistics.keeping import Kept, rows_of, untouched
+from . import state as st
+from .tracker import FlowTracker
+
+_PAIRING = ("evidence", "answers", "mismatches", "mismatches_in_row")
+
+
+def keep_flows(tracker: FlowTracker, kept: Kept) -> None:
+    """Only these flows stay; events of the others count as omitted.
+
+    A flow whose partner leaves has none. What was learned about a host pair (the path MTU) stays
+    while it has flows.
+    """
+    old = tracker.state
+    tracker.state = old._replace(
+        flows=rows_of(old.flows, kept),
+        streams=rows_of(old.streams, kept, per=2),
+        used=old.used.copy(),
+    )
+    tracker.opcodes = rows_of(tracker.opcodes, kept)
+    tracker.state.used[st.USED_FLOWS] = len(kept.flows)
+    _keep_partners(tracker, kept)
+    _keep_pairs(tracker)
+    _keep_windows(tracker)
+    _keep_recents(tracker)
+    _keep_events(tracker, kept)
+    tracker.histograms.keep(kept)
+    tracker.densities.keep(kept)
+    tracker.rebuild()
+
+
+def _keep_partners(tracker: FlowTracker, kept: Kept) -> None:
+    flows = tracker.flows
+    for name in ("peer", "candidate"):
+        before = flows[name].copy()
+        flows[name] = np.where(kept.holds(before), kept.number[before], -1)
+        left = (before >= 0) & (flows[name] < 0)
+        for other in _PAIRING if name == "peer" else ("candidate_hits",):
+            flows[other][left] = 0
+
+
+def _keep_pairs(tracker: FlowTracker) -> None:
+    """Host pairs of the kept flows, and the chain of flows of each."""
+    flows, state = tracker.flows, tracker.state
+    found, number = np.unique(flows["pair"], return_inverse=True)
+    pairs = untouched(state.pairs)
+    pairs[: len(found)] = state.pairs[found]
+    heads = [[-1, -1] for _ in found]
+    behind = []
+    direction = (flows["src"] > flows["dst"]).astype(np.int64).tolist()
+    for flow, (pair, way) in enumerate(zip(number.tolist(), direction, strict=True)):
+        behind.append(heads[pair][way])
+        heads[pair][way] = flow
+    flows["pair"], flows["next_in_pair"] = number, behind
+    pairs["head"][: len(found)] = np.array(heads, np.int32).reshape(-1, 2)
+    state.used[st.USED_PAIRS] = len(found)
+    tracker.state = state._replace(pairs=pairs)
+
+
+def _keep_windows(tracker: FlowTracker) -> None:
+    """The slots of the kept streams move to the front of the pool.
+
+    Only slots in use are written: most of a window is memory that was never touched.
+    """
+    state = tracker.state
+    streams = state.streams[: 2 * len(tracker)]
+    sizes = np.where(streams["window_bits"] > 0, 1 << streams["room_bits"].astype(np.int64), 0)
+    starts = np.cumsum(sizes) - sizes
+    slots = untouched(state.slots)
+    for s in np.flatnonzero(sizes).tolist():
+        at, to = int(streams[s]["window"]), int(starts[s])
+        window = state.slots[at : at + (1 << int(streams[s]["window_bits"]))]
+        used = np.flatnonzero(window["state"])
+        slots[to + used] = window[used]
+    streams["window"] = np.where(sizes > 0, starts, 0)
+    state.used[st.USED_SLOTS] = int(sizes.sum())
+    tracker.state = state._replace(slots=slots)
+
+
+def _keep_recents(tracker: FlowTracker) -> None:
+    flows, state = tracker.flows, tracker.state
+    recents, to = untouched(state.recents), 0
+    for f in np.flatnonzero(flows["recent"] >= 0).tolist():
+        at, size = int(flows[f]["recent"]), 1 << int(flows[f]["recent_bits"])
+        used = np.flatnonzero(state.recents["used"][at : at + size])
+        recents[to + used] = state.recents[at + used]
+        flows["recent"][f] = to
+        to += size
+    state.used[st.USED_RECENTS] = to
+    tracker.state = state._replace(recents=recents)
+
+
+def _keep_events(tracker: FlowTracker, kept: Kept) -> None:
+    state = tracker.state
+    events = state.events[: int(state.used[st.USED_EVENTS])]
+    stay = events[kept.holds(events["flow"])]
+    stay["flow"] = kept.number[stay["flow"]]
+    state.used[st.OMITTED_EVENTS] += len(events) - len(stay)
+    state.used[st.USED_EVENTS] = len(stay)
+    state.events[: len(stay)] = stay

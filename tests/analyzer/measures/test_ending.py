@@ -1,0 +1,235 @@
+"""An analysis that ends idle flows has the sums, and the listed flows, of one that keeps all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from captures import data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traffic import ACK, WRITE_ONLY, packets
+
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.analysis.run import open_run
+from rocescope.analyzer.measures.ending import end_idle
+from rocescope.analyzer.measures.late_activity import LateActivity
+from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.results.ended import Ended
+from rocescope.analyzer.summary.summarize import Summary
+
+SECOND_NS = 1_000_000_000
+ONLY_OF_ENDED = (
+    "flows", "data_flows", "connections", "flows_in_trouble", "first_time_ns", "last_time_ns",
+    "untracked_packets", "untracked_wire_bytes",
+)  # fmt: skip
+SUMS = [name for name in Ended.__struct_fields__ if name not in ONLY_OF_ENDED]
+NAMES = ["tap"]
+
+
+def generations(paths, rounds, apart_ns=2 * SECOND_NS):
+    """The packets of captures several times: each time with other queue pairs, and later.
+
+    Yields (registry, many_taps) first, then tables.
+    """
+    with open_run([str(path) for path in paths], AnalyzeOptions()) as run:
+        tables = [table.take(np.arange(len(table))) for table, _ in run._tables()]
+        yield run.registry, run.measuring.many_taps
+    times = np.concatenate([table.time_ns for table in tables])
+    span = int(times.max() - times.min()) + apart_ns
+    for round_ in range(rounds):
+        for table in tables:
+            qps = table.dest_qp.copy()
+            qps[qps > 1] = (qps[qps > 1] + 1009 * round_) & 0xFFFFFF
+            yield replace(table, time_ns=table.time_ns + round_ * span, dest_qp=qps)
+
+
+def measured(paths, rounds, most_kept, idle_ns):
+    """(registry, plain analysis, analysis that ends idle flows as soon as it can)."""
+    feed = generations(paths, rounds)
+    registry, many_taps = next(feed)
+    both = [Measuring(100_000_000, many_taps) for _ in range(2)]
+    for measuring in both:
+        measuring.late = LateActivity()
+        measuring.tracker.see_taps(len(registry.taps))
+    plain, ending = both
+    for table in feed:
+        for measuring in both:
+            measuring.update(table)
+        end_idle(ending, int(table.time_ns[-1]), idle_ns, registry.tap_names, most_kept, 1)
+    return registry, plain, ending
+
+
+def record(flow):
+    """All of a record that does not number other records."""
+    fields = msgspec.to_builtins(flow)
+    del fields["id"], fields["connection"]
+    return fields
+
+
+def by_name(flows):
+    return {(flow.src, flow.dst, flow.dest_qp): record(flow) for flow in flows}
+
+
+LEAF = "leafspine/r01_clean_write"
+SEVERAL_TAPS = (
+    f"{LEAF}/H1-leaf1.pcap.xz",
+    f"{LEAF}/leaf1-spine1.pcap.gz",
+    f"{LEAF}/leaf1-spine2.pcap.gz",
+)
+CAPTURES = [
+    ("i03_write_reorder5_AtoB.atB.pcap.gz",),
+    ("i04_write_duplicate1_AtoB.atB.pcap.gz",),
+    ("i13_write_ecn_ce2_AtoB.atB.pcap.gz",),
+    ("c04_rc_read_q4_64k.atB.pcap.gz",),
+    ("c05_rc_atomic_fetchadd.atB.pcap",),
+    ("i01_write_loss0.5_AtoB.atA.pcap.gz", "i01_write_loss0.5_AtoB.atB.pcap.gz"),
+    SEVERAL_TAPS,
+]
+
+
+@pytest.mark.parametrize(
+    "names", CAPTURES, ids=lambda names: names[0].partition("/")[2] or names[0]
+)
+def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names):
+    registry, plain, ending = measured([data(name) for name in names], 3, 3, 1_500_000_000)
+    ended = ending.ended
+    assert ended.flows > 0
+    whole, part = (Summary(m, registry, "entropy") for m in (plain, ending))
+    flows, listed = whole.flows(), part.flows()
+    assert len(flows) == len(listed) + ended.flows
+    assert len(whole.connections) == len(part.connections) + ended.connections
+    known = by_name(flows)
+    for name, fields in by_name(listed).items():
+        assert fields == known[name]
+    for name in SUMS:
+        together = sum(getattr(flow, name) or 0 for flow in flows)
+        assert together == sum(getattr(f, name) or 0 for f in listed) + getattr(ended, name), name
+    assert ended.first_time_ns == min(flow.first_time_ns for flow in flows)
+    series = [m.totals.series(registry.tap_names) for m in (plain, ending)]
+    assert series[0] == series[1]
+    lost = [sum(hop.lost_packets for hop in summary.hops()[0]) for summary in (whole, part)]
+    assert lost[0] == lost[1] + ended.lost_between_taps
+
+
+def write(qp, psn, time_ns, **more):
+    return {"opcode": WRITE_ONLY, "dest_qp": qp, "psn": psn, "time_ns": time_ns, **more}
+
+
+def test_the_worst_idle_flows_stay_and_a_queue_pair_that_comes_back_is_a_new_flow():
+    measuring = Measuring(100_000_000, many_taps=False)
+    troubled = [write(100, psn, psn) for psn in (0, 1, 5, 6)]  # 2, 3, 4 are missing
+    clean = [write(qp, psn, 10 + psn) for qp in range(200, 210) for psn in range(3)]
+    measuring.update(packets(troubled + clean))
+    assert end_idle(measuring, 5 * SECOND_NS, SECOND_NS, NAMES, 1, 1) == 10
+    assert measuring.tracker.flows["dest_qp"].tolist() == [100]
+    ended = measuring.ended
+    assert (ended.flows, ended.packets, ended.flows_in_trouble) == (10, 30, 0)
+    measuring.update(packets([write(205, 90, 5 * SECOND_NS), write(100, 7, 5 * SECOND_NS)]))
+    flows = measuring.tracker.flows
+    assert dict(zip(flows["dest_qp"].tolist(), flows["packets"].tolist(), strict=True)) == {
+        100: 5,
+        205: 1,
+    }
+
+
+def test_flows_leave_only_in_worthwhile_numbers_and_both_of_a_connection():
+    measuring = Measuring(100_000_000, many_taps=False)
+    rows = []
+    for qp in range(100, 120, 2):
+        for psn in range(4):
+            rows.append(write(qp, psn, 100 * psn, bth_flags=0x800000, src=0, dst=1))
+            rows.append(
+                {"opcode": ACK, "dest_qp": qp + 1, "psn": psn, "time_ns": 100 * psn + 50,
+                 "src": 1, "dst": 0, "aeth": 0, "decode_flags": 0x10}
+            )  # fmt: skip
+    rows.append(write(118, 4, 4 * SECOND_NS, src=0, dst=1))
+    measuring.update(packets(rows))
+    assert end_idle(measuring, 5 * SECOND_NS, 2 * SECOND_NS, NAMES, 0, 19) == 0
+    assert end_idle(measuring, 5 * SECOND_NS, 2 * SECOND_NS, NAMES, 0, 1) == 18
+    assert sorted(measuring.tracker.flows["dest_qp"].tolist()) == [118, 119]
+    assert measuring.ended.connections == 9
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12)), min_size=1, max_size=30),
+        min_size=2,
+        max_size=6,
+    ),
+    st.integers(0, 4),
+)
+def test_any_traffic_any_order(rounds, most_kept):
+    """Every round has queue pairs of its own; PSNs come in any order."""
+    both = [Measuring(100_000_000, many_taps=False) for _ in range(2)]
+    for number, psns in enumerate(rounds):
+        start = number * 3 * SECOND_NS
+        rows = [
+            write(100 * (number + 1) + qp, psn, start + at, ip_id=at)
+            for at, (qp, psn) in enumerate(psns)
+        ]
+        for measuring in both:
+            measuring.update(packets(rows))
+        end_idle(both[1], start + len(rows), SECOND_NS, NAMES, most_kept, 1)
+    plain, ending = both
+    streams = [m.tracker.state.streams[: 2 * len(m.tracker)] for m in both]
+    for name, fields in (
+        ("reordered_packets", ["reordered"]),
+        ("retransmitted_packets", ["recovered", "retransmitted"]),
+        ("duplicate_packets", ["duplicates"]),
+        ("sequence_restarts", ["restarts"]),
+    ):
+        whole, part = (sum(int(s[field].sum()) for field in fields) for s in streams)
+        assert whole == part + getattr(ending.ended, name)
+    assert len(plain.tracker) == len(ending.tracker) + ending.ended.flows
+    packets_of = [int(m.tracker.flows["packets"].sum()) for m in both]
+    assert packets_of[0] == packets_of[1] + ending.ended.packets
+
+
+def held(measuring):
+    """Bytes behind the flows that are present: records in use, not spare room."""
+    t = measuring.tracker
+    pools = (t.histograms, measuring.messages._histograms, measuring.congestion._spacing)
+    return (
+        len(t)
+        + int(t.state.used[:4].sum())
+        + sum(int(pool.arrays.used.sum()) for pool in pools)
+        + len(measuring.entropy._table.paths)
+        + len(measuring.taps._table.paths)
+        + len(measuring.hops.edges)
+        + len(measuring.hops.visits)
+        + len(measuring.hops.ends)
+        + int(measuring.messages._arrays.rings_used[0])
+    )
+
+
+def test_churn_holds_the_state_of_the_active_flows_only():
+    """Ten rounds of new queue pairs hold no more than the third."""
+    measuring = Measuring(100_000_000, many_taps=True)
+    seen = []
+    for round_ in range(10):
+        start = round_ * 3 * SECOND_NS
+        rows = [
+            write(1000 * (round_ + 1) + qp, psn, start + 1000 * psn + qp, ip_id=psn)
+            for psn in range(5)
+            for qp in range(300)
+        ]
+        measuring.update(packets(rows))
+        end_idle(measuring, start + SECOND_NS, SECOND_NS, NAMES, 20, 100)
+        seen.append(held(measuring))
+    assert max(seen[2:]) <= seen[2]
+    assert measuring.ended.packets + int(measuring.tracker.flows["packets"].sum()) == 15_000
+    capacity = [len(measuring.tracker.state.flows), len(measuring.idle._state)]
+    assert max(capacity) < 2048
+
+
+def test_packets_of_new_flows_beyond_the_limit_are_counted_only():
+    measuring = Measuring(100_000_000, many_taps=False)
+    measuring.most_flows = 3
+    measuring.update(packets([write(qp, 0, qp) for qp in range(100, 103)]))
+    measuring.update(packets([write(qp, 1, qp, wire_bytes=80) for qp in range(100, 107)]))
+    assert measuring.tracker.flows["packets"].tolist() == [2, 2, 2]
+    assert (measuring.ended.untracked_packets, measuring.ended.untracked_wire_bytes) == (4, 320)
