@@ -133,9 +133,8 @@ class LiveFeed:
             frames=loss.seen,
             packets=self._packets,
             dropped=loss.ring_full,
-            warnings=self._probes.warnings(),
+            warnings=(*self._probes.warnings(), *ended_words(self.measuring.ended)),
             undecodable=sum(self._source.decoder.counters.undecodable().values()),
-            warnings=tuple(ended_words(self.measuring.ended)),
             tap_names=tuple(self.registry.tap_names),
         )
 
