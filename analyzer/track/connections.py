@@ -81,7 +81,8 @@ class CmPairs:
         for key in left:
             self.pairs.pop(key, None)
             self.services.pop(key, None)
-        for table in (self.pairs, self.services, self._waiting):
+            self.first_psns.pop(key, None)
+        for table in (self.pairs, self.services, self.first_psns, self._waiting):
             for key in list(table)[: max(len(table) - PAIRS_KEPT, 0)]:
                 del table[key]
 
