@@ -193,6 +193,8 @@ STREAM = np.dtype(
 
 EMPTY, SEEN, MISSING, SKIPPED = range(4)
 """Slot states. SKIPPED: skipped without evidence that the PSN exists."""
+INSIDE_A_READ = -1
+"""`dense` of a PSN that an earlier READ reserved, of a READ of the rest."""
 
 SLOT = np.dtype(
     [

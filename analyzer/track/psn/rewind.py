@@ -9,7 +9,7 @@ from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_add, psn_distance
 from .. import state as st
 from ..state import FlowRecord, State
-from .window import holds, horizon
+from .window import holds, horizon, slot_of
 
 _LOST_RESENDS = 64
 """Most retransmissions after a NAK that may be lost before the tap sees one."""
@@ -92,7 +92,11 @@ def asks_at_a_gap(state: State, f: Int, flow: FlowRecord, psn: Int, time: Int) -
         return bool(beyond and time - state.flows[flow.peer].last_time < SILENCE_NS)
     stream = state.streams[2 * f + st.REQUESTS]
     in_window = -psn_distance(psn, np.int64(stream.next)) <= horizon(state, stream)
-    return bool(in_window and not holds(state, stream, psn))
+    if not in_window:
+        return False
+    return bool(
+        not holds(state, stream, psn) or state.slots[slot_of(stream, psn)].dense == st.INSIDE_A_READ
+    )
 
 
 @subkernel

@@ -216,6 +216,9 @@ def judge(
         if state.slots[at].state == st.SEEN:
             return _seen_again(state, histograms, densities, f, flow, stream, which, at, packet)
         return _fill(state, histograms, densities, f, flow, stream, which, at, packet)
+    if bits & READ_REQUEST and -st.RESTART_DISTANCE < distance < 0:
+        if reach(state, stream, psn):
+            return _read_again(state, flow, stream, packet)
     if -st.RESTART_DISTANCE < distance < 0:
         return _older_than_the_window(state, flow, stream, packet.sent_id)
 
@@ -371,6 +374,18 @@ def _seen_again(
     slot.tap = tap
     slot.taps = bit
     slot.time = time
+    return verdicts.RETRANSMITTED
+
+
+@subkernel
+def _read_again(state: State, flow: FlowRecord, stream: StreamRecord, packet: Packet) -> Int:
+    """A READ of the rest of an earlier one: its PSN was reserved, no packet had it so far.
+
+    Its slot tells copies at other taps from further transmissions.
+    """
+    at = claim(state, flow, stream, packet.psn)
+    write_seen(state, at, packet, np.int64(stream.arrivals), np.int64(st.INSIDE_A_READ))
+    stream.retransmitted += 1
     return verdicts.RETRANSMITTED
 
 

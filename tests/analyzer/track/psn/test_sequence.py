@@ -126,6 +126,24 @@ def test_a_read_asked_again_in_its_middle_is_implied():
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
 
 
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_a_read_asked_again_in_its_middle_has_copies_at_other_taps(ipv6):
+    """No packet had its PSN before; asked once more, it is another transmission."""
+    same = {"decode_flags": IPV6, "ip_id": 0} if ipv6 else {}
+    rows = [{"psn": 9, "opcode": WRITE_MIDDLE, "ip_id": 0, **same}]  # it tells the path MTU
+    for n, psn in enumerate((10, 18, 22, 22, 26)):
+        (request, *_), _ = read(psn, 1024, 4096 if psn == 22 else 8192)
+        for tap in range(4):
+            time = START_NS + n * 50_000_000 + tap * 5_000
+            at = {"time_ns": time, "tap": tap, "hop_limit": 64 - tap}
+            rows.append({"ip_id": n + 1, **request, **at, **same})
+    _, found = verdicts(rows)
+    copies = [TAP_COPY] * 3
+    again = [RETRANSMITTED, *copies]
+    new = [IN_ORDER, *copies]
+    assert found == [IN_ORDER, *new, *new, *again, *again, *new]
+
+
 def test_acks_and_requests_of_one_flow_do_not_mix():
     """The PSNs of ACKs belong to the other side: any value changes nothing."""
     rows = []
