@@ -23,6 +23,8 @@ SEEDS = {"leaf1": 1000, "leaf2": 1077, "spine1": 1154, "spine2": 1231}
 HOSTS = ("h1", "h2", "h3", "h4")
 DEVICES = (*SEEDS, *HOSTS)
 LEAVES, SPINES, PARALLEL = ("leaf1", "leaf2"), ("spine1", "spine2"), 2
+_SECONDS = 240
+"""For BGP on a busy machine; it takes a few seconds on an idle one."""
 
 _BEGIN = """\
 set -e
@@ -138,7 +140,7 @@ class RealFabric:
         self._wire()
         for device in self.devices.values():
             device.go()
-        until(self._converged)
+        until(self._converged, _SECONDS)
 
     def stop(self) -> None:
         for device in (*self.devices.values(), self.client):
@@ -178,9 +180,9 @@ class RealFabric:
         inside = self.devices[device]
         before = self._routes(device)
         inside.run("ip", "link", "set", port, "down")
-        until(lambda: self._routes(device) != before)
+        until(lambda: self._routes(device) != before, _SECONDS)
         inside.run("ip", "link", "set", port, "up")
-        until(lambda: self._sessions(device) and self._lldp_complete(device))
+        until(lambda: self._sessions(device) and self._lldp_complete(device), _SECONDS)
 
     def _configure(self, device: Device) -> None:
         folder = device.folder / "frr"
@@ -306,7 +308,8 @@ def _bgp(name: str) -> str:
         f" bgp router-id 1.1.1.{index + 1}",
         " no bgp ebgp-requires-policy",
         " bgp bestpath as-path multipath-relax",
-        " timers bgp 1 3",
+        # A short hold time would end sessions on a busy machine, and FRR 8.4.4 then loses members.
+        " timers bgp 3 60",
     ]
     four, six = [], []
     for number, (a, port_a, b, port_b) in enumerate(cables()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shlex
 import socket
 import subprocess
@@ -13,6 +15,8 @@ from waiting import until
 
 from rocescope.discovery.dialects.dialect import Dialect
 
+_PORTS = itertools.count(2200)
+"""Below those that the kernel gives to clients. A port that was free a moment ago may be taken."""
 READER = "reader"
 """A user without any right."""
 CONFIG = """\
@@ -62,7 +66,8 @@ def write_users(folder: Path) -> None:
 
 
 class LocalSshd:
-    """sshd on 127.0.0.1. Every device is a key of its own, to which a forced command belongs.
+    """sshd on a loopback address of this process alone. Every device is a key of its own, to
+    which a forced command belongs.
 
     `home` is the home of a client: its ssh_config has a host for every device.
     """
@@ -70,19 +75,19 @@ class LocalSshd:
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder, folder / "home"
         (self.home / ".ssh").mkdir(parents=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        pid = os.getpid()  # 22 bits at most (proc(5), pid_max)
+        self.address = f"127.{64 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}"
+        self.port = next(_PORTS)
         host_key = new_key(folder / "key")
         self.known_hosts = self.home / ".ssh" / "known_hosts"
-        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {host_key}\n")
+        self.known_hosts.write_text(f"[{self.address}]:{self.port} {host_key}\n")
         self.config = self.home / ".ssh" / "config"
         self.config.touch()
         self._authorized = folder / "authorized_root"
         self._authorized.touch()
         write_users(folder)
         folder.chmod(0o755)
-        text = CONFIG.format(address="127.0.0.1", port=self.port, folder=folder)
+        text = CONFIG.format(address=self.address, port=self.port, folder=folder)
         (folder / "sshd_config").write_text(text)
 
     def add(self, name: str, command: str, *more: str, options: str = "restrict") -> None:
@@ -93,7 +98,7 @@ class LocalSshd:
         with self._authorized.open("a") as file:
             file.write(f'{options},command="{quoted}" {public}\n')
         lines = [
-            f"Host {name}", "HostName 127.0.0.1", f"Port {self.port}", "User root",
+            f"Host {name}", f"HostName {self.address}", f"Port {self.port}", "User root",
             f"IdentityFile {key}", "IdentitiesOnly yes", *more,
         ]  # fmt: skip
         with self.config.open("a") as file:
@@ -131,7 +136,7 @@ class LocalSshd:
 
     def _listens(self) -> bool:
         assert self._process.poll() is None, (self.folder / "log").read_text()
-        return socket.socket().connect_ex(("127.0.0.1", self.port)) == 0
+        return socket.socket().connect_ex((self.address, self.port)) == 0
 
 
 def inventory(file: Path, switches: Mapping[str, str], hosts: Iterable[str] = ()) -> Path:

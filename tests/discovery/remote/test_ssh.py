@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import zip_longest
 
 import pytest
 from sshd import LocalSshd
@@ -38,17 +39,20 @@ def sshd(root, need_tool, tmp_path_factory):
 
 @pytest.fixture
 def ask(sshd, monkeypatch):
-    """`ask(host, command)`: the answer and the output."""
+    """`ask(host, command)`: the answer and the output; seconds: limits of the first commands."""
     monkeypatch.setenv("HOME", str(sshd.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
 
-    def ask(host, *commands, **limits):
+    def ask(host, *commands, seconds=(), **limits):
         async def run():
             async with connected(host) as connection:
                 outputs = [bytearray() for _ in commands]
+                limited = [{"seconds": one} for one in seconds]
                 asked = [
-                    connection.ask(command, output.extend, **limits)
-                    for command, output in zip(commands, outputs, strict=True)
+                    connection.ask(command, output.extend, **limits, **own)
+                    for command, output, own in zip_longest(
+                        commands, outputs, limited, fillvalue={}
+                    )
                 ]
                 return list(zip(await asyncio.gather(*asked), outputs, strict=True))
 
@@ -98,7 +102,7 @@ def test_endless_errors_are_cut(ask):
 
 
 def test_a_command_that_hangs_keeps_no_other_away(ask):
-    found = ask("shell", "sleep 1000", "echo there", seconds=1)
+    found = ask("shell", "sleep 1000", "echo there", seconds=[1])
     assert found[0][0].problem == "no end within 1 s"
     assert bytes(found[1][1]) == b"there\n"
 
