@@ -4,7 +4,7 @@
 # Four links of a real leaf-spine fabric; one host sprays its packets over all of them.
 CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
 # Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
-PACKAGES = analyzer commands kernels probes replay report tui
+PACKAGES = analyzer commands discovery kernels probes replay report tui
 # One worker more than cores: tests of screens and processes wait for a fifth of their time.
 WORKERS = -n $$(($$(nproc) + 1)) --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 # Tests, too, are compiled once: every worker would take seconds to rewrite all assertions.

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from ...analyzer.measures.hops.names import short_names
 from ...analyzer.results.hops import CaptureLoss, Hop
-from ...analyzer.words import printable
 from ..words.human import Glyphs, count, counted, duration, percent
 from .page import numbers
 
@@ -28,17 +27,17 @@ def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:
     else:
         text += ", no packet lost between taps"
     for loss in losses:
-        text += f"; the capture {printable(loss.tap)} missed {counted(loss.packets, 'packet')}"
+        text += f"; the capture {loss.tap} missed {counted(loss.packets, 'packet')}"
     return f"{text}."
 
 
 def where(hop: Hop) -> str:
     """`in spine2, from leaf1-spine2 to leaf2-spine2`."""
     if hop.to_tap is None:
-        text = f"after {printable(hop.from_tap)}"
+        text = f"after {hop.from_tap}"
     else:
-        text = f"from {printable(hop.from_tap)} to {printable(hop.to_tap)}"
-        text = f"in {printable(hop.device)}, {text}" if hop.device else text
+        text = f"from {hop.from_tap} to {hop.to_tap}"
+        text = f"in {hop.device}, {text}" if hop.device else text
     return f"{text} (next tap by the fabric file)" if hop.expected_by == "fabric" else text
 
 
@@ -54,8 +53,8 @@ def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
         if hop.lost_packets:
             lost = Text(f"{glyphs.bad} {count(hop.lost_packets)}", "red")
         table.add_row(
-            Text(printable(short[hop.from_tap])),
-            Text("?" if hop.to_tap is None else printable(short[hop.to_tap])),
+            Text(short[hop.from_tap]),
+            Text("?" if hop.to_tap is None else short[hop.to_tap]),
             count(hop.packets),
             lost,
             count(hop.ce_marked_packets),

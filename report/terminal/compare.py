@@ -19,7 +19,6 @@ from ...analyzer.results.compare import (
     HopFigures,
 )
 from ...analyzer.results.diagnosis import SEVERITIES, Finding
-from ...analyzer.words import printable
 from ..compare import GOODPUT, QUEUEING, SHARES
 from ..words import diagnosis as words
 from ..words import human
@@ -53,9 +52,9 @@ def print_comparison(
     """Print the verdict, the findings, the key figures, and the `top` flows that changed."""
     page = Page(console_for(stream, color))
     glyphs = page.glyphs
-    names = f"{printable(result.before)} {glyphs.arrow} {printable(result.after)}"
-    page.console.print(Text(f"{names}: {verdict(result)}", "bold"), soft_wrap=True)
-    page.warn(map(printable, result.warnings[:top]))
+    names = f"{result.before} {glyphs.arrow} {result.after}"
+    page.line(f"{names}: {verdict(result)}", "bold")
+    page.warn(result.warnings[:top])
     page.section("Findings", "" if result.findings else "Neither analysis has a finding.")
     for one in result.findings:
         mark = glyphs.severities[SEVERITIES.index(_latest(one).severity)]
@@ -91,8 +90,8 @@ def _changed(
 
 
 def _hop_cells(hop: HopChange, _arrow: str) -> Cells:
-    to = "?" if hop.to_tap is None else printable(hop.to_tap)
-    return printable(hop.from_tap), to, bool(hop.worse or hop.better)
+    to = "?" if hop.to_tap is None else hop.to_tap
+    return hop.from_tap, to, bool(hop.worse or hop.better)
 
 
 def _flow_cells(flow: FlowChange, arrow: str) -> Cells:
@@ -120,7 +119,7 @@ def finding_text(one: FindingChange) -> str:
     """The latest sentence; the former share where it is worse or better."""
     latest = _latest(one)
     if one.change == "gone":
-        return printable(latest.sentence)
+        return latest.sentence
     text = words.sentence(latest)
     if one.before is not None and one.after is not None and one.change != "unchanged":
         text += f" (before: {_share(one.before)}, after: {_share(one.after)})"

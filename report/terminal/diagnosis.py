@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis
-from ...analyzer.words import printable
 from ..words import diagnosis as words
 from ..words.human import UNKNOWN, Glyphs, counted
 
@@ -38,7 +37,7 @@ def lines(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Line]:
     elif not found:
         yield Line(UNKNOWN, words.NO_CHECK, "dim")
     for limit in diagnosis.limits[:MOST_LIMITS]:
-        yield Line(UNKNOWN, printable(limit), "dim")
+        yield Line(UNKNOWN, limit, "dim")
     if len(diagnosis.limits) > MOST_LIMITS:
         left = counted(len(diagnosis.limits) - MOST_LIMITS, "limit")
         yield Line(" ", f"... {left} not shown (--format json)", "dim")

@@ -7,7 +7,6 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.words import printable
 from ...discovery.discover import NO_ANSWER, UNREADABLE
 from ...discovery.lost_members import LOST
 from ...discovery.results import Discovery, Remark
@@ -22,18 +21,18 @@ def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto"
     """Print what was found, what contradicts it, and what was not read."""
     page = Page(console_for(stream, color))
     title = (
-        f"{printable(result.source)}: "
+        f"{result.source}: "
         f"{human.counted(result.switches, 'switch', 'switches')}, "
         f"{human.counted(result.hosts, 'host')}, {human.counted(len(result.links), 'link')}, "
         f"from the answers of {human.counted(len(result.devices), 'device')}"
     )
-    page.console.print(Text(title, "bold"), soft_wrap=True)
+    page.line(title, "bold")
     for remark in sorted(result.remarks, key=lambda one: one.kind not in _FINDINGS):
         bad = remark.kind in _FINDINGS
         sign = page.glyphs.bad if bad else page.glyphs.warning
         page.say(f"{sign} {_text(remark)}", "red" if bad else "yellow")
     if result.switches_without_tables:
-        names = printable(", ".join(result.switches_without_tables))
+        names = ", ".join(result.switches_without_tables)
         page.say(
             f"{page.glyphs.warning} Tables not read, shortest paths assumed: {names}", "yellow"
         )
@@ -50,7 +49,7 @@ def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto"
 
 def _text(remark: Remark) -> str:
     device = f"{remark.device}: " if remark.device else ""
-    return printable(f"{remark.kind}: {device}{remark.text}")
+    return f"{remark.kind}: {device}{remark.text}"
 
 
 def _devices(table: Table, result: Discovery) -> None:
@@ -58,7 +57,7 @@ def _devices(table: Table, result: Discovery) -> None:
     folded(table, "not read")
     for one in result.devices:
         cells = (one.name, one.kind, one.dialect, one.hash or "-", ", ".join(one.not_read) or "-")
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+        table.add_row(*map(Text, cells))
 
 
 def _links(table: Table, result: Discovery) -> None:
@@ -67,4 +66,4 @@ def _links(table: Table, result: Discovery) -> None:
     for one in result.links:
         ports = " - ".join(port or "?" for port in one.ports)
         cells = (one.name.replace(">", "-"), ports, one.evidence)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+        table.add_row(*map(Text, cells))

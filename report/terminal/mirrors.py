@@ -6,7 +6,6 @@ from msgspec import UnsetType
 
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.captures import TapSummary
-from ...analyzer.words import printable
 from ..words import human
 
 _TAPS = 4
@@ -28,7 +27,7 @@ def mirrors(analysis: Analysis) -> list[str]:
         if not isinstance(tap.sampling, UnsetType):
             whole = tap.sampling
             lines.append(
-                f"{printable(tap.name)}: estimated"
+                f"{tap.name}: estimated"
                 f" {human.count(whole.estimated_packets)} packets,"
                 f" {human.size(whole.estimated_wire_bytes)} (standard error"
                 f" {whole.error_percent:.1f} %)"
@@ -62,8 +61,6 @@ def _seen(analysis: Analysis) -> list[TapSummary]:
 
 def _taps(analysis: Analysis) -> str:
     taps = _seen(analysis)
-    named = ", ".join(
-        f"{printable(tap.name)} ({human.count(tap.roce_packets)})" for tap in taps[:_TAPS]
-    )
+    named = ", ".join(f"{tap.name} ({human.count(tap.roce_packets)})" for tap in taps[:_TAPS])
     more = f" and {len(taps) - _TAPS} more" if len(taps) > _TAPS else ""
     return f"Taps: {named}{more}."

@@ -87,11 +87,15 @@ class Page:
         self.unknowns = False
         """Whether a table has an unknown value."""
 
+    def line(self, text: str, style: str = "") -> None:
+        """One line, however long: names in it hold no line breaks of their own."""
+        self.console.print(Text(printable(text), style), soft_wrap=True)
+
     def say(self, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:
         """A paragraph, indented; the mark is in the margin of its first line."""
-        for line in Text(text).wrap(self.console, max(20, self.console.width - indent)):
+        for line in Text(printable(text)).wrap(self.console, max(20, self.console.width - indent)):
             line.rstrip()
-            self.console.print(Text(f"{mark:{indent}}{line.plain}", style), soft_wrap=True)
+            self.line(f"{mark:{indent}}{line.plain}", style)
             mark = ""
 
     def warn(self, lines: Iterable[str]) -> None:
@@ -102,7 +106,7 @@ class Page:
     def section(self, title: str, text: str = "", good: bool = False) -> None:
         """A heading with its sentence."""
         self.console.print()
-        heading = Text(title.upper(), "bold")
+        heading = Text(printable(title).upper(), "bold")
         if good:
             heading.append(f"  {self.glyphs.good}", "green")
         self.console.print(heading)
@@ -115,11 +119,10 @@ class Page:
         `drop` omits columns without any value, and columns at the right that do not fit:
         a truncated number misleads.
         """
-        table = new_table(2)
-        fill(table)
-        if drop:
-            filled = [c for c in table.columns if any(cell != "-" for cell in c.cells)]
-            table = with_columns(table, filled)
+        filled = new_table(2)
+        fill(filled)
+        columns = [c for c in filled.columns if not drop or any(cell != "-" for cell in c.cells)]
+        table = with_columns(filled, columns)
         widths = [self._width(column) for column in table.columns]
         if sum(widths) + 2 * (len(widths) - 1) > self.console.width:
             table.padding = (0, 1, 0, 0)
@@ -151,16 +154,24 @@ def new_table(gap: int) -> Table:
 
 
 def with_columns(table: Table, columns: Sequence[Column]) -> Table:
-    """The table with only these columns."""
+    """The table with only these columns; no text in a cell breaks its line."""
     narrower = new_table(table.padding[1])
     for c in columns:
         narrower.add_column(
             c.header, justify=c.justify, style=c.style, no_wrap=c.no_wrap, overflow=c.overflow
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
-        # rich would search a `str` for markup whenever it measures or draws it.
-        narrower.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+        narrower.add_row(*map(_cell, cells))
     return narrower
+
+
+def _cell(content: RenderableType) -> RenderableType:
+    """A `str` as text: rich would search it for markup whenever it measures or draws it."""
+    if isinstance(content, str):
+        return Text(printable(content))
+    if isinstance(content, Text) and not content.plain.isprintable():
+        content.plain = printable(content.plain)
+    return content
 
 
 def texts(table: Table, *headings: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TextIO
 
 from rich.table import Table
-from rich.text import Text
 
 from ...replay.results.recover import Candidate, RecoverResult, SwitchRecovery
 from ...replay.seeds.recover import is_explained, settings_of
@@ -34,8 +33,7 @@ def print_recovery(result: RecoverResult, stream: TextIO, color: ColorWhen = "au
         page.console.print()
         page.say("To replay traffic with this hash and seed on every switch:", "dim")
     for strategy in words:
-        line = f"  rocescope replay FILE... --fabric FABRIC -s {strategy}"
-        page.console.print(Text(line, "dim"), soft_wrap=True)
+        page.line(f"  rocescope replay FILE... --fabric FABRIC -s {strategy}", "dim")
     tried = result.tried
     shown = ", ".join(tried[:6]) + (f" and {len(tried) - 6} more" if len(tried) > 6 else "")
     page.console.print()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-
 from ...replay.results.base import EXACT, Chance, FabricSummary, TrafficSummary
 from ...replay.results.replay import StrategyResult, SwitchHash
 from ..words import human
@@ -37,7 +35,7 @@ def print_head(
         f"{sprayed if traffic.units > traffic.flows else ''}, "
         f"{human.size(traffic.wire_bytes)}, {human.counted(traffic.hosts, 'host')}"
     )
-    page.console.print(Text(text, "bold"), soft_wrap=True)
+    page.line(text, "bold")
     down = f", {fabric.links_down} down" if fabric.links_down else ""
     page.say(
         f"on {fabric.spec}: {human.counted(fabric.switches, 'switch', 'switches')}, "

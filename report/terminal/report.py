@@ -162,7 +162,7 @@ class Report(Page):
         others = sum(capture.frames for capture in captures) - packets
         if others > 0:
             text += f"; {human.counted(others, 'other frame')}"
-        self.console.print(Text(text, "bold"))
+        self.say(text, "bold")
         found = analysis.warnings
         self.warn(found[: self.top])
         self.more(len(found) - self.top, "warning")
@@ -335,4 +335,4 @@ class Report(Page):
         self.console.print()
         self.say(f"To get {goals}, add:", "dim")
         for option in options:
-            self.console.print(Text(f"  {option}", "dim"), soft_wrap=True)
+            self.line(f"  {option}", "dim")

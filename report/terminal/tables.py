@@ -14,7 +14,6 @@ from ...analyzer.results.captures import CaptureSummary
 from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, PathShare
-from ...analyzer.words import printable
 from ..words import human, verdicts
 from ..words.human import UNKNOWN, Glyphs
 from .page import folded, numbers, texts
@@ -75,7 +74,7 @@ def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyp
         drops = [tap.dropped_frames for tap in capture.taps]
         known = None if None in drops else verdicts.total(drops)
         table.add_row(
-            printable(capture.name),
+            capture.name,
             human.count(capture.frames),
             human.count(capture.roce_packets),
             human.size(sum(tap.wire_bytes for tap in capture.taps)),
@@ -228,7 +227,7 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
         style = "red" if ratio > 1.25 else "blue" if ratio < 0.75 else "cyan"
         mark = " ++" if ratio > 1.25 else " --" if ratio < 0.75 else ""
         table.add_row(
-            printable(share.path),
+            share.path,
             human.count(share.packets),
             human.size(share.wire_bytes),
             human.percent(share.share),

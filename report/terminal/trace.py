@@ -7,7 +7,6 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.words import printable
 from ...discovery.tracing.results import (
     Advice,
     AskReport,
@@ -42,7 +41,7 @@ def print_trace(
         f"known to the destination. Evidence of the hops: {told or 'none'}."
     )
     for end in result.open_ends[:top]:
-        place = f"at {printable(end.switch)}" if end.switch else "at the source host"
+        place = f"at {end.switch}" if end.switch else "at the source host"
         page.say(
             f"{page.glyphs.warning} {human.counted(end.flows, 'path')} not known from here on: "
             f"{place}, {end.reason}",
@@ -57,7 +56,7 @@ def print_trace(
             "red",
         )
     if result.changed_switches:
-        names = printable(", ".join(result.changed_switches[:top]))
+        names = ", ".join(result.changed_switches[:top])
         switches = human.counted(len(result.changed_switches), "switch", "switches")
         page.say(
             f"{page.glyphs.bad} the tables of {switches} changed during the trace: {names}; "
@@ -65,7 +64,7 @@ def print_trace(
             "red",
         )
     if result.unwatched_switches:
-        names = printable(", ".join(result.unwatched_switches[:top]))
+        names = ", ".join(result.unwatched_switches[:top])
         switches = human.counted(len(result.unwatched_switches), "switch", "switches")
         page.say(
             f"{page.glyphs.warning} not watched for changes: {switches} without answer: {names}",
@@ -106,7 +105,7 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
     )
     for one in [s for s in asked.switches if s.agreeing < s.computed_too][:top]:
         page.say(
-            f"{page.glyphs.bad} {printable(one.switch)}: "
+            f"{page.glyphs.bad} {one.switch}: "
             f"{human.count(one.computed_too - one.agreeing)} of "
             f"{human.counted(one.computed_too, 'answer')} differ from the computed next hop: "
             "its tables or its hash changed",
@@ -114,8 +113,8 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
         )
     for one in [s for s in asked.switches if s.problem is not None][:top]:
         page.say(
-            f"{page.glyphs.warning} {printable(one.switch)} answered {human.count(one.answers)} of "
-            f"{human.counted(one.questions, 'question')}: {printable(one.problem or '')}",
+            f"{page.glyphs.warning} {one.switch} answered {human.count(one.answers)} of "
+            f"{human.counted(one.questions, 'question')}: {one.problem or ''}",
             "yellow",
         )
     for why, hops in asked.not_asked.items():
@@ -127,7 +126,7 @@ def _advice(page: Page, advice: Advice) -> None:
     page.section("Advice")
     before = human.duration(advice.busy_ns)
     page.say(
-        f"Fullest link between switches: {printable(advice.fullest_link)}, busy for {before}. "
+        f"Fullest link between switches: {advice.fullest_link}, busy for {before}. "
         "Judge the changes; nothing is applied."
     )
     if advice.flows_left_out:
@@ -141,10 +140,10 @@ def _advice(page: Page, advice: Advice) -> None:
     for option in advice.options:
         page.say(
             f"{option.kind}, {human.counted(len(option.changes), 'change')}: {before} to "
-            f"{human.duration(option.busy_ns)} ({printable(option.fullest_link)})"
+            f"{human.duration(option.busy_ns)} ({option.fullest_link})"
         )
         for change in option.changes:
-            page.console.print(Text(f"  {printable(change)}"), soft_wrap=True)
+            page.line(f"  {change}")
 
 
 def _taps(page: Page, check: TapCheck, top: int) -> None:
@@ -163,14 +162,14 @@ def _taps(page: Page, check: TapCheck, top: int) -> None:
     for (predicted, captured), flows in found[:top]:
         page.say(
             f"{page.glyphs.bad} {human.counted(flows, 'flow')} predicted on "
-            f"{printable(predicted)}, captured on {printable(captured)}",
+            f"{predicted}, captured on {captured}",
             "red",
         )
     if len(found) > top:
         page.say(f"  and {human.count(len(found) - top)} more hops")
     _not_checked(page, check.links_not_checked, top, "no tap")
     if check.taps_not_used:
-        names = printable(", ".join(check.taps_not_used[:top]))
+        names = ", ".join(check.taps_not_used[:top])
         page.say(
             f"{page.glyphs.warning} {human.counted(len(check.taps_not_used), 'tap')} not used: the "
             f"name tells no link of the fabric: {names}",
@@ -189,9 +188,9 @@ def _counters(page: Page, check: CounterCheck, top: int) -> None:
     )
     for one in wrong[:top]:
         page.say(
-            f"{page.glyphs.bad} {printable(one.link)}: {human.size(one.predicted_bytes)} "
-            f"predicted, {human.size(one.measured_bytes)} measured at {printable(one.device)} "
-            f"{printable(one.port)}",
+            f"{page.glyphs.bad} {one.link}: {human.size(one.predicted_bytes)} "
+            f"predicted, {human.size(one.measured_bytes)} measured at {one.device} "
+            f"{one.port}",
             "red",
         )
     if len(wrong) > top:
@@ -210,7 +209,7 @@ def _not_checked(page: Page, links: list[str], top: int, why: str) -> None:
         more = f" and {human.count(len(links) - top)} more" if len(links) > top else ""
         page.say(
             f"Not checked ({why}): {human.counted(len(links), 'link')} with predicted flows: "
-            f"{printable(', '.join(links[:top]))}{more}"
+            f"{', '.join(links[:top])}{more}"
         )
 
 
@@ -235,7 +234,7 @@ def _devices(table: Table, layers: list[LayerLoad]) -> None:
     for layer in layers:
         for device in layer.devices:
             table.add_row(
-                Text(printable(device.switch)),
+                Text(device.switch),
                 layer.layer,
                 human.count(device.links),
                 human.count(device.flows),
@@ -256,6 +255,6 @@ def _flows(table: Table, flows: list[TracedFlow]) -> None:
             Text(f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}"),
             str(flow.src_port),
             human.size(flow.wire_bytes),
-            Text(printable(" ".join(flow.links) + ("" if flow.complete else " ?"))),
+            Text(" ".join(flow.links) + ("" if flow.complete else " ?")),
             Text(evidence if flow.reason is None else f"{evidence}; {flow.reason}"),
         )

@@ -19,6 +19,7 @@ from rocescope.tui.session.session import Session
 from .test_hostile import TIME_NS, packet
 
 NAMES = {
+    "lines": "a\nSECOND\tb\rc",
     "escape": "\x1b]0;x\x07",
     "C1 control": "a\x9b2Jb",
     "delete": "a\x7fb",
@@ -97,6 +98,7 @@ def test_no_command_prints_them_raw(
     out, err = capfd.readouterr()
     for line in COLOUR.sub("", out + err).splitlines():
         assert line.isprintable(), (command, line)
+        assert not line.lstrip().startswith("SECOND"), (command, line)
     assert "internal error" not in err
     assert "\x1b]8" not in out
     if "csv" in command:
