@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from ..analyzer.errors import UsageError
 
@@ -35,7 +36,7 @@ Reading = Mapping[Port, Bytes]
 
 
 class _Count(msgspec.Struct):
-    bytes: int
+    bytes: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class _Stats(msgspec.Struct):

@@ -98,10 +98,16 @@ class CounterCheck(Record, frozen=True, kw_only=True):
     links_agreeing: int
     links_not_checked: Annotated[
         list[str],
-        Meta(description="links with predicted flows, or on open paths, that were not compared"),
+        Meta(
+            description="links with predicted flows, or on open paths, that were not compared, "
+            "and links on which other traffic could hide a flow"
+        ),
     ]
     background_bytes: Annotated[
-        int, Meta(description="median growth beyond the prediction: routing protocols, LLDP")
+        int,
+        Meta(
+            description="median growth beyond the prediction, at least 0: routing protocols, LLDP"
+        ),
     ]
     flows_too_small: Annotated[
         int, Meta(description="flows that could take other links without a visible difference")

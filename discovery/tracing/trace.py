@@ -76,7 +76,7 @@ def trace(
     if most_flows is not None:
         rows = np.argsort(-traffic.wire_bytes, kind="stable")[:most_flows]
     verify = verify or Verify()
-    counters = verify.grown and verify_counters(traffic, fabric, paths, verify.grown)
+    grown = verify.grown
     return TraceResult(
         version=VERSION,
         flows=_flows(traffic, fabric, paths, moved, rows),
@@ -92,7 +92,7 @@ def trace(
         loads=_loads(traffic, fabric, paths, strategies, sources),
         warnings=warnings,
         taps=verify_taps(traffic, fabric) if verify.taps else None,
-        counters=counters or None,
+        counters=None if grown is None else verify_counters(traffic, fabric, paths, grown),
         advice=advise(traffic, fabric) if advice else None,
         changed_switches=None if watch is None else differ,
         changed_flows=int(np.count_nonzero(moved)),

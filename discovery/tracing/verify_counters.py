@@ -2,7 +2,9 @@
 
 Counters also contain routing protocols, LLDP and neighbour discovery: what all ports have in
 excess, their median, is this background. A port disagrees if its excess leaves the background by
-more than the spread of all ports explains.
+more than the spread of all ports explains, or if it grew by less than the prediction: no background
+makes a counter smaller. Where background and spread could hide a flow, agreement says nothing:
+such a link is not checked.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ def verify_counters(
 ) -> CounterCheck:
     """Compare the growth of counters with the prediction.
 
-    A link is checked if one of its ports was read and no path that may use it is open.
+    A link is checked if one of its ports was read, no path that may use it is open, and other
+    traffic is too small to hide a flow. Disagreement counts as checked in any case.
     """
     links = len(fabric.links.source)
-    predicted = np.zeros(links, np.int64)
-    _add(paths.placement.links, traffic.wire_bytes, predicted)
+    predicted, largest = np.zeros(links, np.int64), np.zeros(links, np.int64)
+    _add(paths.placement.links, traffic.wire_bytes, predicted, largest)
     open_ = np.zeros(links, np.bool_)
     if paths.placement.dropped.any():
         rest = replace(traffic, windows=None, messages=None, seen=None)
@@ -45,19 +48,27 @@ def verify_counters(
     checked = np.array([port is not None for port in ports], np.bool_) & ~open_
     measured = np.array([0 if port is None else port[1] for port in ports], np.int64)
     rows = np.flatnonzero(checked)
-    slack = _slack(predicted[rows], measured[rows])
+    # A flow that moves to a link without one may be any.
+    flow = np.where(largest > 0, largest, traffic.wire_bytes.max(initial=0))[rows]
+    own = _SHARE * predicted[rows]
     excess = measured[rows] - predicted[rows]
-    background = float(np.median(excess)) if len(rows) else 0.0
-    wrong = np.abs(excess - background) > slack
+    background = max(0.0, float(np.median(excess))) if len(rows) else 0.0
+    spread = _SPREADS * float(np.median(np.abs(excess - background))) if len(rows) else 0.0
+    slack = _LEAST_BYTES + own + spread
+    wrong = (np.abs(excess - background) > slack) | (-excess > _LEAST_BYTES + own)
+    hidden = _LEAST_BYTES + background + spread > np.maximum(flow, own)
+    told = wrong | ~hidden
+    vague = np.zeros(links, np.bool_)
+    vague[rows[~told]] = True
     return CounterCheck(
-        links_checked=len(rows),
-        links_agreeing=int(np.count_nonzero(~wrong)),
+        links_checked=int(np.count_nonzero(told)),
+        links_agreeing=int(np.count_nonzero(told & ~wrong)),
         links_not_checked=[
             fabric.link_name(int(link))
-            for link in np.flatnonzero(~checked & ((predicted > 0) | open_))
+            for link in np.flatnonzero((~checked & ((predicted > 0) | open_)) | vague)
         ],
         background_bytes=int(background),
-        flows_too_small=_too_small(paths, traffic, rows, slack),
+        flows_too_small=_too_small(paths, traffic, rows[~hidden], slack[~hidden]),
         disagreements=[
             PortDisagreement(
                 link=fabric.link_name(link),
@@ -70,14 +81,6 @@ def verify_counters(
             if (port := ports[link]) is not None
         ],
     )
-
-
-def _slack(predicted: Ints, measured: Ints) -> Floats:
-    """float64[ports]: how far the excess of a port may be from the median excess."""
-    excess = measured - predicted
-    spread = float(np.median(np.abs(excess - np.median(excess)))) if len(excess) else 0.0
-    slack: Floats = (_LEAST_BYTES + _SPREADS * spread + _SHARE * predicted).astype(np.float64)
-    return slack
 
 
 def _too_small(paths: TracedPaths, traffic: Traffic, rows: Ints, slack: Floats) -> int:
@@ -104,9 +107,11 @@ def _port(fabric: Fabric, link: int, grown: Reading) -> tuple[Port, int] | None:
 
 
 @kernel
-def _add(links: Int32s, unit_bytes: Ints, loads: Ints) -> None:
+def _add(links: Int32s, unit_bytes: Ints, loads: Ints, largest: Ints) -> None:
+    """The bytes of all units on every link, and those of the largest unit."""
     for unit in range(links.shape[0]):
         for hop in range(links.shape[1]):
             link = links[unit, hop]
             if 0 <= link < len(loads):
                 loads[link] += unit_bytes[unit]
+                largest[link] = max(largest[link], unit_bytes[unit])

@@ -201,14 +201,17 @@ def _counters(page: Page, check: CounterCheck, top: int) -> None:
             "be checked: on another link they would not show in the counters",
             "yellow",
         )
-    _not_checked(page, check.links_not_checked, top, "no counters, or paths that are not known")
+    why = "no counters, paths that are not known, or other traffic that could hide a flow"
+    _not_checked(page, check.links_not_checked, top, why, "")
 
 
-def _not_checked(page: Page, links: list[str], top: int, why: str) -> None:
+def _not_checked(
+    page: Page, links: list[str], top: int, why: str, which: str = " with predicted flows"
+) -> None:
     if links:
         more = f" and {human.count(len(links) - top)} more" if len(links) > top else ""
         page.say(
-            f"Not checked ({why}): {human.counted(len(links), 'link')} with predicted flows: "
+            f"Not checked ({why}): {human.counted(len(links), 'link')}{which}: "
             f"{', '.join(links[:top])}{more}"
         )
 

@@ -46,6 +46,15 @@ def test_damaged_answers_are_one_line(tmp_path, text):
         read_counters(folder)
 
 
+@pytest.mark.parametrize("count", [-5, 1 << 63, (1 << 64) * 1000])
+def test_counts_that_no_port_has_are_one_line(tmp_path, count):
+    folder = write(tmp_path / "a", up1=((1 << 63) - 1, 0))
+    assert read_counters(folder) == {Port("leaf1", "up1"): Bytes((1 << 63) - 1, 0)}
+    folder = write(tmp_path / "b", up1=(0, count))
+    with pytest.raises(UsageError, match=r"leaf1.link.json: not the output of ip -j -s link"):
+        read_counters(folder)
+
+
 def test_a_folder_without_readings(tmp_path):
     with pytest.raises(UsageError, match=r"no NAME.link.json"):
         read_counters(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from answers import recorded, routers_of, traffic_of, truth
 
 from rocescope.discovery.discover import discover_folder
-from rocescope.discovery.tracing.trace import trace
+from rocescope.discovery.tracing.trace import Verify, trace
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture
@@ -64,6 +64,18 @@ def test_a_switch_without_a_seed_ends_the_paths(tmp_path):
     assert (end.switch, end.flows) == ("leaf1", from_leaf1)
     assert result.complete_flows == 256 - from_leaf1
     assert result.loads.traffic.flows == result.complete_flows
+
+
+def test_counters_of_which_nothing_is_known_are_not_checked(tmp_path):
+    """Two readings without a common port, or all counters began again."""
+    folder = recorded(tmp_path)
+    fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
+    units = traffic_of(fabric, truth(folder, "healthy"))
+    result = trace(units, fabric, [], ["x"], verify=Verify(grown={}))
+    assert result.counters.links_checked == 0
+    used = {link for flow in result.flows for link in flow.links}
+    assert set(result.counters.links_not_checked) == used
+    assert trace(units, fabric, [], ["x"]).counters is None
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def counted(units, fabric, background=0, devices=("leaf1", "leaf2", "spine1")):
     return grown
 
 
-@pytest.mark.parametrize("background", [0, 500_000])
+@pytest.mark.parametrize("background", [0, 5000])
 def test_counters_of_the_predicted_paths_agree(fabric, background):
     units = random_traffic(fabric, 200)
     grown = counted(units, fabric, background)
@@ -100,6 +100,75 @@ def test_flows_below_the_limit_are_told(fabric):
     units = replace(units, wire_bytes=np.where(np.arange(30) < 20, 300, 9_000_000))
     check = verify_counters(units, fabric, trace_paths(units, fabric), counted(units, fabric))
     assert check.flows_too_small >= 20
+
+
+def test_a_background_that_could_hide_flows_is_no_agreement(fabric):
+    units = random_traffic(fabric, 200)  # of at most 10,000 bytes
+    check = verify_counters(
+        units, fabric, trace_paths(units, fabric), counted(units, fabric, 500_000)
+    )
+    assert (check.links_checked, check.links_agreeing) == (0, 0)
+    assert len(check.links_not_checked) == len(fabric.links.source)
+    assert not check.disagreements
+    assert check.flows_too_small == 200
+
+
+MEGABYTE = 1_000_000
+
+
+def equal_flows(fabric, flows):
+    """Flows of one megabyte each."""
+    units = random_traffic(fabric, flows)
+    return replace(units, wire_bytes=np.full(flows, MEGABYTE))
+
+
+@pytest.mark.parametrize("flows", [200, 2000])
+@pytest.mark.parametrize("share", [0, 0.5, 0.9])
+def test_counters_that_grew_too_little_disagree(fabric, flows, share):
+    units = equal_flows(fabric, flows)
+    grown = {
+        port: Bytes(int(share * one.sent), int(share * one.received))
+        for port, one in counted(units, fabric).items()
+    }
+    check = verify_counters(units, fabric, trace_paths(units, fabric), grown)
+    assert check.background_bytes == 0
+    assert check.links_agreeing == 0
+    assert len(check.disagreements) == check.links_checked == len(fabric.links.source)
+
+
+@pytest.mark.parametrize("flows", [200, 2000])
+@pytest.mark.parametrize("factor", [1.5, 2])
+def test_counters_that_grew_too_much_never_agree(fabric, flows, factor):
+    """Their excess may be other traffic: no link is said to agree."""
+    units = equal_flows(fabric, flows)
+    grown = {
+        port: Bytes(int(factor * one.sent), int(factor * one.received))
+        for port, one in counted(units, fabric).items()
+    }
+    check = verify_counters(units, fabric, trace_paths(units, fabric), grown)
+    assert check.links_agreeing == 0
+    assert len(check.links_not_checked) + len(check.disagreements) == len(fabric.links.source)
+
+
+def test_one_equal_flow_per_link_hides_no_doubled_counters(fabric):
+    """The excess of all links is the same, as a background would be."""
+    units = equal_flows(fabric, 1)
+    paths = trace_paths(units, fabric)
+    every = np.arange(len(fabric.links.source), dtype=np.int32)[None, :]
+    paths = paths._replace(placement=paths.placement._replace(links=every))
+    grown = {port: Bytes(2 * MEGABYTE, 2 * MEGABYTE) for port in counted(units, fabric)}
+    assert verify_counters(units, fabric, paths, grown).links_agreeing == 0
+
+
+@pytest.mark.parametrize("flows", [200, 2000])
+@pytest.mark.parametrize("seed", [7, 900])
+def test_counters_of_other_seeds_disagree(fabric, flows, seed):
+    units = equal_flows(fabric, flows)
+    settings = tuple(HashSettings("linux", seed=seed + i) for i in range(fabric.switches))
+    grown = counted(units, replace(fabric, hash_settings=settings), 5000)
+    check = verify_counters(units, fabric, trace_paths(units, fabric), grown)
+    assert check.links_agreeing <= 2 * fabric.hosts  # links of hosts carry the same bytes
+    assert len(check.disagreements) >= 4
 
 
 @pytest.mark.usefixtures("root")
