@@ -7,18 +7,27 @@ it is given to a shell.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 
+from ..analyzer.errors import UsageError
 from .dialects.dialect import Dialect, Question
 
 _PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
 _HOME = {"vtysh": "/usr/bin/vtysh"}
 """Where programs that need root are; sudoers lines have full paths."""
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+"""Names that useradd makes: in sudoers, ALL, %group, #uid and lists mean other users."""
 
 
 def gate_script(dialect: Dialect, user: str) -> str:
-    """A shell script for `command=`, with its installation and the sudoers lines as comments."""
+    """A shell script for `command=`, with its installation and the sudoers lines as comments.
+
+    UsageError for a user whose name could be more than a name in a comment or a sudoers line.
+    """
+    if not _USER.fullmatch(user):
+        raise UsageError(f"{user!r} is no name of a user: small letters, digits, - and _")
     questions = dialect.questions_for("host")
     rooted = [q for q in questions if q.root]
     lines = [

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from sshd import READER, LocalSshd
 
+from rocescope.analyzer.errors import UsageError
 from rocescope.discovery.dialects.registry import DIALECTS
 from rocescope.discovery.gate import gate_script
 
@@ -75,6 +76,27 @@ def test_the_script_holds_every_command(name):
             assert "exec sudo -n /" in text
     checked = subprocess.run(["sh", "-n"], input=text, text=True, check=False, capture_output=True)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "",
+        "reader\nroot",
+        "reader\n",
+        "ALL",
+        "%wheel",
+        "#0",
+        "a b",
+        "a,root",
+        "a;id",
+        "-a",
+        "a" * 33,
+    ],
+)
+def test_a_name_that_means_more_is_refused(user):
+    with pytest.raises(UsageError, match="is no name of a user"):
+        gate_script(DIALECTS["linux"], user)
 
 
 def test_sudoers_lines_have_full_paths_and_the_exact_arguments():
