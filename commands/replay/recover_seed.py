@@ -109,5 +109,5 @@ def _asked(
 
     to.write_replay(result, lambda file: print_recovery(result, file, to.color))
     (record,) = result.switches
-    wrong = record.asked_again != record.agreeing_again
-    return _NOTHING_FITS if wrong or not any(map(is_explained, record.candidates)) else 0
+    tested = record.asked_again is not None and record.asked_again == record.agreeing_again
+    return 0 if tested and any(map(is_explained, record.candidates)) else _NOTHING_FITS

@@ -52,11 +52,16 @@ class SwitchRecovery(Record, frozen=True, kw_only=True):
     asked_again: Annotated[
         int | None,
         Meta(
-            description="other flows that the switch was asked about; null: not asked, or no hash"
+            description="answers of the switch about other flows; null: not asked, or no hash "
+            "with a seed"
         ),
     ] = None
     agreeing_again: Annotated[
-        int | None, Meta(description="of these, with the link that the candidate computes")
+        int | None,
+        Meta(
+            description="of these, with the link that the candidate computes; others name another "
+            "link or a port outside the group"
+        ),
     ] = None
 
 

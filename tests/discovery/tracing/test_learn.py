@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from router_namespaces import ip
 from traced_lab import lab
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
@@ -30,6 +31,7 @@ def routers(need_tool):
 @pytest.fixture
 def fabric(routers, tmp_path):
     """The fabric with no hash: what is learned comes from answers alone."""
+    routers.set_routes()
     read = routers.fabric(tmp_path / "answers")
     return replace(read, hash_settings=(None,) * read.switches)
 
@@ -65,6 +67,65 @@ def test_a_router_that_changes_its_hash_between_the_questions(routers, fabric):
     (found,) = learn(fabric, run, "leaf1", Wanted(seeds=SEEDS)).switches
     assert found.asked_again == AGAIN
     assert found.agreeing_again < AGAIN * 0.6
+
+
+def test_answers_outside_the_group_contradict(routers, fabric):
+    """A route over another port appears between the questions."""
+    routers.hash_by("leaf1", 1, 777)
+    real, calls = Namespaces(routers.prefix), []
+
+    def run(requests):
+        calls.append(requests)
+        if len(calls) == 2:
+            target = requests[0].stdin.split()[2].decode()
+            ip([f"route add {target}/32 dev swp2"], routers.name("leaf1"))
+            moved.append(requests[0].stdin.count(b"route get " + target.encode() + b" "))
+        return real(requests)
+
+    moved: list[int] = []
+    result = learn(fabric, run, "leaf1", Wanted(seeds=SEEDS))
+    target = calls[1][0].stdin.split()[2].decode()
+    ip([f"route del {target}/32 dev swp2"], routers.name("leaf1"))
+    (found,) = result.switches
+    assert 0 < moved[0] < AGAIN
+    assert (found.asked_again, found.agreeing_again) == (AGAIN, AGAIN - moved[0])
+    (warning,) = result.warnings
+    assert warning.startswith(f"{moved[0]} of {ANSWERS + AGAIN} answers of leaf1 name ports")
+
+
+def test_a_group_without_a_link_that_the_router_uses(routers, fabric):
+    routers.hash_by("leaf1", 1, 777)
+    result = learn(
+        fabric.down(["leaf1-spine1"]), Namespaces(routers.prefix), "leaf1", Wanted(seeds=SEEDS)
+    )
+    (found,) = result.switches
+    (warning,) = result.warnings
+    outside = int(warning.split()[0])
+    assert (found.flows + outside, found.asked_again) == (ANSWERS, None)
+    assert 60 < outside < 140  # a third
+
+
+def test_a_router_that_names_only_ports_outside_the_group(routers, fabric):
+    real, calls = Namespaces(routers.prefix), []
+    ports = [routers.up(cable) for cable in routers.cables if cable.leaf == 1]
+
+    def run(requests, first):
+        """Says swp2 in place of every uplink."""
+        calls.append(requests)
+        said = real(requests)
+        if len(calls) < first:
+            return said
+        output = said[0].output
+        for port in ports:
+            output = output.replace(f'"dev":"{port}"'.encode(), b'"dev":"swp2"')
+        return [Said(output, "")]
+
+    with pytest.raises(RocescopeError, match="leaf1 named only ports outside its group"):
+        learn(fabric, lambda asked: run(asked, 1), "leaf1", Wanted(seeds=SEEDS))
+    calls.clear()
+    routers.hash_by("leaf1", 1, 777)
+    (found,) = learn(fabric, lambda asked: run(asked, 2), "leaf1", Wanted(seeds=SEEDS)).switches
+    assert (found.asked_again, found.agreeing_again) == (AGAIN, 0)
 
 
 def test_mistakes(routers, fabric):
