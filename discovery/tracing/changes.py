@@ -13,23 +13,33 @@ from ...replay.fabrics.fabric import Fabric
 from ..asking.commands import Request, Run
 from .paths import TracedPaths
 
-_COMMANDS = ("ip -j route", "ip -6 -j route", "ip -j nexthop")
+_BUCKETS = "ip -j nexthop bucket"
+_COMMANDS = ("ip -j route", "ip -6 -j route", "ip -j nexthop", _BUCKETS)
 _COUNTING = ("expires", "used")
 """Fields that change by themselves."""
+_COUNTING_INSIDE = {"bucket": "idle_time", "resilient_args": "unbalanced_time"}
+"""Fields that change by themselves, inside others."""
 Tables: TypeAlias = Mapping[str, tuple[Any, ...] | None]
 """The tables of devices as they print them; None for a device that did not answer."""
 
 
 def read_tables(run: Run, devices: Sequence[str]) -> Tables:
-    """The routes and next-hop groups of devices now."""
+    """The routes, next-hop groups and buckets of resilient groups of devices now."""
     asked = [Request(device, command) for device in devices for command in _COMMANDS]
     said = run(asked)
     found: dict[str, tuple[Any, ...] | None] = {}
     for i, device in enumerate(devices):
         own = said[i * len(_COMMANDS) : (i + 1) * len(_COMMANDS)]
-        tables = tuple(None if one.problem else _table(one.output) for one in own)
-        found[device] = None if None in tables else tables
+        tables = [None if one.problem else _table(one.output) for one in own]
+        if tables[-1] is None and not _resilient(tables[-2]):
+            tables[-1] = []  # older kernels and iproute2 have no buckets
+        found[device] = None if None in tables else tuple(tables)
     return found
+
+
+def _resilient(groups: list[dict[str, Any]] | None) -> bool:
+    """Whether a next-hop group has buckets, which decide the path; also if that is not known."""
+    return groups is None or any(group.get("type") == "resilient" for group in groups)
 
 
 def _table(output: bytes) -> list[dict[str, Any]] | None:
@@ -38,6 +48,10 @@ def _table(output: bytes) -> list[dict[str, Any]] | None:
         entries = msgspec.json.decode(output or b"[]", type=list[dict[str, Any]])
     except (msgspec.MsgspecError, RecursionError):
         return None
+    for entry in entries:
+        for field, counting in _COUNTING_INSIDE.items():
+            if isinstance(inside := entry.get(field), dict):
+                inside.pop(counting, None)
     return [{k: v for k, v in entry.items() if k not in _COUNTING} for entry in entries]
 
 

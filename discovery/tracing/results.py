@@ -39,7 +39,11 @@ class TracedFlow(Record, frozen=True, kw_only=True):
         bool, Meta(description="a captured link differs from the computed one; the path has it")
     ]
     switch_changed: Annotated[
-        bool, Meta(description="the tables of a switch on the path changed during the trace")
+        bool | None,
+        Meta(
+            description="the tables of a switch on the known path changed during the trace; null: "
+            "not watched, or not all of its switches"
+        ),
     ]
 
 
@@ -185,7 +189,9 @@ class TraceResult(Record, frozen=True, kw_only=True):
         list[str] | None,
         Meta(description="switches whose tables changed during the trace; null: not watched"),
     ] = None
-    changed_flows: Annotated[int, Meta(description="flows through these switches")] = 0
+    changed_flows: Annotated[
+        int | None, Meta(description="flows through these switches; null: not watched")
+    ] = None
     unwatched_switches: Annotated[
         list[str], Meta(description="switches whose tables could not be read to compare them")
     ] = []

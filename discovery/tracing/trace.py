@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Ints
+from ...kernels.kernel import Array, Ints
 from ...replay.compare.flows import (
     KnownChances,
     fabric_summary,
@@ -72,6 +72,8 @@ def trace(
     if watch is not None and before is not None:
         differ, unknown = changed(before, read_tables(watch, switches))
     moved = through(paths, fabric, differ)
+    told: Array = moved.astype(np.object_)
+    told[~moved if watch is None else through(paths, fabric, unknown) & ~moved] = None
     rows = np.arange(len(traffic))
     if most_flows is not None:
         rows = np.argsort(-traffic.wire_bytes, kind="stable")[:most_flows]
@@ -79,7 +81,7 @@ def trace(
     grown = verify.grown
     return TraceResult(
         version=VERSION,
-        flows=_flows(traffic, fabric, paths, moved, rows),
+        flows=_flows(traffic, fabric, paths, told, rows),
         flows_traced=len(traffic),
         complete_flows=int(np.count_nonzero(~paths.placement.dropped)),
         hops={
@@ -95,7 +97,7 @@ def trace(
         counters=None if grown is None else verify_counters(traffic, fabric, paths, grown),
         advice=advise(traffic, fabric) if advice else None,
         changed_switches=None if watch is None else differ,
-        changed_flows=int(np.count_nonzero(moved)),
+        changed_flows=None if watch is None else int(np.count_nonzero(moved)),
         unwatched_switches=unknown,
         asked=asking.report() if asking is not None else None,
     )
@@ -126,9 +128,9 @@ def _loads(
 
 
 def _flows(
-    traffic: Traffic, fabric: Fabric, paths: TracedPaths, moved: Bools, rows: Ints
+    traffic: Traffic, fabric: Fabric, paths: TracedPaths, switch_changed: Array, rows: Ints
 ) -> list[TracedFlow]:
-    """The records of units."""
+    """The records of units. switch_changed: True, False or None of every unit."""
     keys = traffic.keys.take(rows)
     links = paths.placement.links[rows]
     names = {link: fabric.link_name(link) for link in np.unique(links[links >= 0]).tolist()}
@@ -147,7 +149,7 @@ def _flows(
         ends,
         (REASONS[why] if why != KNOWN else None for why in paths.reason[rows].tolist()),
         paths.contradicted[rows].tolist(),
-        moved[rows].tolist(),
+        switch_changed[rows].tolist(),
         strict=True,
     )
     fields = TracedFlow.__struct_fields__

@@ -60,7 +60,7 @@ def print_trace(
         switches = human.counted(len(result.changed_switches), "switch", "switches")
         page.say(
             f"{page.glyphs.bad} the tables of {switches} changed during the trace: {names}; "
-            f"{human.counted(result.changed_flows, 'flow')} through them may have other paths",
+            f"{human.counted(result.changed_flows or 0, 'flow')} through them may have other paths",
             "red",
         )
     if result.unwatched_switches:
