@@ -157,6 +157,11 @@ class Framing(ABC):
         self._window.start = int(state[POSITION])
         return reason
 
+    @property
+    def _new_clock_steps(self) -> int:
+        """Clock steps of the frames just walked."""
+        return int(self._state[CLOCK_STEPS]) - self.counts.clock_steps
+
     def _batch(self, columns: FrameColumns) -> FrameBatch:
         rows = int(self._state[FRAMES])
         counts = self.counts

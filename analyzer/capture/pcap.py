@@ -217,6 +217,7 @@ class PcapFraming(Framing):
 
     def _count(self, rows: int) -> None:
         self._tap.frames += rows
+        self._tap.clock_steps += self._new_clock_steps
         if self._tap.first_time_ns is None:
             self._tap.first_time_ns = self._first_time_ns
 

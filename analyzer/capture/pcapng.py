@@ -113,6 +113,8 @@ class PcapngFraming(Framing):
 
     def _count(self, rows: int) -> None:
         self._count_interfaces()
+        if len(self._interfaces) == 1:
+            self._all_taps[self._interfaces[0].tap].clock_steps += self._new_clock_steps
 
     def _count_interfaces(self) -> None:
         """Add the frames counted by the walk to the taps."""

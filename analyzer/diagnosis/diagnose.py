@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
 from .case import Case
-from .finders.hops.captures import clocks, clocks_ahead_ns, missed_by_captures
+from .finders.hops.captures import clocks, clocks_ahead_ns, clocks_set_back, missed_by_captures
 from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
 from .finders.hops.marks import hop_copies, hop_corruption, hop_marks, hop_rewrites
@@ -45,6 +45,7 @@ FINDERS: tuple[Finder, ...] = (
     missed_by_captures,
     missed_at_one_tap,
     clocks,
+    clocks_set_back,
     hop_losses,
     overtaking,
     hop_queues,

@@ -57,7 +57,9 @@ class Summary:
         self.ways: Ways | None = None
         if self._settled is not None:
             ways = ways_of(self._settled, measuring.tracker, names.taps, fabric, names.addresses)
-            self.ways = ways.without({names.taps.index(tap) for tap in self._sampled})
+            sampled = {names.taps.index(tap) for tap in self._sampled}
+            set_back = {tap for tap in range(len(registry.taps)) if registry.taps[tap].clock_steps}
+            self.ways = ways.without(sampled | set_back)
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())

@@ -46,6 +46,9 @@ class Tap:
     """Of the first frame, RoCE or not, where it is among the first that were read."""
     dropped: int | None = None
     """Frames lost according to the capture (pcapng interface statistics); None if not stated."""
+    clock_steps: int = 0
+    """Frames more than a second before the previous one: the clock was set back, or captures were
+    joined. 0 for one of several interfaces of a file, whose frames may be in any order."""
     carrier: int | None = None
     """For a mirror session: index of the tap that carries its frames."""
     sampled: SampledFrames | None = None
@@ -120,6 +123,7 @@ class Taps:
             else:
                 mine = self[index]
                 mine.frames += tap.frames
+                mine.clock_steps += tap.clock_steps
                 if tap.dropped is not None:
                     mine.dropped = (mine.dropped or 0) + tap.dropped
                 if tap.sampled is not None:

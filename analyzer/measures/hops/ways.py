@@ -146,7 +146,11 @@ class Ways:
         return found
 
     def without(self, taps: set[int]) -> Ways:
-        """Without hops from or to these taps: different samples at both ends are no loss."""
+        """Without hops from or to these taps.
+
+        Different samples at both ends are no loss, and neither are packets that a clock that was
+        set back puts before or after those of the other taps.
+        """
         hops = [w for w in self.hops if not taps & {w.from_tap, w.to_tap}]
         return replace(self, hops=hops, missed=[m for m in self.missed if m.tap not in taps])
 

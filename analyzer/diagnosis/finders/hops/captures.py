@@ -76,6 +76,30 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
         )
 
 
+def clocks_set_back(case: Case, _: Known) -> Iterator[Finding]:
+    """Captures whose times go back by more than a second."""
+    several = case.ways is not None
+    for index, tap in enumerate(case.registry.taps.items):
+        if not tap.clock_steps:
+            continue
+        unknown = "losses and delays from and to it are unknown" if several else "times are wrong"
+        yield finding(
+            case,
+            "clock",
+            Place(capture=tap.name),
+            {},
+            0,
+            (case.first_ns, case.last_ns),
+            f"the times of {printable(_short(case)[index])} go back"
+            f" {counted(tap.clock_steps, 'time')} by more than 1 s: {unknown}",
+            "keep the clock from being set during a capture (PTP or NTP that slews); analyse"
+            " captures that were joined one by one",
+            severity="warning" if several else "note",
+            until_ns=None,
+            costs=False,
+        )
+
+
 def clocks_ahead_ns(case: Case) -> dict[str, float]:
     """By tap, how far its clock is ahead of those of most taps, as far as it is known."""
     return {tap: offset for tap, (offset, _) in _offsets(case).items()}

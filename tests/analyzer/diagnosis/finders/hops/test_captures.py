@@ -90,6 +90,18 @@ def test_a_clock_that_steps_is_the_only_finding(tmp_path, clean, tap, ns):
     assert "jumps 1 time" in one.sentence
 
 
+@pytest.mark.parametrize("tap", ["H1-leaf1", "leaf1-spine2", "leaf2-spine3"])
+@pytest.mark.parametrize("ns", [2_000 * MS, 3_600_000 * MS])
+@pytest.mark.parametrize("ahead", ["before", "between"])
+def test_a_clock_that_is_set_back_is_the_only_finding(tmp_path, clean, tap, ns, ahead):
+    """Its packets come long after those of the other taps: whether they passed is unknown."""
+    first, last = (START_NS + 100 * MS if ahead == "between" else 0), START_NS + 200 * MS
+    taps = shifted(clean, tap, lambda t: t + (ns if first < t <= last else 0))
+    (one,) = warnings(diagnosis(write(tmp_path, taps)))
+    assert (one.kind, tap_of(one.place.capture)) == ("clock", tap)
+    assert "go back 1 time by more than 1 s" in one.sentence
+
+
 def test_a_clock_that_drifts_makes_no_queue(tmp_path, clean):
     """1,000 ppm."""
     taps = shifted(clean, NEAR, lambda time_ns: time_ns + (time_ns - START_NS) // 1000)
