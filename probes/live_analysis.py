@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from ..analyzer.analysis.conclude import MAX_FLOWS, conclude
 from ..analyzer.analysis.heap import give_back_large_arrays
-from ..analyzer.measures.ending import IDLE_AFTER_NS, end_idle
+from ..analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.results.analysis import Analysis
@@ -21,6 +21,7 @@ from ..analyzer.results.flow import Owner
 from ..analyzer.results.live import LiveInterval, RdmaPort
 from ..analyzer.summary.options import FlowOrder, PathBy
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
+from ..analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import Registry
 from ..kernels.kernel import Ints, Records
@@ -32,8 +33,6 @@ from .opened import Opened
 from .owners.watch import OwnerWatch
 from .rights.dropping import become_unprivileged
 
-ENDING_EVERY_NS, ENDING_SHARE = 1_000_000_000, 20
-"""Shortest time between two looks for idle flows, also in multiples of what a look takes."""
 POLL_S = 0.02
 """Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
 
@@ -71,10 +70,11 @@ class LiveAnalysis(Opened):
         options: MeasureOptions | None = None,
         rdma_devices: Path = sysfs.DEVICES,
     ) -> None:
-        self.registry = Registry()
+        self.registry = Registry(Endpoints(most=MOST_ADDRESSES))
         self.source = LiveSource(interfaces, live, registry=self.registry)
         self.options = options or MeasureOptions()
         self.measuring = Measuring(self.options.window_ns, many_taps=True)
+        self.measuring.address_beyond = self.registry.endpoints.beyond
         self._renumbered = self.measuring.renumbered = []
         self.reasons: list[str] = []
         """Limits of the information on owners."""
@@ -88,7 +88,7 @@ class LiveAnalysis(Opened):
         self._newest_ns = 0
         self._busy_left = self._missing_left = 0
         """Flows that ended after packets in the present interval; PSNs that ended flows miss."""
-        self._next_ending = 0
+        self._turns = Turns()
         self._before = _Counted(self.measuring, Loss())
 
     def _open(self) -> None:
@@ -117,10 +117,10 @@ class LiveAnalysis(Opened):
             if self._watch is not None:
                 self._guarded(self._watch.listen)
             now = time.monotonic_ns()
-            if now >= self._next_ending:
+            if self._turns.is_due(len(self.measuring.tracker), now / 1e9):
                 self._end_idle()
-                took = time.monotonic_ns() - now
-                self._next_ending = now + max(ENDING_EVERY_NS, ENDING_SHARE * took)
+                left = len(self.measuring.tracker)
+                self._turns.taken(left, now / 1e9, time.monotonic_ns() / 1e9)
             if now >= due:
                 tell(self._interval(now - began))
                 began = now

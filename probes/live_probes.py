@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from ..analyzer.errors import CaptureError
 from ..analyzer.results.flow import Owner
 from ..analyzer.track.tracker import FlowTracker
+from ..analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..analyzer.wire.registry import Registry
 from .live import LiveOptions, LiveSource
 from .owners.watch import OwnerWatch
@@ -29,7 +30,7 @@ class LiveProbes:
     """A live source and the probes for owners of queue pairs, attached once."""
 
     def __init__(self, interfaces: Sequence[str], options: LiveOptions) -> None:
-        self.registry = Registry()
+        self.registry = Registry(Endpoints(most=MOST_ADDRESSES))
         self.source = LiveSource(interfaces, options, registry=self.registry)
         self.reasons: list[str] = []
         """Limits of the information on owners."""

@@ -228,6 +228,7 @@ def _figures(flows: Sequence[Flow], left: Ended | None = None) -> Figures:
     left = left or Ended()
     lost = left.recovered_packets + left.missing_packets + left.lost_between_taps
     late = left.reordered_packets + left.reordered_between_taps
+    marked = left.ecn_marked_packets + left.marked_between_taps
     return Figures(
         packets=sum(flow.packets for flow in flows) + left.packets,
         lost_packets=_sum(flows, _lost, lost),
@@ -236,7 +237,7 @@ def _figures(flows: Sequence[Flow], left: Ended | None = None) -> Figures:
             flows, lambda f: f.retransmitted_packets, left.retransmitted_packets
         ),
         duplicate_packets=_sum(flows, lambda f: f.duplicate_packets, left.duplicate_packets),
-        ecn_marked_packets=sum(flow.ecn_marked_packets for flow in flows) + left.ecn_marked_packets,
+        ecn_marked_packets=sum(flow.ecn_marked_packets for flow in flows) + marked,
         goodput_bits_per_second=_sum(flows, lambda f: f.goodput_bits_per_second),
     )
 

@@ -22,6 +22,8 @@ import factories_results as factories
 import jsonschema
 import msgspec
 import pytest
+from factories import Frame, write_pcap
+from network import roce
 
 import rocescope.analyzer.analysis
 from rocescope import cli
@@ -235,6 +237,10 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("analyze x --brief -f json", "--brief is for the report; json contains everything"),
         ("analyze x --brief --top 5", "--brief prints no table: it cannot be combined with"),
         ("analyze x -o report.doc", "the suffix of report.doc is not that of a format: give"),
+        ("analyze x --idle-after 5s", "--idle-after needs --live or --follow"),
+        ("analyze x --live --idle-after 5", "--idle-after '5' has no unit; write a number and"),
+        ("analyze x --follow --idle-after 0s", "--idle-after must be longer than 0, for"),
+        ("live x --idle-after soon", "--idle-after 'soon' is not a duration; write a number"),
         ("analyze x --follow --concat", "--follow reads one growing file and cannot"),
         ("analyze x x", "x is given twice; its packets would count as copies"),
         ("analize x", 'Unknown command "analize". Did you mean "analyze"?'),
@@ -424,6 +430,29 @@ def test_interrupt_prints_the_report_so_far(growing: Path, follow: bool) -> None
     assert results["complete"] is follow
     assert sum(capture["roce_packets"] for capture in results["captures"]) == 564
     assert follow or err.splitlines()[-1].startswith("rocescope: interrupted")
+
+
+@pytest.mark.parametrize(("idle_after", "left"), [("5s", 1500), ("20s", 0)])
+def test_flows_of_a_followed_file_end_after_the_time_given(
+    tmp_path: Path, idle_after: str, left: int
+) -> None:
+    """2,500 flows, and one more 10 s later; of the idle ones 1,000 stay listed."""
+    frames = [Frame(1000 * qp, roce(0, qp=0x100 + qp)) for qp in range(2500)]
+    path = write_pcap(tmp_path / "growing.pcap", [*frames, Frame(10 * 10**9, roce(0))])
+    options = ("--format", "json", "--progress", "json", "--idle-after", idle_after)
+    process = start("analyze", "--follow", str(path), *options)
+    assert process.stdout and process.stderr
+    packets = 0
+    while packets < 2501:
+        packets = json.loads(process.stderr.readline())["packets"]
+    os.kill(process.pid, signal.SIGINT)
+    results = json.loads(process.stdout.read())
+    assert process.wait(60) == 0
+    assert len(results["flows"]) == 2501 - left
+    assert results.get("ended", {"flows": 0, "packets": 0})["flows"] == left
+    everything = sum(flow["packets"] for flow in results["flows"])
+    assert everything + results.get("ended", {"packets": 0})["packets"] == 2501
+    assert results["complete"] is True
 
 
 def test_analysis_of_a_real_capture_matches_the_schema(

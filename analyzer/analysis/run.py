@@ -26,6 +26,7 @@ from ..results.flow import Owner
 from ..summary.mirror_checks import checks_of
 from ..summary.sampling import sampled_taps
 from ..summary.trust import capture_summary, contents_text
+from ..wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry
 from ..wire.segments import SegmentLists
@@ -62,7 +63,8 @@ def open_run(
         packet_filter = compile_filter(options.filter)
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without --follow")
-    registry = Registry(segments=SegmentLists(options.usid))
+    most = None if options.idle_ns is None else MOST_ADDRESSES
+    registry = Registry(Endpoints(most=most), segments=SegmentLists(options.usid))
     with open_sources(paths, options, registry) as sources, compiled_ahead():
         yield Run(sources, registry, packet_filter, options, progress)
 
@@ -135,6 +137,7 @@ class Run:
             conformance = replace(conformance, address_of=registry.endpoints.text)
         self.measuring = Measuring(options.window_ns, many_taps, conformance)
         self.measuring.filtered = packet_filter is not None
+        self.measuring.address_beyond = registry.endpoints.beyond
         self.measuring.tracker.see_taps(len(registry.taps))  # also before each has a packet
         self._dated = 0
         """Taps whose first frame the tracker knows."""

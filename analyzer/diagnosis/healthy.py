@@ -44,7 +44,8 @@ def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     packets = sum(flow.request_packets + flow.response_packets for flow in every)
     checked = {
         "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in every)
-        or not LOSSES.isdisjoint(kinds),
+        or not LOSSES.isdisjoint(kinds)
+        or case.ended.flows_in_trouble,  # their sums leave out flows seen in part
         "retransmitted": sum(f.retransmitted_packets or 0 for f in every),
         "reordered": sum(f.reordered_packets or 0 for f in every) or "reordering" in kinds,
         "duplicated": sum(f.duplicate_packets or 0 for f in every) or "duplication" in kinds,
@@ -92,7 +93,8 @@ def _is_answered(case: Case, flow: Flow) -> bool:
 
 
 def _marks(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
-    if "ecn-marking" in kinds or case.ended.ecn_marked_packets:
+    ended = case.ended
+    if "ecn-marking" in kinds or ended.ecn_marked_packets or ended.marked_between_taps:
         return
     capable = sum(flow.congestion.ecn_capable_packets for flow in case.flows)
     if capable and not any(flow.ecn_marked_packets for flow in case.flows):

@@ -36,8 +36,8 @@ def _ended(case: Case) -> Iterator[str]:
         )
     if ended.untracked_packets:
         yield (
-            f"{counted(ended.untracked_packets, 'packet')} of flows beyond the limit of active"
-            " flows: nothing is known of them"
+            f"{counted(ended.untracked_packets, 'packet')} of flows or addresses beyond the"
+            " limits: nothing is known of them"
         )
 
 

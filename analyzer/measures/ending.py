@@ -22,6 +22,8 @@ IDLE_KEPT = 1000
 """Idle flows that stay: those with the most trouble, then those with the most bytes."""
 LEAST_LEAVING, LEAVING_PART = 1000, 8
 """Fewer flows, or less than one part in so many of all, are not worth a copy of all state."""
+_EVERY_S, _SHARE = 1.0, 20
+_GROWTH = 2
 
 _FLOW_SUMS = {
     "packets": "packets", "wire_bytes": "wire_bytes", "payload_bytes": "payload_bytes",
@@ -59,7 +61,8 @@ def end_idle(
     leaves = _idle(tracker, before)
     leaves[measuring.hops.conclude_before(before)] = False
     _join_partners(tracker, leaves)
-    ways = ways_of(measuring.hops.settled(), tracker, tap_names) if len(tap_names) > 1 else None
+    hops = measuring.hops.settled()
+    ways = ways_of(hops, tracker, tap_names) if hops.between_taps() else None
     troubled = _trouble(measuring, ways)
     idle = np.flatnonzero(leaves)
     wire_bytes = tracker.flows["wire_bytes"]
@@ -67,6 +70,27 @@ def end_idle(
     leaves[worst] = False
     _join_partners(tracker, leaves)
     return _end(measuring, leaves, troubled, ways)
+
+
+class Turns:
+    """When a live analysis looks for idle flows: at most one part of its time in `_SHARE`.
+
+    When flows have doubled since the last look it is time at once: memory depends on them, and
+    the cost of all looks then still grows with the flows ever seen, not faster.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._flows = LEAST_LEAVING
+
+    def is_due(self, flows: int, now: float) -> bool:
+        """flows: those in memory; now: seconds of a monotonic clock."""
+        return now >= self._next or flows > _GROWTH * self._flows
+
+    def taken(self, flows: int, began: float, now: float) -> None:
+        """A look took from `began` to `now`; `flows` are left."""
+        self._next = now + max(_EVERY_S, _SHARE * (now - began))
+        self._flows = max(flows, LEAST_LEAVING)
 
 
 def _idle(tracker: FlowTracker, before_ns: int) -> Bools:
@@ -119,6 +143,7 @@ def _end(measuring: Measuring, leaves: Bools, troubled: Ints, ways: Ways | None)
     if ways is not None:
         for name, counts in (
             ("lost_between_taps", ways.lost()), ("reordered_between_taps", ways.arisen("late")),
+            ("marked_between_taps", ways.arisen("marked")),
         ):  # fmt: skip
             sums[name] = sum(packets for flow, packets in counts.items() if leaves[flow])
     sums["flows"] = len(gone)

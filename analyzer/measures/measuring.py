@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...kernels.kernel import Int32s
+from ...kernels.kernel import Bools, Int32s
 from ..decode.headers.cm import CmMessage
 from ..results.ended import Ended
 from ..statistics.keeping import Kept
@@ -56,6 +56,9 @@ class Measuring:
         self.most_flows: int | None = None
         """With this number of flows, packets of new ones are counted in `ended` and no more. A
         batch that reaches the limit may exceed it."""
+        self.address_beyond: int | None = None
+        """The number that all addresses beyond the limit of addresses have (`Endpoints.beyond`):
+        packets from or to it are counted in `ended` and no more."""
         self.numbering = 0
         """How often flows left and the others got new numbers."""
         self.renumbered: list[Kept] | None = None
@@ -77,18 +80,24 @@ class Measuring:
 
     def update(self, table: PacketTable, cm_messages: Sequence[CmMessage] = ()) -> None:
         """Take in one batch."""
+        beyond = self.address_beyond
+        if beyond is not None:
+            cm_messages = [m for m in cm_messages if beyond not in (m.src, m.dst)]
+            table = self._of_known(table, (table.src != beyond) & (table.dst != beyond))
         self.cm.note(cm_messages)
         # Mirror sessions are taps that appear while reading.
         self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
         if self.most_flows is not None and len(self.tracker) >= self.most_flows:
-            table = self._of_known_flows(table)
+            table = self._of_known(table, self.tracker.knows(table))
         if not len(table):
             return
         agreed = {} if self.filtered else self.cm.first_psns
         self.measure(self.tracker.update(with_answers(table), agreed))
 
-    def _of_known_flows(self, table: PacketTable) -> PacketTable:
-        known = self.tracker.knows(table)
+    def _of_known(self, table: PacketTable, known: Bools) -> PacketTable:
+        """The known rows; the others are counted."""
+        if known.all():
+            return table
         left = ~known
         self.ended = self.ended.joined(
             Ended(

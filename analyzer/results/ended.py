@@ -10,7 +10,7 @@ from .base import Record
 
 
 class Ended(Record, frozen=True, kw_only=True):
-    """Sums of flows that were idle and left memory, and of packets beyond the limit of flows.
+    """Sums of flows that were idle and left memory, and of packets beyond the limits.
 
     None of them is in `flows`. Counts are defined like those of a flow.
     """
@@ -46,14 +46,20 @@ class Ended(Record, frozen=True, kw_only=True):
     sequence_restarts: int = 0
     lost_between_taps: int = 0
     reordered_between_taps: int = 0
+    marked_between_taps: Annotated[
+        int,
+        Meta(
+            description="CE after the first tap; `ecn_marked_packets` holds those marked before it"
+        ),
+    ] = 0
     missing_packets: Annotated[
         int, Meta(description="without the flows of which a tap saw only a part")
     ] = 0
     untracked_packets: Annotated[
         int,
         Meta(
-            description="of new flows while more flows were active than the limit allows, in the"
-            " terminal UI: not analysed, and in no other sum"
+            description="of new flows while more flows were active than the limit of the terminal"
+            " UI allows, or of addresses after the first 262,143: not analysed, and in no other sum"
         ),
     ] = 0
     untracked_wire_bytes: int = 0

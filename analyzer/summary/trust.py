@@ -73,8 +73,8 @@ def warnings_of(
         lines.append("interrupted: the report covers what was read so far")
     if ended is not None and ended.untracked_packets:
         lines.append(
-            f"more flows were active at once than the limit allows: {ended.untracked_packets}"
-            " packets of further flows are counted and not analysed"
+            "more flows were active at once, or more addresses seen, than the limits allow:"
+            f" {ended.untracked_packets} packets of further ones are counted and not analysed"
         )
     if ended is not None and ended.flows_in_trouble:
         lines.append(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from .tracker import FlowTracker
 MESSAGES_KEPT = 1000
 PAIRS_KEPT = 20_000
 """Pairs, and requests without a reply, that stay when flows leave memory: the latest."""
+PAIRS_AT_MOST = 200_000
+"""Of these before the oldest are forgotten: forged messages may come without end."""
 
 _DOUBT = 4
 """A pair is dissolved when more than one answer in this many names a PSN the peer never sent."""
@@ -75,6 +78,8 @@ class CmPairs:
                     self.pairs[active] = (request.dst, request.src, request.qpn)
                     if request.service_id is not None:
                         self.services[active] = request.service_id
+        if any(len(table) > PAIRS_AT_MOST for table in self._tables()):
+            self._shorten(PAIRS_AT_MOST // 2)
 
     def forget(self, left: Iterable[tuple[int, int, int]]) -> None:
         """Forget the pairs of flows that left memory, and all but the latest others."""
@@ -82,8 +87,15 @@ class CmPairs:
             self.pairs.pop(key, None)
             self.services.pop(key, None)
             self.first_psns.pop(key, None)
-        for table in (self.pairs, self.services, self.first_psns, self._waiting):
-            for key in list(table)[: max(len(table) - PAIRS_KEPT, 0)]:
+        self._shorten(PAIRS_KEPT)
+
+    def _tables(self) -> tuple[dict[tuple[int, int, int], Any], ...]:
+        return self.pairs, self.services, self.first_psns, self._waiting
+
+    def _shorten(self, entries: int) -> None:
+        """Keep the latest entries of each table."""
+        for table in self._tables():
+            for key in list(table)[: max(len(table) - entries, 0)]:
                 del table[key]
 
     def merge(self, other: CmPairs, endpoint_map: UInt32s, tap_map: UInt16s) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...kernels.kernel import Bytes, Ints, Records
 from ..statistics.keeping import Kept, rows_of, untouched
 from . import state as st
 from .tracker import FlowTracker
 
+_PIECE = 1 << 16
+"""Records that are copied at once."""
 _PAIRING = ("evidence", "answers", "mismatches", "mismatches_in_row")
 
 
@@ -73,11 +76,7 @@ def _keep_windows(tracker: FlowTracker) -> None:
     sizes = np.where(streams["window_bits"] > 0, 1 << streams["room_bits"].astype(np.int64), 0)
     starts = np.cumsum(sizes) - sizes
     slots = untouched(state.slots)
-    for s in np.flatnonzero(sizes).tolist():
-        at, to = int(streams[s]["window"]), int(starts[s])
-        window = state.slots[at : at + (1 << int(streams[s]["window_bits"]))]
-        used = np.flatnonzero(window["state"])
-        slots[to + used] = window[used]
+    _move(state.slots, streams["window"], streams["window_bits"], "state", slots, starts)
     streams["window"] = np.where(sizes > 0, starts, 0)
     state.used[st.USED_SLOTS] = int(sizes.sum())
     tracker.state = state._replace(slots=slots)
@@ -85,15 +84,31 @@ def _keep_windows(tracker: FlowTracker) -> None:
 
 def _keep_recents(tracker: FlowTracker) -> None:
     flows, state = tracker.flows, tracker.state
-    recents, to = untouched(state.recents), 0
-    for f in np.flatnonzero(flows["recent"] >= 0).tolist():
-        at, size = int(flows[f]["recent"]), 1 << int(flows[f]["recent_bits"])
-        used = np.flatnonzero(state.recents["used"][at : at + size])
-        recents[to + used] = state.recents[at + used]
-        flows["recent"][f] = to
-        to += size
-    state.used[st.USED_RECENTS] = to
+    recents, bits = untouched(state.recents), flows["recent_bits"].copy()
+    bits[flows["recent"] < 0] = 0
+    sizes = np.where(bits > 0, 1 << bits.astype(np.int64), 0)
+    starts = np.cumsum(sizes) - sizes
+    _move(state.recents, flows["recent"], bits, "used", recents, starts)
+    flows["recent"] = np.where(sizes > 0, starts, -1)
+    state.used[st.USED_RECENTS] = int(sizes.sum())
     tracker.state = state._replace(recents=recents)
+
+
+def _move(pool: Records, first: Ints, bits: Bytes, used: str, new: Records, to: Ints) -> None:
+    """Copy the records in use (`used` is not 0) of tables of 1 << bits records, 0: no table.
+
+    first, to: places of their first records in `pool` and in `new`. All tables of one size at
+    once, in pieces: a copy per table takes most of the time of an ending.
+    """
+    for size in np.unique(bits[bits > 0]).tolist():
+        tables, within = np.flatnonzero(bits == size), np.arange(1 << size)
+        step = max(_PIECE >> size, 1)
+        for piece in range(0, len(tables), step):
+            some = tables[piece : piece + step]
+            at = (first[some][:, None] + within).reshape(-1)
+            there = (to[some][:, None] + within).reshape(-1)
+            held = pool[used][at] != 0
+            new[there[held]] = pool[at[held]]
 
 
 def _keep_events(tracker: FlowTracker, kept: Kept) -> None:

@@ -2,7 +2,8 @@
 
 Kernels look addresses up and add them while they run; Python only grows the
 table between runs. IPv4 addresses are kept as ::ffff:a.b.c.d, so an IPv4 host
-and its RoCE GID are one endpoint.
+and its RoCE GID are one endpoint. A running analysis numbers a limited count of
+addresses: a sender may forge a new one in every packet.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from .salt import salt
 
 IPV4_MAPPED = 0xFFFF << 32
 """Upper half of the low 64 bits of ::ffff:a.b.c.d."""
+MOST_ADDRESSES = 1 << 18
+"""Limit of a running analysis: 6 MB of addresses, and some 30 MB as text."""
+_NO_LIMIT = 1 << 31
 
 
 class EndpointArrays(NamedTuple):
@@ -32,6 +36,8 @@ class EndpointArrays(NamedTuple):
     """uint64[len(slots) / 2]: last eight bytes."""
     used: Ints
     """int64[1]: addresses in use."""
+    most: Ints
+    """int64[1]: `most - 1` is the index of all further addresses, and its text `::`."""
     key: UInt64s
     """uint64[2], random: no capture can force collisions."""
 
@@ -54,6 +60,9 @@ def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
         index = np.int64(arrays.slots[slot])
         if index < 0:
             index = np.int64(arrays.used[0])
+            if index >= arrays.most[0] - 1:
+                arrays.used[0] = arrays.most[0]
+                return np.int64(arrays.most[0] - 1)
             arrays.slots[slot] = index
             arrays.high[index] = high
             arrays.low[index] = low
@@ -67,7 +76,8 @@ def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
 @inlined
 def has_room(arrays: EndpointArrays, addresses: int) -> bool:
     """Whether this many more addresses fit before Python must grow the table."""
-    return bool(arrays.used[0] + addresses <= len(arrays.high))
+    most = min(arrays.used[0] + addresses, arrays.most[0])
+    return bool(most <= len(arrays.high))
 
 
 @kernel
@@ -101,22 +111,26 @@ def _halves(text: str) -> tuple[np.uint64, np.uint64]:
 class Endpoints:
     """The addresses seen so far, numbered in order of first appearance.
 
-    One thread at a time may add addresses; reading is safe from any thread.
+    One thread at a time may add addresses; reading is safe from any thread. `most`: with so many,
+    all further addresses have one index, `beyond`.
     """
 
-    def __init__(self, capacity: int = 1024) -> None:
-        key = salt(2)
-        self._arrays = self._allocate(max(2, capacity), key)
+    def __init__(self, capacity: int = 1024, most: int | None = None) -> None:
+        self.beyond = None if most is None else most - 1
+        """The index of all addresses beyond the limit; None without a limit."""
+        limit = np.array([_NO_LIMIT if most is None else most], np.int64)
+        self._arrays = self._allocate(max(2, capacity), salt(2), limit)
         self._texts: list[str] = []
 
     @staticmethod
-    def _allocate(capacity: int, key: UInt64s) -> EndpointArrays:
+    def _allocate(capacity: int, key: UInt64s, most: Ints) -> EndpointArrays:
         rows = 1 << (capacity - 1).bit_length()
         return EndpointArrays(
             np.full(rows * 2, -1, np.int32),
             np.zeros(rows, np.uint64),
             np.zeros(rows, np.uint64),
             np.zeros(1, np.int64),
+            most,
             key,
         )
 
@@ -128,19 +142,19 @@ class Endpoints:
     def grow(self) -> None:
         """Double the capacity. Indices do not change."""
         old, count = self._arrays, len(self)
-        new = self._allocate(len(old.high) * 2, old.key)
+        new = self._allocate(len(old.high) * 2, old.key, old.most)
         _refill(old.high[:count], old.low[:count], new)
         self._arrays = new
 
     def add(self, text: str) -> int:
         """Index of an address, added when new."""
-        if not int(self._arrays.used[0]) < len(self._arrays.high):
-            self.grow()
         high, low = _halves(text)
         index = int(_find(high, low, self._arrays))
         if index < 0:
-            index = len(self)
+            if len(self._arrays.high) == len(self) < int(self._arrays.most[0]):
+                self.grow()
             _refill(np.array([high]), np.array([low]), self._arrays)
+            index = len(self) - 1
         return index
 
     def index_of(self, text: str) -> int | None:

@@ -61,12 +61,17 @@ class History:
     def add(self, snapshot: Snapshot) -> bool:
         """Store a snapshot unless the previous one is too recent; others may be removed for it.
 
-        Its time series, most of its memory, are not stored: later snapshots have them (`as_then`).
+        Its time series, most of its memory, and its addresses are not stored: later snapshots have
+        them (`as_then`).
         """
         if self._kept and snapshot.end_ns - self._kept[-1].end_ns < STEP_NS:
             return False
         snapshot = replace(
-            snapshot, activity=np.zeros((0, 0), np.int64), late=FlowBins(), judged=Judged()
+            snapshot,
+            addresses=(),
+            activity=np.zeros((0, 0), np.int64),
+            late=FlowBins(),
+            judged=Judged(),
         )
         self._kept.append(snapshot)
         self._sizes.append(_size(snapshot))
@@ -119,13 +124,17 @@ class History:
 
 
 def as_then(earlier: Snapshot, now: Snapshot) -> Snapshot:
-    """A stored snapshot with its time series, which are cut from the current ones."""
+    """A stored snapshot with its time series, which are cut from the current ones, and addresses.
+
+    Numbers of addresses do not change.
+    """
     flows = len(earlier.flows)
     known = (earlier.end_ns - now.activity_start_ns) // now.activity_bin_ns + 1
     late = now.late
     bins = (earlier.end_ns - late.start_ns) // late.bin_ns + 1
     return replace(
         earlier,
+        addresses=now.addresses,
         activity=now.activity[: max(0, known), :flows],
         activity_bin_ns=now.activity_bin_ns,
         activity_start_ns=now.activity_start_ns,

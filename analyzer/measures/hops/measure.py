@@ -119,6 +119,11 @@ class HopMeasure:
         other.conclude()
         return other
 
+    def between_taps(self) -> bool:
+        """Whether any packet, of those followed to their end, was seen at two taps."""
+        real = (self.edges["from_tap"] < state.START) & (self.edges["to_tap"] < state.START)
+        return bool(real.any())
+
     def conclude_before(self, time_ns: int) -> Int32s:
         """Follow the transmissions first seen before this time to their end.
 

@@ -128,6 +128,20 @@ def test_more_addresses_than_the_table_has_room_for() -> None:
     assert registry.endpoints.text(n) == "11.0.19.135"
 
 
+def test_addresses_beyond_the_limit_take_no_memory() -> None:
+    registry = Registry(Endpoints(capacity=4, most=1000))
+    registry.taps.add(Tap("a", 1))
+    decoder, seen = Decoder(registry), []
+    for first in range(0, 20_000, 5000):
+        frames = [frame(i, source=0x0B000000 + i) for i in range(first, first + 5000)]
+        seen += decoder.decode(batch(frames)).src.tolist()
+    assert seen == [0, *range(2, 1000), *[999] * 19_001]
+    assert len(registry.endpoints) == 1000
+    assert len(registry.endpoints.arrays.high) == 1024
+    known = decoder.decode(batch([frame(0, source=0x0B000000 + 5)]))
+    assert known.src.tolist() == [6]
+
+
 def test_snapped_frames_take_lengths_from_the_ip_header() -> None:
     whole = frame(7, payload=1024)
     table = decode([whole[:58]], wire=[len(whole)])

@@ -8,6 +8,7 @@ from conformance_traces import NAK, answer, last, write
 from factories_results import diagnosis
 
 from rocescope.analyzer.diagnosis.healthy import healthy
+from rocescope.analyzer.results.ended import Ended
 
 CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
 
@@ -30,6 +31,15 @@ def test_each_fault_withdraws_its_claim():
     assert "lost" not in " ".join(healthy(case_of(CLEAN), [loss]))
     late = msgspec.structs.replace(loss, kind="reordering")
     assert "reordered" not in " ".join(healthy(case_of(CLEAN), [late]))
+
+
+def test_flows_that_left_in_trouble_withdraw_claims():
+    """A flow of which the tap saw only a part has no count of losses."""
+    case = case_of([row | {"traffic_class": 2} for row in CLEAN])
+    case.measuring.ended = Ended(flows=1, flows_in_trouble=1, marked_between_taps=1)
+    claims = " ".join(healthy(case, []))
+    assert "none retransmitted, reordered or duplicated" in claims
+    assert "lost" not in claims and "stalled" not in claims and "CE" not in claims
 
 
 def test_a_filter_withdraws_all():

@@ -14,7 +14,8 @@ from traffic import ACK, WRITE_ONLY, packets
 
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.run import open_run
-from rocescope.analyzer.measures.ending import end_idle
+from rocescope.analyzer.decode.headers.cm import CmMessage
+from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle
 from rocescope.analyzer.measures.late_activity import LateActivity
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.results.ended import Ended
@@ -23,7 +24,7 @@ from rocescope.analyzer.summary.summarize import Summary
 SECOND_NS = 1_000_000_000
 ONLY_OF_ENDED = (
     "flows", "data_flows", "connections", "flows_in_trouble", "first_time_ns", "last_time_ns",
-    "untracked_packets", "untracked_wire_bytes",
+    "untracked_packets", "untracked_wire_bytes", "marked_between_taps",
 )  # fmt: skip
 SUMS = [name for name in Ended.__struct_fields__ if name not in ONLY_OF_ENDED]
 NAMES = ["tap"]
@@ -106,7 +107,9 @@ def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names):
         assert fields == known[name]
     for name in SUMS:
         together = sum(getattr(flow, name) or 0 for flow in flows)
-        assert together == sum(getattr(f, name) or 0 for f in listed) + getattr(ended, name), name
+        left = getattr(ended, name)
+        left += ended.marked_between_taps if name == "ecn_marked_packets" else 0
+        assert together == sum(getattr(f, name) or 0 for f in listed) + left, name
     assert ended.first_time_ns == min(flow.first_time_ns for flow in flows)
     series = [m.totals.series(registry.tap_names) for m in (plain, ending)]
     assert series[0] == series[1]
@@ -233,3 +236,39 @@ def test_packets_of_new_flows_beyond_the_limit_are_counted_only():
     measuring.update(packets([write(qp, 1, qp, wire_bytes=80) for qp in range(100, 107)]))
     assert measuring.tracker.flows["packets"].tolist() == [2, 2, 2]
     assert (measuring.ended.untracked_packets, measuring.ended.untracked_wire_bytes) == (4, 320)
+
+
+def test_packets_of_addresses_beyond_the_limit_are_counted_only():
+    measuring = Measuring(100_000_000, many_taps=False)
+    measuring.address_beyond = 7
+    rows = [write(100, psn, psn) for psn in range(3)]
+    rows += [write(101, 0, 5, src=7, wire_bytes=90), write(102, 0, 6, dst=7, wire_bytes=70)]
+    message = CmMessage(1, 1, 0, 7, 1, "REQ", 1, 5, None, qpn=9, starting_psn=3)
+    measuring.update(packets(rows), [message])
+    assert measuring.tracker.flows["packets"].tolist() == [3]
+    assert (measuring.ended.untracked_packets, measuring.ended.untracked_wire_bytes) == (2, 160)
+    assert not measuring.cm.messages and not measuring.cm.first_psns
+
+
+def test_marks_between_taps_of_flows_that_left_are_counted():
+    measuring = Measuring(100_000_000, many_taps=True)
+    rows = [
+        write(qp, psn, 1000 * psn + 10 * qp + tap, tap=tap, ip_id=psn, hop_limit=64 - tap,
+              traffic_class=3 if tap and psn % 2 else 2)
+        for psn in range(10) for qp in range(100, 104) for tap in (0, 1)
+    ]  # fmt: skip
+    measuring.update(packets(sorted(rows, key=lambda row: row["time_ns"])))
+    assert end_idle(measuring, 5 * SECOND_NS, SECOND_NS, ["near", "far"], 1, 1) == 3
+    assert (measuring.ended.ecn_marked_packets, measuring.ended.marked_between_taps) == (0, 15)
+    assert measuring.ended.flows_in_trouble == 3
+
+
+def test_looks_come_with_time_or_when_flows_have_doubled():
+    turns = Turns()
+    assert turns.is_due(0, 100.0)
+    turns.taken(0, 100.0, 100.01)
+    assert not turns.is_due(2 * LEAST_LEAVING, 100.9)
+    assert turns.is_due(2 * LEAST_LEAVING + 1, 100.02) and turns.is_due(0, 101.02)
+    turns.taken(5000, 200.0, 201.0)
+    assert not turns.is_due(10_000, 220.9)
+    assert turns.is_due(10_001, 201.0) and turns.is_due(0, 221.0)

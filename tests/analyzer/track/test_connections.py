@@ -6,8 +6,9 @@ import pytest
 from captures import tracked, truth
 from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, packets, track
 
-from rocescope.analyzer.track import state
-from rocescope.analyzer.track.connections import service_name
+from rocescope.analyzer.decode.headers.cm import CmMessage
+from rocescope.analyzer.track import connections, state
+from rocescope.analyzer.track.connections import CmPairs, service_name
 from rocescope.analyzer.track.psn.answers import rdma_udp_sport
 from rocescope.analyzer.track.tracker import FlowTracker
 
@@ -142,3 +143,14 @@ def test_nak_tells_the_sender_what_is_missing():
     assert flow["rewinds"] == 1 and flow["retransmitted_by"][state.BY_NAK] == 2
     assert tracker.histograms.quantiles(0, state.GAP_TO_NAK).max == 1000
     assert tracker.histograms.quantiles(0, state.NAK_TO_RESEND).max == 1000
+
+
+def test_forged_messages_without_end_take_no_memory(monkeypatch):
+    monkeypatch.setattr(connections, "PAIRS_AT_MOST", 100)
+    cm = CmPairs()
+    for n in range(1000):
+        cm.note([CmMessage(n, n, 0, n, 1, "REQ", n, n, None, qpn=n + 1, starting_psn=n)])
+        assert len(cm.first_psns) <= 100 and len(cm._waiting) <= 100
+    assert cm.first_psns[1, 999, 1000] == 999
+    cm.note([CmMessage(0, 0, 0, 1, 999, "REP", 1, 1, 999, qpn=77, starting_psn=5)])
+    assert cm.pairs == {(999, 1, 77): (1, 999, 1000)}

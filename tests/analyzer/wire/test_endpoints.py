@@ -53,6 +53,17 @@ def test_unknown_and_senseless() -> None:
         endpoints.text(0)
 
 
+@given(st.lists(ADDRESSES, max_size=60), st.integers(1, 8), st.integers(2, 12))
+def test_addresses_beyond_the_limit_are_one(texts: list[str], capacity: int, most: int) -> None:
+    endpoints, free = Endpoints(capacity, most), Endpoints(capacity)
+    assert endpoints.beyond == most - 1
+    for text in texts:
+        assert endpoints.add(text) == min(free.add(text), most - 1)
+    assert len(endpoints) == min(len(free), most)
+    assert endpoints.texts() == (free.texts()[: most - 1] + ["::"])[: len(endpoints)]
+    assert len(endpoints.arrays.high) <= max(2 * capacity, 2 * most)
+
+
 def test_many_addresses_that_differ_in_few_bits() -> None:
     endpoints = Endpoints(capacity=2)
     for i in range(5000):

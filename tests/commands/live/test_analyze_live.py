@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -97,6 +98,29 @@ def test_every_psn_is_accounted_for_in_json(network, tmp_path):
     ]
     assert analysis["complete"] is True and analysis["warnings"] == []
     assert "rdma_ports" not in analysis or Path("/sys/class/infiniband").exists()
+
+
+def test_idle_flows_leave_memory_after_the_time_given(network, tmp_path):
+    """The default is a minute. One queue pair goes on, 1,000 idle ones stay listed."""
+    net = network()
+    options = ("-f", "json", "--interval", "100ms", "--idle-after", "300ms")
+    live = Analyzing(net, tmp_path, "left", *options)
+    for first in range(0, 2500, 500):
+        net.send([roce(0, qp=0x100 + qp) for qp in range(first, first + 500)])
+    live.wait_for_packets(2500)
+    for psn in range(20):
+        net.send([roce(psn)])
+        time.sleep(0.2)  # looks are seconds apart
+    live.wait_for_packets(2520)
+    assert live.end() == 0
+    *intervals, analysis = live.lines()
+    jsonschema.validate(analysis, json_schema("analyze"))
+    ended = analysis["ended"]
+    assert (ended["flows"], ended["packets"], len(analysis["flows"])) == (1500, 1500, 1001)
+    assert sum(flow["packets"] for flow in analysis["flows"]) == 1020
+    assert packets_of(intervals) == 2520
+    assert intervals[-1]["flows_total"] == 2501
+    assert max(line["flows"] for line in intervals[-5:]) <= 1
 
 
 def test_what_a_small_ring_loses_is_in_every_record(network, tmp_path):

@@ -96,6 +96,7 @@ def test_what_flows_did_over_time_is_kept_once_and_cut_to_the_moment():
     bins = np.arange(20).reshape(10, 2)
     now = Snapshot(
         SourceState("eth0", "live"),
+        addresses=("10.0.0.1", "10.0.0.2"),
         activity=bins,
         activity_bin_ns=STEP_NS,
         activity_start_ns=0,
@@ -106,10 +107,11 @@ def test_what_flows_did_over_time_is_kept_once_and_cut_to_the_moment():
     history = History()
     history.add(replace(now, flows=one_flow, end_ns=int(3.5 * STEP_NS)))
     kept = history.at(4 * STEP_NS)
-    assert not len(kept.activity) and not len(kept.late.values)
+    assert not len(kept.activity) and not len(kept.late.values) and not kept.addresses
     then = as_then(kept, now)
     assert then.activity.tolist() == [[0], [2], [4], [6]]  # the bins up to 3 s, and one flow
     assert then.late.of(0) == [0, 2] and then.end_ns == kept.end_ns
+    assert then.addresses == now.addresses
     assert not len(as_then(replace(kept, end_ns=-STEP_NS), now).activity)
 
 

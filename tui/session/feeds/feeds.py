@@ -172,7 +172,10 @@ def ended_words(ended: Ended) -> Iterator[str]:
         yield f"{gone} left memory with {packets}{trouble}: the worst idle flows stay listed"
     if ended.untracked_packets:
         packets = counted(ended.untracked_packets, "packet")
-        yield f"too many flows at once: {packets} of further flows are counted and not analysed"
+        yield (
+            f"too many flows at once, or too many addresses: {packets} of further ones are counted"
+            " and not analysed"
+        )
 
 
 def _warnings(captures: Sequence[Capture | ConcatenatedCapture]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from ....analyzer.analysis.prefetch import Prefetched
 from ....analyzer.decode.headers.cm import CmMessage
 from ....analyzer.errors import UnreadableInput
 from ....analyzer.filtering import compile_filter
-from ....analyzer.measures.ending import IDLE_AFTER_NS, end_idle
+from ....analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis
@@ -33,8 +33,6 @@ MOST_FLOWS = 50_000
 session stay below 1 GB."""
 POLL_S = 0.02
 """Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
-ENDING_EVERY_S, ENDING_SHARE = 1.0, 20
-"""Shortest time between two looks for idle flows, also in multiples of what a look takes."""
 AHEAD_PACKETS = 1 << 20
 """Packets that may wait to be measured (100 MB), in addition to the rings. So no packet is lost
 while arrays grow for thousands of flows, columns are copied for the screens, or other processes
@@ -53,7 +51,8 @@ class LiveFeed:
         warm_up(DEFAULT_WINDOW_NS)
         self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps=True)
         self.measuring.most_flows = MOST_FLOWS
-        self._idle_ns, self._next_ending = idle_ns, 0.0
+        self.measuring.address_beyond = self.registry.endpoints.beyond
+        self._idle_ns, self._turns = idle_ns, Turns()
         measure_for_screens(self.measuring)
         self.measuring.tracker.expect(EXPECTED_FLOWS)
         self.owners: dict[int, Owner] = {}
@@ -93,7 +92,7 @@ class LiveFeed:
 
     def _end_idle(self, now_ns: int) -> None:
         began, measuring = time.monotonic(), self.measuring
-        if began < self._next_ending:
+        if not self._turns.is_due(len(measuring.tracker), began):
             return
         readers, taps = measuring.renumbered or [], self.registry.tap_names
         known = len(readers)
@@ -104,8 +103,7 @@ class LiveFeed:
                     for flow, owner in self.owners.items()
                     if kept.number[flow] >= 0
                 }
-        took = time.monotonic() - began
-        self._next_ending = began + max(ENDING_EVERY_S, ENDING_SHARE * took)
+        self._turns.taken(len(measuring.tracker), began, time.monotonic())
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
         """Packet tables, from a thread that only empties the rings and decodes."""
