@@ -18,6 +18,7 @@ from ...replay.fabrics.fabric import Fabric
 from ...replay.fabrics.routes import edge_per_host
 from ...replay.hashing.keys import address_text
 from ...replay.traffic.traffic import Traffic
+from ..asking.route_get import is_port
 from .paths import TracedPaths, trace_paths
 from .results import Advice, AdviceOption
 
@@ -50,8 +51,9 @@ class _Loads(NamedTuple):
         return self.peak, float((self.busy_ns**2).sum())
 
 
-def advise(traffic: Traffic, fabric: Fabric) -> Advice | None:
-    """Advice for the units with complete computed paths; None without load between switches.
+def advise(traffic: Traffic, fabric: Fabric) -> Advice:
+    """Advice for the units with complete computed paths, without options if they put no load
+    between switches.
 
     Captures are no evidence here: a changed flow was never captured.
     """
@@ -59,13 +61,14 @@ def advise(traffic: Traffic, fabric: Fabric) -> Advice | None:
     paths = trace_paths(traffic, fabric)
     whole = ~paths.placement.dropped
     left_out = int(np.count_nonzero(~whole))
+    nothing = Advice(fullest_link=None, busy_ns=None, flows_left_out=left_out, options=[])
     if not whole.any():
-        return None
+        return nothing
     traffic = traffic.take(whole)
     links = paths.placement.links[whole]
     now = _loads(links, traffic.wire_bytes, fabric)
     if now.peak == 0:
-        return None
+        return nothing
     kinds = [_source_ports(traffic, fabric, links, now), _seed(traffic, fabric, now)]
     if fabric.hosts <= _MOST_HOSTS:
         kinds.append(_routes(traffic, fabric, links, now))
@@ -225,11 +228,14 @@ def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> A
         after.append(loads)
         address = fabric.address_of(host)
         width = 32 if address.version == 4 else 128
-        out = f" dev {port[link]}" if link in port else ""
+        name = port.get(link, "")
+        safe = is_port(name)  # the change is made to be pasted, and switches choose these names
+        left_out = ", the name of the port is left out" if name and not safe else ""
         changes.append(
-            f"{fabric.nodes.names[switch]}: ip route add {address}/{width} via "
-            f"{fabric.nodes.names[int(fabric.links.target[link])].upper()}{out} "
-            f"(host {fabric.host_name(host)})"
+            f"{fabric.nodes.names[switch]}: ip route add {address}/{width} via ADDRESS"
+            f"{f' dev {name}' if safe else ''} (ADDRESS: that of "
+            f"{fabric.nodes.names[int(fabric.links.target[link])]}{left_out}; "
+            f"host {fabric.host_name(host)})"
         )
     changes, loads = _shortest(changes, after)
     return _option("static routes", changes, loads, fabric)

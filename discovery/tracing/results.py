@@ -150,8 +150,10 @@ class AdviceOption(Record, frozen=True, kw_only=True):
 class Advice(Record, frozen=True, kw_only=True):
     """Changes that relieve the fullest link between switches, the best kind first."""
 
-    fullest_link: str
-    busy_ns: float
+    fullest_link: Annotated[
+        str | None, Meta(description="null: no flow with a known path runs between switches")
+    ]
+    busy_ns: Annotated[float | None, Meta(description="its bytes divided by its rate")]
     flows_left_out: Annotated[int, Meta(description="their paths are not known")]
     options: list[AdviceOption]
 
@@ -182,9 +184,7 @@ class TraceResult(Record, frozen=True, kw_only=True):
         CounterCheck | None, Meta(description="--verify counters; null: not requested")
     ] = None
     asked: Annotated[AskReport | None, Meta(description="--ask; null: not requested")] = None
-    advice: Annotated[
-        Advice | None, Meta(description="--advise; null: not requested, or no load to relieve")
-    ] = None
+    advice: Annotated[Advice | None, Meta(description="--advise; null: not requested")] = None
     changed_switches: Annotated[
         list[str] | None,
         Meta(description="switches whose tables changed during the trace; null: not watched"),

@@ -124,18 +124,21 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
 def _advice(page: Page, advice: Advice) -> None:
     """What each kind of change achieves, then the changes."""
     page.section("Advice")
-    before = human.duration(advice.busy_ns)
-    page.say(
-        f"Fullest link between switches: {advice.fullest_link}, busy for {before}. "
-        "Judge the changes; nothing is applied."
-    )
+    before = "" if advice.busy_ns is None else human.duration(advice.busy_ns)
+    if advice.fullest_link is None:
+        page.say("No advice: no flow with a known path runs between switches.")
+    else:
+        page.say(
+            f"Fullest link between switches: {advice.fullest_link}, busy for {before}. "
+            "Judge the changes; nothing is applied."
+        )
     if advice.flows_left_out:
         page.say(
             f"{page.glyphs.warning} {human.counted(advice.flows_left_out, 'flow')} left out: "
             "their paths are not known",
             "yellow",
         )
-    if not advice.options:
+    if not advice.options and advice.fullest_link is not None:
         page.say("No change that was tried relieves it.")
     for option in advice.options:
         page.say(

@@ -11,6 +11,7 @@ from replay_traffic import traffic
 
 from rocescope.discovery.tracing.advise import advise
 from rocescope.discovery.tracing.paths import trace_paths
+from rocescope.replay.fabrics.fabric import Origin
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing import HashSettings
 
@@ -82,9 +83,9 @@ def test_routes_do_what_is_said(fabric):
     over = {}
     for change in found.changes:
         switch, address, spine = re.search(
-            r"(\w+): ip route add ([\d.]+)/32 via (\w+)", change
+            r"(\w+): ip route add ([\d.]+)/32 via ADDRESS \(ADDRESS: that of (\w+); host ", change
         ).groups()
-        over[switch, fabric.host_of(address)] = spine.lower()
+        over[switch, fabric.host_of(address)] = spine
     links = trace_paths(units, fabric).placement.links.copy()
     for (switch, host), spine in over.items():
         assert switch == "leaf1"
@@ -99,12 +100,31 @@ def test_routes_do_what_is_said(fabric):
     assert max(busy) == found.busy_ns < before
 
 
+@pytest.mark.parametrize("name", ["e;reboot", "$(id)", "-batch", "a b", "swp"])
+def test_only_plain_names_of_ports_are_part_of_a_command(fabric, name):
+    ports = tuple((f"{name}{i}", f"{name}{i}") for i in range(len(fabric.links.source) // 2))
+    origin = Origin(ports, ("",) * len(ports), ("ip -j route",) * fabric.switches)
+    drawn = (traffic(fabric, [0] * 4, [4, 5, 6, 7], 9_000_000, seed=seed) for seed in range(50))
+    units = next(one for one in drawn if peak(one, fabric) > 9_000_000 * 0.8)
+    fabric = replace(fabric, origin=origin)
+    changes = options(units, fabric)["static routes"].changes
+    assert changes
+    for change in changes:
+        if name == "swp":
+            assert re.search(r" via ADDRESS dev swp\d+ \(ADDRESS: that of spine", change)
+        else:
+            assert name not in change
+            assert "the name of the port is left out" in change
+
+
 def test_what_cannot_be_advised(fabric):
     one = advise(traffic(fabric, [0], [5]), fabric)
     assert one.options == []  # a single flow is on a link, wherever it goes
-    assert advise(traffic(fabric, [0], [1]), fabric) is None
+    local = advise(traffic(fabric, [0], [1]), fabric)
+    assert (local.fullest_link, local.busy_ns, local.flows_left_out) == (None, None, 0)
     blind = replace(fabric, hash_settings=(None,) * fabric.switches)
-    assert advise(traffic(fabric, [0], [5]), blind) is None
+    unknown = advise(traffic(fabric, [0], [5]), blind)
+    assert (unknown.fullest_link, unknown.busy_ns, unknown.flows_left_out) == (None, None, 1)
     half = replace(fabric, hash_settings=(*fabric.hash_settings[:1], *([None] * 5)))
     both = advise(traffic(fabric, [0, 0, 5], [5, 6, 0]), half)
     assert both.flows_left_out == 1

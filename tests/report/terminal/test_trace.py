@@ -16,7 +16,8 @@ def printed(folder, *strategies):
     fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
     units = traffic_of(fabric, truth(folder, "healthy"))
     stream = io.StringIO()
-    print_trace(trace(units, fabric, [parse_strategy(s) for s in strategies], ["x"]), stream, 3)
+    others = [parse_strategy(s) for s in strategies]
+    print_trace(trace(units, fabric, others, ["x"], advice=True), stream, 3)
     return " ".join(stream.getvalue().split())
 
 
@@ -36,4 +37,6 @@ def test_paths_that_end_early_are_named_and_nothing_else_is_claimed(tmp_path):
     assert "The path of 0 of 256 flows is known to the destination." in text
     assert "128 paths not known from here on: at leaf1, the hash or the seed" in text
     assert "STRATEGIES" not in text
+    assert "No advice: no flow with a known path runs between switches." in text
+    assert "256 flows left out: their paths are not known" in text
     assert "h1>leaf1 ?" in text
