@@ -88,6 +88,17 @@ class Case:
         return dict(zip(waited, longest[waited].tolist(), strict=True))
 
     @cached_property
+    def partly_seen(self) -> frozenset[str]:
+        """Hosts that spray packets, some of them over ways without a tap."""
+        sources = self.measuring.tracker.flows["src"]
+        open_sources = frozenset() if self.ways is None else self.ways.open_sources
+        return frozenset(
+            flow.src
+            for flow in self.flows
+            if seen_in_part(flow) or int(sources[flow.id]) in open_sources
+        )
+
+    @cached_property
     def queue_pairs(self) -> int:
         """Flows that carry requests or READ responses: each is what one queue pair receives."""
         return sum(carries_data(flow) for flow in self.flows) + self.ended.data_flows
@@ -101,3 +112,14 @@ class Case:
 def carries_data(flow: Flow) -> bool:
     """True for a flow of more than ACKs and CNPs."""
     return flow.request_packets + flow.response_packets > 0
+
+
+def seen_in_part(flow: Flow) -> bool:
+    """Whether taps see some ways of the flow only: of what a queue pair loses, most is
+    retransmitted and so recovered. A sprayed flow with more PSNs that no tap saw at all has ways
+    without a tap."""
+    if flow.retransmitted_packets is None:
+        return False
+    missing = flow.missing_packets
+    several = any(kind.path_by == "tap" and kind.paths_seen > 1 for kind in flow.spraying)
+    return missing is None or (several and missing > (flow.recovered_packets or 0))

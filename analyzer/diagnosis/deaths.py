@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from ..measures.troubles import FATAL_SENT
 from ..results.flow import Flow
-from .case import Case
+from .case import Case, seen_in_part
 
 ROUNDS = 3
 """Rewinds to one PSN without an answer that prove death. With a loss of 1 % on both ways, three in
@@ -33,6 +33,21 @@ class Death(NamedTuple):
 
 def death_of(case: Case, flow: Flow) -> Death | None:
     """How the sender of `flow` ended; None while it lives or the capture cannot tell."""
+    death = _death_as_seen(case, flow)
+    return None if death is None or _is_hidden(case, flow, death) else death
+
+
+def may_be_answered(case: Case, flow: Flow) -> bool:
+    """Whether the sender gets no answer at the taps, and answers may take ways without a tap."""
+    death = _death_as_seen(case, flow)
+    return death is not None and _is_hidden(case, flow, death)
+
+
+def _is_hidden(case: Case, flow: Flow, death: Death) -> bool:
+    return death.why != "refused" and (seen_in_part(flow) or flow.dst in case.partly_seen)
+
+
+def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     troubles, progress = case.measuring.troubles, case.measuring.troubles.progress(flow.id)
     if flow.retransmitted_packets is None or not flow.request_packets:
         return None

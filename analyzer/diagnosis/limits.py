@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from ..words import printable
 from .case import Case, carries_data
+from .deaths import may_be_answered
 from .words import counted, number
 
 UNANSWERED = ("UC", "UD", "CNP")
@@ -109,6 +110,15 @@ def _untapped(case: Case) -> Iterator[str]:
         )
 
 
+def _answers(case: Case) -> Iterator[str]:
+    waiting = sum(may_be_answered(case, flow) for flow in case.flows)
+    if waiting:
+        yield (
+            f"{counted(waiting, 'flow')} whose answers may take ways without a tap: whether their"
+            " queue pairs are dead is unknown"
+        )
+
+
 def _marks(case: Case) -> Iterator[str]:
     data = [flow for flow in case.flows if carries_data(flow)]
     if data and not any(flow.congestion.ecn_capable_packets for flow in data):
@@ -136,8 +146,8 @@ def _ways(case: Case) -> Iterator[str]:
         )
     if ways.left:
         yield (
-            f"{counted(ways.left, 'packet')} whose flows the next tap saw no more: they took a way"
-            " without a tap, or its capture ended; whether they arrived is unknown"
+            f"{counted(ways.left, 'packet')} that no later tap saw, of flows that also took ways"
+            " without a tap (or its capture ended): whether they arrived is unknown"
         )
     yield from ways.fabric_limits
     if ways.hurried:
@@ -160,6 +170,7 @@ _CHECKS = (
     _one_tap,
     _partial,
     _untapped,
+    _answers,
     _ways,
     _marks,
     _icrc,

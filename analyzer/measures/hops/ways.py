@@ -30,6 +30,8 @@ FULL_HOP_LIMITS = (64, 128, 255)
 MOST_DIRECT = 0.2
 """Packets of a flow that skip a tap are missed by its capture only up to this share of the flow;
 beyond, they have another way."""
+MOST_MOVES = 4
+"""Flows that change their next tap more often are sprayed."""
 MOST_OFF_LINK = 0.1
 """Packets that a host sends and its own tap does not see, because the capture misses some."""
 MOST_ACKED = 0.5
@@ -123,8 +125,10 @@ class Ways:
     unlogged: int = 0
     """Ends and retransmissions without a moment of their own, for want of memory."""
     left: int = 0
-    """Packets whose flows the next tap saw no more although later ones arrived: unknown whether
-    these did."""
+    """Packets that no later tap saw, of flows that also took ways without a tap: unknown whether
+    they arrived."""
+    open_sources: frozenset[int] = frozenset()
+    """Endpoints that spray packets, some of them over ways without a tap."""
 
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
@@ -236,6 +240,12 @@ class _Tables:
             for goal in (dst[flow], -1):
                 counts = self.onward[goal, here, limit]
                 counts[there] = counts.get(there, 0) + packets
+        visits = measure.visits
+        self.moves = {
+            (flow, at): moves
+            for flow, at, moves in _rows(visits[visits["moves"] > 0], "flow", "tap", "moves")
+        }
+        """By flow and tap: consecutive packets that went to different next taps."""
         self.last_seen = np.full(len(names), np.iinfo(np.int64).min)
         for edge in self.all:
             at = int(edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"])
@@ -276,6 +286,7 @@ def ways_of(
     moments = _moments_by_edge(measure)
     resent = _resent_times(measure)
     newest = int(measure.state.clock[state.NEWEST])
+    open_ends = _open_ends(tables, tracker, moments, resent)
     lost: dict[tuple[int, int], list[NDArray[Any]]] = defaultdict(list)
     reasons: dict[tuple[int, int], set[str]] = defaultdict(set)
     undecided = left = 0
@@ -298,7 +309,7 @@ def ways_of(
             judged |= packets["time"] < passed["last_ns"]
         undecided += int(np.count_nonzero(~judged))
         packets = packets[judged]
-        away = _moved_away(tables, tracker, edge, to_tap, packets, resent, newest)
+        away = _off_the_taps(tables, tracker, edge, to_tap, packets, resent, open_ends, newest)
         if away.any():
             elsewhere.add(int(edge["flow"]))
             left += int(np.count_nonzero(away))
@@ -354,6 +365,7 @@ def ways_of(
         newest_ns=newest,
         undecided=undecided,
         left=left,
+        open_sources=frozenset(src for src, _ in open_ends) | _begin_anywhere(tables),
         elsewhere=len(elsewhere),
         hurried=int(measure.state.clock[state.HURRIED]),
         fabric_limits=() if known is None else known.limits,
@@ -463,37 +475,134 @@ def _between_ways(
     return outside
 
 
-def _moved_away(
+def _begin_anywhere(tables: _Tables) -> set[int]:
+    """Sources of flows that some taps see first at their beginning, others further on."""
+    begun: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for flow, limit, packets in _rows(tables.starts, "flow", "limit_max", "packets"):
+        begun[flow][limit] += packets
+    return {
+        int(tables.src[flow])
+        for flow, by_limit in begun.items()
+        if max(by_limit.values()) < (1 - MOST_DIRECT) * sum(by_limit.values())
+    }
+
+
+def _off_the_taps(
     tables: _Tables,
     tracker: FlowTracker,
     edge: Any,
     to_tap: int,
     packets: NDArray[Any],
     resent: NDArray[Any],
+    open_ends: set[tuple[int, int]],
     newest: int,
 ) -> NDArray[np.bool_]:
-    """Which of the packets that ended here ended after their flow had left the next taps.
+    """Which of the packets that ended here may have gone on where no tap is.
 
-    Of its later packets some arrived, on a way without a tap: after the last retransmission of
-    their requests they were acknowledged, or nothing was retransmitted for the longest usual
-    timeout. Earlier ones may be lost on either way, or were retransmitted because ACKs were lost.
+    The way of a flow is known between two packets that passed to the next tap. Before the first and
+    after the last of them, and wherever packets of a sprayed flow are missing, some packets that
+    arrived show that the flow has a way without a tap. The others may be lost on either way.
     """
     flow, here = int(edge["flow"]), int(edge["from_tap"])
     none = np.zeros(len(packets), np.bool_)
-    if to_tap in tables.access.get(int(tables.dst[flow]), ()):
+    dst = int(tables.dst[flow])
+    if to_tap in tables.access.get(dst, ()) or dst in tables.whole_links:
         return none  # the tap on the link of the receiver sees what arrives on any way
     record = tracker.flows[flow]
     asks = bool(record["request_packets"])
     requester = flow if asks else int(record["peer"])
     if requester < 0 or record["transport"] in UNANSWERED:
         return none
+    again = resent[resent["flow"] == requester]
     spans = tables.onward_ns.get((flow, here), {}).values()
-    away: NDArray[np.bool_] = packets["time"] > max((last for _, last in spans), default=-1)
-    again = resent["time"][resent["flow"] == requester]
-    quiet = away & (packets["time"] > (int(again.max()) if len(again) else -1))
-    arrived = _arrived(packets[quiet], tracker) if asks else none[:0]
-    heard = not asks and bool((packets["time"][quiet] + RESENT_WITHIN_NS < newest).any())
-    return away if arrived.any() or heard else none
+    scattered = _scattered(tables, edge, packets)
+    if (int(tables.src[flow]), here) in open_ends:
+        if scattered or (flow, here) in tables.moves:
+            return ~none
+    elif scattered and asks and _shows_a_way(packets, tracker):
+        return ~none
+    time = packets["time"]
+    begin = min((first for first, _ in spans), default=np.iinfo(np.int64).max)
+    end = max((last for _, last in spans), default=-1)
+    last = int(again["time"].max()) if len(again) else -1
+    moved = none
+    for some, until in ((time < begin, begin), (time > end, newest + 1)):
+        quiet = some & (time > last) if len(spans) and until > newest else some
+        if asks:
+            shows = bool(_arrived(packets[quiet], tracker).any())
+            shows |= not spans and _all_ended(tracker, edge)
+        else:
+            shows = bool((time[some & (time > last)] + RESENT_WITHIN_NS < newest).any())
+            shows |= _heard(packets[some], again[again["time"] < until])
+        if shows:
+            moved = moved | some
+    return moved
+
+
+def _all_ended(tracker: FlowTracker, edge: Any) -> bool:
+    """Whether every transmission of the flow ended at this tap although requests arrived."""
+    flow = int(edge["flow"])
+    record, requests = tracker.flows[flow], tracker.stream(flow, REQUESTS)
+    acked = (int(record["ack_psn"]) - int(requests["first"])) & PSN_MASK
+    whole = int(edge["packets"]) >= int(record["request_packets"])
+    return bool(whole and record["acked"] and requests["started"] and acked < 1 << 23)
+
+
+def _heard(answers: NDArray[Any], again: NDArray[Any]) -> bool:
+    """Whether one of the answers arrived: the sender then retransmitted from a PSN after it on.
+
+    again: the retransmissions before any other answer could tell the sender the same.
+    """
+    for time, label in zip(answers["time"].tolist(), answers["label"].tolist(), strict=True):
+        later = again["label"][again["time"] > time].astype(np.int64)
+        beyond = (later - label) & PSN_MASK
+        if len(later) and ((beyond > 0) & (beyond < 1 << 23)).all():
+            return True
+    return False
+
+
+def _scattered(tables: _Tables, edge: Any, packets: NDArray[Any]) -> bool:
+    """Whether several taps see a sprayed flow, or one tap sees a part of it all the time."""
+    flow, here = int(edge["flow"]), int(edge["from_tap"])
+    spans = tables.onward_ns.get((flow, here), {}).values()
+    if not spans:
+        return False
+    begin, end = min(first for first, _ in spans), max(last for _, last in spans)
+    inside = np.count_nonzero((packets["time"] >= begin) & (packets["time"] <= end))
+    went_on = sum(packets for _, packets in tables.next_of[flow, here])
+    part = inside > MOST_DIRECT * (inside + went_on)
+    return bool(part) or tables.moves.get((flow, here), 0) > MOST_MOVES
+
+
+def _shows_a_way(packets: NDArray[Any], tracker: FlowTracker) -> bool:
+    """Whether packets of a scattered flow that ended at a tap arrived: more than a capture misses
+    beside a loss."""
+    return bool(np.count_nonzero(_arrived(packets, tracker)) > MOST_DIRECT * len(packets))
+
+
+def _open_ends(
+    tables: _Tables, tracker: FlowTracker, moments: dict[int, NDArray[Any]], resent: NDArray[Any]
+) -> set[tuple[int, int]]:
+    """Sources and taps after which sprayed packets take ways without a tap: requests arrived that
+    no next tap saw, or of one flow some next taps are further away than others."""
+    found: set[tuple[int, int]] = set()
+    for number, edge in zip(tables.end_numbers.tolist(), tables.ends, strict=True):
+        flow = int(edge["flow"])
+        here = int(edge["from_tap"])
+        if tracker.flows[flow]["request_packets"] and (flow, here) in tables.next_of:
+            packets = _lost_packets(edge, moments.get(number))
+            packets["resent"], packets["again"] = _sent_later(packets, resent)
+            if _scattered(tables, edge, packets) and _shows_a_way(packets, tracker):
+                found.add((int(tables.src[flow]), here))
+    drops: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for flow, here, drop, n in _rows(tables.passes, "flow", "from_tap", "drop_max", "packets"):
+        drops[flow, here][drop] += n
+    for (flow, here), by_drop in drops.items():
+        further = sum(by_drop.values()) - by_drop[min(by_drop)]
+        if further > MOST_OFF_LINK * sum(by_drop.values()) and (flow, here) in tables.moves:
+            if tables.moves[flow, here] > MOST_MOVES:
+                found.add((int(tables.src[flow]), here))
+    return found
 
 
 def _lost_nothing(tracker: FlowTracker, flow: int) -> bool:
@@ -672,6 +781,11 @@ def _add_skipped(
         ]
         if len(between) != 1 or direct > MOST_DIRECT * total[flow, here]:
             continue
+        # Before and after, or where it is sprayed, the flow has other ways than by this tap.
+        used = tables.onward_ns[flow, here].items()
+        meanwhile = [m for m, (f, l) in used if m != there and f <= last_ns and l >= first_ns]
+        if meanwhile != between:
+            continue
         times = np.linspace(first_ns, last_ns, direct).astype(np.int64)
         missed[between[0]].append((np.full(direct, flow, np.int32), times))
     main: dict[int, Any] = {}
@@ -681,12 +795,14 @@ def _add_skipped(
         started[flow] += int(edge["packets"])
         if flow not in main or edge["packets"] > main[flow]["packets"]:
             main[flow] = edge
+    beyond = {(int(edge["flow"]), int(edge["to_tap"])) for edge in tables.passes}
     for number, edge in zip(tables.start_numbers.tolist(), tables.starts, strict=True):
         flow, first = int(edge["flow"]), main[int(edge["flow"])]
         tap = int(first["to_tap"])
         if int(edge["limit_max"]) >= int(first["limit_min"]):
             continue  # the same tap, or a parallel one
-        if int(first["packets"]) < (1 - MOST_DIRECT) * started[flow]:
+        few = int(first["packets"]) < (1 - MOST_DIRECT) * started[flow]
+        if few or (flow, int(edge["to_tap"])) not in beyond:
             continue  # it has several ways, and not all of them have a tap
         found = moments.get(number)
         if found is None:

@@ -10,7 +10,7 @@ from ....measures.troubles import CORRUPT, JUMPED, LATE, LATE_AFTER, RECOVERED_L
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....wire.opcodes import MRC, TRANSPORT_NAMES, UC
-from ...case import Case
+from ...case import Case, seen_in_part
 from ...finding import finding
 from ...interval import span_of
 from ...known import SLOW_PATH, Known
@@ -65,7 +65,9 @@ def lost_before(case: Case, flow: Flow) -> int:
     disordered = troubles.of(flow.id, LATE) or troubles.of(flow.id, LATE_AFTER)
     if (peer := case.peers.get(flow.id)) is not None:
         disordered = disordered or troubles.of(peer, CORRUPT)
-    if jumped is None or resent is None or disordered or flow.missing_packets is None:
+    if seen_in_part(flow):
+        return 0  # what was lost and what took another way looks the same
+    if jumped is None or resent is None or disordered:
         return recovered
     if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:
         return recovered

@@ -207,8 +207,7 @@ def test_a_capture_that_ended_early_lost_nothing():
 
 
 def test_requests_acknowledged_after_a_capture_ended_are_not_lost():
-    tracker = Tracker()
-    tracker.flows["acked"][0], tracker.flows["ack_psn"][0] = 1, 49
+    tracker = Requesting()
     rows = [row for n in range(50) for row in journey(n, [0, 1] if n < 40 else [0])]
     for n in (45, 46):  # retransmitted: the network or the capture, nobody knows
         rows += [
@@ -245,6 +244,42 @@ def test_a_flow_that_moves_to_a_way_without_a_tap():
     found = ways(rows + late_traffic([0, 1]), ["a", "b"], Requesting())
     assert lost(found) == {}
     assert (found.left, found.elsewhere) == (25, 1)
+
+
+def test_what_passed_before_a_flow_came_to_the_taps_is_no_loss():
+    rows = [row for n in range(50) for row in journey(n, [0, 1] if n >= 10 else [0])]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], Requesting())
+    assert lost(found) == {} and not found.missed and (found.elsewhere, found.left) == (1, 10)
+
+
+def test_what_was_lost_before_a_flow_came_to_the_taps_is_a_loss_if_nothing_arrived():
+    rows = [row for n in range(50) for row in journey(n, [0, 1] if n >= 10 else [0])]
+    for n in range(10):
+        rows += again(100 + n, n, [0, 1])
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], Requesting())
+    assert lost(found) == {(0, 1): (10, "flow")} and found.left == 0
+
+
+def test_a_loss_right_before_a_flow_moves_to_a_way_without_a_tap_is_counted_as_unknown():
+    """PSNs 30 to 34 are lost after tap 0, retransmitted, and everything later goes elsewhere."""
+    rows = [row for n in range(35) for row in journey(n, [0, 1] if n < 30 else [0])]
+    for n in range(30, 35):
+        rows += again(40 + n, n, [0])
+    rows += [row for n in range(80, 95) for row in journey(n, [0])]
+    for row in rows:
+        row["psn"] = row["psn"] - 45 if row["psn"] >= 80 else row["psn"]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], Requesting())
+    assert not found.missed
+    assert sum(n for n, _ in lost(found).values()) + found.left == 25 and found.left >= 5
+
+
+def test_a_sprayed_flow_with_a_way_without_a_tap_lost_nothing_that_can_be_told():
+    """Every fourth packet takes another way; two of these were retransmitted."""
+    rows = [row for n in range(48) for row in journey(n, [0, 1 + n % 4] if n % 4 < 3 else [0])]
+    for n in (3, 7):
+        rows += again(60 + n, n, [0, 1])
+    found = ways(rows + late_traffic([0, 1]), ["a", "b", "c", "d"], Requesting())
+    assert lost(found) == {} and not found.missed and (found.elsewhere, found.left) == (1, 12)
 
 
 def test_what_a_flow_lost_before_it_moved_is_lost():

@@ -1,0 +1,96 @@
+"""Taps left out of twelve: a diagnosis of what is left never contradicts the truth.
+
+The truth is known from all twelve: r03 loses 71 packets of three queue pairs in spine2, from leaf2
+to leaf1, until flows move; r09 loses 609 in spine2, from leaf1 to leaf2 (601 of H2, 8 of H1).
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from captures import DATA
+from examples import thorough
+
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+
+LOST = {"r03_link_down_reroute": 71, "r09_packet_spray_h1": 609}
+LOSSES = ("loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down")
+FOUND = {
+    "r03_link_down_reroute": {
+        *("loss", "blackhole", "outage", "link-down", "rehash", "timeout-recovery")
+    },
+    "r09_packet_spray_h1": {
+        *("loss", "blackhole", "outage", "rate-limit", "queueing", "reordering"),
+        *("timeout-recovery", "retry-storm"),
+    },
+}
+"""What a part of the taps may show of each run: the fault, its effects, and what goes with it."""
+MISLED = {
+    "r03_link_down_reroute": [
+        "H1-leaf1 H2-leaf1 leaf1-spine1 leaf1-spine2 leaf1-spine4 leaf2-spine4",
+        "H2-leaf1 H3-leaf2 leaf1-spine1",
+        "H3-leaf2 leaf1-spine1 leaf2-spine3",
+    ],
+    "r09_packet_spray_h1": [
+        "H4-leaf2 leaf1-spine1",
+        "leaf1-spine3 leaf1-spine4",
+        "H1-leaf1 H4-leaf2 leaf2-spine1",
+        "H2-leaf1 leaf1-spine3 leaf2-spine1 leaf2-spine2",
+        "H3-leaf2 H4-leaf2 leaf1-spine2 leaf1-spine4",
+        "H3-leaf2 leaf1-spine3 leaf1-spine4",
+    ],
+}
+"""Flows that move from or to ways without a tap, and sprayed flows seen in part."""
+
+
+def taps_of(run):
+    found = sorted((DATA / "leafspine_12_taps" / run).glob("*.pcap.xz"))
+    assert len(found) == 12
+    return found
+
+
+def diagnosis_of(taps):
+    return analyze([str(tap) for tap in taps], AnalyzeOptions()).diagnosis
+
+
+def agrees(run, taps):
+    """No finding of severity warning or above contradicts the truth."""
+    for finding in diagnosis_of(taps).findings:
+        if finding.severity == "note":
+            continue
+        assert finding.kind in FOUND[run], finding.sentence
+        if finding.kind in LOSSES:
+            assert finding.packets <= LOST[run], finding.sentence
+            if finding.place.device is not None and finding.kind != "link-down":
+                assert finding.place.device == "spine2", finding.sentence
+
+
+@pytest.mark.parametrize("run", MISLED)
+def test_all_twelve_taps_have_exactly_the_fault(run):
+    (found,) = [f for f in diagnosis_of(taps_of(run)).findings if f.severity != "note"]
+    kind = "link-down" if run.startswith("r03") else "rate-limit"
+    assert (found.kind, found.packets, found.place.device) == (kind, LOST[run], "spine2")
+
+
+@pytest.mark.parametrize("run", MISLED)
+@pytest.mark.parametrize("left_out", range(12))
+def test_one_tap_left_out(run, left_out):
+    taps = taps_of(run)
+    agrees(run, taps[:left_out] + taps[left_out + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("run", "names"), [(run, names) for run, some in MISLED.items() for names in some]
+)
+def test_flows_that_leave_the_taps_are_no_losses(run, names):
+    agrees(run, [tap for tap in taps_of(run) if tap.name.split(".")[0] in names.split()])
+
+
+@pytest.mark.parametrize("run", MISLED)
+@pytest.mark.parametrize("seed", [*range(5), *thorough(range(5, 15))])
+def test_several_taps_left_out(run, seed):
+    draw = random.Random(f"{run} {seed}")
+    taps = taps_of(run)
+    agrees(run, sorted(draw.sample(taps, draw.randrange(1, 11))))
