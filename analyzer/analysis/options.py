@@ -31,10 +31,10 @@ class AnalyzeOptions:
     tap_names: Mapping[str, str] = field(default_factory=dict)
     """Names of the taps of captures, by path; others have the names of their files."""
     follow: bool = False
+    """Wait for more data at the end of a growing file."""
     idle_ns: int | None = None
     """With `follow`: end flows without a packet for this time of the capture, see
     `measures.ending`; None: never."""
-    """Wait for more data at the end of a growing file."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     icrc: bool = False
     """Verify the ICRC of frames captured in full."""

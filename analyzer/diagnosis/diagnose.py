@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
 from .case import Case
+from .finders.ended import losses_of_ended
 from .finders.hops.captures import clocks, clocks_ahead_ns, clocks_set_back, missed_by_captures
 from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
@@ -61,6 +62,7 @@ FINDERS: tuple[Finder, ...] = (
     receivers_not_ready,
     mrc_paths,
     losses_before,
+    losses_of_ended,
     late_before,
     copies_before,
     losses_after,

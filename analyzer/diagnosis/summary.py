@@ -21,4 +21,7 @@ def summary(case: Case, findings: Sequence[Finding], healthy: Sequence[str]) -> 
     seen = f"{counted(packets, 'packet')} of {counted(case.queue_pairs, 'queue pair')}"
     if not healthy:
         return f"No check of loss, marks or retries applies to these {seen}"
+    if case.ended.flows_in_trouble:
+        gone = counted(case.ended.flows_in_trouble, "idle flow")
+        return f"No fault found in the listed flows, but {gone} in trouble left memory: {seen}"
     return f"No fault found in {seen}"

@@ -16,6 +16,7 @@ from ..results.ended import Ended
 from ..results.flow import Flow
 from ..results.series import Series
 from ..wire.taps import Taps
+from ..words import noun
 from .sampling import tap_sampling
 
 ENDED_EARLY = "ended early: "
@@ -74,12 +75,14 @@ def warnings_of(
     if ended is not None and ended.untracked_packets:
         lines.append(
             "more flows were active at once, or more addresses seen, than the limits allow:"
-            f" {ended.untracked_packets} packets of further ones are counted and not analysed"
+            f" {_counted(ended.untracked_packets, 'packet')} of further ones counted and not"
+            " analysed"
         )
     if ended is not None and ended.flows_in_trouble:
         lines.append(
-            f"{ended.flows_in_trouble} flows with losses, late, marked or retransmitted packets"
-            " were idle and left memory: only their sums are known, only the worst are listed"
+            f"{_counted(ended.flows_in_trouble, 'idle flow')} with losses, late, marked or"
+            " retransmitted packets left memory: only their sums are known, only the worst are"
+            " listed"
         )
     for capture in captures:
         lines += capture.warnings
@@ -133,6 +136,10 @@ def warnings_of(
     if filtered:
         lines.append("a filter is set: excluded packets count as neither seen nor lost")
     return lines
+
+
+def _counted(value: int, of: str) -> str:
+    return f"{value} {noun(value, of)}"
 
 
 def contents_text(capture: CaptureSummary) -> str:

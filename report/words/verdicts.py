@@ -106,7 +106,7 @@ def ended(analysis: Analysis) -> str | None:
         f" {counted(gone.packets, 'packet')} ({size(gone.wire_bytes)}): {count(lost)} lost,"
         f" {count(late)} late, {count(gone.retransmitted_packets)} retransmitted,"
         f" {count(gone.duplicate_packets)} duplicated, {count(marked)} marked CE."
-        " All numbers below are without these flows."
+        " All numbers below are without these flows, except the packets that passed between taps."
     )
 
 

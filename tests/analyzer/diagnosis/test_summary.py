@@ -7,6 +7,7 @@ from conformance_traces import last
 from factories_results import diagnosis
 
 from rocescope.analyzer.diagnosis.summary import summary
+from rocescope.analyzer.results.ended import Ended
 
 
 def test_the_worst_fault_comes_first():
@@ -26,3 +27,12 @@ def test_notes_are_no_faults():
 def test_nothing_checked_is_no_all_clear():
     assert summary(case_of([last(0)]), [], []).startswith("No check")
     assert summary(case_of([]), [], []) == "No RoCE packets: nothing was checked"
+
+
+def test_ended_flows_in_trouble_are_no_all_clear():
+    case = case_of([last(0)])
+    case.measuring.ended = Ended(flows=3, data_flows=3, packets=9, flows_in_trouble=2)
+    assert summary(case, [], ["x"]) == (
+        "No fault found in the listed flows, but 2 idle flows in trouble left memory:"
+        " 10 packets of 4 queue pairs"
+    )

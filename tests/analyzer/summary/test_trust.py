@@ -7,6 +7,7 @@ import pytest
 
 from rocescope.analyzer.decode.merge import MergeCounts
 from rocescope.analyzer.results.captures import CaptureSummary
+from rocescope.analyzer.results.ended import Ended
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.summary.trust import warnings_of
 
@@ -37,3 +38,10 @@ def test_flows_without_a_sequence_are_not_seen_in_part() -> None:
 def test_packets_before_the_first_mirror_session() -> None:
     (line,) = warnings_of([factories.capture()], [], MergeCounts(), True, False, 6)
     assert line.startswith("6 packets precede the first mirror session")
+
+
+def test_what_ended_flows_leave_unknown_counts_in_words() -> None:
+    ended = Ended(flows=3, flows_in_trouble=1, untracked_packets=1)
+    beyond, trouble = warnings_of([], [], MergeCounts(), True, False, ended=ended)
+    assert beyond.endswith("1 packet of further ones counted and not analysed")
+    assert trouble.startswith("1 idle flow with losses")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import factories_results as factories
+import msgspec
 import pytest
 
+from rocescope.analyzer.results.ended import Ended
 from rocescope.report.words import verdicts
 
 
@@ -230,3 +232,13 @@ def test_datagrams_have_no_order_to_break() -> None:
     alone = factories.analysis(flows=[datagrams])
     assert not verdicts.is_orderly(alone)
     assert verdicts.loss(alone) == "No flow has sequence numbers that show losses."
+
+
+def test_the_sums_of_ended_flows_say_which_numbers_include_them() -> None:
+    analysis = msgspec.structs.replace(factories.analysis(), ended=Ended(flows=2, packets=9))
+    said = verdicts.ended(analysis)
+    assert said is not None
+    assert said.startswith("2 flows were idle and left memory, with 9 packets")
+    assert said.endswith(
+        "All numbers below are without these flows, except the packets that passed between taps."
+    )
