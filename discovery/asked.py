@@ -44,8 +44,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_asked(folder: Path, asked: Mapping[str, Asked]) -> None:
-    """Write `asked.json`."""
-    (folder / ASKED).write_bytes(msgspec.json.format(msgspec.json.encode(asked)) + b"\n")
+    """Write `asked.json`; the old one stays until the new one is complete."""
+    new = folder / f"{ASKED}.new"
+    new.write_bytes(msgspec.json.format(msgspec.json.encode(asked)) + b"\n")
+    new.replace(folder / ASKED)
 
 
 def read_asked(folder: Path) -> dict[str, Asked]:

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..asked import ASKED, Asked, AskedCommand, write_asked
+from ..asked import Asked, AskedCommand, write_asked
 from ..dialects.dialect import Question
+from ..dialects.registry import DIALECTS
 from .inventory import Target
-from .ssh import Answer, Connection, NotReached, connected, require_asyncssh
+from .ssh import AT_ONCE, Answer, Client, Connection, reason_of, require_asyncssh
 
-_AT_ONCE = 128
-"""Connections: each takes a file descriptor, of which a process may have 1024."""
+_UNFINISHED = "not asked to the end: the collection was interrupted"
+_SUFFIXES = sorted({q.suffix for d in DIALECTS.values() for q in d.questions_for("host")})
+"""Of all dialects and kinds: a device may have had another one before."""
 Progress = Callable[[int, str], None]
 """Called with the number of devices that are done, and the name of the last."""
 
@@ -21,49 +23,58 @@ def collect(targets: Sequence[Target], folder: Path, progress: Progress | None =
     """Ask all devices; their answers go to `folder`, as `read_folder` reads them.
 
     A device that does not answer is one entry of `asked.json`; the others are asked all the same.
-    Files of earlier answers of the same devices are replaced.
+    Files of earlier answers of the same devices are replaced. After an interruption `asked.json`
+    says of all devices that they were not asked to the end.
     """
     require_asyncssh()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ASKED).unlink(missing_ok=True)
+    write_asked(folder, {target.name: _asked(target, problem=_UNFINISHED) for target in targets})
     asked = asyncio.run(_all(targets, folder, progress))
     write_asked(folder, dict(zip((t.name for t in targets), asked, strict=True)))
 
 
 async def _all(targets: Sequence[Target], folder: Path, progress: Progress | None) -> list[Asked]:
-    free = asyncio.Semaphore(_AT_ONCE)
+    client = Client()
+    free = asyncio.Semaphore(AT_ONCE)
     done = 0
 
     async def one(target: Target) -> Asked:
         nonlocal done
         async with free:
-            asked = await _device(target, folder)
+            asked = await _device(client, target, folder)
         done += 1
         if progress is not None:
             progress(done, target.name)
         return asked
 
-    return list(await asyncio.gather(*(one(target) for target in targets)))
-
-
-async def _device(target: Target, folder: Path) -> Asked:
-    questions = target.dialect.questions_for(target.kind)
-    for question in questions:
-        (folder / f"{target.name}.{question.suffix}").unlink(missing_ok=True)
     try:
-        async with connected(target.ssh) as connection:
+        return list(await asyncio.gather(*(one(target) for target in targets)))
+    finally:
+        client.close()
+
+
+async def _device(client: Client, target: Target, folder: Path) -> Asked:
+    questions = target.dialect.questions_for(target.kind)
+    try:
+        for suffix in _SUFFIXES:
+            for name in (f"{target.name}.{suffix}", f"{target.name}.{suffix}.failed"):
+                (folder / name).unlink(missing_ok=True)
+        async with client.connected(target.ssh) as connection:
             answers = await asyncio.gather(
                 *(_ask(connection, question, target, folder) for question in questions)
             )
-    except NotReached as error:
-        return Asked(
-            dialect=target.dialect.name, kind=target.kind, ssh=target.ssh, problem=str(error)
-        )
+    except Exception as error:  # whatever one device causes, the others are asked
+        return _asked(target, problem=reason_of(error))
+    return _asked(target, [_about(q, a) for q, a in zip(questions, answers, strict=True)])
+
+
+def _asked(target: Target, answers: Sequence[AskedCommand] = (), problem: str = "") -> Asked:
     return Asked(
         dialect=target.dialect.name,
         kind=target.kind,
         ssh=target.ssh,
-        answers=[_about(q, a) for q, a in zip(questions, answers, strict=True)],
+        answers=list(answers),
+        problem=problem,
     )
 
 
@@ -71,7 +82,6 @@ async def _ask(connection: Connection, question: Question, target: Target, folde
     """Ask one question. An answer that is not complete is kept beside, as NAME.SUFFIX.failed."""
     file = folder / f"{target.name}.{question.suffix}"
     failed = file.with_name(file.name + ".failed")
-    failed.unlink(missing_ok=True)
     with failed.open("wb") as out:
         answer = await connection.ask(question.command, out.write)
     if not answer.problem or (question.partial and answer.status and answer.output_bytes):

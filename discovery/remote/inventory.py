@@ -27,6 +27,7 @@ from ...analyzer.errors import UsageError
 from ...replay.fabrics.files.yaml_source import Source, load_yaml
 from ..dialects.dialect import Dialect
 from .ansible import groups_of
+from .ssh import host_and_port
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """Names of devices are names of files."""
@@ -86,6 +87,10 @@ def _target(name: str, kind: Kind, dialect: Dialect, ssh: str, place: Source) ->
         raise place.wrong(f"{name!r} is no name of a device: letters, digits, dot, dash and _")
     if not _TARGET.fullmatch(ssh):
         raise place.wrong(f"{ssh!r} is no host of ssh_config")
+    try:
+        host_and_port(ssh.rpartition("@")[2])
+    except ValueError as error:
+        raise place.wrong(f"ssh of {name}: {error}") from None
     return Target(name, kind, dialect, ssh)
 
 

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from ...analyzer.words import printable
 from ..asking.commands import Request, Said
 from .inventory import Target
-from .ssh import Connection, NotReached, connected, require_asyncssh
+from .ssh import AT_ONCE, Client, Connection, NotReached, require_asyncssh
 
 
 class OverSsh:
@@ -21,7 +21,10 @@ class OverSsh:
         require_asyncssh()
         self._targets = {target.name: target for target in targets}
         self._connections: dict[str, asyncio.Task[Connection]] = {}
+        self._client = Client()
+        self._logins = asyncio.Semaphore(AT_ONCE)
         self._stack = AsyncExitStack()
+        self._stack.callback(self._client.close)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="ssh", daemon=True).start()
 
@@ -41,8 +44,7 @@ class OverSsh:
         if target is None:
             return Said(b"", "not in the inventory")
         if target.name not in self._connections:
-            opening = self._stack.enter_async_context(connected(target.ssh))
-            self._connections[target.name] = asyncio.ensure_future(opening)
+            self._connections[target.name] = asyncio.create_task(self._open(target))
         try:
             connection = await self._connections[target.name]
         except NotReached as error:
@@ -50,3 +52,7 @@ class OverSsh:
         output = bytearray()
         answer = await connection.ask(request.command, output.extend, stdin=request.stdin)
         return Said(bytes(output), printable(answer.problem))
+
+    async def _open(self, target: Target) -> Connection:
+        async with self._logins:
+            return await self._stack.enter_async_context(self._client.connected(target.ssh))

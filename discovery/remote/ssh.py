@@ -9,9 +9,11 @@ key is known.
 from __future__ import annotations
 
 import asyncio
+import getpass
+import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +22,9 @@ from ...analyzer.errors import RocescopeError, UsageError
 if TYPE_CHECKING:
     import asyncssh
 
+AT_ONCE = 64
+"""Devices asked at once. Each takes a file descriptor, and one per answer that is written, about
+ten; a process may have 1024."""
 CHANNELS = 4
 """Commands at once on a connection: sshd counts a closed session until it has reaped it, so that
 eight busy channels exceed its default MaxSessions of 10."""
@@ -85,7 +90,7 @@ class Connection:
                     problem = await run.run(stdin)
             except TimeoutError:
                 problem = f"no end within {seconds:g} s"
-            except _failures() as error:
+            except Exception as error:  # whatever one device causes, the others are asked
                 problem = reason_of(error)
             return Answer(run.status, began, time.time_ns(), run.output_bytes, problem)
 
@@ -151,47 +156,98 @@ async def _first_bytes(stream: Any) -> bytes:
 
 
 def _refusal(status: int | None, told: bytes) -> str:
-    ended = "ended by a signal" if status is None or status < 0 else f"exit status {status}"
+    if status is None:
+        ended = "no exit status"
+    else:
+        ended = "ended by a signal" if status < 0 else f"exit status {status}"
     lines = told.decode("utf-8", "replace").strip().splitlines()
     return f"{ended}: {lines[-1].strip()[:200]}" if lines else ended
 
 
-@asynccontextmanager
-async def connected(target: str) -> AsyncIterator[Connection]:
-    """A connection to a host of ssh_config. Raises NotReached with the reason."""
-    async with AsyncExitStack() as stack:
+class Client:
+    """Connects to hosts of ssh_config, in one event loop.
+
+    All hosts behind a jump host share one connection to it: of many logins at once, sshd refuses
+    some at random (MaxStartups).
+    """
+
+    def __init__(self) -> None:
+        self._jumps: dict[tuple[str, ...], asyncio.Task[asyncssh.SSHClientConnection]] = {}
+
+    @asynccontextmanager
+    async def connected(self, target: str) -> AsyncIterator[Connection]:
+        """A connection to a host of ssh_config. Raises NotReached with the reason."""
         try:
-            connection = await _connect(target, stack, jumped=())
+            through = await self._through(await _jumps_before(target, ()))
+            connection = await _connect(target, through)
         except TimeoutError:
             raise NotReached("no answer to the connection in time") from None
-        except _failures() as error:
+        except Exception as error:  # also what a hostile server makes asyncssh raise
             raise NotReached(reason_of(error)) from None
-        yield Connection(connection)
+        try:
+            yield Connection(connection)
+        finally:
+            connection.abort()
+
+    def close(self) -> None:
+        """Close the connections to jump hosts."""
+        for task in self._jumps.values():
+            if not task.done():
+                task.cancel()
+            elif not task.cancelled() and task.exception() is None:
+                task.result().abort()
+
+    async def _through(self, jumps: tuple[str, ...]) -> asyncssh.SSHClientConnection | None:
+        """The connection to the last of these jump hosts over the others; None without any."""
+        if not jumps:
+            return None
+        if jumps not in self._jumps:
+            self._jumps[jumps] = asyncio.create_task(self._jump(jumps))
+        return await self._jumps[jumps]
+
+    async def _jump(self, jumps: tuple[str, ...]) -> asyncssh.SSHClientConnection:
+        return await _connect(jumps[-1], await self._through(jumps[:-1]))
 
 
-async def _connect(
-    target: str, stack: AsyncExitStack, jumped: Sequence[str], through: Any = None
-) -> asyncssh.SSHClientConnection:
-    """Connect to a target over its jump hosts. Each has its own settings and host key check."""
+async def _jumps_before(target: str, after: tuple[str, ...]) -> tuple[str, ...]:
+    """The jump hosts of a target in their order; `after`: those that lead on to it."""
+    options, *_ = await _options(target)
+    tunnel = options.tunnel if isinstance(options.tunnel, str) else "none"
+    names = [name.strip() for name in tunnel.split(",")] if tunnel.lower() != "none" else []
+    for name in names:
+        if name in after:
+            raise NotReached(f"the jump host {name} leads to itself")
+    if not names:
+        return ()
+    return (*await _jumps_before(names[0], (*after, names[0])), *names)
+
+
+async def _options(target: str) -> tuple[Any, str, dict[str, Any]]:
+    """What ssh_config says of a target, its host, and the user and port that it names itself."""
     import asyncssh
 
     user, _, place = target.rpartition("@")
-    host, port = _host_and_port(place)
+    host, port = host_and_port(place)
     named: dict[str, Any] = {"username": user} if user else {}
     if port is not None:
         named["port"] = port
     options = await asyncssh.SSHClientConnectionOptions.construct(
         host=host, config=(), tunnel=(), **named
     )
-    if through is None and isinstance(options.tunnel, str):
-        for hop in options.tunnel.split(",") if options.tunnel.lower() != "none" else ():
-            if hop in jumped:
-                raise NotReached(f"the jump host {hop} leads to itself")
-            through = await _connect(hop.strip(), stack, (*jumped, hop), through)
-    connection = await asyncssh.connect(
+    return options, host, named
+
+
+async def _connect(
+    target: str, through: asyncssh.SSHClientConnection | None
+) -> asyncssh.SSHClientConnection:
+    """Connect to a target. Jump hosts, too, have their own settings and host key check."""
+    import asyncssh
+
+    options, host, named = await _options(target)
+    return await asyncssh.connect(
         host,
         tunnel=through,
-        known_hosts=_known_hosts(options),
+        known_hosts=_known_hosts(options, host),
         password=None,
         preferred_auth=("publickey",),
         agent_forwarding=False,
@@ -199,30 +255,48 @@ async def _connect(
         connect_timeout=options.connect_timeout or CONNECT_SECONDS,
         **named,
     )
-    stack.callback(connection.abort)
-    return connection
 
 
-def _host_and_port(place: str) -> tuple[str, int | None]:
-    """`host`, `host:port` or `[address]:port`; a plain IPv6 address has no port."""
+def host_and_port(place: str) -> tuple[str, int | None]:
+    """`host`, `host:port` or `[address]:port`; a plain IPv6 address has no port.
+
+    ValueError for a port that does not exist.
+    """
     host, colon, port = place.rpartition(":")
     if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
+        if len(port) > 5 or not 1 <= int(port) <= 65535:
+            raise ValueError(f"the port {port[:9]} is not 1 to 65535")
         return host.strip("[]"), int(port)
     return place.strip("[]"), None
 
 
-def _known_hosts(options: Any) -> list[str] | bytes:
+def _known_hosts(options: Any, host: str) -> list[str] | bytes:
     """The files of known hosts that exist; without any a text that names no host."""
     user = options.config.get("UserKnownHostsFile", ("~/.ssh/known_hosts", "~/.ssh/known_hosts2"))
     system = options.config.get("GlobalKnownHostsFile", _SYSTEM_KNOWN_HOSTS)
-    files = [Path(name).expanduser() for name in (*user, *system)]
+    tokens = {
+        "%": "%",
+        "d": str(Path.home()),
+        "h": options.host,
+        "n": host,
+        "p": str(options.port),
+        "r": options.username,
+        "u": getpass.getuser(),
+    }
+    names = [*(_expanded(name, tokens) for name in user), *system]
+    files = [Path(name).expanduser() for name in names]
     return [str(file) for file in files if file.is_file()] or _NOBODY
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    import asyncssh
+def _expanded(name: str, tokens: dict[str, str]) -> str:
+    """A name of UserKnownHostsFile with the tokens of ssh_config(5); asyncssh leaves them there."""
 
-    return (OSError, ValueError, asyncssh.Error, asyncssh.ConfigParseError, asyncssh.KeyImportError)
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in tokens:
+            raise NotReached(f"UserKnownHostsFile {name}: %{found[1]} is not known here")
+        return tokens[found[1]]
+
+    return re.sub("%(.?)", value, name)
 
 
 def reason_of(error: Exception) -> str:
@@ -238,7 +312,9 @@ def reason_of(error: Exception) -> str:
         return f"no channel: {text}"
     if isinstance(error, OSError):
         return (error.strerror or text or type(error).__name__).lower()
-    return text or type(error).__name__
+    if isinstance(error, (RocescopeError, ValueError, asyncssh.Error)):
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text}"
 
 
 def require_asyncssh() -> None:

@@ -67,7 +67,9 @@ class Device:
         (folder / "hosts").write_text(f"127.0.0.1 localhost {name}\n")
         write_users(folder)
         (folder / "lldpd.conf").write_text(_LLDPD.format(name=name))
-        (folder / "sshd_config").write_text(CONFIG.format(address=address, port=22, folder=folder))
+        (folder / "sshd_config").write_text(
+            CONFIG.format(address=address, port=22, folder=folder, startups="10:30:100")
+        )
         self.host_key = new_key(folder / "key")
 
     def start(self, script: str) -> None:

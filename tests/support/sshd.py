@@ -27,7 +27,7 @@ PermitRootLogin prohibit-password
 StrictModes no
 UsePAM no
 PasswordAuthentication no
-MaxStartups 500
+MaxStartups {startups}
 PidFile none
 """
 """`/run/lab` is the folder: folders of tests are closed to users without rights."""
@@ -72,7 +72,8 @@ class LocalSshd:
     `home` is the home of a client: its ssh_config has a host for every device.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, startups: str = "500") -> None:
+        """startups: MaxStartups, the logins at once; all devices of a test log in here."""
         self.folder, self.home = folder, folder / "home"
         (self.home / ".ssh").mkdir(parents=True)
         pid = os.getpid()  # 22 bits at most (proc(5), pid_max)
@@ -87,7 +88,7 @@ class LocalSshd:
         self._authorized.touch()
         write_users(folder)
         folder.chmod(0o755)
-        text = CONFIG.format(address=self.address, port=self.port, folder=folder)
+        text = CONFIG.format(address=self.address, port=self.port, folder=folder, startups=startups)
         (folder / "sshd_config").write_text(text)
 
     def add(self, name: str, command: str, *more: str, options: str = "restrict") -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from answers import recorded
 from sshd import LocalSshd, inventory
@@ -62,14 +64,43 @@ def test_a_device_that_does_not_answer_is_named_and_the_others_are_asked(devices
     assert (unreadable.name, unreadable.answered) == ("gone", False)
 
 
+def test_a_device_that_cannot_be_asked_at_all_is_named_and_the_others_are_asked(devices, tmp_path):
+    """A setting of ssh_config that leads to an unusual error, and a folder in place of a file."""
+    server, _ = devices
+    server.add("odd", "id", "UserKnownHostsFile ~no-such-user/known_hosts")
+    (tmp_path / "raw" / "leaf2.route.json").mkdir(parents=True)
+    raw = collected(tmp_path, (*SWITCHES, "odd"))
+    answers, unreadable = read_folder(raw)
+    assert len(answers) == 7
+    reasons = {one.name: one.reason for one in unreadable}
+    assert reasons["odd"].startswith("RuntimeError: Could not determine home directory")
+    assert reasons["leaf2"] == "is a directory"
+
+
 def test_earlier_answers_are_replaced(devices, tmp_path):
+    """Also those of a dialect, or of a kind of device, that it no longer has."""
     raw = tmp_path / "raw"
     raw.mkdir()
-    (raw / "leaf1.bucket.json").write_text("[{}]")
-    (raw / "leaf1.route.json.failed").write_text("old")
+    names = ["leaf1.bucket.json", "leaf1.route.json.failed", "leaf1.qp.json", "h1.frr-route.json"]
+    for name in names:
+        (raw / name).write_text("[{}]")
     collected(tmp_path)
-    assert not (raw / "leaf1.bucket.json").exists()
-    assert not (raw / "leaf1.route.json.failed").exists()
+    assert not [name for name in names if (raw / name).exists()]
+
+
+def test_an_interrupted_collection_says_so(devices, tmp_path):
+    """No device passes for one that was asked, whether it was or not."""
+
+    def interrupt(done, name):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        collected(tmp_path, progress=interrupt)
+    asked = read_asked(tmp_path / "raw")
+    assert set(asked) == {*SWITCHES, *HOSTS}
+    assert {one.problem for one in asked.values()} == {
+        "not asked to the end: the collection was interrupted"
+    }
 
 
 def test_an_answer_that_is_not_complete_is_kept_beside(devices, tmp_path):

@@ -47,6 +47,7 @@ def test_groups_of_an_ansible_inventory(tmp_path):
         ("hosts: {a/b: }", "'a/b' is no name of a device"),
         ("hosts: {'..': }", "'..' is no name of a device"),
         ("hosts: {a: {ssh: -oProxyCommand=id}}", "is no host of ssh_config"),
+        ("hosts: {a: {ssh: '127.0.0.1:99999'}}", ":1: ssh of a: the port 99999 is not 1 to 65535"),
         ("hosts: {}", "the inventory names no device"),
         ("ansible: {switches: {a: frr}}", "no file with the Ansible inventory"),
         ("ansible: {file: hosts.ini, x: y}", ":1: unknown key 'x'"),

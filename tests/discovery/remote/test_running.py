@@ -26,7 +26,12 @@ def run(root, need_tool, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(server.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     with server:
-        made = OverSsh([Target(name, "switch", LINUX, name) for name in ("leaf1", "leaf2", "gone")])
+        made = OverSsh(
+            [
+                *(Target(name, "switch", LINUX, name) for name in ("leaf1", "leaf2", "gone")),
+                Target("odd", "switch", LINUX, "127.0.0.1:99999"),
+            ]
+        )
         yield made
         made.close()
 
@@ -36,14 +41,16 @@ def test_devices_at_once_over_connections_that_stay_open(run):
         Request("leaf1", "tr a-z A-Z", b"one"),
         Request("leaf2", "echo half; echo -e 'why\\033[31m' >&2; exit 1"),
         Request("gone", "id"),
+        Request("odd", "id"),
         Request("leaf9", "id"),
     ]
-    good, partial, gone, unknown = run(asked)
+    good, partial, gone, odd, unknown = run(asked)
     assert good == (b"ONE", "")
     assert partial.output == b"half\n"
     assert partial.problem.startswith("exit status 1: ")
     assert "\x1b" not in partial.problem
     assert "connect" in gone.problem
+    assert odd.problem == "the port 99999 is not 1 to 65535"
     assert unknown == (b"", "not in the inventory")
     # The client's port is the same: no second connection.
     ports = [run([Request("leaf1", "echo $SSH_CONNECTION")])[0].output for _ in range(2)]

@@ -10,9 +10,12 @@ from sshd import LocalSshd
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.discovery.remote.ssh import (
+    Client,
     NotReached,
-    _host_and_port,
-    connected,
+    _expanded,
+    _refusal,
+    host_and_port,
+    reason_of,
     require_asyncssh,
 )
 
@@ -30,6 +33,12 @@ def sshd(root, need_tool, tmp_path_factory):
     server.add("unchecked", "id", "UserKnownHostsFile none", "StrictHostKeyChecking no")
     server.add("stranger", "id", "UserKnownHostsFile /dev/null", "StrictHostKeyChecking no")
     server.add("closed", "id")
+    server.add("tokens", "id", "UserKnownHostsFile %d/.ssh/known_%%_%n_%p_%r")
+    server.add("unknown-token", "id", "UserKnownHostsFile %d/%C")
+    server.add("nobody", "id", "UserKnownHostsFile ~no-such-user/known_hosts")
+    (server.home / ".ssh" / f"known_%_tokens_{server.port}_root").write_text(
+        server.known_hosts.read_text()
+    )
     server.config.write_text(
         server.config.read_text() + "Host gone\n  HostName 127.0.0.1\n  Port 1\n"
     )
@@ -45,7 +54,7 @@ def ask(sshd, monkeypatch):
 
     def ask(host, *commands, seconds=(), **limits):
         async def run():
-            async with connected(host) as connection:
+            async with Client().connected(host) as connection:
                 outputs = [bytearray() for _ in commands]
                 limited = [{"seconds": one} for one in seconds]
                 asked = [
@@ -117,6 +126,24 @@ def test_no_setting_turns_the_host_key_check_off(host, ask):
         ask(host, "id")
 
 
+def test_tokens_of_ssh_config_in_the_file_of_known_hosts(ask):
+    assert bytes(ask("tokens", "x")[0][1]).startswith(b"uid=0")
+    with pytest.raises(NotReached, match="%C is not known here"):
+        ask("unknown-token", "x")
+    assert _expanded("~/%h%%d", {"h": "leaf1", "%": "%"}) == "~/leaf1%d"
+
+
+def test_any_mistake_in_ssh_config_is_a_reason(ask):
+    with pytest.raises(NotReached, match="RuntimeError: Could not determine home directory"):
+        ask("nobody", "x")
+    assert reason_of(KeyError("kex")) == "KeyError: 'kex'"
+
+
+def test_how_commands_end_without_success():
+    ends = [_refusal(status, b"") for status in (None, -15, 3)]
+    assert ends == ["no exit status", "ended by a signal", "exit status 3"]
+
+
 def test_a_changed_host_key_is_refused(ask, sshd):
     kept = sshd.known_hosts.read_text()
     other = (sshd.home / ".ssh" / "shell.pub").read_text()
@@ -144,6 +171,40 @@ def test_nothing_listens(ask):
         ask("gone", "id")
 
 
+def test_many_hosts_behind_a_jump_host_log_in_there_once(root, need_tool, tmp_path, monkeypatch):
+    """Of two logins at once the jump host refuses one."""
+    need_tool("sshd")
+    for name in ("jump", "fabric"):
+        (tmp_path / name).mkdir()
+    jump, fabric = LocalSshd(tmp_path / "jump", startups="2"), LocalSshd(tmp_path / "fabric")
+    jump.add("gateway", "false", options="restrict,port-forwarding")
+    names = [f"leaf{i}" for i in range(12)]
+    for name in names:
+        fabric.add(name, f"echo {name}", "ProxyJump gateway")
+    with fabric.config.open("a") as config, fabric.known_hosts.open("a") as known:
+        config.write(jump.config.read_text())
+        known.write(jump.known_hosts.read_text())
+    monkeypatch.setenv("HOME", str(fabric.home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+    async def run():
+        client = Client()
+
+        async def one(name):
+            output = bytearray()
+            async with client.connected(name) as connection:
+                await connection.ask("x", output.extend)
+            return output.decode().strip()
+
+        try:
+            return await asyncio.gather(*map(one, names))
+        finally:
+            client.close()
+
+    with jump, fabric:
+        assert asyncio.run(run()) == names
+
+
 def test_a_jump_host_that_leads_to_itself(ask):
     with pytest.raises(NotReached, match="the jump host circle leads to itself"):
         ask("circle", "id")
@@ -160,7 +221,13 @@ def test_a_jump_host_that_leads_to_itself(ask):
     ],
 )
 def test_hosts_and_ports_of_jump_hosts(place, host, port):
-    assert _host_and_port(place) == (host, port)
+    assert host_and_port(place) == (host, port)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999", "9" * 5000])
+def test_ports_that_do_not_exist(port):
+    with pytest.raises(ValueError, match=r"the port \d{1,9} is not 1 to 65535"):
+        host_and_port(f"leaf1:{port}")
 
 
 def test_without_asyncssh_the_extra_is_named(monkeypatch):
