@@ -12,6 +12,7 @@ from msgspec import Meta
 from ..analyzer.errors import UsageError
 
 ASKED = "asked.json"
+_UnixTime = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="Unix time")]
 
 
 class AskedCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,9 +20,9 @@ class AskedCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     suffix: Annotated[str, Meta(description="the answer is in the file NAME.SUFFIX")]
     command: str
-    began_ns: Annotated[int, Meta(description="Unix time")]
-    ended_ns: Annotated[int, Meta(description="Unix time")]
-    output_bytes: int
+    began_ns: _UnixTime
+    ended_ns: _UnixTime
+    output_bytes: Annotated[int, Meta(ge=0)]
     problem: Annotated[str, Meta(description="why there is no complete answer; empty: there is")]
 
 

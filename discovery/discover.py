@@ -15,13 +15,10 @@ from ..replay.fabrics.fabric import Fabric
 from ..replay.hashing import HashSettings
 from ..version import VERSION
 from .asked import Asked
-from .folder import Answers, Unreadable, read_folder
+from .folder import UNREADABLE, Answers, Unread, read_folder
 from .lost_members import lost_members
 from .queue_pairs import Entry, joined, read_queue_pairs
 from .results import AskedDevice, Command, DiscoveredLink, Discovery, Remark
-
-NO_ANSWER = "no answer"
-UNREADABLE = "unreadable"
 
 
 class Discovered(NamedTuple):
@@ -38,16 +35,18 @@ def discover_folder(
 
     UsageError if no device can be read or no host is found.
     """
-    answers, unreadable = read_folder(folder)
+    answers, unread = read_folder(folder)
     name = source or str(folder)
     told = {one.device.name: _told(one) for one in answers}
     devices = [one.device for one in answers]
     assembled = assemble(name, devices, rate_bits_per_second, delay_ns, told, strict=False)
     notes = [*assembled.notes, *_same_device(answers), *lost_members(assembled, answers)]
-    report = _report(assembled.fabric, answers, unreadable, notes, name)
+    report = _report(assembled.fabric, answers, unread, notes, name)
     pairs: dict[str, list[Entry]] = {}
     remarks = list(report.remarks)
     for one in answers:
+        if one.asked is not None and one.asked.kind != "host":
+            continue
         try:
             pairs[one.device.name] = read_queue_pairs(folder, one.device.name)
         except UsageError as error:
@@ -85,7 +84,7 @@ def _same_device(answers: list[Answers]) -> list[Note]:
 def _report(
     fabric: Fabric,
     answers: list[Answers],
-    unreadable: list[Unreadable],
+    unread: list[Unread],
     notes: list[Note],
     source: str,
 ) -> Discovery:
@@ -99,19 +98,16 @@ def _report(
         )
         for i in range(len(origin.ports))
     ]
-    remarks = [
-        Remark(kind=UNREADABLE if u.answered else NO_ANSWER, device=u.name, text=u.reason)
-        for u in unreadable
-    ]
+    remarks = [Remark(kind=u.kind, device=u.name, text=u.reason) for u in unread]
     remarks += [Remark(kind=n.kind, device=n.device, text=n.text) for n in notes]
-    unread = [n for n, told in zip(fabric.nodes.names, origin.tables, strict=False) if not told]
+    without = [n for n, told in zip(fabric.nodes.names, origin.tables, strict=False) if not told]
     return Discovery(
         version=VERSION,
         source=source,
         hosts=fabric.hosts,
         switches=fabric.switches,
         devices=asked,
-        switches_without_tables=unread,
+        switches_without_tables=without,
         links=links,
         remarks=remarks,
     )

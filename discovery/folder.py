@@ -1,8 +1,8 @@
 """A folder with the raw answers of devices: `NAME.route.json`, `NAME.lldp.json` and so on.
 
 `asked.json`, which a collection writes, tells the dialect of each device and what became of each
-command. In a folder that people made, files tell the dialect: a device with
-`NAME.frr-route.json` speaks frr.
+command; answers of devices that it does not name are older, and left out. In a folder that people
+made, files tell the dialect: a device with `NAME.frr-route.json` speaks frr.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ from typing import NamedTuple
 from ..analyzer.errors import UsageError
 from ..replay.fabrics.addressing import Network
 from ..replay.fabrics.devices.device import Device
-from .asked import Asked, read_asked
+from .asked import ASKED, Asked, read_asked
 from .dialects.dialect import Dialect, Question
 from .dialects.frr import SUFFIX, installed_of
 from .dialects.registry import DIALECTS
+
+NO_ANSWER = "no answer"
+UNREADABLE = "unreadable"
+NOT_ASKED = "not asked"
+"""Kinds of devices without a place in the fabric."""
 
 
 class Answers(NamedTuple):
@@ -32,16 +37,17 @@ class Answers(NamedTuple):
     """When and how it was asked; None: the folder does not tell."""
 
 
-class Unreadable(NamedTuple):
-    """A device that did not answer, or whose answers cannot be read."""
+class Unread(NamedTuple):
+    """A device whose answers are not read."""
 
     name: str
+    kind: str
+    """NO_ANSWER, UNREADABLE or NOT_ASKED."""
     reason: str
-    answered: bool = True
 
 
-def read_folder(folder: Path) -> tuple[list[Answers], list[Unreadable]]:
-    """The answers of all devices of a folder, by name, and the devices that could not be read.
+def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
+    """The answers of all devices of a folder, by name, and the devices that are not read.
 
     UsageError if no device can be read.
     """
@@ -49,23 +55,26 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unreadable]]:
         raise UsageError(f"{folder} is no folder with the answers of devices")
     asked = read_asked(folder)
     found: list[Answers] = []
-    unreadable: list[Unreadable] = []
+    unread: list[Unread] = []
     for name in sorted({*asked, *_names(folder)}):
         one = asked.get(name)
+        if asked and one is None:
+            unread.append(Unread(name, NOT_ASKED, f"{ASKED} does not name it: left out"))
+            continue
         if one is not None and one.problem:
-            unreadable.append(Unreadable(name, one.problem, answered=False))
+            unread.append(Unread(name, NO_ANSWER, one.problem))
             continue
         try:
             found.append(_answers(folder, name, one))
         except UsageError as error:
-            unreadable.append(Unreadable(name, str(error)))
+            unread.append(Unread(name, UNREADABLE, str(error)))
     if not found:
-        reasons = "".join(f"; {one.name}: {one.reason}" for one in unreadable[:1])
+        reasons = "".join(f"; {one.name}: {one.reason}" for one in unread[:1])
         raise UsageError(
             f"{folder} has no readable NAME.route.json{reasons}; rocescope discover "
             "--commands linux lists what to save there"
         )
-    return found, unreadable
+    return found, unread
 
 
 def _names(folder: Path) -> set[str]:
@@ -87,7 +96,8 @@ def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
             reason = asked.problem_of(question.suffix) if asked is not None else ""
             raise UsageError(f"`{question.command}`: {reason or 'no answer'}")
     device = dialect.read(folder, name)
-    installed = installed_of(folder / f"{name}.{SUFFIX}")
+    of_frr = any(q.suffix == SUFFIX for q in questions)
+    installed = installed_of(folder / f"{name}.{SUFFIX}") if of_frr else {}
     return Answers(device, dialect, missing, installed, asked)
 
 

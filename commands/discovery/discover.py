@@ -79,7 +79,8 @@ def discover(
     bits_per_second = parse_rate(rate, "--rate")
     delay_ns = 0 if delay == "0" else parse_duration(delay, "--delay")
 
-    from ...discovery.discover import NO_ANSWER, UNREADABLE, discover_folder
+    from ...discovery.discover import discover_folder
+    from ...discovery.folder import NO_ANSWER, UNREADABLE
 
     if source.is_file():
         from ...discovery.dialects.registry import DIALECTS

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 from ...analyzer.errors import UsageError
 from ...replay.fabrics.files.yaml_source import Source, load_yaml
 
 _SECTION = re.compile(r"\[([\w.-]+)(?::(children|vars))?\]")
-_RANGE = re.compile(r"([^\[\]]*)\[(\d+):(\d+)\]([^\[\]]*)")
+_RANGE = re.compile(r"([^\[\]]*)\[(\d{1,9}):(\d{1,9})\]([^\[\]]*)")
 _PLAIN = re.compile(r"[\w.-]+")
 _MOST = 65536
 _WANTED = "an Ansible inventory"
@@ -33,18 +35,19 @@ class _Groups:
 def groups_of(file: Path) -> Mapping[str, list[str]]:
     """The hosts of every group, with those of its children. UsageError names the line."""
     groups = _yaml(file) if file.suffix.lower() in (".yaml", ".yml", ".json") else _ini(file)
-    return {group: list(dict.fromkeys(_members(groups, group, (), file))) for group in groups.hosts}
-
-
-def _members(groups: _Groups, group: str, above: tuple[str, ...], file: Path) -> list[str]:
-    if group in above:
-        raise UsageError(f"{file}: the group {group!r} contains itself")
-    found = list(groups.hosts[group])
-    for child in groups.children[group]:
-        if child not in groups.hosts:
-            raise UsageError(f"{file}: there is no group {child!r}")
-        found += _members(groups, child, (*above, group), file)
-    return found
+    for children in groups.children.values():
+        for child in children:
+            if child not in groups.hosts:
+                raise UsageError(f"{file}: there is no group {child!r}")
+    try:
+        children_first = list(TopologicalSorter(groups.children).static_order())
+    except CycleError as error:
+        raise UsageError(f"{file}: the group {error.args[1][0]!r} contains itself") from None
+    members: dict[str, list[str]] = {}
+    for group in children_first:
+        below = (members[child] for child in groups.children[group])
+        members[group] = list(dict.fromkeys(chain(groups.hosts[group], *below)))
+    return members
 
 
 def _ini(file: Path) -> _Groups:
@@ -93,10 +96,15 @@ def _names(text: str, where: str) -> list[str]:
 
 def _yaml(file: Path) -> _Groups:
     groups = _Groups()
+    done: set[tuple[str, int]] = set()
+    """Group and its node: aliases name one node many times."""
 
     def read(name: str, place: Source, depth: int) -> None:
         if depth > 20:
             raise place.wrong("groups are nested too deeply")
+        if (name, id(place.node)) in done:
+            return
+        done.add((name, id(place.node)))
         groups.add(name)
         entry = place.mapping("hosts and children of a group")
         for key, value in entry.items():

@@ -7,7 +7,7 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from ...discovery.discover import NO_ANSWER, UNREADABLE
+from ...discovery.folder import NO_ANSWER, UNREADABLE
 from ...discovery.lost_members import LOST
 from ...discovery.results import Discovery, Remark
 from ..words import human

@@ -32,7 +32,14 @@ def test_problems_and_times_of_questions():
 
 def test_no_file_and_other_content(tmp_path):
     assert read_asked(tmp_path) == {}
-    for content in (b"[", b"[]", b'{"leaf1": {"dialect": 1}}', b"\xff", b"[" * 100_000):
+    asked = Asked(dialect="linux", kind="switch", ssh="leaf1", answers=[ROUTE])
+    write_asked(tmp_path, {"leaf1": asked})
+    good = (tmp_path / ASKED).read_bytes()
+    huge = good.replace(b'"ended_ns": 5', b'"ended_ns": %d' % 10**24)
+    early = good.replace(b'"ended_ns": 5', b'"ended_ns": -5')
+    assert good not in (huge, early)
+    other = (b"[", b"[]", b'{"leaf1": {"dialect": 1}}', b"\xff", b"[" * 100_000)
+    for content in (*other, huge, early):
         (tmp_path / ASKED).write_bytes(content)
         with pytest.raises(UsageError, match=r"asked.json: not a list of asked devices"):
             read_asked(tmp_path)

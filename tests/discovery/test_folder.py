@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from answers import recorded
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.discovery.folder import read_folder
+from rocescope.discovery.asked import Asked, write_asked
+from rocescope.discovery.folder import NOT_ASKED, read_folder
 
 
 def test_devices_their_dialects_and_what_was_not_asked(tmp_path):
@@ -41,3 +44,37 @@ def test_folders_without_an_answer(tmp_path):
     (tmp_path / "r.route.json").write_text("x: [")
     with pytest.raises(UsageError, match=r"no readable NAME.route.json; .*r.route.json: not JSON"):
         read_folder(tmp_path)
+
+
+def test_older_answers_beside_those_of_a_collection(tmp_path):
+    """A device that asked.json does not name, and the answer of an earlier dialect."""
+    folder = recorded(tmp_path) / "healthy"
+    asked = {
+        name: Asked(dialect="linux", kind="switch", ssh=name)
+        for name in ("leaf1", "leaf2", "spine1", "spine2", "h1", "h2", "h3")
+    }
+    write_asked(folder, asked)
+    answers, (other,) = read_folder(folder)
+    assert {one.device.name for one in answers} == set(asked)
+    assert (other.name, other.kind) == ("h4", NOT_ASKED)
+    assert [one.installed for one in answers] == [{}] * 7
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "reason"),
+    [
+        ("route.json", '[{"dst":"10.0.0.0/8","dev":"x","via":{"family":"inet6"}}]', "has no host"),
+        ("nexthop.json", '[{"id":7,"group":[{"weight":3}]}]', r"\[0\].group\[0\]: it has no id"),
+        ("sysctl", "net.ipv4.fib_multipath_hash_policy = 77", "must be 0 to 3, not 77"),
+        ("sysctl", "x = 1\nnet.ipv4.fib_multipath_hash_seed = -5", ":2: .* not -5"),
+        ("sysctl", f"net.ipv4.fib_multipath_hash_seed = {1 << 70}", "must be 0 to 4,294,967,295"),
+        ("sysctl", "net.ipv6.fib_multipath_hash_fields = 4096", "must be 0 to 4,095, not 4096"),
+    ],
+)
+def test_odd_answers_of_one_device_are_named(suffix, content, reason, tmp_path):
+    folder = recorded(tmp_path) / "healthy"
+    (folder / f"leaf1.{suffix}").write_text(content)
+    answers, (unread,) = read_folder(folder)
+    assert len(answers) == 7
+    assert unread.name == "leaf1"
+    assert re.search(rf"leaf1.{suffix}.*{reason}", unread.reason)

@@ -24,6 +24,12 @@ from .yaml_source import Source, load_yaml
 
 TABLES = ("route", "route6", "nexthop", "bucket")
 _SYSCTLS = ("multipath", "linkdown", "forwarding", "ip_forward")
+_HIGHEST = {
+    "fib_multipath_hash_policy": 3,
+    "fib_multipath_hash_seed": (1 << 32) - 1,
+    "fib_multipath_hash_fields": 0xFFF,
+}
+"""Linux Documentation/networking/ip-sysctl.rst"""
 
 
 def read_devices(path: Path) -> list[Device]:
@@ -122,6 +128,9 @@ class _Sysctl:
                 self._values[key] = int(value, 0)
             except ValueError:
                 raise UsageError(f"{where}:{number}: {key} is not a number: {value!r}") from None
+            highest = _HIGHEST.get(key.rpartition(".")[2])
+            if highest is not None and not 0 <= self._values[key] <= highest:
+                raise UsageError(f"{where}:{number}: {key} must be 0 to {highest:,}, not {value}")
 
     def _number(self, key: str, default: int) -> int:
         return self._values.get(key, default)
@@ -202,7 +211,7 @@ def _nexthops(tables: dict[str, Source], sysctl: _Sysctl) -> dict[int, _Object]:
         for member in entry["group"].items("members") if "group" in entry else ():
             values = member.mapping("a member")
             weight = values["weight"].integer("weight", 1, 65536) if "weight" in values else 1
-            members.append((_id(values["id"]), weight))
+            members.append((_id(_part(values, "id", member)), weight))
         table = buckets.get(number)
         if table is not None and sorted(table) != list(range(len(table))):
             raise place.wrong(f"the buckets of nexthop {number} are incomplete")
@@ -214,6 +223,13 @@ def _nexthops(tables: dict[str, Source], sysctl: _Sysctl) -> dict[int, _Object]:
     return found
 
 
+def _part(entry: dict[str, Source], key: str, place: Source) -> Source:
+    """A value without which an entry at `place` means nothing."""
+    if key not in entry:
+        raise place.wrong(f"it has no {key}")
+    return entry[key]
+
+
 def _id(place: Source) -> int:
     return place.integer("id", 0, (1 << 32) - 1)
 
@@ -223,7 +239,8 @@ def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
     if "gateway" in entry:
         gateway = _address(entry["gateway"])
     elif "via" in entry:  # a gateway of the other address family
-        gateway = _address(entry["via"].mapping("family and host")["host"])
+        via = entry["via"]
+        gateway = _address(_part(via.mapping("family and host"), "host", via))
     flags = [f.text("a flag") for f in entry["flags"].items("flags")] if "flags" in entry else []
     sysctl.offloaded |= "offload" in flags
     return NextHop(

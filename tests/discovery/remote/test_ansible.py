@@ -50,6 +50,7 @@ def test_groups_with_children_and_ranges(suffix, text, tmp_path):
         ("a.ini", "[a\nx", r"a.ini:1: '\[a' is no group"),
         ("a.ini", "x[a:c]", r"a.ini:1: 'x\[a:c\]' is neither a name nor a range"),
         ("a.ini", "x[1:99999999]", r"is no range of names"),
+        ("a.ini", f"x[{'0' * 5000}:1]", r"is neither a name nor a range"),
         ("a.ini", "x[9:1]", r"is no range of names"),
         ("a.ini", "[a:children]\nb", "there is no group 'b'"),
         ("a.ini", "[a:children]\nb\n[b:children]\na", "the group 'a' contains itself"),
@@ -70,3 +71,18 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="is not text"):
         groups_of(tmp_path / "binary")
+
+
+def test_groups_of_any_depth(tmp_path):
+    chain = tmp_path / "chain.ini"
+    links = [f"[g{i}:children]\ng{i + 1}\n" for i in range(3000)]
+    chain.write_text("".join(links) + "[g3000]\nleaf1\n")
+    assert groups_of(chain)["g0"] == ["leaf1"]
+
+
+def test_groups_that_name_a_group_twice(tmp_path):
+    """Sixty levels: without care 2 ** 60 visits."""
+    file = tmp_path / "twice.ini"
+    links = [f"[g{i}:children]\ng{i + 1}\ng{i + 1}\n" for i in range(60)]
+    file.write_text("".join(links) + "[g60]\nleaf1\n")
+    assert groups_of(file)["g0"] == ["leaf1"]

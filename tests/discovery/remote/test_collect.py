@@ -10,7 +10,7 @@ from sshd import LocalSshd, inventory
 
 from rocescope.discovery.asked import read_asked
 from rocescope.discovery.dialects.registry import DIALECTS
-from rocescope.discovery.folder import read_folder
+from rocescope.discovery.folder import NO_ANSWER, read_folder
 from rocescope.discovery.remote.collect import collect
 from rocescope.discovery.remote.inventory import read_inventory
 
@@ -61,7 +61,7 @@ def test_a_device_that_does_not_answer_is_named_and_the_others_are_asked(devices
     raw = collected(tmp_path, (*SWITCHES, "gone"))
     answers, (unreadable,) = read_folder(raw)
     assert len(answers) == 8
-    assert (unreadable.name, unreadable.answered) == ("gone", False)
+    assert (unreadable.name, unreadable.kind) == ("gone", NO_ANSWER)
 
 
 def test_a_device_that_cannot_be_asked_at_all_is_named_and_the_others_are_asked(devices, tmp_path):
