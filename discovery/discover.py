@@ -48,10 +48,15 @@ def discover_folder(
         if one.asked is not None and one.asked.kind != "host":
             continue
         try:
-            pairs[one.device.name] = read_queue_pairs(folder, one.device.name)
+            entries = read_queue_pairs(folder, one.device.name)
         except UsageError as error:
             remarks.append(Remark(kind=UNREADABLE, device=one.device.name, text=str(error)))
-    report = msgspec.structs.replace(report, queue_pairs=joined(pairs), remarks=remarks)
+        else:
+            if entries is not None:
+                pairs[one.device.name] = entries
+    hosts = {assembled.fabric.host_name(host) for host in range(assembled.fabric.hosts)}
+    found = joined(pairs, complete=hosts <= pairs.keys())
+    report = msgspec.structs.replace(report, queue_pairs=found, remarks=remarks)
     return Discovered(assembled.fabric, report)
 
 

@@ -1,8 +1,9 @@
 """Queue pairs of all hosts and their peers, from `rdma -j resource show qp`.
 
-Two queue pairs are peers if each has the number of the other as its remote number. Numbers repeat
-on other hosts: a pair with several such partners has no known peer. The UDP source port
-follows from both numbers by Linux's formula; an application may have set another one.
+Two queue pairs are inferred to be peers if each has the number of the other as its remote number.
+Hosts give the same numbers again and again, so the peer is known only if all hosts answered, both
+queue pairs are connected (state RTS), and no others have these numbers. The UDP source port follows
+from both numbers by Linux's formula; an application may have set another one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from .dialects.linux import QUEUE_PAIRS
 from .results import HostQueuePair
 
 _MOST = (1 << 24) - 1
-_WITH_PEERS = ("RC", "UC", "XRC_INI", "XRC_TGT")
-"""Types of connected queue pairs."""
+_PEER = {"RC": "RC", "UC": "UC", "XRC_INI": "XRC_TGT", "XRC_TGT": "XRC_INI"}
+"""Types of connected queue pairs, and those of their peers."""
 
 
 class Entry(msgspec.Struct):
@@ -36,37 +37,43 @@ class Entry(msgspec.Struct):
     comm: str = ""
 
 
-def read_queue_pairs(folder: Path, name: str) -> list[Entry]:
-    """The queue pairs of a host, none without its answer. UsageError names the file."""
+def read_queue_pairs(folder: Path, name: str) -> list[Entry] | None:
+    """The queue pairs of a host; None without its answer. UsageError names the file.
+
+    A command that fails leaves an empty file.
+    """
     file = folder / f"{name}.{QUEUE_PAIRS}"
     try:
-        entries = msgspec.json.decode(file.read_bytes() or b"[]", type=list[Entry])
+        data = file.read_bytes()
+        entries = msgspec.json.decode(data, type=list[Entry]) if data else None
     except FileNotFoundError:
-        return []
+        return None
     except OSError as error:
         raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{file}: not the output of rdma resource show qp: {error}") from None
-    for entry in entries:
+    for entry in entries or ():
         if not (0 <= entry.lqpn <= _MOST and 0 <= entry.rqpn <= _MOST):
             raise UsageError(f"{file}: {entry.lqpn} or {entry.rqpn} is no number of a queue pair")
     return entries
 
 
-def joined(hosts: Mapping[str, list[Entry]]) -> list[HostQueuePair]:
-    """The queue pairs of hosts by name, with their peers."""
-    by_numbers: dict[tuple[int, int], list[str]] = defaultdict(list)
+def joined(hosts: Mapping[str, list[Entry]], complete: bool) -> list[HostQueuePair]:
+    """The queue pairs of hosts by name, with their peers if the hosts are complete."""
+    by_numbers: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for host, entries in hosts.items():
         for entry in entries:
-            if entry.type in _WITH_PEERS:
-                by_numbers[entry.lqpn, entry.rqpn].append(host)
+            if entry.type in _PEER and entry.state == "RTS":
+                by_numbers[entry.type, entry.lqpn, entry.rqpn].append(host)
     found = []
     for host, entries in hosts.items():
         for entry in entries:
-            connected = entry.type in _WITH_PEERS and entry.rqpn > 0
-            peers = by_numbers.get((entry.rqpn, entry.lqpn), []) if connected else []
-            twins = by_numbers.get((entry.lqpn, entry.rqpn), [])
-            alone = len(peers) == 1 and len(twins) == 1 and peers != [host]
+            connected = entry.type in _PEER and entry.rqpn > 0
+            alone = False
+            if connected and complete:
+                peers = by_numbers.get((_PEER[entry.type], entry.rqpn, entry.lqpn), [])
+                twins = by_numbers.get((entry.type, entry.lqpn, entry.rqpn), [])
+                alone = len(peers) == 1 and twins == [host] and peers != [host]
             found.append(
                 HostQueuePair(
                     host=host,
@@ -77,7 +84,7 @@ def joined(hosts: Mapping[str, list[Entry]]) -> list[HostQueuePair]:
                     state=entry.state,
                     pid=entry.pid,
                     command=entry.comm or None,
-                    peer=peers[0] if alone else None,
+                    inferred_peer=peers[0] if alone else None,
                     inferred_udp_source_port=_source_port(entry) if connected else None,
                 )
             )

@@ -54,7 +54,10 @@ class HostQueuePair(Record, frozen=True, kw_only=True):
     state: str
     pid: Annotated[int | None, Meta(description="None: of the kernel, or hidden")]
     command: str | None
-    peer: Annotated[str | None, Meta(description="host of the remote queue pair; None: unknown")]
+    inferred_peer: Annotated[
+        str | None,
+        Meta(description="host of the remote queue pair, by its number alone; None: unknown"),
+    ]
     inferred_udp_source_port: Annotated[
         int | None, Meta(description="Linux's formula; the application may have set another")
     ]

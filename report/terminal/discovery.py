@@ -37,10 +37,10 @@ def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto"
             f"{page.glyphs.warning} Tables not read, shortest paths assumed: {names}", "yellow"
         )
     if result.queue_pairs:
-        known = sum(pair.peer is not None for pair in result.queue_pairs)
+        known = sum(pair.inferred_peer is not None for pair in result.queue_pairs)
         hosts = len({pair.host for pair in result.queue_pairs})
         pairs = human.counted(len(result.queue_pairs), "queue pair")
-        page.say(f"{pairs} on {human.counted(hosts, 'host')}; the peer of {known} is known")
+        page.say(f"{pairs} on {human.counted(hosts, 'host')}; the peer of {known} is inferred")
     page.section("Devices")
     page.draw(lambda table: _devices(table, result))
     page.section("Links")

@@ -13,7 +13,7 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.track.psn.answers import rdma_udp_sport
 from rocescope.discovery.dialects.registry import DIALECTS
 from rocescope.discovery.discover import discover_folder
-from rocescope.discovery.queue_pairs import joined, read_queue_pairs
+from rocescope.discovery.queue_pairs import Entry, joined, read_queue_pairs
 from rocescope.discovery.remote.collect import collect
 from rocescope.discovery.remote.inventory import read_inventory
 
@@ -30,12 +30,12 @@ def entry(lqpn, rqpn, **other):
 def answers(tmp_path, **hosts):
     for name, entries in hosts.items():
         (tmp_path / f"{name}.qp.json").write_text(json.dumps(entries))
-    return joined({name: read_queue_pairs(tmp_path, name) for name in hosts})
+    return joined({name: read_queue_pairs(tmp_path, name) for name in hosts}, complete=True)
 
 
 def test_peers_name_each_other(tmp_path):
     first, second, third = answers(tmp_path, h1=[entry(17, 33)], h2=[entry(33, 17), entry(34, 17)])
-    assert (first.peer, second.peer, third.peer) == ("h2", "h1", None)
+    assert (first.inferred_peer, second.inferred_peer, third.inferred_peer) == ("h2", "h1", None)
     assert (first.pid, first.command, first.remote_qp) == (7, "python", 33)
     ports = {pair.inferred_udp_source_port for pair in (first, second)}
     assert ports == {int(rdma_udp_sport(17, 33))}
@@ -44,18 +44,41 @@ def test_peers_name_each_other(tmp_path):
 def test_numbers_that_repeat_have_no_known_peer(tmp_path):
     """h1 and h3 both have 17 towards 33: either may be the peer of h2."""
     found = answers(tmp_path, h1=[entry(17, 33)], h2=[entry(33, 17)], h3=[entry(17, 33)])
-    assert [pair.peer for pair in found] == [None, None, None]
+    assert [pair.inferred_peer for pair in found] == [None, None, None]
+
+
+def test_two_hosts_whose_peers_did_not_answer_are_no_peers(tmp_path):
+    """Both have peers elsewhere that happen to have these numbers."""
+    hosts = {"h1": [Entry(17, "mlx5_0", 33, "RC", "RTS")], "h2": [Entry(33, "", 17, "RC", "RTS")]}
+    assert {pair.inferred_peer for pair in joined(hosts, complete=False)} == {None}
+    assert {pair.inferred_peer for pair in joined(hosts, complete=True)} == {"h1", "h2"}
+
+
+@pytest.mark.parametrize(
+    ("other", "known"),
+    [
+        ({}, False),
+        ({"type": "XRC_TGT"}, True),
+        ({"type": "XRC_INI"}, False),
+        ({"type": "XRC_TGT", "state": "ERROR"}, False),
+    ],
+)
+def test_peers_fit_in_type_and_are_connected(other, known, tmp_path):
+    first, second = answers(
+        tmp_path, h1=[entry(17, 33, type="XRC_INI")], h2=[entry(33, 17, **other)]
+    )
+    assert (first.inferred_peer, second.inferred_peer) == (("h2", "h1") if known else (None, None))
 
 
 def test_queue_pairs_without_connection(tmp_path):
     kernel = {"ifname": "mlx5_0", "lqpn": 1, "type": "GSI", "state": "RTS", "comm": "[ib_core]"}
     (pair,) = answers(tmp_path, h1=[kernel])
-    assert (pair.remote_qp, pair.peer, pair.inferred_udp_source_port) == (None, None, None)
+    assert (pair.remote_qp, pair.inferred_peer, pair.inferred_udp_source_port) == (None, None, None)
     assert (pair.pid, pair.command) == (None, "[ib_core]")
 
 
 def test_a_queue_pair_with_its_own_number(tmp_path):
-    assert [pair.peer for pair in answers(tmp_path, h1=[entry(17, 17)])] == [None]
+    assert [pair.inferred_peer for pair in answers(tmp_path, h1=[entry(17, 17)])] == [None]
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[", b'[{"lqpn": "x"}]', b'[{"lqpn": 16777216}]'])
@@ -84,19 +107,27 @@ def test_sixteen_hosts_with_32_queue_pairs_over_ssh(root, need_tool, tmp_path, m
         monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
         targets = read_inventory(inventory(tmp_path / "i.yaml", {}, names), DIALECTS)
         collect(targets, tmp_path / "raw")
-    found = joined({name: read_queue_pairs(tmp_path / "raw", name) for name in names})
+    found = joined(
+        {name: read_queue_pairs(tmp_path / "raw", name) for name in names}, complete=True
+    )
     assert len(found) == 512
     for number, pair in enumerate(found):
         a, i = divmod(number, 32)
-        assert (pair.host, pair.peer) == (f"g{a}", f"g{a ^ (1 + i % 15)}")
+        assert (pair.host, pair.inferred_peer) == (f"g{a}", f"g{a ^ (1 + i % 15)}")
 
 
 def test_they_are_in_the_report(tmp_path):
+    """With peers once all hosts have answered; an empty file is no answer."""
     folder = recorded(tmp_path) / "healthy"
     for name, lqpn, rqpn in (("h1", 17, 33), ("h3", 33, 17)):
         (folder / f"{name}.qp.json").write_text(json.dumps([entry(lqpn, rqpn)]))
+    (folder / "h2.qp.json").write_text("[]")
+    (folder / "h4.qp.json").touch()
     found = discover_folder(folder, 10**10, 500).report.queue_pairs
-    assert [(pair.host, pair.peer) for pair in found] == [("h1", "h3"), ("h3", "h1")]
+    assert [(pair.host, pair.inferred_peer) for pair in found] == [("h1", None), ("h3", None)]
+    (folder / "h4.qp.json").write_text("[]")
+    found = discover_folder(folder, 10**10, 500).report.queue_pairs
+    assert [(pair.host, pair.inferred_peer) for pair in found] == [("h1", "h3"), ("h3", "h1")]
 
 
 def test_damaged_answers_of_one_host_are_named(tmp_path):
