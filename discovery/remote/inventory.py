@@ -27,7 +27,7 @@ from ...analyzer.errors import UsageError
 from ...replay.fabrics.files.yaml_source import Source, load_yaml
 from ..dialects.dialect import Dialect
 from .ansible import groups_of
-from .ssh import host_and_port
+from .place import host_and_port
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """Names of devices are names of files."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...analyzer.errors import RocescopeError, UsageError
+from .place import host_and_port
 
 if TYPE_CHECKING:
     import asyncssh
@@ -255,19 +256,6 @@ async def _connect(
         connect_timeout=options.connect_timeout or CONNECT_SECONDS,
         **named,
     )
-
-
-def host_and_port(place: str) -> tuple[str, int | None]:
-    """`host`, `host:port` or `[address]:port`; a plain IPv6 address has no port.
-
-    ValueError for a port that does not exist.
-    """
-    host, colon, port = place.rpartition(":")
-    if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
-        if len(port) > 5 or not 1 <= int(port) <= 65535:
-            raise ValueError(f"the port {port[:9]} is not 1 to 65535")
-        return host.strip("[]"), int(port)
-    return place.strip("[]"), None
 
 
 def _known_hosts(options: Any, host: str) -> list[str] | bytes:

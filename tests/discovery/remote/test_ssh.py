@@ -14,7 +14,6 @@ from rocescope.discovery.remote.ssh import (
     NotReached,
     _expanded,
     _refusal,
-    host_and_port,
     reason_of,
     require_asyncssh,
 )
@@ -208,26 +207,6 @@ def test_many_hosts_behind_a_jump_host_log_in_there_once(root, need_tool, tmp_pa
 def test_a_jump_host_that_leads_to_itself(ask):
     with pytest.raises(NotReached, match="the jump host circle leads to itself"):
         ask("circle", "id")
-
-
-@pytest.mark.parametrize(
-    ("place", "host", "port"),
-    [
-        ("leaf1", "leaf1", None),
-        ("leaf1:2222", "leaf1", 2222),
-        ("[fd00::1]:2222", "fd00::1", 2222),
-        ("fd00::1", "fd00::1", None),
-        ("[fd00::1]", "fd00::1", None),
-    ],
-)
-def test_hosts_and_ports_of_jump_hosts(place, host, port):
-    assert host_and_port(place) == (host, port)
-
-
-@pytest.mark.parametrize("port", ["0", "65536", "99999", "9" * 5000])
-def test_ports_that_do_not_exist(port):
-    with pytest.raises(ValueError, match=r"the port \d{1,9} is not 1 to 65535"):
-        host_and_port(f"leaf1:{port}")
 
 
 def test_without_asyncssh_the_extra_is_named(monkeypatch):
