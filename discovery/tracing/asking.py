@@ -1,4 +1,4 @@
-"""Next hops that switches name themselves, asked while paths are walked: one batch per switch and
+"""Next hops that switches name themselves, asked while paths are walked: in batches per switch and
 hop."""
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from ..asking.route_get import COMMAND, Query, batch, is_port, ports_of
 from .results import AskedSwitch, AskReport
 
 Mode: TypeAlias = Literal["sample", "all"]
+MOST_QUERIES = 20_000
+"""Of one batch: its answers stay far below the limits of a command, 16 MiB and 30 s."""
 SAMPLE = 32
 """Computed hops that are asked per switch and hop with mode sample."""
+_KINDS = ("all", "no label", "none")
 NO_ANSWER, ELSEWHERE = -1, -2
 """In place of a member: none, or a port that is not in the group of the tables."""
 
@@ -45,9 +48,10 @@ class Asking:
         self._ports = links_by_port(fabric)
         self._names = {link: port for (_, port), link in self._ports.items()}
         label = traffic.keys.flow_label == 0
-        self._askable = np.stack(
-            [~traffic.keys.ipv6 | _right_for_ipv6(own, label) for own in fabric.hash_settings]
-        )
+        kinds = [_kind(own) for own in fabric.hash_settings]
+        self._kind = np.array([_KINDS.index(kind) for kind in kinds], np.int8)
+        every = {"all": np.ones_like(label), "no label": label, "none": np.zeros_like(label)}
+        self._askable = np.stack([~traffic.keys.ipv6 | every[kind] for kind in _KINDS])
 
     def members(
         self, rows: Ints, at: Int32s, came_by: Int32s, groups: Int32s, own: Ints, trusted: Bools
@@ -57,7 +61,7 @@ class Asking:
         own: computed members, of use where `trusted`.
         """
         found = np.full(len(rows), NO_ANSWER, np.int64)
-        askable = self._askable[at, rows]
+        askable = self._askable[self._kind[at], rows]
         self._note("IPv6: ip route get names another next hop than packets take", ~askable)
         known = np.array([is_port(self._names.get(link ^ 1, "")) for link in came_by.tolist()])
         self._note("the ingress port is not known", askable & ~known)
@@ -117,8 +121,13 @@ class Asking:
         groups: Int32s,
         found: Ints,
     ) -> None:
-        """Set `found` of some rows, with one batch per switch."""
-        switches = [(s, which[at[which] == s]) for s in np.unique(at[which]).tolist()]
+        """Set `found` of some rows, with batches of at most MOST_QUERIES per switch."""
+        switches = [
+            (switch, own[first : first + MOST_QUERIES])
+            for switch in np.unique(at[which]).tolist()
+            for own in (which[at[which] == switch],)
+            for first in range(0, len(own), MOST_QUERIES)
+        ]
         queries = [[self._query(rows[i], came_by[i]) for i in own] for _, own in switches]
         names = self._fabric.nodes.names
         said = (
@@ -163,9 +172,9 @@ class Asking:
         return found
 
 
-def _right_for_ipv6(settings: HashSettings | None, no_label: Bools) -> Bools:
-    """bool[units]: whether `ip route get` names the next hop of IPv6 packets (route_get.py)."""
+def _kind(settings: HashSettings | None) -> str:
+    """Of which IPv6 packets `ip route get` names the next hop (route_get.py): one of _KINDS."""
     policy = None if settings is None else settings.extra.get("policy", 1)
     if policy == 1:
-        return np.ones_like(no_label)
-    return no_label if policy in (0, 2) else np.zeros_like(no_label)
+        return "all"
+    return "no label" if policy in (0, 2) else "none"

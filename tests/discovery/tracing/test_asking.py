@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from rocescope.discovery.asking.commands import Said
 from rocescope.discovery.asking.namespaces import Namespaces
 from rocescope.discovery.tracing.asking import SAMPLE, Asking
 from rocescope.discovery.tracing.paths import ASKED, COMPUTED, NAMED_ANOTHER, NO_HASH, trace_paths
+from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing import HashSettings
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -109,6 +111,36 @@ def test_a_next_hop_outside_the_tables_ends_the_path(routers, tmp_path):
     assert (found.reason[there] == NAMED_ANOTHER).all()
     assert found.placement.dropped[there].all()
     assert not found.placement.dropped[~there].any()
+
+
+def test_many_questions_are_several_batches(routers, tmp_path, monkeypatch):
+    monkeypatch.setattr("rocescope.discovery.tracing.asking.MOST_QUERIES", 70)
+    fabric = routers.fabric(tmp_path / "answers")
+    real, sizes = Namespaces(routers.prefix), []
+
+    def run(requests):
+        sizes.extend(one.stdin.count(b"\n") for one in requests if one.device == "leaf1")
+        return real(requests)
+
+    keys = routers.flows(300, 4)
+    asking = Asking(run, "all")
+    found = trace_paths(units_of(keys, fabric), fabric, asking)
+    assert sizes == [70, 70, 70, 70, 20]
+    assert ways_of(found.placement.links, fabric) == routers.ways(keys)
+    leaf1 = asked_switches(asking)["leaf1"]
+    assert (leaf1.questions, leaf1.answers, leaf1.agreeing) == (300, 300, 300)
+
+
+def test_a_large_fabric_takes_memory_for_units_not_for_switches(routers, tmp_path):
+    fabric = parse_fabric("leaf-spine:leaves=400,spines=100,hosts=1")
+    small = routers.fabric(tmp_path / "answers")
+    units = units_of(routers.flows(10, 6), small).take(np.zeros(100_000, np.int64))
+    asking = Asking(Namespaces(routers.prefix), "all")
+    tracemalloc.start()
+    asking.begin(units, fabric)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 * len(units)  # a byte per switch and unit are 500
 
 
 def test_a_device_that_does_not_answer_leaves_the_computation(routers, tmp_path):
