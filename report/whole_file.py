@@ -44,7 +44,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         if isinstance(error, PermissionError) and _MAKERS:
-            reason += f"; root's rights are kept only to write below {_MAKERS[0].folder}"
+            reason += f"; root's rights are kept only to write in {_MAKERS[0].folder}"
+        if isinstance(error, FileExistsError) and _MAKERS:
+            reason += "; root's rights are kept only to make new files: choose another name"
         raise RocescopeError(f"cannot write {path}: {reason}") from None
 
 

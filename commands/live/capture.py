@@ -111,6 +111,7 @@ def capture(
     from ...probes.live import LiveSource
     from ...probes.rights.dropping import become_unprivileged
     from ...probes.rights.file_maker import maker_for
+    from ...probes.rights.file_maker_process import Use
 
     rotation = Rotation(
         parse_size(rotate_size, "--rotate-size") if rotate_size else None,
@@ -123,7 +124,7 @@ def capture(
     with ended_by_signals(source), ExitStack() as stack:
         watch = maker = None
         if write is not None and rotation.rotates:
-            maker = maker_for(write.parent, names_of_series(write))
+            maker = maker_for(write.parent, names_of_series(write), Use.SERIES)
             if maker is not None:
                 stack.enter_context(maker)
         if write is not None and not no_owners:

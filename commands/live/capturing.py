@@ -81,13 +81,15 @@ def writable_later(file: Path | None) -> Iterator[Path | None]:
     Yields the file itself where it is a link. None: standard output.
     """
     from ...probes.rights.file_maker import maker_for
+    from ...probes.rights.file_maker_process import Use
     from ...report.whole_file import made_by, target
 
     if file is None:
         yield None
         return
     file = target(file)
-    with maker_for(file.parent, re.escape(file.name)) or nullcontext() as maker, made_by(maker):
+    made = maker_for(file.parent, re.escape(file.name), Use.NAMED)
+    with made or nullcontext() as maker, made_by(maker):
         yield file
 
 

@@ -41,6 +41,7 @@ def live(
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
     from ...probes.rights.file_maker import maker_for
+    from ...probes.rights.file_maker_process import Use
     from ...report.whole_file import made_by
     from ...tui.app.app import RocescopeApp
     from ...tui.session.export import FORMATS
@@ -55,7 +56,7 @@ def live(
     find_interfaces(list(interfaces), capturing.netns)
     check_terminal()
     exports = rf".+({'|'.join(map(re.escape, FORMATS))})"
-    with maker_for(Path.cwd(), exports) or nullcontext() as maker, made_by(maker):
+    with maker_for(Path.cwd(), exports, Use.NEW) or nullcontext() as maker, made_by(maker):
         with said_if_slow("still compiling kernels (first run only)"):
             session = (
                 open_live(interfaces, options, attach_now=True, idle_ns=idle_ns)

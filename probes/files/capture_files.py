@@ -43,7 +43,7 @@ class Maker(Protocol):
     """Makes files that this process may not make."""
 
     def create(self, path: Path) -> int:
-        """The descriptor of a new or emptied file."""
+        """The descriptor of a new file."""
 
     def remove(self, path: Path) -> None:
         """Remove a file that was created here."""

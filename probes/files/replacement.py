@@ -45,8 +45,11 @@ class Replacement:
                 raise
             return -1
 
-    def keep(self) -> None:
-        """Write everything to the disk and take the name, in place of an older file."""
+    def keep(self, *, new: bool = False) -> None:
+        """Write everything to the disk and take the name, in place of an older file.
+
+        new: FileExistsError if there is an older file.
+        """
         os.fchmod(self.descriptor, self._mode())
         os.fsync(self.descriptor)
         if self._hidden is None:
@@ -54,9 +57,14 @@ class Replacement:
                 self._link(self._name)
                 return
             except FileExistsError:  # only a rename replaces a file
+                if new:
+                    raise
                 hidden = _hidden_name()
                 self._link(hidden)
                 self._hidden = hidden
+        elif new:  # not every file system has links: an empty file claims the name
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            os.close(os.open(self._name, flags, 0o600, dir_fd=self._folder))
         os.replace(self._hidden, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._hidden = None
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from ...analyzer.errors import RocescopeError
 from . import file_maker_process
 from .dropping import becomes
+from .file_maker_process import Use
 from .identity import can_write
 
 _ENDS_WITHIN_S = 5.0
@@ -27,12 +28,12 @@ _ENDS_WITHIN_S = 5.0
 class FileMaker:
     """The asking side; a context manager. Any thread may use it.
 
-    names: a regular expression for paths below the folder, in full. Every method raises OSError
+    names: a regular expression for the names of its files, in full. Every method raises OSError
     with the errno of the other process, and RocescopeError if that has ended.
     RocescopeError if the folder cannot be opened.
     """
 
-    def __init__(self, folder: Path, names: str) -> None:
+    def __init__(self, folder: Path, names: str, use: Use) -> None:
         self.folder = folder.resolve()
         self._lock = threading.Lock()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -40,7 +41,7 @@ class FileMaker:
             # Its own session protects it from Ctrl-C and the end of the terminal.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", file_maker_process.__name__]
-                + [json.dumps([str(self.folder), names])],
+                + [json.dumps([str(self.folder), names, use])],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -56,16 +57,19 @@ class FileMaker:
             raise RocescopeError(f"cannot write to {folder}: {reason}") from None
 
     def create(self, path: Path) -> int:
-        """The descriptor of a new or emptied file."""
-        return self._ask("create", self._name(path))[1]
+        """The descriptor of a new file; FileExistsError if the name is taken."""
+        return self._ask("create", path.name)[1]
 
     def remove(self, path: Path) -> None:
         """Remove a file that was created here."""
-        self._ask("remove", self._name(path))
+        self._ask("remove", path.name)
 
     def replacement(self, path: Path) -> MadeReplacement:
-        """A file that takes its name when it is complete; a device or pipe as it is."""
-        number, descriptor = self._ask("begin", self._name(path))
+        """A file that takes its name when it is complete; a device or pipe as it is.
+
+        With `Use.NEW`, FileExistsError if the name is that of a file that was not made here.
+        """
+        number, descriptor = self._ask("begin", path.name)
         return MadeReplacement(self, number, descriptor)
 
     def finish(self, number: int, keep: bool) -> None:
@@ -73,11 +77,8 @@ class FileMaker:
         self._ask("keep" if keep else "drop", number)
 
     def covers(self, path: Path) -> bool:
-        """Whether a path lies below its folder."""
-        return path.parent.resolve().is_relative_to(self.folder)
-
-    def _name(self, path: Path) -> str:
-        return str(path.parent.resolve().relative_to(self.folder) / path.name)
+        """Whether a path lies in its folder."""
+        return path.parent.resolve() == self.folder
 
     def _ask(self, what: str, about: str | int) -> tuple[int, int]:
         with self._lock:
@@ -131,7 +132,7 @@ class MadeReplacement:
                 self._maker.finish(self._number, False)
 
 
-def maker_for(folder: Path, names: str) -> FileMaker | None:
+def maker_for(folder: Path, names: str, use: Use) -> FileMaker | None:
     """A maker of files for a process that is about to give up its privileges, if it needs one.
 
     Call it before other threads start. RocescopeError if the folder cannot be opened.
@@ -139,4 +140,4 @@ def maker_for(folder: Path, names: str) -> FileMaker | None:
     identity = becomes()
     if identity is None or can_write(identity, folder):
         return None
-    return FileMaker(folder, names)
+    return FileMaker(folder, names, use)

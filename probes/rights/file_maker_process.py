@@ -1,7 +1,8 @@
 """The process of a `FileMaker`: makes files in one folder, and passes their descriptors on.
 
-The asking process reads packets, so its requests are not trusted: only names of the pattern, only
-below the folder, no link is followed, and only files that were made here are removed.
+The asking process reads packets, so its requests are not trusted: only what its `Use` needs, only
+names of the pattern, only in the folder, no link is followed, and only files that were made here
+are removed.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import re
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
 from typing import Any
 
 from ..files.replacement import Replacement
@@ -22,14 +24,24 @@ from .dropping import WRITING, drop_privileges
 
 _LARGEST_REQUEST = 1 << 15
 _MOST_UNFINISHED = 64
-_ENTERED = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 _WRITTEN = os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY
+
+
+class Use(StrEnum):
+    """What files are made for."""
+
+    SERIES = "series"
+    """New files that are written at once, and removed later."""
+    NAMED = "named"
+    """Files that the user has named at the start: they take the place of older ones."""
+    NEW = "new"
+    """Files that are named later: only files that were made here are replaced."""
 
 
 def main() -> None:
     """Answer requests until the other end of standard input, a socket, is closed."""
     channel = socket.socket(fileno=0)
-    folder, names = json.loads(sys.argv[1])
+    folder, names, use = json.loads(sys.argv[1])
     drop_privileges(WRITING)
     with suppress(BrokenPipeError, ConnectionResetError):
         try:
@@ -38,29 +50,38 @@ def main() -> None:
             channel.send(json.dumps([error.errno, 0]).encode())
             return
         channel.send(b"[0, 0]")
-        Making(place, names).serve(channel)
+        Making(place, names, Use(use)).serve(channel)
 
 
 class Making:
     """Files in a folder; `serve` answers requests."""
 
-    def __init__(self, folder: int, names: str) -> None:
+    def __init__(self, folder: int, names: str, use: Use) -> None:
         self._folder = folder
         self._names = re.compile(names, re.DOTALL)
+        self._use = use
         self._created: set[str] = set()
-        self._unfinished: dict[int, Replacement | None] = {}
+        self._made: dict[str, tuple[int, ...]] = {}
+        """Marks of complete files, see `_mark`."""
+        self._unfinished: dict[int, tuple[str, Replacement | None]] = {}
         """By number; None for a device, which was only opened."""
         self._begun = 0
 
     def serve(self, channel: socket.socket) -> None:
         """Answer with [errno, number], and with a descriptor where a file was made."""
-        answers: dict[str, Callable[[Any], tuple[int, int | None]]] = {
-            "create": self._create,
-            "remove": self._remove,
-            "begin": self._begin,
-            "keep": self._keep,
-            "drop": self._drop,
-        }
+        try:
+            self._serve(channel)
+        finally:
+            for _, file in self._unfinished.values():
+                if file is not None:
+                    file.close()
+
+    def _serve(self, channel: socket.socket) -> None:
+        answers: dict[str, Callable[[Any], tuple[int, int | None]]]
+        if self._use is Use.SERIES:
+            answers = {"create": self._create, "remove": self._remove}
+        else:
+            answers = {"begin": self._begin, "keep": self._keep, "drop": self._drop}
         while request := channel.recv(_LARGEST_REQUEST):
             try:
                 what, about = json.loads(request)
@@ -68,78 +89,83 @@ class Making:
             except OSError as error:
                 channel.send(json.dumps([error.errno or errno.EIO, 0]).encode())
                 continue
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 channel.send(json.dumps([errno.EINVAL, 0]).encode())
                 continue
             message = json.dumps([0, number]).encode()
             socket.send_fds(channel, [message], [] if descriptor is None else [descriptor])
-            if descriptor is not None and self._unfinished.get(number) is None:
+            if descriptor is not None and self._unfinished.get(number, ("", None))[1] is None:
                 os.close(descriptor)  # no replacement holds it
-        for file in self._unfinished.values():
-            if file is not None:
-                file.close()
 
-    def _create(self, path: str) -> tuple[int, int | None]:
-        with self._found(path) as (folder, name):
-            flags = _WRITTEN | os.O_CREAT | os.O_TRUNC
-            descriptor = os.open(name, flags, 0o644, dir_fd=folder)
-        self._created.add(path)
+    def _create(self, name: str) -> tuple[int, int | None]:
+        self._check(name)
+        descriptor = os.open(name, _WRITTEN | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=self._folder)
+        self._created.add(name)
         return 0, descriptor
 
-    def _remove(self, path: str) -> tuple[int, int | None]:
-        if path not in self._created:
+    def _remove(self, name: str) -> tuple[int, int | None]:
+        if name not in self._created:
             raise PermissionError(errno.EPERM, "")
-        with self._found(path) as (folder, name):
-            os.unlink(name, dir_fd=folder)
-        self._created.discard(path)
+        os.unlink(name, dir_fd=self._folder)
+        self._created.discard(name)
         return 0, None
 
-    def _begin(self, path: str) -> tuple[int, int | None]:
+    def _begin(self, name: str) -> tuple[int, int | None]:
+        self._check(name)
         if len(self._unfinished) >= _MOST_UNFINISHED:
             raise OSError(errno.EMFILE, "")
+        older = self._older(name)
+        if older is not None and not self._may_replace(name):
+            raise FileExistsError(errno.EEXIST, "")
         number = self._begun + 1
-        with self._found(path) as (folder, name):
-            if _is_device(name, folder):
-                descriptor = os.open(name, _WRITTEN, dir_fd=folder)
-                self._unfinished[number] = None
-            else:
-                file = self._unfinished[number] = Replacement(name, os.dup(folder))
-                descriptor = file.descriptor
+        if older is not None and not stat.S_ISREG(older.st_mode):
+            descriptor = os.open(name, _WRITTEN, dir_fd=self._folder)
+            self._unfinished[number] = name, None
+        else:
+            file = Replacement(name, os.dup(self._folder))
+            self._unfinished[number] = name, file
+            descriptor = file.descriptor
         self._begun = number
         return number, descriptor
 
     def _keep(self, number: int) -> tuple[int, int | None]:
-        file = self._unfinished[number]
+        name, file = self._unfinished[number]
         if file is not None:
-            file.keep()
+            file.keep(new=not self._may_replace(name))
+            self._made[name] = _mark(os.fstat(file.descriptor))
         return self._drop(number)
 
     def _drop(self, number: int) -> tuple[int, int | None]:
-        file = self._unfinished.pop(number)
+        _, file = self._unfinished.pop(number)
         if file is not None:
             file.close()
         return number, None
 
-    @contextmanager
-    def _found(self, path: str) -> Iterator[tuple[int, str]]:
-        """The folder of a path, opened without following a link, and the name in it."""
-        if not isinstance(path, str):
+    def _check(self, name: str) -> None:
+        """Only names of the pattern, and without a folder."""
+        if not isinstance(name, str):
             raise TypeError
-        *folders, name = path.split("/")
-        if not self._names.fullmatch(path) or {"", ".", ".."} & {*folders, name}:
+        if not self._names.fullmatch(name) or "/" in name or name in ("", ".", ".."):
             raise PermissionError(errno.EPERM, "")
-        with ExitStack() as stack:
-            folder = self._folder
-            for part in folders:
-                folder = os.open(part, _ENTERED, dir_fd=folder)
-                stack.callback(os.close, folder)
-            yield folder, name
+
+    def _older(self, name: str) -> os.stat_result | None:
+        """The file that has this name now."""
+        with suppress(FileNotFoundError):
+            return os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+        return None
+
+    def _may_replace(self, name: str) -> bool:
+        """Whether an older file of this name may be replaced."""
+        if self._use is Use.NAMED:
+            return True
+        older = self._older(name)
+        return older is not None and _mark(older) == self._made.get(name)
 
 
-def _is_device(name: str, folder: int) -> bool:
-    with suppress(FileNotFoundError):
-        return not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    return False
+def _mark(file: os.stat_result) -> tuple[int, ...]:
+    """Tells a file that was made here and left alone from another one of its name; the inode alone
+    does not, because file systems use it again."""
+    return file.st_dev, file.st_ino, file.st_ctime_ns
 
 
 if __name__ == "__main__":

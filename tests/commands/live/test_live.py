@@ -73,6 +73,8 @@ def export(window, name):
 def test_exports_come_into_the_folder_of_root(live, tmp_path):
     net, window, _ = live("--record", "seen.pcapng")
     folder = tmp_path / "folder"
+    mine = folder / "mine.json"
+    mine.write_text("mine")
     net.send(roce_frames(30))
     window.keys("2")
     window.wait("no packet late or lost")
@@ -83,7 +85,13 @@ def test_exports_come_into_the_folder_of_root(live, tmp_path):
     export(window, "../d.json")
     window.wait("permission")
     assert not (tmp_path / "d.json").exists()
-    assert sorted(os.listdir(folder)) == ["a.json", "b.svg", "c.pcapng", "seen.pcapng"]
+    export(window, "mine.json")
+    window.wait("enter replaces it")
+    window.keys("Enter")
+    window.wait("another")
+    assert mine.read_text() == "mine"
+    made = ["a.json", "b.svg", "c.pcapng", "seen.pcapng"]
+    assert sorted(os.listdir(folder)) == sorted([*made, "mine.json"])
     window.keys("q")
     assert "exit code 0" in window.wait("exit code")
 

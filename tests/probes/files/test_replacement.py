@@ -53,6 +53,23 @@ def test_it_is_there_whole_or_not_at_all(tmp_path, old):
 
 
 @pytest.mark.usefixtures("file_system")
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_a_new_file_replaces_no_older_one(tmp_path, old):
+    path = tmp_path / "out"
+    if old is not None:
+        path.write_bytes(old)
+    new = begun(tmp_path)
+    os.write(new.descriptor, b"new")
+    if old is None:
+        new.keep(new=True)
+    else:
+        with pytest.raises(FileExistsError):
+            new.keep(new=True)
+    new.close()
+    assert path.read_bytes() == (old or b"new") and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.usefixtures("file_system")
 def test_what_is_not_kept_leaves_nothing(tmp_path):
     new = begun(tmp_path)
     os.write(new.descriptor, b"half")

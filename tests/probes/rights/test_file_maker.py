@@ -10,6 +10,7 @@ import pytest
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.probes.rights import file_maker
 from rocescope.probes.rights.file_maker import FileMaker, maker_for
+from rocescope.probes.rights.file_maker_process import Use
 from rocescope.report.whole_file import made_by, whole_file
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -20,13 +21,24 @@ NOBODY = 65534
 
 @pytest.fixture
 def maker(tmp_path):
-    with FileMaker(tmp_path, CSV) as maker:
+    with FileMaker(tmp_path, CSV, Use.SERIES) as maker:
+        yield maker
+
+
+@pytest.fixture
+def named(tmp_path):
+    with FileMaker(tmp_path, CSV, Use.NAMED) as maker:
+        yield maker
+
+
+@pytest.fixture
+def later(tmp_path):
+    with FileMaker(tmp_path, CSV, Use.NEW) as maker:
         yield maker
 
 
 def test_files_of_a_series(maker, tmp_path):
     path = tmp_path / "a.csv"
-    path.write_bytes(b"longer than before")
     descriptor = maker.create(path)
     os.write(descriptor, b"new")
     os.close(descriptor)
@@ -35,11 +47,42 @@ def test_files_of_a_series(maker, tmp_path):
     assert not path.exists()
 
 
-def test_whole_files(maker, tmp_path):
-    path = tmp_path / "sub" / "a.csv"
-    path.parent.mkdir()
+def test_what_is_named_later_replaces_only_what_was_made_here(later, tmp_path):
+    """A file that was changed since counts as another one."""
+    mine, path = tmp_path / "mine.csv", tmp_path / "a.csv"
+    mine.write_bytes(b"mine")
+    with made_by(later):
+        with pytest.raises(RocescopeError, match="file exists; .*choose another name"):
+            with whole_file(mine):
+                pytest.fail("it is refused before anything is written")
+        for data in (b"first", b"second"):
+            with whole_file(path) as file:
+                file.write(data)
+            assert path.read_bytes() == data
+        path.write_bytes(b"mine")
+        with pytest.raises(RocescopeError, match="file exists"), whole_file(path) as file:
+            file.write(b"third")
+    assert (mine.read_bytes(), path.read_bytes()) == (b"mine", b"mine")
+    assert sorted(os.listdir(tmp_path)) == ["a.csv", "mine.csv"]
+
+
+def test_a_file_that_came_meanwhile_is_not_replaced(later, tmp_path):
+    path = tmp_path / "a.csv"
+    with made_by(later), pytest.raises(RocescopeError, match="file exists"):
+        with whole_file(path) as file:
+            file.write(b"new")
+            path.write_bytes(b"mine")
+    assert path.read_bytes() == b"mine" and os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_folder_below_is_not_its_own(named, tmp_path):
+    assert named.covers(tmp_path / "a.csv") and not named.covers(tmp_path / "sub" / "a.csv")
+
+
+def test_whole_files(named, tmp_path):
+    path = tmp_path / "a.csv"
     path.write_bytes(b"old")
-    with made_by(maker):
+    with made_by(named):
         with pytest.raises(ValueError), whole_file(path) as file:
             file.write(b"half")
             raise ValueError
@@ -49,11 +92,11 @@ def test_whole_files(maker, tmp_path):
             file.flush()
             assert path.read_bytes() == b"old"
         assert path.read_bytes() == b"new" * 100_000
-    assert os.listdir(path.parent) == ["a.csv"]
+    assert os.listdir(tmp_path) == ["a.csv"]
 
 
 def test_a_device_is_written_directly():
-    with FileMaker(Path("/dev"), "full|null") as maker, made_by(maker):
+    with FileMaker(Path("/dev"), "full|null", Use.NAMED) as maker, made_by(maker):
         with whole_file(Path("/dev/null")) as file:
             file.write(b"x")
         with (
@@ -72,16 +115,16 @@ def test_its_end_is_said(maker, tmp_path):
 
 def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
     with pytest.raises(RocescopeError, match="cannot write to .*no such file"):
-        FileMaker(tmp_path / "missing", CSV)
+        FileMaker(tmp_path / "missing", CSV, Use.NAMED)
 
 
 def test_it_is_started_only_where_the_user_cannot_write(monkeypatch):
     monkeypatch.setattr(file_maker, "FileMaker", lambda *_: "started")
     with TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
-        assert maker_for(Path(folder), CSV) is None
+        assert maker_for(Path(folder), CSV, Use.NAMED) is None
         os.chmod(folder, 0o755)
-        assert maker_for(Path(folder), CSV) == "started"
+        assert maker_for(Path(folder), CSV, Use.NAMED) == "started"
 
 
 def test_what_it_is_told_is_plain_json(maker, tmp_path):
