@@ -38,10 +38,12 @@ def healthy(case: Case, findings: Sequence[Finding]) -> list[str]:
 def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     """PSNs of every flow that has any: loss, reordering, duplicates, retransmissions."""
     flows = [flow for flow in case.flows if flow.retransmitted_packets is not None]
-    if not flows or any(flow.missing_packets is None for flow in flows):
+    in_part = case.ended.partial_flows or any(flow.missing_packets is None for flow in flows)
+    if not flows or in_part:
         return
     every: list[Flow | Ended] = [*flows, case.ended]
-    packets = sum(flow.request_packets + flow.response_packets for flow in every)
+    packets = sum(flow.request_packets + flow.response_packets for flow in flows)
+    packets += case.ended.sequenced_packets
     checked = {
         "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in every)
         or not LOSSES.isdisjoint(kinds)

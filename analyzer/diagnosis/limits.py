@@ -35,6 +35,16 @@ def _ended(case: Case) -> Iterator[str]:
             f"{counted(ended.flows_in_trouble, 'flow')} with losses, late, marked or retransmitted"
             " packets ended and left memory: findings cover the flows that are listed"
         )
+    if ended.unknown_between_taps:
+        yield (
+            f"{counted(ended.unknown_between_taps, 'packet')} of flows that left memory, which the"
+            " next tap did not see: whether they arrived is unknown"
+        )
+    if ended.missed_by_captures:
+        yield (
+            f"{counted(ended.missed_by_captures, 'packet')} of flows that left memory are missing"
+            " in the capture of a tap that they passed"
+        )
     if ended.untracked_packets:
         yield (
             f"{counted(ended.untracked_packets, 'packet')} of flows or addresses beyond the"
@@ -95,6 +105,7 @@ def _partial(case: Case) -> Iterator[str]:
         and flow.sampling is UNSET
         for flow in case.flows
     )
+    partly += case.ended.partial_flows
     if partly:
         yield (
             f"{counted(partly, 'flow')} seen only in part: loss there is unknown; capture all"
@@ -103,9 +114,10 @@ def _partial(case: Case) -> Iterator[str]:
 
 
 def _untapped(case: Case) -> Iterator[str]:
-    if case.ways is not None and case.ways.elsewhere:
+    elsewhere = case.ended.untapped_flows + (0 if case.ways is None else case.ways.elsewhere)
+    if elsewhere:
         yield (
-            f"{counted(case.ways.elsewhere, 'flow')} on ways without a tap: hops there are unknown;"
+            f"{counted(elsewhere, 'flow')} on ways without a tap: hops there are unknown;"
             " capture all parallel links"
         )
 

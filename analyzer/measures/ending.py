@@ -139,16 +139,21 @@ def _end(measuring: Measuring, leaves: Bools, troubled: Ints, ways: Ways | None)
     sums = {name: int(flows[field].sum()) for name, field in _FLOW_SUMS.items()}
     for name, fields in _STREAM_SUMS.items():
         sums[name] = sum(int(streams[field].sum()) for field in fields)
-    sums["missing_packets"] = int(_missing(streams).sum())
+    missing, in_part = _missing(streams)
+    sums["missing_packets"] = int(missing.sum())
+    sums["partial_flows"] = int(np.count_nonzero(in_part))
+    carried = flows["request_packets"] + flows["response_packets"]
+    sums["sequenced_packets"] = int(carried[streams["started"].any(axis=1)].sum())
     if ways is not None:
         for name, counts in (
             ("lost_between_taps", ways.lost()), ("reordered_between_taps", ways.arisen("late")),
-            ("marked_between_taps", ways.arisen("marked")),
+            ("marked_between_taps", ways.arisen("marked")), ("unknown_between_taps", ways.unknown),
         ):  # fmt: skip
             sums[name] = sum(packets for flow, packets in counts.items() if leaves[flow])
+        sums["untapped_flows"] = sum(bool(leaves[flow]) for flow in ways.untapped)
+        sums["missed_by_captures"] = sum(int(leaves[m.flows].sum()) for m in ways.missed)
     sums["flows"] = len(gone)
-    carries = flows["request_packets"] + flows["response_packets"] > 0
-    sums["data_flows"] = int(np.count_nonzero(carries))
+    sums["data_flows"] = int(np.count_nonzero(carried))
     sums["connections"] = int(np.count_nonzero(flows["peer"] > gone))
     sums["flows_in_trouble"] = int(np.count_nonzero(troubled[gone]))
     first, last = int(flows["first_time"].min()), int(flows["last_time"].max())
@@ -160,8 +165,8 @@ def _end(measuring: Measuring, leaves: Bools, troubled: Ints, ways: Ways | None)
     return len(gone)
 
 
-def _missing(streams: Records) -> Ints:
-    """PSNs never seen of each flow; 0 where the tap seems to see only a part of the flow."""
+def _missing(streams: Records) -> tuple[Ints, Bools]:
+    """PSNs never seen of each flow, and whether the tap seems to see only a part: then 0."""
 
     def both(*fields: str) -> Ints:
         return sum(
@@ -172,4 +177,5 @@ def _missing(streams: Records) -> Ints:
         both("missing", "missing_evicted"),
         both("new_packets", "reordered", "recovered"),
     )
-    return np.where(missing > PARTIAL_VIEW_SHARE * (missing + seen), 0, missing)
+    in_part: Bools = missing > PARTIAL_VIEW_SHARE * (missing + seen)
+    return np.where(in_part, 0, missing), in_part

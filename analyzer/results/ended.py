@@ -55,6 +55,19 @@ class Ended(Record, frozen=True, kw_only=True):
     missing_packets: Annotated[
         int, Meta(description="without the flows of which a tap saw only a part")
     ] = 0
+    sequenced_packets: Annotated[
+        int, Meta(description="request and response packets of flows with a PSN order")
+    ] = 0
+    partial_flows: Annotated[
+        int, Meta(description="flows of which a tap saw only a part: their losses are unknown")
+    ] = 0
+    unknown_between_taps: Annotated[
+        int, Meta(description="packets that a later tap did not see: whether lost is unknown")
+    ] = 0
+    untapped_flows: Annotated[int, Meta(description="flows on ways without a tap")] = 0
+    missed_by_captures: Annotated[
+        int, Meta(description="packets that passed a tap and are missing in its capture")
+    ] = 0
     untracked_packets: Annotated[
         int,
         Meta(

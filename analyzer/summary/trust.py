@@ -125,6 +125,7 @@ def warnings_of(
     # Datagrams and flows of ACKs have no PSN sequence that could be incomplete.
     sequenced = [flow for flow in flows if flow.retransmitted_packets is not None]
     partial = sum(flow.missing_packets is None for flow in sequenced)
+    partial += 0 if ended is None else ended.partial_flows
     if partial:
         verb = "flow was" if partial == 1 else "flows were"
         lines.append(f"{partial} {verb} seen only in part: losses and reordering are unknown there")

@@ -101,12 +101,17 @@ def ended(analysis: Analysis) -> str | None:
     lost = gone.missing_packets + gone.recovered_packets + gone.lost_between_taps
     late = gone.reordered_packets + gone.reordered_between_taps
     marked = gone.ecn_marked_packets + gone.marked_between_taps
+    unknown = ""
+    if gone.partial_flows:
+        unknown = f" {counted(gone.partial_flows, 'flow was', 'flows were')} seen only in part:"
+        unknown += " losses there are unknown."
     return (
         f"{counted(gone.flows, 'flow was', 'flows were')} idle and left memory, with"
         f" {counted(gone.packets, 'packet')} ({size(gone.wire_bytes)}): {count(lost)} lost,"
         f" {count(late)} late, {count(gone.retransmitted_packets)} retransmitted,"
         f" {count(gone.duplicate_packets)} duplicated, {count(marked)} marked CE."
-        " All numbers below are without these flows, except the packets that passed between taps."
+        f"{unknown} All numbers below are without these flows, except the packets that passed"
+        " between taps."
     )
 
 

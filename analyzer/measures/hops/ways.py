@@ -130,6 +130,11 @@ class Ways:
     open_sources: frozenset[int] = frozenset()
     """Endpoints that spray packets, some of them over ways without a tap."""
 
+    unknown: dict[int, int] = field(default_factory=dict)
+    """By flow, the packets counted in `undecided` and `left`."""
+    untapped: frozenset[int] = frozenset()
+    """The flows counted in `elsewhere`."""
+
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
         of EDGE over all hops."""
@@ -291,6 +296,7 @@ def ways_of(
     reasons: dict[tuple[int, int], set[str]] = defaultdict(set)
     undecided = left = 0
     elsewhere: set[int] = set()
+    unknown_of: dict[int, int] = defaultdict(int)
     for number, edge in zip(tables.end_numbers.tolist(), tables.ends, strict=True):
         expected = _expected(tables, edge)
         if expected is None:
@@ -308,11 +314,13 @@ def ways_of(
         if passed is not None:
             judged |= packets["time"] < passed["last_ns"]
         undecided += int(np.count_nonzero(~judged))
+        unknown_of[int(edge["flow"])] += int(np.count_nonzero(~judged))
         packets = packets[judged]
         away = _off_the_taps(tables, tracker, edge, to_tap, packets, resent, open_ends, newest)
         if away.any():
             elsewhere.add(int(edge["flow"]))
             left += int(np.count_nonzero(away))
+            unknown_of[int(edge["flow"])] += int(np.count_nonzero(away))
             packets = packets[~away]
         between = _between_ways(tables, edge, to_tap, packets)
         for tap, some in ((to_tap, packets[~between]), (-1, packets[between])):
@@ -329,6 +337,8 @@ def ways_of(
             grace = GRACE_NS if passed is None else max(2 * int(passed["delay_max"]), 0)
             before = packets["time"] + grace <= tables.last_seen[tap]
             undecided += int(np.count_nonzero(~before))
+            for flow in packets["flow"][~before].tolist():
+                unknown_of[flow] += 1
             ended[taps], arrivals[taps] = packets[before], arrivals[taps][before]
     missing = {to_tap for (_, to_tap), arrived in arrivals.items() if arrived.any()}
     for (here, to_tap), packets in ended.items():
@@ -367,6 +377,8 @@ def ways_of(
         left=left,
         open_sources=frozenset(src for src, _ in open_ends) | _begin_anywhere(tables),
         elsewhere=len(elsewhere),
+        unknown=unknown_of,
+        untapped=frozenset(elsewhere),
         hurried=int(measure.state.clock[state.HURRIED]),
         fabric_limits=() if known is None else known.limits,
         unlogged=int(measure.state.used[state.UNLOGGED]),

@@ -42,6 +42,18 @@ def test_flows_that_left_in_trouble_withdraw_claims():
     assert "lost" not in claims and "stalled" not in claims and "CE" not in claims
 
 
+def test_packets_without_an_order_that_left_are_in_no_claim():
+    case = case_of(CLEAN)
+    case.measuring.ended = Ended(flows=2, request_packets=90, sequenced_packets=30)
+    assert healthy(case, [])[0].startswith("34 request and response packets: none lost")
+
+
+def test_flows_seen_in_part_that_left_withdraw_the_claim_about_psns():
+    case = case_of(CLEAN)
+    case.measuring.ended = Ended(flows=2, request_packets=9, sequenced_packets=9, partial_flows=1)
+    assert not any("lost" in claim or "reordered" in claim for claim in healthy(case, []))
+
+
 def test_a_filter_withdraws_all():
     assert healthy(case_of(CLEAN, filtered=True), []) == []
 

@@ -11,6 +11,7 @@ from rocescope.analyzer.diagnosis.limits import limits
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.measures.hops.ways import Ways
 from rocescope.analyzer.results.captures import Sampling
+from rocescope.analyzer.results.ended import Ended
 
 ROWS = [write(0), last(1), answer(1)]
 
@@ -70,3 +71,15 @@ def test_names_are_plain():
 
 def test_nothing_to_limit():
     assert limits(case_of([])) == []
+
+
+def test_what_is_unknown_of_flows_that_left():
+    case = case_of(ROWS)
+    case.measuring.ended = Ended(
+        flows=9, partial_flows=1, untapped_flows=2, unknown_between_taps=465, missed_by_captures=3
+    )
+    found = " | ".join(limits(case))
+    assert "1 flow seen only in part" in found
+    assert "2 flows on ways without a tap" in found
+    assert "465 packets of flows that left memory, which the next tap did not see" in found
+    assert "3 packets of flows that left memory are missing in the capture" in found

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from captures import data
+from cases import PORT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic import ACK, WRITE_ONLY, packets
@@ -24,7 +25,8 @@ from rocescope.analyzer.summary.summarize import Summary
 SECOND_NS = 1_000_000_000
 ONLY_OF_ENDED = (
     "flows", "data_flows", "connections", "flows_in_trouble", "first_time_ns", "last_time_ns",
-    "untracked_packets", "untracked_wire_bytes", "marked_between_taps",
+    "untracked_packets", "untracked_wire_bytes", "marked_between_taps", "sequenced_packets",
+    "partial_flows", "unknown_between_taps", "untapped_flows", "missed_by_captures",
 )  # fmt: skip
 SUMS = [name for name in Ended.__struct_fields__ if name not in ONLY_OF_ENDED]
 NAMES = ["tap"]
@@ -102,6 +104,15 @@ def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names):
     flows, listed = whole.flows(), part.flows()
     assert len(flows) == len(listed) + ended.flows
     assert len(whole.connections) == len(part.connections) + ended.connections
+    sequenced, rest = (
+        [flow for flow in found if flow.retransmitted_packets is not None]
+        for found in (flows, listed)
+    )
+    for name, count in (
+        ("sequenced_packets", lambda flow: flow.request_packets + flow.response_packets),
+        ("partial_flows", lambda flow: flow.missing_packets is None),
+    ):
+        assert sum(map(count, sequenced)) == sum(map(count, rest)) + getattr(ended, name), name
     known = by_name(flows)
     for name, fields in by_name(listed).items():
         assert fields == known[name]
@@ -272,3 +283,44 @@ def test_looks_come_with_time_or_when_flows_have_doubled():
     turns.taken(5000, 200.0, 201.0)
     assert not turns.is_due(10_000, 220.9)
     assert turns.is_due(10_001, 201.0) and turns.is_due(0, 221.0)
+
+
+def test_what_is_unknown_of_flows_that_leave_is_counted():
+    """Every second PSN is missing: nobody knows whether it was lost. Datagrams have no order."""
+    measuring = Measuring(100_000_000, many_taps=False)
+    partial = [write(qp, psn, psn) for qp in range(100, 110) for psn in (0, 2, 4, 6)]
+    datagrams = [write(qp, psn, psn, opcode=0x64) for qp in range(200, 205) for psn in range(3)]
+    measuring.update(packets(partial + datagrams))
+    assert end_idle(measuring, 5 * SECOND_NS, SECOND_NS, NAMES, 0, 1) == 15
+    ended = measuring.ended
+    assert (ended.partial_flows, ended.missing_packets) == (10, 0)
+    assert (ended.packets, ended.request_packets, ended.sequenced_packets) == (55, 55, 40)
+
+
+@pytest.mark.parametrize(
+    ("repeated", "untapped_flows", "missed_by_captures"), [([], 1, 0), (range(30, 35), 0, 20)]
+)
+def test_what_later_taps_did_not_see_of_flows_that_leave_is_counted(
+    repeated, untapped_flows, missed_by_captures
+):
+    """From packet 30 on the second tap sees nothing of a flow that is acknowledged to its end."""
+    measuring = Measuring(100_000_000, many_taps=True)
+    measuring.tracker.see_taps(2)
+    asks = {"udp_sport": PORT, "bth_flags": 0x800000, "src": 0, "dst": 1}
+    rows = [
+        write(qp, n, start + n * 100_000 + tap * 1000, tap=tap, hop_limit=64 - tap, ip_id=n, **asks)
+        for qp, count, start in ((0x12, 50, 0), (200, 100, 50), (300, 3, 4 * SECOND_NS))
+        for n in range(count)
+        for tap in range(1 if qp == 0x12 and n >= 30 else 2)
+    ]
+    rows += [write(0x12, n, n * 100_000 + 950_000, ip_id=900 + n, **asks) for n in repeated]
+    rows += [
+        write(0x11, 49, 5_001_000 - 1000 * tap, opcode=ACK, tap=tap, hop_limit=63 + tap, src=1,
+              dst=0, aeth=0, decode_flags=0x10, ip_id=9, udp_sport=PORT)
+        for tap in (1, 0)
+    ]  # fmt: skip
+    measuring.update(packets(sorted(rows, key=lambda row: row["time_ns"])))
+    assert end_idle(measuring, 5 * SECOND_NS, 2 * SECOND_NS, ["a", "b"], 0, 1) == 3
+    ended = measuring.ended
+    assert ended.untapped_flows == untapped_flows
+    assert ended.missed_by_captures == missed_by_captures

@@ -235,10 +235,13 @@ def test_datagrams_have_no_order_to_break() -> None:
 
 
 def test_the_sums_of_ended_flows_say_which_numbers_include_them() -> None:
-    analysis = msgspec.structs.replace(factories.analysis(), ended=Ended(flows=2, packets=9))
+    analysis = msgspec.structs.replace(
+        factories.analysis(), ended=Ended(flows=2, packets=9, partial_flows=1)
+    )
     said = verdicts.ended(analysis)
     assert said is not None
     assert said.startswith("2 flows were idle and left memory, with 9 packets")
+    assert "1 flow was seen only in part: losses there are unknown." in said
     assert said.endswith(
         "All numbers below are without these flows, except the packets that passed between taps."
     )
