@@ -109,3 +109,61 @@ def test_damage_is_where_the_icrc_becomes_wrong(damaged_from, place, tmp_path):
 def test_no_damage(tmp_path):
     paths, _ = taps_in_series(tmp_path, 3, every=37)
     assert warnings(analyze(paths, AnalyzeOptions(icrc=True)).diagnosis) == []
+
+
+def damage_by_tap(folder: Path, wrong: list[set[int]], snap: int | None = None) -> list[str]:
+    """Captures of taps in series; at tap n the packets `wrong[n]` of the first flow are wrong.
+
+    snap: the bytes that the last tap keeps of a frame.
+    """
+    paths, _ = taps_in_series(folder, 3, every=1)
+    for path, packets, last in zip(paths, wrong, (False, False, True), strict=True):
+        whole = Path(path).read_bytes()
+        part, at, number = bytearray(whole[:24]), 24, 0
+        while at < len(whole):
+            seconds, fraction, kept, length = struct.unpack_from("<IIII", whole, at)
+            frame = bytearray(whole[at + 16 : at + 16 + kept])
+            at += 16 + kept
+            if frame[26:30] != whole[24 + 16 + 26 : 24 + 16 + 30]:
+                continue  # answers
+            frame[60] ^= (number in packets) << 7
+            number += 1
+            frame = frame[: snap if last else None]
+            part += struct.pack("<IIII", seconds, fraction, len(frame), length) + frame
+        Path(path).write_bytes(part)
+    return paths
+
+
+def corruption(paths: list[str]):
+    diagnosis = analyze(paths, AnalyzeOptions(icrc=True)).diagnosis
+    return [finding for finding in diagnosis.findings if finding.kind == "corruption"]
+
+
+def packets_at(findings):
+    return {tuple(place_of(finding)[:2]): finding.packets for finding in findings}
+
+
+EARLY, LATER = {3, 8, 13, 18, 23}, {5}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hop"),
+    [
+        ([EARLY, EARLY | LATER, EARLY | LATER], ("H1-leaf1", "leaf1-leaf2")),
+        ([EARLY, EARLY, EARLY | LATER], ("leaf1-leaf2", "leaf2-H2")),
+    ],
+)
+def test_damage_on_a_hop_does_not_hide_damage_before_the_first_tap(wrong, hop, tmp_path):
+    found = corruption(damage_by_tap(tmp_path, wrong))
+    assert packets_at(found) == {hop: len(LATER), (None, "H1-leaf1"): len(EARLY)}
+    assert len({f.of_packets for f in found}) == 1  # packets, not sightings
+
+
+def test_a_tap_that_keeps_headers_only_checks_nothing(tmp_path):
+    found = corruption(damage_by_tap(tmp_path, [EARLY] * 3, snap=64))
+    assert packets_at(found) == {(None, "H1-leaf1"): len(EARLY)}
+
+
+def test_taps_that_see_mostly_wrong_icrcs_are_at_fault(tmp_path):
+    (one,) = corruption(damage_by_tap(tmp_path, [set(range(10_000))] * 3))
+    assert (one.severity, one.share_percent, one.place.capture) == ("note", 100, "H1-leaf1.pcap")
