@@ -73,7 +73,16 @@ def test_what_is_not_allowed_is_not_made(maker, named, later, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "message", [b"", b"x", b"[]", b'["keep", 7]', b'["create", {}]', b"1", b"[" * 30_000]
+    "message",
+    [
+        b"",
+        b"x",
+        b"[]",
+        b'["keep", 7]',
+        b'["create", {}]',
+        b"1",
+        pytest.param(b"[" * 30_000, id="nested"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(maker, tmp_path, message):
     if message:
