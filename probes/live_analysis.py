@@ -74,6 +74,7 @@ class LiveAnalysis(Opened):
         self.source = LiveSource(interfaces, live, registry=self.registry)
         self.options = options or MeasureOptions()
         self.measuring = Measuring(self.options.window_ns, many_taps=True)
+        self.measuring.filtered = live.filter is not None
         self.measuring.address_beyond = self.registry.endpoints.beyond
         self._renumbered = self.measuring.renumbered = []
         self.reasons: list[str] = []
@@ -216,7 +217,7 @@ class LiveAnalysis(Opened):
             [capture_summary(self.source, self.measuring, self._warnings())],
             path_by=self.options.path_by,
             complete=True,
-            filtered=self.source.options.filter is not None,
+            filtered=self.measuring.filtered,
             owners=owners,
             rdma_ports=[
                 RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown

@@ -124,7 +124,7 @@ class PcapngFraming(Framing):
             tap = self._all_taps[interface.tap]
             tap.frames += frames
             if frames and not self.counts.frames and tap.first_time_ns is None:
-                tap.first_time_ns = self._first_time_ns
+                tap.first_time_ns = int(row["first_ns"])
             if frames and not row["supported"]:
                 self.counts.skipped_frames += frames
                 skipped = self._skipped.get(interface.link_type, 0)
@@ -233,6 +233,7 @@ class PcapngFraming(Framing):
             factor,
             _most_ticks(exponent, factor, offset_ns),
             offset_ns,
+            0,
             0,
         )
         return True

@@ -36,6 +36,7 @@ INTERFACE_DTYPE = np.dtype(
         ("most_ticks", np.uint64),  # decimal: the last timestamp that fits int64 ns
         ("offset_ns", np.int64),  # added to every time
         ("frames", np.int64),  # counted by the walk
+        ("first_ns", np.int64),  # time of the first of `frames`
     ],
     align=True,
 )
@@ -178,6 +179,8 @@ def walk_blocks(
         columns.time_ns[rows] = time
         columns.tap[rows] = row["tap"]
         columns.link_type[rows] = row["link_type"]
+        if row["frames"] == 0:
+            row["first_ns"] = time
         row["frames"] += 1
         rows += 1
         position += total

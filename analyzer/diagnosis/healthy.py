@@ -62,10 +62,11 @@ def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
 
 
 def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
-    """What entered a hop and left it."""
+    """What entered a hop and left it; nothing while packets may have been lost after a tap."""
     hops = [hop for hop in case.hops if hop.to_tap is not None]
     if (
         not hops
+        or (case.ways is not None and case.ways.left)
         or case.ended.lost_between_taps
         or any(hop.lost_packets for hop in case.hops)
         or not LOSSES.isdisjoint(kinds)

@@ -65,6 +65,12 @@ def test_owner_probes_that_fail_do_not_end_the_capture(network, monkeypatch, whe
     assert live.reasons[-1] == "RuntimeError: no such luck"
 
 
+@pytest.mark.parametrize("keep", [None, "psn > 3"])
+def test_with_a_filter_flows_begin_later_than_cm_messages_say(network, keep):
+    live = LiveOptions(ring_bytes=1 << 20, namespace=network().name, filter=keep)
+    assert LiveAnalysis(["left"], live).measuring.filtered == (keep is not None)
+
+
 def test_more_flows_than_fit_end_it_and_are_said(network):
     net = network()
     intervals = []

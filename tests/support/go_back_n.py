@@ -11,11 +11,12 @@ import random
 from collections import deque
 
 from conformance_traces import ACK, NAK, answer, last, write
-from traffic import WRITE_FIRST
+from traffic import WRITE_FIRST, WRITE_ONLY
 
 DELAY = 20
 TIMEOUT = 3000
 MESSAGE = 8
+"""Packets of a message, unless the connection says otherwise."""
 
 
 class Connection:
@@ -23,6 +24,8 @@ class Connection:
 
     The first transmissions numbered in `lost_first` never reach the tap.
     """
+
+    message = MESSAGE
 
     def __init__(
         self, seed, first, packets, loss_before, loss_behind, ack_loss, fault="", lost_first=()
@@ -80,15 +83,20 @@ class Connection:
     def _at_tap(self, packet):
         index, ip_id = packet
         self.seen.add(index)
-        make = last if index % MESSAGE == MESSAGE - 1 else write
-        opcode = {} if index % MESSAGE else {"opcode": WRITE_FIRST}
+        make = last if self._ends(index) else write
+        opcode = {} if index % self.message else {"opcode": WRITE_FIRST}
+        if self.message == 1:
+            opcode = {"opcode": WRITE_ONLY}
         psn = (self.first + index) & 0xFFFFFF
         self.rows.append(make(psn, at=self.now, ip_id=ip_id & 0xFFFF, **opcode))
         if not self._lost(self.loss_behind):
             self.to_receiver.append((self.now + DELAY, index))
 
+    def _ends(self, index):
+        return index % self.message == self.message - 1
+
     def _receive(self, index):
-        ends = index % MESSAGE == MESSAGE - 1
+        ends = self._ends(index)
         if index == self.expected:
             self.expected += 1
             self.nak_sent = False

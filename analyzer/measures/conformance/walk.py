@@ -91,7 +91,7 @@ def _request(
         start(s, psn)
     if peer >= 0 and s.path_mtu == 0:
         s.path_mtu = book.states[peer].path_mtu
-    elif verdict == verdicts.RECOVERED and psn_distance(psn, np.int64(s.first)) < 0:
+    if verdict == verdicts.RECOVERED and psn_distance(psn, np.int64(s.first)) < 0:
         misses_the_first(s, psn)
     is_read = bits & opcodes.READ_REQUEST != 0
     count = reserves(s, dma_length) if is_read else np.int64(1)

@@ -115,7 +115,7 @@ class HopMeasure:
         other = HopMeasure()
         other.state = copied(self.state)
         other.histograms.arrays = copied(self.histograms.arrays)
-        other.left_at = self.left_at
+        other.left_at = dict(self.left_at)
         other.conclude()
         return other
 
@@ -186,6 +186,9 @@ class HopMeasure:
         taps[: len(tap_map)] = tap_map
         number = self._add_edges(theirs, flow_map, taps)
         self._add_visits(theirs.visits, flow_map, taps)
+        for tap, packets in theirs.left_at.items():
+            mine_at = int(taps[tap])
+            self.left_at[mine_at] = self.left_at.get(mine_at, 0) + packets
         for name, item in (("ends", state.ENDS), ("resent", state.RESENT)):
             added = getattr(theirs, name).copy()
             added["flow"], added["tap"] = flow_map[added["flow"]], taps[added["tap"]]

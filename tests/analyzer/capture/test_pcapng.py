@@ -76,6 +76,18 @@ def test_gives_the_frames_that_were_written(
     assert lines == [f"{epoch(r.time_ns)}\t{r.wire}\t{r.captured}" for r in rows]
 
 
+def test_each_interface_begins_with_its_own_first_frame(tmp_path: Path) -> None:
+    """Merged files: that one interface was captured says nothing about another."""
+    file = Pcapng().section().interface(name="early").interface(name="late").interface(name="none")
+    for number, (after, interface) in enumerate(((0, 0), (5, 0), (2_000, 1), (2_001, 0))):
+        file.enhanced(START_NS + after, FRAMES[number].data, interface=interface)
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    read(path, taps)
+    assert [tap.first_time_ns for tap in taps] == [START_NS, START_NS + 2_000, None]
+
+
 def test_a_rate_no_link_has_is_unknown(tmp_path: Path) -> None:
     """if_speed has 64 bits; what a damaged file claims must not overflow the decoder's int64."""
     for speed in (1 << 63, (1 << 64) - 1):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 from cases import capture, case_of, table_of
 from conformance_traces import NAK, answer, last, write
-from factories_results import diagnosis
+from factories_results import diagnosis, hop
 
 from rocescope.analyzer.diagnosis.healthy import healthy
+from rocescope.analyzer.measures.hops.state import VISIT
+from rocescope.analyzer.measures.hops.ways import Way, Ways
 from rocescope.analyzer.results.ended import Ended
 
 CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
@@ -77,3 +80,11 @@ def test_checked_icrcs():
 
 def test_one_direction_is_no_proof_of_life():
     assert not any("stalled" in claim for claim in healthy(case_of(CLEAN[:2]), []))
+
+
+def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():
+    one = hop(lost_packets=0, lost_percent=0.0, lost_by_flow=[], passed_packets=100)
+    for left, claimed in ((0, True), (1, False)):
+        ways = Ways([Way(1, 2)], [], np.zeros(0, VISIT), 0, 0, 0, 0, 0, 0, [], {}, left=left)
+        claims = healthy(case_of(CLEAN, hops=[one], ways=ways), [])
+        assert ("1 hop, 100 passages: no loss" in claims) == claimed

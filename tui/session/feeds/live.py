@@ -58,6 +58,7 @@ class LiveFeed:
         self.owners: dict[int, Owner] = {}
         """By flow index: the process of this host that owns its queue pair."""
         self._keep = compile_filter(keep) if keep else None
+        self.measuring.filtered = bool(keep or probes.source.options.filter)
         self._packets = 0
         self._ahead: Prefetched[tuple[PacketTable, list[CmMessage]]] | None = None
         probes.begin()
@@ -147,7 +148,7 @@ class LiveFeed:
             [capture_summary(self._source, self.measuring)],
             path_by="entropy",
             complete=False,
-            filtered=self._keep is not None or self._source.options.filter is not None,
+            filtered=self.measuring.filtered,
             owners=self.owners,
         )
 

@@ -67,6 +67,15 @@ def test_first_packets_that_the_receiver_lacks_are_no_duplicates(seed, lost, fir
     assert more or found == lost
 
 
+def test_first_messages_of_one_packet_that_the_receiver_lacks_are_no_duplicates() -> None:
+    """No packet tells the path MTU."""
+    connection = Connection(1, 100, 160, 0, 0, 0, "", range(1, 6))
+    connection.message = 1
+    states = judged(connection.run(), ran_us=-2000).keeper.book.states
+    assert states[0]["duplicates"] == connection.had_already == 0
+    assert states[0]["lost_before"] == 5
+
+
 @pytest.mark.parametrize(
     ("fault", "losses", "kind"),
     [

@@ -147,3 +147,12 @@ def test_merging_translates_taps_and_shifted_clocks():
     assert edge(settled, 0, 1)["packets"] == 5
     assert settled.histograms.quantiles(int(edge(settled, 1, 0)["hop"]), 0) is not None
     assert int(edge(settled, 1, 0)["first_ns"]) == START_NS + SECOND
+
+
+def test_packets_of_flows_that_left_are_merged_and_settled_by_tap():
+    one, other = HopMeasure(), HopMeasure()
+    one.left_at, other.left_at = {0: 3, 1: 4}, {0: 10, 1: 20}
+    settled = one.settled()
+    one.merge(other, np.zeros(0, np.int32), np.array([1, 2], np.uint16))
+    assert one.left_at == {0: 3, 1: 14, 2: 20}
+    assert (settled.left_at, other.left_at) == ({0: 3, 1: 4}, {0: 10, 1: 20})
