@@ -140,6 +140,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "mirror": None,
         "fabric": None,
         "conformance": None,
+        "idle_ns": None,
         "max_flows": MAX_FLOWS,
         "flow_order": None,
     }

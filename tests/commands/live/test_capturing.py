@@ -11,12 +11,14 @@ import pytest
 
 from rocescope.commands.live.capturing import Ending, ended_by_signals, said_if_slow
 from rocescope.probes.hooks.attach import GONE
+from rocescope.probes.hooks.others import OthersBefore
 
 
 class Source:
     def __init__(self, *labels):
         self.interfaces = [Interface(label) for label in labels]
         self.missing = []
+        self.others = OthersBefore(())
         self.stops = 0
 
     def stop(self):
