@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -298,10 +299,11 @@ def test_no_thread_of_any_process_has_more_than_it_needs(
     said = "counting on" if "--counters" in arguments else "capturing on"
     running = Analyzing(net, tmp_path, "left", *arguments, command=command, said=said)
     pid = running.process.pid
-    assert held_by(pid) == {table[row]}
-    expected = sorted(str({table[child]}) for child in children)
-    until(lambda: sorted(str(held_by(child)) for child in children_of(pid)) == expected)
+    until(lambda: held_by(pid) == {table[row]})
+    expected = Counter(frozenset({table[child]}) for child in children)
+    until(lambda: Counter(frozenset(held_by(child)) for child in children_of(pid)) == expected)
     net.send(roce_frames(30))
+    assert held_by(pid) == {table[row]}
     assert running.end() == 0, running.err.read_text()
     files = [running.err, running.out, *tmp_path.glob("report.txt")]
     said = "".join(path.read_text() for path in files)
