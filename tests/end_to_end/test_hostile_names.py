@@ -32,7 +32,7 @@ NAMES = {
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@pytest.fixture(params=NAMES.values(), ids=NAMES)
+@pytest.fixture(params=list(NAMES.values()), ids=list(NAMES))
 def named(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """A capture and a fabric: names of the file, its interfaces, an owner, a host, a switch."""
     name: str = request.param

@@ -85,7 +85,7 @@ def test_each_interface_begins_with_its_own_first_frame(tmp_path: Path) -> None:
     path.write_bytes(file.bytes())
     taps = Taps()
     read(path, taps)
-    assert [tap.first_time_ns for tap in taps] == [START_NS, START_NS + 2_000, None]
+    assert [tap.first_time_ns for tap in taps.items] == [START_NS, START_NS + 2_000, None]
 
 
 def test_a_rate_no_link_has_is_unknown(tmp_path: Path) -> None:
