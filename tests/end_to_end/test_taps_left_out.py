@@ -46,7 +46,7 @@ MISLED = {
 
 
 def taps_of(run):
-    found = sorted((DATA / "leafspine_12_taps" / run).glob("*.pcap.xz"))
+    found = sorted((DATA / "whole_leafspine" / run).glob("*.pcap.xz"))
     assert len(found) == 12
     return found
 
