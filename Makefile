@@ -4,14 +4,14 @@
 # Four links of a real leaf-spine fabric; one host sprays its packets over all of them.
 CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
 # Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
-PACKAGES = analyzer commands discovery kernels probes replay report tui
+PACKAGES = agent analyzer commands discovery kernels probes replay report tui
 # One worker more than cores: tests of screens and processes wait for a fifth of their time.
 WORKERS = -n $$(($$(nproc) + 1)) --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 # Tests, too, are compiled once: every worker would take seconds to rewrite all assertions.
 PYTEST = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test thorough fuzz faults reproductions test-kernel lint format check bench docs clean
+.PHONY: demo dist sbom deb test thorough fuzz faults reproductions test-kernel lint format check bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -65,6 +65,19 @@ docs: .venv/.dev ## write the field tables of docs/formats.md, the man page and 
 	.venv/bin/python docs/generate.py
 	.venv/bin/python docs/man.py
 	.venv/bin/python tests/support/pages.py README.md docs/*.md
+
+dist: .venv/.dev ## build the wheel and the source distribution in dist/, the same bytes for the same files
+	@.venv/bin/python .ci/dist.py dist
+
+sbom: .venv/bin/python ## list what rocescope is installed with, as CycloneDX: dist/rocescope.cdx.json
+	@.venv/bin/python -m venv build/sbom
+	@build/sbom/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt cyclonedx-bom
+	@mkdir -p dist
+	@build/sbom/bin/cyclonedx-py requirements requirements-hashes.txt --pyproject pyproject.toml \
+		--output-reproducible --output-file dist/rocescope.cdx.json
+
+deb: .venv/.dev ## build a Debian package in dist/ for this machine's python3, packages included
+	@.ci/deb dist $(or $(REQUIREMENTS),requirements-hashes.txt)
 
 clean: ## remove the environment and all caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \

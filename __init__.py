@@ -10,6 +10,7 @@ Nothing is loaded before it is used.
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +18,29 @@ from . import replay
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .api import Analysis, Fabric, Replay, analyze, fabric, live, packets
+    from . import plots
+    from .api import Analysis, Fabric, Replay, Sweep, analyze, fabric, live, packets, sweep
 
-_API = ("Analysis", "Fabric", "Replay", "analyze", "fabric", "live", "packets")
+_API = ("Analysis", "Fabric", "Replay", "Sweep", "analyze", "fabric", "live", "packets", "sweep")
 __all__ = [
     "Analysis",
     "Fabric",
     "Replay",
+    "Sweep",
     "__version__",
     "analyze",
     "fabric",
     "live",
     "packets",
+    "plots",
     "replay",
+    "sweep",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plots":
+        return import_module(f".{name}", __name__)
     if name not in _API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import api

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from os import PathLike, fspath
@@ -13,6 +13,7 @@ from .analyzer.analysis.options import AnalyzeOptions
 from .analyzer.errors import UsageError
 from .analyzer.results.analysis import Analysis as AnalysisRecord
 from .analyzer.results.captures import CaptureSummary
+from .analyzer.results.diagnosis import Diagnosis
 from .analyzer.results.events import Event
 from .analyzer.results.flow import Connection, Flow
 from .analyzer.results.hops import Hop
@@ -21,15 +22,19 @@ from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric
 from .replay.results.replay import LinkLoad, ReplayResult, StrategyResult
+from .replay.results.sweep import SeedValue, SweepResult
 from .report.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .analyzer.results.live import LiveInterval
+    from .replay.hashing.seeding import PerSwitch
+    from .replay.seeds.sweep import Measure
     from .report.files.packet_stream import PacketStream
 
 File: TypeAlias = str | PathLike[str]
+_SEEDS = 1 << 32
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +52,11 @@ class Analysis:
     def flows(self) -> Records[Flow]:
         """One-way packets from one source address to one (destination address, QPN)."""
         return Records(Flow, self.record.flows)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """Findings, the worst first; what is healthy; what the captures cannot tell."""
+        return self.record.diagnosis
 
     @property
     def connections(self) -> Records[Connection]:
@@ -88,6 +98,12 @@ class Analysis:
         from .report.files import encode_json
 
         return encode_json(self.record)
+
+    def to_html(self) -> bytes:
+        """The report with charts, as `rocescope analyze --format html` writes it."""
+        from .report.html.documents.analysis import analysis_html
+
+        return analysis_html(self.record)
 
     def __repr__(self) -> str:
         packets = sum(flow.packets for flow in self.record.flows) + self.record.left.packets
@@ -182,6 +198,12 @@ class Replay:
 
         return encode(self.record, "json")
 
+    def to_html(self) -> bytes:
+        """The report with charts, as `rocescope replay --format html` writes it."""
+        from .report.html.documents.replay import replay_html
+
+        return replay_html(self.record)
+
     def __repr__(self) -> str:
         return f"<Replay by {', '.join(one.name for one in self.record.strategies)}>"
 
@@ -214,6 +236,81 @@ def replay(
     else:
         result = prepared.place(prepared.parsed(), listed=listed)
     return Replay(prepared.beside_captured(result, listed))
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep:
+    """Imbalance over hash seeds."""
+
+    record: SweepResult
+    """The whole result; docs/replay.md describes its fields."""
+
+    @property
+    def best(self) -> Records[SeedValue]:
+        """The seeds with the smallest imbalance."""
+        return Records(SeedValue, self.record.best)
+
+    @property
+    def worst(self) -> Records[SeedValue]:
+        """The seeds with the largest imbalance."""
+        return Records(SeedValue, self.record.worst)
+
+    def to_json(self) -> bytes:
+        """The record as JSON, as `rocescope sweep --format json` writes it."""
+        from .report.files.replay import encode
+
+        return encode(self.record, "json")
+
+    def to_html(self) -> bytes:
+        """The report with charts, as `rocescope sweep --format html` writes it."""
+        from .report.html.documents.replay import sweep_html
+
+        return sweep_html(self.record)
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {self.record.seeds[2]:,} seeds of {self.record.hash}>"
+
+
+def sweep(
+    captures: File | Sequence[File] = (),
+    *,
+    fabric: str,
+    seeds: int = 10_000,
+    hash: Mapping[str, str] | None = None,
+    per_switch: PerSwitch = "different",
+    measure: Measure = "fim-bytes",
+    production: int | None = None,
+    **options: Any,
+) -> Sweep:
+    """Imbalance of the same traffic over hash seeds, as `rocescope sweep` computes it.
+
+    Pass captures, or `pattern="permutation:qps=4"`. fabric: a spec or a file, as for `fabric`.
+    seeds: 0 to this number, without it. hash: settings of the switches, such as
+    `{"hash": "crc32", "fields": "5-tuple"}`. production: the seed in use. options: fields of
+    `ReplayRequest`, such as `map`. Errors as `replay`.
+    """
+    from .replay.compare.prepared import PreparedReplay
+    from .replay.compare.seeds import sweep_result
+    from .replay.hashing.seeding import SeedRange
+
+    if not 1 <= seeds <= _SEEDS or not 0 <= (production or 0) < _SEEDS:
+        raise UsageError("seeds and production have 32 bits")
+    for name in {"seed", "per-switch"} & set(hash or ()):
+        raise UsageError(f"hash has no {name} in a sweep: use seeds and per_switch")
+    paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
+    given = {**options, "fabric": fabric, "strategies": (), "captures": paths}
+    prepared = PreparedReplay(_checked(ReplayRequest, given))
+    found = sweep_result(
+        prepared.read(),
+        prepared.fabric,
+        hash or {},
+        SeedRange(0, seeds),
+        per_switch,
+        measure,
+        production,
+        prepared.request.sources,
+    )
+    return Sweep(found)
 
 
 def fabric(spec: str) -> Fabric:

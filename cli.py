@@ -21,6 +21,8 @@ from .analyzer.errors import RocescopeError
 _OUTPUTS = ("-o", "--output", "-w", "--write")
 _ENDLESS_NUMBER = re.compile(r"\d{1000}")
 """Python refuses to read numbers of more than 4,300 digits; no option takes 1,000."""
+_TOO_LONG = "Exceeds the limit ("
+"""Begin of Python's message about such a number."""
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN)
@@ -72,6 +74,16 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if traceback:
             raise
+        if isinstance(error, ValueError) and str(error).startswith(_TOO_LONG):
+            return _complain("a number in the input has too many digits", 4)
+        if isinstance(error, RecursionError):
+            return _complain("the input is nested too deeply", 4)
+        if isinstance(error, ModuleNotFoundError):
+            from .analyzer.packages import explained
+
+            missing = explained(error)
+            if missing is not None:
+                return _complain(str(missing), missing.exit_code)
         what = f"internal error: {type(error).__name__}: {_one_line(error)}"
         return _complain(f"{what}; run with --traceback to see where", 1)
 

@@ -12,7 +12,7 @@ _RATE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SIZE |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _LARGEST = 1 << 50
-_NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Zµ/]*)\s*")
+_NUMBER_UNIT = re.compile(r"\s*(\d{1,99}(?:\.\d{0,99})?|\.\d{1,99})\s*([a-zA-Zµ/]*)\s*")
 
 
 _LONGEST_NS = 1 << 60  # 36 years; all times here have 64 bits

@@ -1,13 +1,16 @@
 """Several taps together against the sum of each tap alone: the price of following every packet.
 
 `python benchmarks/taps.py CAPTURE...` takes the captures of one run, one file per tap; without
-captures the bundled leaf-spine run. Processor time, the median of rounds that alternate.
+captures the twelve of a bundled leaf-spine run, unpacked. Processor time, the median of rounds that
+alternate.
 """
 
 from __future__ import annotations
 
+import lzma
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +21,7 @@ from rocescope.analyzer.analysis.run import open_run
 ROUNDS = 7
 LIMIT = 2.0
 """The taps together cost at most this times their sum."""
-BUNDLED = Path(__file__).resolve().parent.parent / "tests/data/leafspine/r09_packet_spray_h1"
+BUNDLED = Path(__file__).resolve().parent.parent / "tests/data/whole_leafspine/r09_packet_spray_h1"
 
 
 def seconds(paths: Sequence[str]) -> float:
@@ -30,8 +33,20 @@ def seconds(paths: Sequence[str]) -> float:
 
 
 def main(paths: Sequence[str]) -> int:
+    """Compare the captures, or the bundled ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(paths or unpacked(Path(folder)))
+
+
+def unpacked(folder: Path) -> list[str]:
+    """The bundled captures, unpacked in a folder."""
+    for path in BUNDLED.glob("*.pcap.xz"):
+        (folder / path.stem).write_bytes(lzma.decompress(path.read_bytes()))
+    return sorted(str(path) for path in folder.iterdir())
+
+
+def compare(paths: Sequence[str]) -> int:
     """Print the ratio; 1 when it is above the limit."""
-    paths = paths or sorted(str(path) for path in BUNDLED.glob("*.pcap*"))
     ratios = []
     for attempt in range(ROUNDS + 1):
         together, alone = seconds(paths), sum(seconds([path]) for path in paths)

@@ -13,7 +13,8 @@ from .live.analyze_live import analyze_live
 from .live.capturing import writable_later
 from .options.capturing import CAPTURING, IDLE_AFTER, UNTIL, Capturing, Until
 from .options.endings import exit_code
-from .options.output import OUTPUT, Format, Output
+from .options.logs import JOB_LOGS, JobLogs
+from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput
 from .options.parameter import Parameter, changed
 from .options.progress import shown
 from .options.reading import READING, Reading
@@ -26,7 +27,7 @@ Severity: TypeAlias = Literal["critical", "warning", "note"]
 
 def analyze(
     *files: Annotated[Path, Parameter(name="FILE")],
-    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
     brief: Annotated[bool, Parameter(show_default=False)] = False,
     fail_on: Severity | None = None,
     top: int | None = None,
@@ -36,6 +37,7 @@ def analyze(
     reading: Annotated[Reading, Parameter(name="*")] = READING,
     fabric: str | None = None,
     switch_counters: Path | None = None,
+    logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
     conformance: Annotated[bool, Parameter(show_default=False)] = False,
@@ -84,7 +86,7 @@ def analyze(
         stay listed, the others leave memory and stay in the sums.
     """
     chosen = to.chosen()
-    if top is not None and chosen != "table":
+    if top is not None and chosen not in ("table", "html"):
         raise UsageError(f"--top is for the tables of the report; {chosen} contains every flow")
     if top is not None and top < 1:
         raise UsageError("--top must be 1 or more")
@@ -95,7 +97,7 @@ def analyze(
     if live:
         if chosen not in ("table", "json"):
             raise UsageError(f"--live prints table or json, not {chosen}")
-        _only_files(reading, fabric, switch_counters, icrc, conformance)
+        _only_files(reading, fabric, switch_counters, icrc, conformance, logs)
         if not files:
             raise UsageError("no interface is given: rocescope analyze --live IFACE")
         paths, tap_names = [str(path) for path in files], dict[str, str]()
@@ -150,6 +152,7 @@ def analyze(
         link_rate_bits_per_second=rate,
         flow_order=flow_order,
         fabric=None if fabric is None else fabric_links(fabric),
+        job_logs=logs.patterns(),
         conformance=ConformanceOptions() if conformance else None,
     )
     with shown(to.progress) as report:
@@ -173,23 +176,29 @@ def _only_files(
     switch_counters: Path | None,
     icrc: bool,
     conformance: bool,
+    logs: JobLogs,
 ) -> None:
     """UsageError for options that need files; of `reading`, --live takes only filter and ports."""
     kept = Reading(udp_port=reading.udp_port, filter=reading.filter)
     given = [*changed(reading, kept), *["--fabric"] * (fabric is not None)]
     given += ["--switch-counters"] * (switch_counters is not None)
+    given += changed(logs, JOB_LOGS)
     given += ["--icrc"] * icrc + ["--conformance"] * conformance
     if given:
         raise UsageError(f"{given[0]} cannot be combined with --live")
 
 
-def _write(analysis: Analysis, to: Output, top: int, sorted_flows: bool, brief: bool) -> None:
+def _write(analysis: Analysis, to: ReportOutput, top: int, sorted_flows: bool, brief: bool) -> None:
     def table(file: TextIO) -> None:
         from ..report.terminal.report import print_report
 
         print_report(analysis, file, top=top, sort=sorted_flows, color=to.color, brief=brief)
 
-    def encoded(format: Format) -> bytes:
+    def encoded(format: ReportFormat) -> bytes:
+        if format == "html":
+            from ..report.html.documents.analysis import analysis_html
+
+            return analysis_html(analysis, top, sorted_flows)
         from ..report.files import encode
 
         return encode(analysis, format)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from cyclopts import App, CycloptsError, Parameter
 
 from ..analyzer.errors import UsageError
@@ -46,6 +48,9 @@ app.command(
 
 def run_words(words: list[str]) -> object:
     """Run a command line; returns the result of its command. UsageError for mistakes in it."""
+    from ..report.terminal.page import console_for
+
+    app.console = console_for(sys.stdout, "auto")
     try:
         return app(words)
     except CycloptsError as error:

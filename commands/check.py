@@ -9,7 +9,7 @@ from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
 from .options.endings import exit_code
 from .options.mirrors import mirror_options
-from .options.output import OUTPUT, Format, Output
+from .options.output import OUTPUT, Output, ReportFormat
 from .options.parameter import Parameter
 from .options.progress import shown
 from .options.reading import PORTS, Ports
@@ -116,7 +116,7 @@ def _write(analysis: Analysis, to: Output, top: int) -> None:
 
         print_check(analysis, file, top, to.color)
 
-    def encoded(format: Format) -> bytes:
+    def encoded(format: ReportFormat) -> bytes:
         from ..report.files.check import encode_check
 
         return encode_check(analysis, format)

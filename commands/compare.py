@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 from ..analyzer.errors import UnreadableInput, UsageError
 from .options.endings import exit_code
 from .options.inputs import input_name
-from .options.output import OUTPUT, Format, Output
+from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput
 from .options.parameter import Parameter
 from .options.progress import shown
 from .options.taps import NAMING, Naming
@@ -29,7 +29,7 @@ def compare(
     fail_on: Literal["worse"] | None = None,
     top: int = 20,
     naming: Annotated[Naming, Parameter(name="*")] = NAMING,
-    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
 ) -> int:
     """Compare two analyses: findings that are new, worse, better or gone, and key figures.
 
@@ -46,8 +46,8 @@ def compare(
         Rows of the table of flows.
     """
     chosen = to.chosen()
-    if chosen not in ("table", "json"):
-        raise UsageError(f"compare prints table or json, not {chosen}")
+    if chosen not in ("table", "html", "json"):
+        raise UsageError(f"compare prints table, html or json, not {chosen}")
     if top < 1:
         raise UsageError("--top must be 1 or more")
     sides = [_captures(path) for path in (before, after)]
@@ -63,7 +63,11 @@ def compare(
 
         print_comparison(result, file, top, to.color)
 
-    def encoded(format: Format) -> bytes:
+    def encoded(format: ReportFormat) -> bytes:
+        if format == "html":
+            from ..report.html.documents.comparison import comparison_html
+
+            return comparison_html(result, top)
         from ..report.files import encode_json
 
         return encode_json(result)
@@ -83,7 +87,9 @@ def _captures(path: Path) -> list[Path]:
     return captures
 
 
-def _read(path: Path, captures: list[Path], tap_names: dict[str, str], to: Output) -> Analysis:
+def _read(
+    path: Path, captures: list[Path], tap_names: dict[str, str], to: ReportOutput
+) -> Analysis:
     """The analysis of captures, or that in a JSON file."""
     if not captures:
         return _decoded(path)

@@ -20,6 +20,8 @@ def schema(
             "recover-seed",
             "discover",
             "trace",
+            "trace-follow",
+            "aggregate",
         ],
         Parameter(name="COMMAND"),
     ] = "analyze",
@@ -30,7 +32,8 @@ def schema(
     Parameters
     ----------
     command
-        Command of the results; analyze-live is one interval of `analyze --live`.
+        Command of the results; analyze-live is one interval of `analyze --live`, trace-follow one
+        event of `trace --follow`.
     """
     import msgspec
 

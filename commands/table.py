@@ -30,6 +30,31 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "agent": Command(
+        "live.agent",
+        "Export what this host's RoCE traffic does to Prometheus.",
+        """\
+Examples:
+  sudo rocescope agent eth2
+  sudo rocescope agent eth2 --listen :9791 --tls-certificate host.pem --tls-key host.key
+  rocescope agent eth2 --source queue-pairs
+  curl -s '127.0.0.1:9791/flows?top=5' | jq '.flows[] | [.dest_qp, .late_packets]'
+""",
+        "The kernel applies --filter.",
+    ),
+    "aggregate": Command(
+        "replay.aggregate",
+        "Compare schemes that sum gradients in switches, on one switch memory.",
+        """\
+Examples:
+  rocescope aggregate --jobs count=4,model=comm --jobs count=4,model=comp --memory 2048 \\
+      --fabric leaf-spine:leaves=1,spines=1,hosts=72,rate=100G
+  rocescope aggregate --jobs workers=16,racks=4,model=resnet50,scale=0.01 -s atp -s esa \\
+      --fabric leaf-spine:leaves=4,spines=4,hosts=8,rate=100G --memory 1024 --memory 4096
+  rocescope aggregate --jobs count=8 --fabric lab.yaml -s esa:release=completion -s atp:rto=50us
+""",
+        "csv, parquet and arrow contain one row per scheme and job.",
+    ),
     "analyze": Command(
         "analyze",
         "Report what every queue pair did, from captures or live interfaces.",
@@ -52,6 +77,7 @@ Examples:
 Examples:
   sudo rocescope capture eth2 -w roce.pcapng
   sudo rocescope capture eth2 eth3 --hook xdp -w - | rocescope analyze -
+  sudo rocescope capture eth2 -w roce.pcapng --annotate
   sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
   sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp' --duration 10s
 """,
@@ -100,7 +126,9 @@ Examples:
   rocescope discover inventory.yaml -o fabric.yaml --raw answers/
   rocescope discover answers/ --format json | jq '.remarks[]'
 """,
-        "linux and frr are tested with real devices.",
+        "The dialects linux and frr were run against real systems. The others were built from "
+        "public documentation and never met a device: an answer that is not as documented is "
+        "named.",
     ),
     "doctor": Command(
         "live.doctor",
@@ -113,12 +141,24 @@ Examples:
     ),
     "export": Command(
         "export",
-        "Write one row per RoCE packet to a Parquet or Arrow file.",
+        "Write packets as a table, or frames with findings as comments for Wireshark.",
         """\
 Examples:
   rocescope export capture.pcap -o packets.parquet
+  rocescope export --pcapng leaf1-spine*.pcap -o commented.pcapng
   rocescope export capture.pcap -o acks.arrow --filter 'opcode == RC_ACK'
 """,
+    ),
+    "extcap": Command(
+        "live.extcap",
+        "Add live RoCE capture, and fields of packet comments, to Wireshark and tshark.",
+        """\
+Examples:
+  rocescope extcap --install
+  rocescope extcap --list
+  sudo rocescope extcap --install --folder /usr/lib/x86_64-linux-gnu/wireshark/extcap
+""",
+        "See docs/wireshark.md.",
     ),
     "fabric": Command(
         "replay.fabric",

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ..analyzer.errors import UnreadableInput, UsageError
 from .options.inputs import STANDARD_INPUT, check_terminal
+from .options.logs import JOB_LOGS, JobLogs
 from .options.parameter import Parameter
 from .options.reading import READING, Reading
+
+if TYPE_CHECKING:
+    from ..tui.session.replays.traced import TracedOn
 
 
 def tui(
     *files: Annotated[Path, Parameter(name="FILE")],
     reading: Annotated[Reading, Parameter(name="*")] = READING,
     fabric: str | None = None,
+    devices: str | None = None,
+    logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
 ) -> int:
     """Show captures in the terminal UI.
 
@@ -25,24 +31,43 @@ def tui(
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4.
     fabric
         A fabric, or a file, see rocescope fabric: its links tell the tap that should have seen a
-        lost packet next, where no other packet tells it.
+        lost packet next, where no other packet tells it. With hash settings and seeds, the screens
+        Fabric and Paths show the traced path of every flow.
+    devices
+        Follow the switches of --fabric, as trace --follow does: an inventory, or netns:PREFIX. The
+        screen Fabric shows FIM over time.
     """
     paths, tap_names = reading.captures(files)
     if STANDARD_INPUT in files:
         raise UsageError("the terminal UI reads keys from standard input: give a capture file")
     options = reading.options(paths, tap_names)
+    if devices is not None and fabric is None:
+        raise UsageError("--devices needs --fabric")
+    traced_on = None if fabric is None else _traced_on(fabric, devices)
     if fabric is not None:
         from .options.fabric_links import fabric_links
 
         options = replace(options, fabric=fabric_links(fabric))
+    options = replace(options, job_logs=logs.patterns())
     check_terminal()
     from ..tui.app.app import RocescopeApp
     from ..tui.session.session import Session
     from ..tui.settings import load
 
-    app = RocescopeApp(Session.open(paths, options), load())
+    app = RocescopeApp(Session.open(paths, options), load(), traced_on)
     app.run()
     shown = app.view.snapshot
     if shown.source.error and not len(shown.flows):
         raise UnreadableInput(shown.source.error)
     return app.return_code or 0
+
+
+def _traced_on(fabric: str, devices: str | None) -> TracedOn | None:
+    """The fabric to trace on; None if its hashes are not known and nothing is to be followed."""
+    from ..discovery.remote.devices import dialects_of, parse_devices
+    from ..replay.fabrics.parse import parse_fabric
+    from ..tui.session.replays.traced import TracedOn, traceable
+
+    if devices is not None:
+        return TracedOn(fabric, parse_devices(devices), dialects_of(devices))
+    return TracedOn(fabric, None, {}) if traceable(parse_fabric(fabric)) else None

@@ -17,14 +17,16 @@ from .options.parameter import Parameter
 from .options.progress import ProgressAs
 from .options.steps import steps_shown
 
-Use: TypeAlias = Literal["analyze", "check", "live", "replay", "sweep", "tui"]
-USES: tuple[Use, ...] = ("analyze", "check", "live", "replay", "sweep", "tui")
+Use: TypeAlias = Literal["analyze", "check", "export", "live", "replay", "sweep", "tui"]
+USES: tuple[Use, ...] = ("analyze", "check", "export", "live", "replay", "sweep", "tui")
 
 _PATTERN = "--pattern permutation:message-size=4KiB"
 _FABRIC = "--fabric leaf-spine:leaves=2,spines=2,hosts=2"
+_ANALYZE = ("analyze plain", "analyze plain other", "analyze mrc", "analyze blocks")
 _LINES: dict[Use, tuple[str, ...]] = {
-    "analyze": ("analyze plain", "analyze plain other", "analyze mrc", "analyze blocks"),
+    "analyze": _ANALYZE,
     "check": ("check plain other", "check mrc"),
+    "export": (*_ANALYZE, "export --pcapng plain other", "export --pcapng blocks"),
     "replay": tuple(
         f"replay {_PATTERN} {_FABRIC} {how}"
         for how in ("", "--packets -s all", "-s ecmp --transport recovery=go-back-n")
@@ -93,7 +95,8 @@ def _codes(uses: list[Use], captures: dict[str, str]) -> Iterator[str]:
     lines = {line: None for use in uses for line in _LINES.get(use, _LINES["analyze"])}
     for line in lines:
         words = " ".join(captures.get(word, word) for word in line.split())
-        yield _command(f"{words} --format json --progress none -o {os.devnull}")
+        form = "" if line.startswith("export") else "--format json"
+        yield _command(f"{words} {form} --progress none -o {os.devnull}")
 
 
 def _pcapng(pcap: bytes) -> bytes:
@@ -106,7 +109,7 @@ def _pcapng(pcap: bytes) -> bytes:
     frame = pcap[24 + 16 : 24 + 16 + length] + bytes(-length % 4)
     total = struct.pack("<I", 32 + len(frame))
     packet = struct.pack("<I", 6) + total + struct.pack("<5I", 0, 0, 0, length, length)
-    tap = interface_description(Tap("eth0", LINKTYPE_ETHERNET), None)
+    tap = interface_description(Tap("eth0", LINKTYPE_ETHERNET))
     return section_header("", "", ()) + tap + packet + frame + total
 
 

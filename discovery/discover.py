@@ -9,13 +9,15 @@ from typing import NamedTuple
 import msgspec
 
 from ..analyzer.errors import UsageError
+from ..analyzer.words import printable
 from ..replay.fabrics.devices.assemble import assemble
 from ..replay.fabrics.devices.cabling import Note
 from ..replay.fabrics.fabric import Fabric
 from ..replay.hashing import HashSettings
 from ..version import VERSION
 from .asked import Asked
-from .folder import UNREADABLE, Answers, Unread, read_folder
+from .failing_routes import failing_routes
+from .folder import UNEXPECTED, UNREADABLE, Answers, Unread, read_folder
 from .lost_members import lost_members
 from .queue_pairs import Entry, joined, read_queue_pairs
 from .results import AskedDevice, Command, DiscoveredLink, Discovery, Remark
@@ -41,6 +43,7 @@ def discover_folder(
     devices = [one.device for one in answers]
     assembled = assemble(name, devices, rate_bits_per_second, delay_ns, told, strict=False)
     notes = [*assembled.notes, *_same_device(answers), *lost_members(assembled, answers)]
+    notes += failing_routes(assembled.fabric)
     report = _report(assembled.fabric, answers, unread, notes, name)
     pairs: dict[str, list[Entry]] = {}
     remarks = list(report.remarks)
@@ -74,8 +77,9 @@ def _time(unix_ns: int) -> str:
 
 
 def _same_device(answers: list[Answers]) -> list[Note]:
-    """Two names that answer with the same MAC addresses."""
+    """Two names that answer with the same MAC addresses, and two devices with one own name."""
     names: dict[frozenset[str], str] = {}
+    systems: dict[str, str] = {}
     notes = []
     for one in answers:
         macs = frozenset(p.mac for p in one.device.interfaces or () if p.mac.strip("0:"))
@@ -83,6 +87,13 @@ def _same_device(answers: list[Answers]) -> list[Note]:
         if first != one.device.name:
             text = f"it has the MAC addresses of {first}: one device with two names?"
             notes.append(Note("same device", one.device.name, text))
+        system = one.device.system
+        twin = systems.setdefault(system, one.device.name) if system else one.device.name
+        if twin != one.device.name:
+            text = (
+                f"it calls itself {printable(system)}, as {twin} does: LLDP cannot tell them apart"
+            )
+            notes.append(Note("same name", one.device.name, text))
     return notes
 
 
@@ -104,6 +115,11 @@ def _report(
         for i in range(len(origin.ports))
     ]
     remarks = [Remark(kind=u.kind, device=u.name, text=u.reason) for u in unread]
+    remarks += [
+        Remark(kind=UNEXPECTED, device=one.device.name, text=text)
+        for one in answers
+        for text in one.device.unexpected
+    ]
     remarks += [Remark(kind=n.kind, device=n.device, text=n.text) for n in notes]
     without = [n for n, told in zip(fabric.nodes.names, origin.tables, strict=False) if not told]
     return Discovery(
@@ -123,7 +139,7 @@ def _asked(one: Answers, is_switch: bool) -> AskedDevice:
         name=one.device.name,
         kind="switch" if is_switch else "host",
         dialect=one.dialect.name,
-        hash=hash_in_words(one.device.hash) if is_switch else None,
+        hash=(one.device.hash_in_words or hash_in_words(one.device.hash)) if is_switch else None,
         not_read=[_why(q.why, one.asked, q.suffix) for q in one.missing],
         commands=[
             Command(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ..analyzer.errors import UsageError
+from ..analyzer.errors import RocescopeError, UsageError
 from ..replay.fabrics.addressing import Network
 from ..replay.fabrics.devices.device import Device
 from .asked import ASKED, Asked, read_asked
@@ -22,6 +22,10 @@ NO_ANSWER = "no answer"
 UNREADABLE = "unreadable"
 NOT_ASKED = "not asked"
 """Kinds of devices without a place in the fabric."""
+_NAMED = 5
+"""Devices named in an error."""
+UNEXPECTED = "unexpected answer"
+"""Kind of a remark on one answer; the rest of the device is read."""
 
 
 class Answers(NamedTuple):
@@ -49,7 +53,7 @@ class Unread(NamedTuple):
 def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
     """The answers of all devices of a folder, by name, and the devices that are not read.
 
-    UsageError if no device can be read.
+    RocescopeError if no device answered, UsageError if no answer can be read.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder with the answers of devices")
@@ -68,6 +72,10 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
             found.append(_answers(folder, name, one))
         except UsageError as error:
             unread.append(Unread(name, UNREADABLE, str(error)))
+    if not found and unread and all(one.kind == NO_ANSWER for one in unread):
+        told = "; ".join(f"{one.name}: {one.reason}" for one in unread[:_NAMED])
+        more = f"; and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+        raise RocescopeError(f"no device answered: {told}{more}")
     if not found:
         reasons = "".join(f"; {one.name}: {one.reason}" for one in unread[:1])
         raise UsageError(
@@ -78,8 +86,8 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
 
 
 def _names(folder: Path) -> set[str]:
-    needed = {dialect.needed for dialect in DIALECTS.values()}
-    return {f.name.removesuffix(f".{n}") for n in needed for f in folder.glob(f"*.{n}")}
+    marks = {dialect.mark for dialect in DIALECTS.values()}
+    return {f.name.removesuffix(f".{m}") for m in marks for f in folder.glob(f"*.{m}")}
 
 
 def _answered(file: Path) -> bool:
@@ -90,7 +98,15 @@ def _answered(file: Path) -> bool:
 def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
     dialect = _dialect(folder, name, asked)
     questions = dialect.questions_for(asked.kind if asked is not None else "switch")
-    missing = tuple(q for q in questions if not _answered(folder / f"{name}.{q.suffix}"))
+    instead = {q.instead_of: q for q in questions}
+    facts = [q for q in questions if not q.counts and not q.instead_of]
+    missing = tuple(
+        q
+        for q in facts
+        if not any(
+            _answered(folder / f"{name}.{one.suffix}") for one in (q, instead.get(q.suffix, q))
+        )
+    )
     for question in missing:
         if question.suffix == dialect.needed:
             reason = asked.problem_of(question.suffix) if asked is not None else ""

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 
 from ..analyzer.errors import UsageError
 from .dialects.dialect import Dialect, Question
+from .following.follow import LISTENS, MONITOR
 
-_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
+_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
 _HOME = {"vtysh": "/usr/bin/vtysh"}
 """Where programs that need root are; sudoers lines have full paths."""
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -22,13 +23,16 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 def gate_script(dialect: Dialect, user: str) -> str:
-    """A shell script for `command=`, with its installation and the sudoers lines as comments.
+    """A shell script for `command=`, with its installation and the sudoers lines as comments; for
+    a system without a shell the configuration of a role.
 
     UsageError for a user whose name could be more than a name in a comment or a sudoers line.
     """
     if not _USER.fullmatch(user):
         raise UsageError(f"{user!r} is no name of a user: small letters, digits, - and _")
     questions = dialect.questions_for("host")
+    if dialect.role is not None:
+        return dialect.role(tuple(q.command for q in questions), user)
     rooted = [q for q in questions if q.root]
     lines = [
         "#!/bin/sh",
@@ -42,6 +46,8 @@ def gate_script(dialect: Dialect, user: str) -> str:
         lines += [f"#   {user} ALL=(root) NOPASSWD: {_sudoers(q)}" for q in rooted]
     lines += [f"PATH={_PATHS}", "export PATH", 'case "$SSH_ORIGINAL_COMMAND" in']
     lines += _cases(questions)
+    if dialect.name in LISTENS:
+        lines.append(f"{shlex.quote(MONITOR)}) exec {MONITOR} ;;")
     lines += [
         "*) echo 'refused: not a command of rocescope discover' >&2; exit 126 ;;",
         "esac",

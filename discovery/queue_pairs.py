@@ -1,4 +1,4 @@
-"""Queue pairs of all hosts and their peers, from `rdma -j resource show qp`.
+"""Queue pairs of all hosts and their peers, from `rdma -j resource show qp` or rocescope's agent.
 
 Two queue pairs are inferred to be peers if each has the number of the other as its remote number.
 Hosts give the same numbers again and again, so the peer is known only if all hosts answered, both
@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, TypeVar
 
 import msgspec
 import numpy as np
 
 from ..analyzer.errors import UsageError
+from ..analyzer.words import printable
 from ..replay.generate.queue_pairs import linux_source_port
-from .dialects.linux import QUEUE_PAIRS
+from .dialects.linux import AGENT, QUEUE_PAIRS
 from .results import HostQueuePair
 
+_T = TypeVar("_T")
 _MOST = (1 << 24) - 1
-_PEER = {"RC": "RC", "UC": "UC", "XRC_INI": "XRC_TGT", "XRC_TGT": "XRC_INI"}
+_REASON = 200
+"""Characters of a reason that is printed."""
+PEER = {"RC": "RC", "UC": "UC", "XRC_INI": "XRC_TGT", "XRC_TGT": "XRC_INI"}
 """Types of connected queue pairs, and those of their peers."""
 
 
@@ -37,25 +42,68 @@ class Entry(msgspec.Struct):
     comm: str = ""
 
 
+class _Pair(msgspec.Struct):
+    """A queue pair as rocescope's agent tells it (agent/results.py)."""
+
+    adapter: str
+    qp: int
+    remote_qp: int | None
+    type: str
+    state: str
+    pid: int | None
+    command: str
+
+
+class _Agent(msgspec.Struct):
+    """The answer of rocescope's agent."""
+
+    schema_version: Literal["1.0"]
+    known: int
+    unknown_because: str | None
+    queue_pairs: list[_Pair]
+
+
 def read_queue_pairs(folder: Path, name: str) -> list[Entry] | None:
     """The queue pairs of a host; None without its answer. UsageError names the file.
 
-    A command that fails leaves an empty file.
+    A command that fails leaves an empty file. The answer of the agent counts only without that of
+    `rdma`, and only if it is whole.
     """
     file = folder / f"{name}.{QUEUE_PAIRS}"
+    entries = _decoded(file, list[Entry], "rdma resource show qp")
+    if entries is None:
+        file = folder / f"{name}.{AGENT}"
+        told = _decoded(file, _Agent, "rocescope agent")
+        entries = None if told is None else _of_agent(told, file)
+    for entry in entries or ():
+        if not (0 <= entry.lqpn <= _MOST and 0 <= entry.rqpn <= _MOST):
+            raise UsageError(f"{file}: {entry.lqpn} or {entry.rqpn} is no number of a queue pair")
+    return entries
+
+
+def _decoded(file: Path, kind: type[_T], origin: str) -> _T | None:
+    """The content of a file; None if there is none."""
     try:
         data = file.read_bytes()
-        entries = msgspec.json.decode(data, type=list[Entry]) if data else None
+        return msgspec.json.decode(data, type=kind) if data else None
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: not the output of rdma resource show qp: {error}") from None
-    for entry in entries or ():
-        if not (0 <= entry.lqpn <= _MOST and 0 <= entry.rqpn <= _MOST):
-            raise UsageError(f"{file}: {entry.lqpn} or {entry.rqpn} is no number of a queue pair")
-    return entries
+        raise UsageError(f"{file}: not the output of {origin}: {error}") from None
+
+
+def _of_agent(told: _Agent, file: Path) -> list[Entry]:
+    if told.unknown_because is not None:
+        reason = printable(told.unknown_because)[:_REASON]
+        raise UsageError(f"{file}: the agent does not know the queue pairs: {reason}")
+    if told.known != len(told.queue_pairs):
+        raise UsageError(f"{file}: {len(told.queue_pairs):,} of {told.known:,} queue pairs")
+    return [
+        Entry(p.qp, p.adapter, p.remote_qp or 0, p.type, p.state, p.pid, p.command)
+        for p in told.queue_pairs
+    ]
 
 
 def joined(hosts: Mapping[str, list[Entry]], complete: bool) -> list[HostQueuePair]:
@@ -63,15 +111,15 @@ def joined(hosts: Mapping[str, list[Entry]], complete: bool) -> list[HostQueuePa
     by_numbers: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for host, entries in hosts.items():
         for entry in entries:
-            if entry.type in _PEER and entry.state == "RTS":
+            if entry.type in PEER and entry.state == "RTS":
                 by_numbers[entry.type, entry.lqpn, entry.rqpn].append(host)
     found = []
     for host, entries in hosts.items():
         for entry in entries:
-            connected = entry.type in _PEER and entry.rqpn > 0
+            connected = entry.type in PEER and entry.rqpn > 0
             alone = False
             if connected and complete:
-                peers = by_numbers.get((_PEER[entry.type], entry.rqpn, entry.lqpn), [])
+                peers = by_numbers.get((PEER[entry.type], entry.rqpn, entry.lqpn), [])
                 twins = by_numbers.get((entry.type, entry.lqpn, entry.rqpn), [])
                 alone = len(peers) == 1 and twins == [host] and peers != [host]
             found.append(

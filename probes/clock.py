@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from functools import cache
 
 _PAIRS = 16
 _CHECK_EVERY_NS = 1_000_000_000
 _STEP_NS = 200_000
+_SET_BACK_NS = 1_000_000_000
 
 
 class WallClock:
@@ -23,6 +26,8 @@ class WallClock:
         self._checked_ns = time.monotonic_ns()
         self.steps = 0
         """Number of steps of the wall clock during the capture."""
+        self.set_back = 0
+        """Number of them that went back by more than a second."""
 
     def check(self) -> None:
         """Check for a step, at most once per second."""
@@ -34,16 +39,33 @@ class WallClock:
         limit_ns = _STEP_NS + self._uncertainty_ns + uncertainty_ns
         if abs(offset_ns - self.offset_ns) > limit_ns:
             self.steps += 1
+            self.set_back += self.offset_ns - offset_ns > _SET_BACK_NS
             self.offset_ns, self._uncertainty_ns = offset_ns, uncertainty_ns
 
 
+def kernel_ns() -> int:
+    """The time of BPF programs: that of the host, also in a container with a clock of its own."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _namespace_offset_ns()
+
+
+@cache
+def _namespace_offset_ns() -> int:
+    """What the time namespace adds to the host's CLOCK_MONOTONIC (time_namespaces(7))."""
+    with suppress(OSError, ValueError), open("/proc/self/timens_offsets") as file:
+        for line in file:
+            clock, seconds, nanoseconds = line.split()
+            if clock in ("monotonic", str(time.CLOCK_MONOTONIC)):
+                return int(seconds) * 1_000_000_000 + int(nanoseconds)
+    return 0
+
+
 def measure() -> tuple[int, int]:
-    """(wall - monotonic, half the width of the reading) in ns: the best of several readings."""
+    """(wall - kernel time, half the width of the reading) in ns: the best of several readings."""
     best = (0, 1 << 62)
     for _ in range(_PAIRS):
-        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        before = kernel_ns()
         wall = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        after = kernel_ns()
         if after - before < best[1]:
             best = (wall - (before + after) // 2, after - before)
     return best[0], best[1] // 2

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TypeVar
 
 import numpy as np
@@ -27,13 +28,13 @@ from .hooks.interfaces import Interface, find_interfaces
 from .hooks.others import OthersBefore
 from .loss import LOSS, Loss, total
 from .opened import Opened
-from .program.bcc_module import import_bcc
+from .program.bcc_module import find_bcc
 from .program.filter import c_condition
 from .program.program import Compiled, ProgramOptions
 from .rights import privileges
 from .rings.drain import Drain, count_taps
 from .rings.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
-from .rings.ring import WIDE_SNAP
+from .rings.ring import LARGEST_RECORD, WIDE_SNAP
 from .rings.rings import Rings
 from .rings.wakeups import Wakeups
 
@@ -114,7 +115,7 @@ class LiveSource(Opened):
             raise UsageError("name the interfaces to capture on")
         namespaces = [self.options.namespace, *(n.rpartition(":")[0] for n in self._names)]
         privileges.check(namespaces)
-        import_bcc()
+        find_bcc()
         self.interfaces = find_interfaces(self._names, self.options.namespace)
 
     def _open(self) -> None:
@@ -144,8 +145,12 @@ class LiveSource(Opened):
             self._drain.warm_up(self.decoder)
         self._attach(self._compile(rings, condition))
 
+    @property
+    def _ring_bytes(self) -> int:
+        return self.options.ring_bytes or default_ring_bytes(len(self._cpus))
+
     def _create_rings(self) -> Rings:
-        size = self.options.ring_bytes or default_ring_bytes(len(self._cpus))
+        size = self._ring_bytes
         try:
             rings = Rings(self._cpus, size, self.first_tap + len(self._directions))
         except OSError as error:
@@ -285,6 +290,7 @@ class LiveSource(Opened):
     def _count(self, frames: I64) -> None:
         for tap, number in enumerate(frames.tolist(), self.first_tap):
             self.registry.taps[tap].frames += number
+            self.registry.taps[tap].clock_steps = self._drain.clock.set_back
 
     def state_losses(self) -> None:
         """Set the losses of the taps, as in a capture file."""
@@ -300,6 +306,8 @@ class LiveSource(Opened):
         blocks = self._blocks
         for _ in self._polled(self._gather if blocks is None else self._lay_out(blocks, None), 0):
             pass
+        if blocks is None and self._rings is not None:
+            self._rings.forget()
 
     def frames(self, poll_s: float = POLL_S) -> Iterator[FrameBatch]:
         """The batches of all polls, CPU by CPU; each is valid until the next one."""
@@ -331,6 +339,12 @@ class LiveSource(Opened):
         if self._rings is None:
             return np.zeros((0, 0), LOSS)
         return self._rings.loss()[self.first_tap :][: len(self._directions)]
+
+    def room_s(self, packets_per_second: float) -> float:
+        """Seconds that this many RoCE packets may wait without loss, whatever their size, also if
+        all come to one ring."""
+        largest = self._ring_bytes // LARGEST_RECORD
+        return largest / packets_per_second if packets_per_second else inf
 
     def gone(self) -> list[Interface]:
         """Interfaces that have disappeared, or from which another program took the probes."""
@@ -378,4 +392,5 @@ def _tap(interface: Interface, direction: str, options: LiveOptions) -> Tap:
         LINKTYPE_ETHERNET,
         snap_length=max(options.snap_bytes, WIDE_SNAP),
         speed_bits_per_second=interface.speed_bits_per_second,
+        filter=options.filter,
     )

@@ -11,12 +11,13 @@ import numpy as np
 from msgspec import UNSET
 
 from ..analyzer.analysis.conclude import MAX_FLOWS, conclude
-from ..analyzer.analysis.heap import give_back_large_arrays
+from ..analyzer.analysis.heap import give_back_freed, give_back_large_arrays
 from ..analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.captures import CaptureSummary
+from ..analyzer.results.diagnosis import Diagnosis
 from ..analyzer.results.flow import Owner
 from ..analyzer.results.live import LiveInterval, RdmaPort
 from ..analyzer.summary.options import FlowOrder, PathBy
@@ -86,7 +87,6 @@ class LiveAnalysis(Opened):
         self._rdma_devices = rdma_devices
         super().__init__()
         self._intervals = 0
-        self._newest_ns = 0
         self._busy_left = self._missing_left = 0
         """Flows that ended after packets in the present interval; PSNs that ended flows miss."""
         self._turns = Turns()
@@ -119,9 +119,10 @@ class LiveAnalysis(Opened):
                 self._guarded(self._watch.listen)
             now = time.monotonic_ns()
             if self._turns.is_due(len(self.measuring.tracker), now / 1e9):
+                spent_s = -time.thread_time()
                 self._end_idle()
-                left = len(self.measuring.tracker)
-                self._turns.taken(left, now / 1e9, time.monotonic_ns() / 1e9)
+                spent_s += time.thread_time()
+                self._turns.taken(len(self.measuring.tracker), spent_s, time.monotonic())
             if now >= due:
                 tell(self._interval(now - began))
                 began = now
@@ -141,7 +142,6 @@ class LiveAnalysis(Opened):
         if len(table) or cm:
             self.measuring.update(table, cm)
             self.packets += len(table)
-            self._newest_ns = int(table.time_ns[-1]) if len(table) else self._newest_ns
         if len(self.measuring.tracker) > self.options.max_flows:
             self._end_idle()
         if len(self.measuring.tracker) > self.options.max_flows:
@@ -155,9 +155,7 @@ class LiveAnalysis(Opened):
     def _end_idle(self) -> None:
         """End idle flows; the counts of the present interval stay right."""
         before, missing = self._grown(), _missing(self.measuring)
-        if not end_idle(
-            self.measuring, self._newest_ns, self.options.idle_ns, self.registry.tap_names
-        ):
+        if not end_idle(self.measuring, self.options.idle_ns, self.registry.tap_names):
             return
         self._missing_left += missing - _missing(self.measuring)
         for kept in self._renumbered:
@@ -165,6 +163,7 @@ class LiveAnalysis(Opened):
             counted = self._before.packets
             self._before.packets = counted[kept.of(len(counted))]
         self._renumbered.clear()
+        give_back_freed()
 
     def _grown(self) -> Ints:
         """Packets of each flow since the last interval."""
@@ -201,12 +200,21 @@ class LiveAnalysis(Opened):
             **grown,
         )
 
+    def diagnosis(self) -> Diagnosis:
+        """The findings so far, while `run` runs: from its `tell`."""
+        return self._concluded(complete=False).diagnosis
+
     def result(self) -> Analysis:
         """The whole result, after `run` has ended."""
-        owners: dict[int, Owner] = {}
         if self._watch is not None:
             watch = self._watch
             self._guarded(lambda: watch.update(wait=True))
+        return self._concluded(complete=True)
+
+    def _concluded(self, complete: bool) -> Analysis:
+        owners: dict[int, Owner] = {}
+        if self._watch is not None:
+            watch = self._watch
             self._guarded(
                 lambda: owners.update(watch.owners(self.measuring.tracker, self.registry.endpoints))
             )
@@ -216,7 +224,7 @@ class LiveAnalysis(Opened):
             self.registry,
             [capture_summary(self.source, self.measuring, self._warnings())],
             path_by=self.options.path_by,
-            complete=True,
+            complete=complete,
             filtered=self.measuring.filtered,
             owners=owners,
             rdma_ports=[

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from msgspec import structs
+
 from ..analyzer.measures.hops.names import short_names
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.compare import (
@@ -28,6 +30,7 @@ from ..analyzer.results.flow import Flow
 from ..analyzer.results.hops import Hop
 from ..analyzer.statistics.proportion import wilson
 from ..version import VERSION
+from .words.diagnosis import lost_again
 
 Number = TypeVar("Number", int, float)
 Key = TypeVar("Key", bound=tuple[Any, ...])
@@ -36,6 +39,7 @@ Judged: TypeAlias = tuple[list[str], list[str]]
 Verdict = Literal["worse", "better", "unchanged"]
 SHARES = (
     "lost_packets",
+    "lost_retransmissions",
     "reordered_packets",
     "retransmitted_packets",
     "duplicate_packets",
@@ -59,7 +63,7 @@ def compare(before: Analysis, after: Analysis, names: tuple[str, str]) -> Compar
     findings.sort(key=lambda f: (CHANGES.index(f.change), _severity(f)))
     flows = list(_flows(before.flows, after.flows))
     flows.sort(key=lambda f: (CHANGES.index(f.change), f.src, f.dst, f.dest_qp))
-    first, second = (_figures(analysis.flows, analysis.left) for analysis in (before, after))
+    first, second = (_all_figures(analysis) for analysis in (before, after))
     worse, better = _judged(first, second)
     serious = [f.change for f in findings if _severity(f) < SEVERITIES.index("note")]
     change: Verdict = "unchanged"
@@ -221,6 +225,14 @@ def _by_key(flows: Sequence[Flow]) -> dict[tuple[str, str, int], list[Flow]]:
     for flow in flows:
         found.setdefault((flow.src, flow.dst, flow.dest_qp), []).append(flow)
     return found
+
+
+def _all_figures(analysis: Analysis) -> Figures:
+    """The figures of all flows; the diagnosis knows how many retransmissions were lost."""
+    figures = _figures(analysis.flows, analysis.left)
+    again = lost_again(analysis.diagnosis)
+    known = again or (None if figures.retransmitted_packets else 0)
+    return structs.replace(figures, lost_retransmissions=known)
 
 
 def _figures(flows: Sequence[Flow], left: Ended | None = None) -> Figures:

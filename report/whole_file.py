@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,10 +77,15 @@ def _kept(new: Replacement | MadeReplacement) -> Iterator[BinaryIO]:
 def target(path: Path) -> Path:
     """The file behind a link, which keeps pointing to it.
 
-    The kernel follows the link, which it refuses for links of others in /tmp.
+    The kernel follows the link. In a folder like /tmp links of others are refused, as most kernels
+    do (fs.protected_symlinks).
     """
     if not path.is_symlink():
         return path
+    link, folder = path.lstat(), path.parent.stat()
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    if shared and link.st_uid not in (os.geteuid(), folder.st_uid):
+        raise PermissionError(errno.EACCES, "a link of another user in a folder that all may write")
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         return Path(os.readlink(f"/proc/self/fd/{handle}"))

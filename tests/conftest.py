@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,6 +25,7 @@ settings.load_profile("local")  # `--hypothesis-profile=ci`: the same examples i
 
 PACKAGES = {
     "capinfos": "wireshark-common",
+    "chromedriver": "chromium-driver",
     "editcap": "wireshark-common",
     "mergecap": "wireshark-common",
     "ip": "iproute2",
@@ -31,10 +35,12 @@ PACKAGES = {
     "objdump": "binutils",
     "readelf": "binutils",
     "nsenter": "util-linux",
+    "promtool": "prometheus",
     "setpriv": "util-linux",
     "sharkd": "wireshark-common",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
+    "systemd-analyze": "systemd",
     "unshare": "util-linux",
     "vtysh": "frr",
     "xz": "xz-utils",
@@ -144,9 +150,12 @@ def golden(checkout: Path, pytestconfig: pytest.Config) -> Callable[[str, str], 
         if pytestconfig.getoption("update_golden"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text.encode())
-        assert text == path.read_bytes().decode(), (
-            f"{name} differs: pytest --update-golden, then look at it"
-        )
+        kept = path.read_bytes().decode()
+        if text != kept:
+            # A picture names itself after its content on every line.
+            lines = (re.sub(r"terminal-\d+", "", one).splitlines() for one in (kept, text))
+            changed = "\n".join(islice(unified_diff(*lines, lineterm="", n=0), 40))
+            pytest.fail(f"{name} differs: pytest --update-golden, then look at it\n{changed}")
 
     return compare
 

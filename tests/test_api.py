@@ -16,6 +16,7 @@ from rocescope import cli
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 
 CAPTURE = DATA / "c40_rc_oddities_ipv4.atB.pcap"
+FABRIC = "leaf-spine:leaves=2,spines=4,hosts=4"
 
 
 def test_importing_loads_nothing_heavy():
@@ -77,9 +78,6 @@ def test_html_of_a_result_tells_its_warnings():
     assert html.count("<li>") == len(result.warnings)
 
 
-FABRIC = "leaf-spine:leaves=2,spines=4,hosts=4"
-
-
 def test_replay_gives_what_the_command_gives(capsysbinary):
     words = ["replay", "--pattern", "permutation:qps=2", "--fabric", FABRIC, "--format", "json"]
     assert cli.run(words) == 0
@@ -120,3 +118,29 @@ def test_live_in_a_process_that_goes_on(network):
             tell=lambda _, sent=sent: there.send(next(sent, []), "right"),
         )
         assert sum(flow.packets for flow in result.flows) == 10
+
+
+def test_a_sweep_gives_what_the_command_gives(capsysbinary):
+    words = ["sweep", "--pattern", "random:qps=2", "--fabric", FABRIC, "--hash", "crc32"]
+    assert cli.run([*words, "--seeds", "0:30", "--production", "7", "--format", "json"]) == 0
+    said = json.loads(capsysbinary.readouterr().out)
+    made = rocescope.sweep(
+        pattern="random:qps=2", fabric=FABRIC, seeds=30, hash={"hash": "crc32"}, production=7
+    )
+    assert json.loads(made.to_json()) == said
+    assert made.best[0].value == said["distribution"]["min"]
+    assert made.worst[0].value == said["distribution"]["max"]
+    assert repr(made) == "<Sweep of 30 seeds of crc32>"
+    for wrong in ({"seeds": 0}, {"seeds": 1 << 33}, {"production": -1}, {"hash": {"seed": "1"}}):
+        with pytest.raises(UsageError):
+            rocescope.sweep(pattern="random:qps=2", fabric=FABRIC, **wrong)
+
+
+def test_results_are_reports(tmp_path):
+    report = tmp_path / "report.html"
+    assert cli.run(["analyze", str(CAPTURE), "-o", str(report)]) == 0
+    assert rocescope.analyze(CAPTURE).to_html() == report.read_bytes()
+    replay = rocescope.replay(pattern="random:qps=2", fabric=FABRIC, strategies=["ecmp"])
+    assert b"Load of the links by strategy" in replay.to_html()
+    sweep = rocescope.sweep(pattern="random:qps=2", fabric=FABRIC, seeds=5)
+    assert b"Imbalance over hash seeds" in sweep.to_html()

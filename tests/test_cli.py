@@ -34,6 +34,7 @@ from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
 from rocescope.analyzer.summary.options import PlaneBy
 from rocescope.analyzer.wire.segments import UsidFormat
+from rocescope.commands.options.progress import COMPILES
 from rocescope.tui.session.words.command_words import reading_words
 
 
@@ -143,6 +144,8 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "idle_ns": None,
         "max_flows": MAX_FLOWS,
         "flow_order": None,
+        "job_logs": (),
+        "ranks": None,
     }
 
 
@@ -437,14 +440,15 @@ def test_interrupt_prints_the_report_so_far(growing: Path, follow: bool) -> None
 def test_flows_of_a_followed_file_end_after_the_time_given(
     tmp_path: Path, idle_after: str, left: int
 ) -> None:
-    """2,500 flows, and one more 10 s later; of the idle ones 1,000 stay listed."""
+    """2,500 flows, and packets of one more 10 s later; of the idle ones 1,000 stay listed."""
     frames = [Frame(1000 * qp, roce(0, qp=0x100 + qp)) for qp in range(2500)]
-    path = write_pcap(tmp_path / "growing.pcap", [*frames, Frame(10 * 10**9, roce(0))])
+    later = [Frame(10 * 10**9 + psn, roce(psn)) for psn in range(20)]
+    path = write_pcap(tmp_path / "growing.pcap", [*frames, *later])
     options = ("--format", "json", "--progress", "json", "--idle-after", idle_after)
     process = start("analyze", "--follow", str(path), *options)
     assert process.stdout and process.stderr
     packets = 0
-    while packets < 2501:
+    while packets < 2520:
         packets = json.loads(process.stderr.readline())["packets"]
     os.kill(process.pid, signal.SIGINT)
     results = json.loads(process.stdout.read())
@@ -452,7 +456,7 @@ def test_flows_of_a_followed_file_end_after_the_time_given(
     assert len(results["flows"]) == 2501 - left
     assert results.get("ended", {"flows": 0, "packets": 0})["flows"] == left
     everything = sum(flow["packets"] for flow in results["flows"])
-    assert everything + results.get("ended", {"packets": 0})["packets"] == 2501
+    assert everything + results.get("ended", {"packets": 0})["packets"] == 2520
     assert results["complete"] is True
 
 
@@ -479,7 +483,8 @@ def test_unreadable_input_exits_4(
     for command in (["analyze", str(path)], ["export", str(path), "-o", str(tmp_path / "x.arrow")]):
         done = run(*command)
         assert (done.code, done.out) == (4, b"")
-        assert message in only_line(done.err)
+        # A machine without compiled kernels says so first.
+        assert message in only_line(done.err.replace(f"{COMPILES}\n", ""))
     assert [path.name for path in tmp_path.iterdir()] == ["x.pcap"]
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import calendar
+import json
+import os
 import re
 import subprocess
 import sys
+import tarfile
+import tempfile
 import tomllib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+import yaml
 
 import rocescope
+from rocescope.analyzer.packages import NEEDED_BY
 
-ROOT_MODULES = {"__init__.py", "__main__.py", "api.py", "cli.py", "version.py"}
+ROOT_MODULES = {"__init__.py", "__main__.py", "api.py", "cli.py", "plots.py", "version.py"}
 MAN_PAGE = "docs/rocescope.1"
 NOT_PACKAGED = {"tests", "benchmarks", "docs", "build", "dist"}
 
@@ -63,40 +71,175 @@ def test_every_package_folder_has_an_init(checkout: Path) -> None:
         assert (checkout.joinpath(*package.split(".")[1:]) / "__init__.py").exists(), package
 
 
+def pins_of(file: Path) -> dict[str, str]:
+    """Version by package."""
+    found = re.findall(r"^([\w.-]+)==([^\s;]+)", file.read_text(), re.MULTILINE)
+    return {name.lower().replace("_", "-"): version for name, version in found}
+
+
+def names_of(wanted: list[str]) -> set[str]:
+    return {re.split("[<>[;]", name)[0].lower() for name in wanted} - {"rocescope"}
+
+
 def test_every_dependency_has_an_exact_version(checkout: Path, pyproject: dict[str, Any]) -> None:
-    pinned = {
-        line.partition("==")[0].lower().replace("_", "-")
-        for line in (checkout / "constraints.txt").read_text().splitlines()
-        if line and not line.startswith("#")
-    }
     project = pyproject["project"]
     wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
-    names = {re.split("[<>[;]", name)[0].lower() for name in wanted} - {"rocescope"}
-    assert names <= pinned
+    assert names_of(wanted) <= pins_of(checkout / "constraints.txt").keys()
+
+
+HASHES = {
+    "hashes": lambda project: [
+        *project["dependencies"],
+        *project["optional-dependencies"]["agent"],
+        *project["optional-dependencies"]["ssh"],
+    ],
+    "agent": lambda project: project["agent-host"],
+}
+"""What a file of packages with hashes must hold, from the table of the project."""
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_every_dependency_has_hashes(checkout: Path, pyproject: dict[str, Any], name: str) -> None:
+    """At the versions of the constraints; those of packages for other systems are not in them."""
+    project = pyproject["project"] | pyproject["dependency-groups"]
+    file = checkout / f"requirements-{name}.txt"
+    pins, exact = pins_of(file), pins_of(checkout / "constraints.txt")
+    assert names_of(HASHES[name](project)) <= {*pins}
+    assert {name: pins[name] for name in pins if name in exact} == {
+        name: exact[name] for name in pins if name in exact
+    }
+    entries = re.split(r"\n(?=[\w.-]+==)", file.read_text())[1:]
+    assert len(entries) == len(pins)
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+
+
+def test_a_fleet_host_has_what_the_program_cannot_do_without(pyproject: dict[str, Any]) -> None:
+    """Every dependency is on the host, or named where the program says what needs it."""
+    project = pyproject["project"]
+    unused = {"dpkt"}  # read by tests and by users, not by the program
+    on_the_host = names_of(pyproject["dependency-groups"]["agent-host"])
+    assert names_of(project["dependencies"]) - on_the_host == NEEDED_BY.keys() | unused
+
+
+def built(checkout: Path, folder: Path, **environment: str) -> Path:
+    """`make dist`: the folder with the wheel and the source distribution."""
+    command = [sys.executable, str(checkout / ".ci" / "dist.py"), str(folder)]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | environment)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without network from a copy of the tracked files."""
-    work = tmp_path_factory.mktemp("wheel")
-    source = work / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "py.typed", *ROOT_MODULES):
-        (source / name).write_bytes((checkout / name).read_bytes())
-    for root in package_roots(checkout):
-        for path in root.rglob("*"):
-            if path.is_file() and path.suffix in (".py", ".c", ".h", ".tcss"):
-                target = source / path.relative_to(checkout)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(path.read_bytes())
-    (source / "docs").mkdir()
-    (source / MAN_PAGE).write_bytes((checkout / MAN_PAGE).read_bytes())
+def dist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(checkout, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (path,) = dist.glob("*.whl")
+    return path
+
+
+def test_source_distribution_is_what_the_wheel_is_made_of(dist: Path, wheel: Path) -> None:
+    (archive,) = dist.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as packed:
+        ours = {n for n in packed.namelist() if n.startswith("rocescope/")}
+    with tarfile.open(archive) as packed:
+        members = packed.getmembers()
+    names = {member.name.partition("/")[2] for member in members}
+    assert {name.removeprefix("rocescope/") for name in ours} < names
+    assert {"pyproject.toml", "README.md", "LICENSE", MAN_PAGE} < names
+    assert {(m.uid, m.gid, m.uname) for m in members} == {(0, 0, "")}
+    assert len({m.mtime for m in members}) == 1
+
+
+@pytest.mark.thorough
+def test_the_same_files_give_the_same_bytes(checkout: Path, dist: Path, tmp_path: Path) -> None:
+    again = built(checkout, tmp_path / "again", PYTHONHASHSEED="7", TZ="Asia/Tokyo", USER="x")
+    later = built(checkout, tmp_path / "later", SOURCE_DATE_EPOCH="1800000000")
+    for path in dist.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+        assert (later / path.name).read_bytes() != path.read_bytes(), path.name
+
+
+@pytest.mark.thorough
+def test_the_source_distribution_builds_the_same_wheel(
+    checkout: Path, dist: Path, wheel: Path, tmp_path: Path
+) -> None:
+    (archive,) = dist.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as packed:  # times of a zip file are local, without a zone
+        year, *rest = packed.infolist()[0].date_time
+    time = str(calendar.timegm((year, *rest)))
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
     subprocess.run(
-        [*command, "--no-build-isolation", "--wheel-dir", str(work), str(source)], check=True
+        [*command, "--no-build-isolation", "--wheel-dir", str(tmp_path), str(archive)],
+        check=True,
+        env=os.environ | {"SOURCE_DATE_EPOCH": time},
     )
-    (built,) = work.glob("*.whl")
-    return built
+    assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def package_index(unavailable: Callable[[str], NoReturn]) -> None:
+    """For `usefixtures`: pip finds packages."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "platformdirs"]
+    with tempfile.TemporaryDirectory() as folder:
+        if subprocess.run([*command, "--dest", folder], capture_output=True).returncode:
+            unavailable("needs a package index")
+
+
+def assert_analyses(command: Path, data: Path) -> None:
+    capture = data / "c10_rping_ipv4.atB.pcap"
+    run = subprocess.run(
+        [command, "analyze", capture, "--format", "json"], cwd="/", capture_output=True, check=True
+    )
+    assert json.loads(run.stdout)["captures"][0]["roce_packets"] > 0
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("package_index")
+def test_a_fleet_host_installs_wheels_with_hashes(
+    checkout: Path, data: Path, wheel: Path, tmp_path: Path
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "host"], check=True)
+    pip = [str(tmp_path / "host" / "bin" / "pip"), "--quiet", "install", "--only-binary", ":all:"]
+    packages = checkout / "requirements-agent.txt"
+    subprocess.run([*pip, "--require-hashes", "-r", str(packages)], check=True, capture_output=True)
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True)
+    assert_analyses(tmp_path / "host" / "bin" / "rocescope", data)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("package_index")
+def test_the_debian_package_runs_where_it_is_unpacked(
+    checkout: Path, data: Path, tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
+    deb_tool, packages = need_tool("dpkg-deb"), str(checkout / "requirements-agent.txt")
+    subprocess.run([checkout / ".ci" / "deb", tmp_path, packages], check=True, capture_output=True)
+    (deb,) = tmp_path.glob("rocescope_*.deb")
+    subprocess.run([deb_tool, "-x", deb, tmp_path / "root"], check=True)
+    assert (tmp_path / "root/usr/share/man/man1/rocescope.1.gz").exists()
+    assert_analyses(tmp_path / "root" / "usr" / "bin" / "rocescope", data)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("package_index")
+def test_the_sbom_lists_every_package_with_its_hashes(checkout: Path) -> None:
+    subprocess.run(["make", "sbom"], cwd=checkout, check=True, capture_output=True)
+    file = checkout / "dist" / "rocescope.cdx.json"
+    listed = json.loads(file.read_text())
+    assert listed["bomFormat"] == "CycloneDX"
+    assert listed["metadata"]["component"]["name"] == "rocescope"
+    assert {part["name"].lower(): part["version"] for part in listed["components"]} == pins_of(
+        checkout / "requirements-hashes.txt"
+    )
+    assert all(part["externalReferences"][0]["hashes"] for part in listed["components"])
+
+
+def test_citation_names_this_version(checkout: Path) -> None:
+    citation = yaml.safe_load((checkout / "CITATION.cff").read_text())
+    assert citation["version"] == rocescope.__version__
+    assert citation["license"] == "MIT"
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
 
 
 def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: Path) -> None:
@@ -107,7 +250,7 @@ def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: P
     data = f"rocescope-{rocescope.__version__}.data/data"
     expected.add(f"{data}/share/man/man1/rocescope.1")
     for root in package_roots(checkout):
-        for pattern in ("*.py", "*.c", "*.h", "*.tcss"):
+        for pattern in ("*.py", "*.c", "*.h", "*.lua", "*.tcss"):
             for path in root.rglob(pattern):
                 expected.add(f"rocescope/{path.relative_to(checkout)}")
     assert names == expected

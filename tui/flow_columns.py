@@ -32,6 +32,9 @@ COLUMNS = (
     GridColumn("activity", "BYTES OVER TIME", 16, priority=10, grows=True, most=LONG_LINE),
 )
 
+RANKS = GridColumn("ranks", "RANKS", 9)
+"""After the queue pair, where a rank is known."""
+
 MRC_COLUMNS = (
     GridColumn("evs", "EVs", 4, True, 2),
     GridColumn("out", "OUT", 4, True, 6),

@@ -21,7 +21,7 @@ from platformdirs import user_config_path
 
 from ..analyzer.errors import UsageError
 from .actions import ACTIONS
-from .flow_columns import COLUMNS
+from .flow_columns import COLUMNS, RANKS
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ def load(path: Path | None = None) -> Settings:
 
 
 def _check_columns(path: Path, settings: Settings) -> None:
-    known = [column.key for column in COLUMNS]
+    known = [column.key for column in (*COLUMNS, RANKS)]
     for screen, names in settings.columns.items():
         if screen != "qps":
             raise UsageError(f"{path}: columns can be chosen for qps, not for {screen!r}")

@@ -21,8 +21,10 @@ from .session.windowing import Span
 
 if TYPE_CHECKING:
     from .session.packets.flow_pass import Late
+    from .session.packets.packets import Point
     from .session.replays.placed import Placed
     from .session.replays.replays import Replays
+    from .session.replays.traced import TracedOn
 
 
 @dataclass(eq=False)
@@ -43,12 +45,14 @@ class ViewState:
     """The replayed strategy whose links are shown."""
     picked: set[str] = field(default_factory=set)
     """Strategies to compare with."""
-    wanted_frame: int | None = None
-    """Frame number for the cursor of the packets screen."""
+    wanted_packet: Point | None = None
+    """The packet for the cursor of the packets screen."""
     wanted_late: tuple[Late, str] | None = None
     """Late packets for the packets screen, and their name."""
     finding: Finding | None = None
     """The finding under the cursor of the diagnosis screen."""
+    traced_on: TracedOn | None = None
+    """The fabric on which flows are traced."""
     _record: Flow | None = None
     _replays: Replays | None = None
 
@@ -68,7 +72,7 @@ class ViewState:
         """Close the session and stop its replays."""
         self.session.close()
         if self._replays is not None:
-            self._replays.stop()
+            self._replays.end()
 
     @property
     def record(self) -> Flow | None:
@@ -147,6 +151,9 @@ class ViewState:
             from .session.replays.replays import Replays  # loads the replay engine
 
             self._replays = Replays(self.session.paths, self.session.options)
+            if self.session.paths and self.traced_on is not None:
+                self._replays.set_fabric(self.traced_on.spec, "exact")
+                self._replays.trace(self.traced_on.line, self.traced_on.dialects)
         return self._replays
 
     def placed(self) -> Placed | None:
@@ -156,10 +163,10 @@ class ViewState:
         found = self._replays.placed
         return found.get(self.strategy or "") or next(iter(found.values()), None)
 
-    def take_frame(self) -> int | None:
-        """The frame for the cursor; cleared by this call."""
-        frame, self.wanted_frame = self.wanted_frame, None
-        return frame
+    def take_packet(self) -> Point | None:
+        """The packet for the cursor; cleared by this call."""
+        packet, self.wanted_packet = self.wanted_packet, None
+        return packet
 
     def take_late(self) -> tuple[Late, str] | None:
         """The late packets to show; cleared by this call."""

@@ -14,11 +14,13 @@ from ..measures.hops.fabric_links import FabricLinks
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis
 from ..results.captures import CaptureSummary, MirrorChecks
+from ..results.events import Event
 from ..results.flow import Owner
 from ..results.live import RdmaPort
 from ..summary.conformance import conformance
 from ..summary.mirror_checks import mirror_warnings
 from ..summary.options import FlowOrder, PathBy, PlaneBy
+from ..summary.ranks import ranks_of, with_ranks
 from ..summary.summarize import Summary
 from ..summary.trust import warnings_of
 from ..wire.registry import Registry
@@ -45,21 +47,29 @@ def conclude(
     rdma_ports: Sequence[RdmaPort] = (),
     flow_order: FlowOrder | None = None,
     fabric: FabricLinks | None = None,
+    job_events: Sequence[Event] = (),
+    job_notes: Sequence[str] = (),
 ) -> Analysis:
     """The Analysis; `captures` describe the sources of the packets and their quality.
 
     ended_by: the limit that ended reading, if one did.
-    filtered: packets were dropped by a filter before tracking. merge: counters of the merge of
-    several captures. owners: processes by flow index. plane_by: key of the MRC planes.
+    filtered: packets were dropped by a filter of the analysis before tracking. merge: counters of
+    the merge of several captures. owners: processes by flow index. plane_by: key of the MRC planes.
     outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
     mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
     counters of this host's ports. flow_order: order of `flows`; default: by first packet. fabric:
-    tells the next taps of lost packets where no other packet does.
+    tells the next taps of lost packets where no other packet does. job_events, job_notes: errors in
+    the logs of the job, and what could not be joined with them.
     """
     summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by, fabric=fabric)
     flows = summary.flows()
     checks = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)
+    if job_events:
+        events = sorted((*events, *job_events), key=lambda event: event.time_ns)
+        omitted += max(0, len(events) - MAX_EVENTS_REPORTED)
+        events = events[:MAX_EVENTS_REPORTED]
+    filtered = filtered or measuring.captured_in_part
     warnings = [] if mirror is None else mirror_warnings(mirror)
     warnings += warnings_of(
         captures,
@@ -71,6 +81,7 @@ def conclude(
         ended_by,
         measuring.ended,
     )
+    warnings += job_notes
     mrc = None if summary.mrc is None else summary.mrc.whole(outer_labels)
     imbalance = summary.imbalance()
     hops, losses, clocks = summary.hops()
@@ -96,7 +107,7 @@ def conclude(
         captures=list(captures),
         diagnosis=diagnose(case),
         flows=flows if flow_order is None else flow_order(flows),
-        connections=summary.connections,
+        connections=with_ranks(summary.connections, flows),
         imbalance=imbalance,
         hops=hops,
         capture_losses=losses,
@@ -112,5 +123,6 @@ def conclude(
         else conformance(checks, measuring.tracker, registry, mirror),
         mrc=UNSET if mrc is None else mrc,
         mirror_checks=UNSET if mirror is None else mirror,
+        ranks=ranks_of(flows, measuring.message_times) or UNSET,
         segment_lists=summary.segment_lists() or UNSET,
     )

@@ -24,6 +24,6 @@ def give_back_large_arrays() -> None:
 
 
 def give_back_freed() -> None:
-    """Return what was freed to the system: the compiler of the probes leaves 20 MB behind."""
+    """Return what was freed to the system, also between what is still in use."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

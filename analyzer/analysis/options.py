@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..decode.mirrors.restore import MirrorOptions
 from ..decode.multipath.flow_labels import FlowLabelOf
+from ..filtering.ranks import Ranks
 from ..measures.conformance.options import ConformanceOptions
 from ..measures.hops.fabric_links import FabricLinks
 from ..measures.series import DEFAULT_WINDOW_NS
@@ -56,5 +57,9 @@ class AnalyzeOptions:
     """Order of the flows in the result; default: by first packet."""
     fabric: FabricLinks | None = None
     """Tells the next taps of lost packets where no other packet does."""
+    job_logs: tuple[str, ...] = ()
+    """Log files, or patterns of their names, that name the ranks of queue pairs."""
+    ranks: Ranks | None = None
+    """Ranks for a filter, as an earlier pass over the captures found them."""
     conformance: ConformanceOptions | None = None
     """Also check the rules of the protocol."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from ..results.flow import Owner
@@ -121,6 +122,22 @@ def owners_in(
             if which == end and len(candidates) == 1:
                 (owners[number],) = candidates
     return owners
+
+
+def merged(probed: Mapping[int, Owner], logged: Mapping[int, Owner]) -> dict[int, Owner]:
+    """Owners from the host and from logs: the host knows the process, the log its ranks.
+
+    Where they name different ends of a flow, the log is taken: it may name both ranks.
+    """
+    both = {**probed, **logged}
+    for number in probed.keys() & logged.keys():
+        host, log = probed[number], logged[number]
+        if host.end == log.end:
+            rank = host.rank if log.rank is None else log.rank
+            both[number] = msgspec.structs.replace(
+                log, pid=host.pid, command=host.command, rank=rank
+            )
+    return both
 
 
 def _parsed(comment: str) -> _QueuePair | None:

@@ -45,7 +45,7 @@ class Prefetched(Generic[T]):
 
     `poll` is called about ten times per second while no item is ready. `__iter__` raises an
     exception of the iterator in order. At most `ahead` items are queued; for items with a `size`,
-    `ahead` limits the sum of sizes, exceeded by at most one item.
+    `ahead` limits the sum of sizes, exceeded by at most one item. It can be iterated once.
     """
 
     def __init__(
@@ -55,12 +55,13 @@ class Prefetched(Generic[T]):
         ahead: int = AHEAD,
         size: Callable[[T], int] = lambda item: 1,
     ) -> None:
-        self._make = make
         self._poll = poll
         self._items = _Sized(ahead, size)
         self._finishing = threading.Event()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="rocescope-decode", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(make,), name="rocescope-decode", daemon=True
+        )
 
     def __iter__(self) -> Iterator[T]:
         self._thread.start()
@@ -81,6 +82,9 @@ class Prefetched(Generic[T]):
                 yield item
         finally:
             self.stop()
+            # `make`, which the thread held, and `poll` are often methods of the object that holds
+            # this one: without that circle, all of an analysis leaves memory at its end.
+            del self._poll
 
     @property
     def backlog(self) -> float:
@@ -96,9 +100,9 @@ class Prefetched(Generic[T]):
         self._stopped.set()
         self._thread.join(_GRACE_WAITS * _WAIT_S)
 
-    def _run(self) -> None:
+    def _run(self, make: Callable[[], Iterator[T]]) -> None:
         try:
-            for item in self._make():
+            for item in make():
                 if not self._put((item, None)):
                     return
             self._put((None, None))

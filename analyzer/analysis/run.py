@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...kernels.kernel import compiling
 from ..capture.concat import ConcatenatedCapture, concatenated
 from ..capture.source import Capture, open_capture
 from ..decode.decoder import Decoder
@@ -19,8 +20,14 @@ from ..decode.merge import MergeCounts, merge_tables
 from ..decode.mirrors.restore import Mirrors
 from ..decode.sources import Source
 from ..errors import UnreadableInput, UsageError, too_many_flows
+from ..filtering.ranks import FlowName, Ranks
+from ..logs.files import named
+from ..logs.following import FollowedLogs
+from ..logs.job import Job
+from ..logs.join import Join, Joined
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
+from ..measures.messages.times import MessageTimes
 from ..results.analysis import Analysis
 from ..results.flow import Owner
 from ..summary.mirror_checks import checks_of
@@ -34,13 +41,14 @@ from ..wire.taps import Taps
 from .ahead import compiled_ahead
 from .conclude import conclude
 from .fair_lock import FairLock
+from .heap import give_back_large_arrays
 from .options import AnalyzeOptions
-from .owners import owners_in
+from .owners import merged, owners_in
 from .prefetch import Prefetched
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from ..filtering import Filter
+    from ..filtering.compiler import Filter
 
 BATCH_FRAMES = 1 << 14
 """Large enough for a small share of Python time; larger batches only touch more fresh memory."""
@@ -54,19 +62,28 @@ def open_run(
     paths: Sequence[str],
     options: AnalyzeOptions,
     progress: Callable[[Progress], None] | None = None,
+    job: Job | None = None,
 ) -> Iterator[Run]:
-    """Open captures for an analysis that other threads observe; errors as `analyze`."""
+    """Open captures for an analysis that other threads observe; errors as `analyze`.
+
+    job: logs of the job that are read already, in place of those of `options`.
+    """
     packet_filter = None
     if options.filter:
-        from ..filtering import compile_filter  # the grammar's library takes a while to load
+        from ..filtering.compiler import (
+            compile_filter,  # the grammar's library takes a while to load
+        )
 
         packet_filter = compile_filter(options.filter)
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without --follow")
-    most = None if options.idle_ns is None else MOST_ADDRESSES
+    most = None
+    if options.idle_ns is not None:
+        most = MOST_ADDRESSES
+        give_back_large_arrays()
     registry = Registry(Endpoints(most=most), segments=SegmentLists(options.usid))
     with open_sources(paths, options, registry) as sources, compiled_ahead():
-        yield Run(sources, registry, packet_filter, options, progress)
+        yield Run(paths, sources, registry, packet_filter, options, progress, job)
 
 
 @contextmanager
@@ -107,6 +124,35 @@ def _open(
         )
 
 
+def ranks_of(
+    paths: Sequence[str],
+    options: AnalyzeOptions,
+    progress: Callable[[Progress], None] | None = None,
+    job: Job | None = None,
+    *,
+    needed_by: str | None = None,
+    begun: Callable[[Run], None] = lambda run: None,
+) -> tuple[Ranks, list[str]]:
+    """Read captures once: the ranks of their flows, and what the logs of the job leave open.
+
+    job: logs that are read already. needed_by: the field of a filter: UsageError if no rank is
+    known. begun: called with the run, which may be stopped.
+    """
+    whole = replace(options, filter=None, conformance=None, icrc=False, ranks=None)
+    with open_run(paths, whole, progress, job) as run:
+        if needed_by is not None:
+            run.check_two_passes(needed_by)
+        begun(run)
+        run.read()
+        ranks, notes = run.learned()
+        if run.ended_by is not None:
+            notes.append(f"ranks: {run.ended_by}")
+    if needed_by is not None and not ranks and not run.interrupted:
+        why = notes[0] if notes else "--nccl-log 'logs/*' names the logs of the job"
+        raise UsageError(f"filter: {needed_by}: no rank is known in this capture; {why}")
+    return ranks, notes
+
+
 class Run:
     """One running analysis.
 
@@ -116,12 +162,15 @@ class Run:
 
     def __init__(
         self,
+        paths: Sequence[str],
         sources: list[Source],
         registry: Registry,
         packet_filter: Filter | None,
         options: AnalyzeOptions,
         progress: Callable[[Progress], None] | None,
+        job: Job | None = None,
     ) -> None:
+        self._paths = paths
         self.sources = sources
         self.registry = registry
         self.lock = FairLock()
@@ -129,6 +178,18 @@ class Run:
         self._options = options
         self._tell = progress
         self._merge = MergeCounts()
+        self._logs: FollowedLogs | None = None
+        if job is None and options.job_logs and options.follow:
+            self._logs = FollowedLogs(options.job_logs)
+            job = self._logs.job
+        elif job is None and options.job_logs:
+            job = Job(named(options.job_logs))
+        self._job = job
+        self.ranks = options.ranks
+        """Of the flows of the whole capture, if the filter needs them; after `read` began."""
+        self._first_pass: Run | None = None
+        self._notes: list[str] = []
+        """Of the first pass."""
         many_taps = len(registry.taps) > 1 or any(s.capture.format != "pcap" for s in sources)
         conformance = options.conformance
         if conformance is not None:
@@ -136,6 +197,8 @@ class Run:
         if conformance is not None and conformance.same_port:
             conformance = replace(conformance, address_of=registry.endpoints.text)
         self.measuring = Measuring(options.window_ns, many_taps, conformance)
+        if job is not None:
+            self.measuring.message_times = MessageTimes(newest=options.follow)
         self.measuring.filtered = packet_filter is not None
         self.measuring.address_beyond = registry.endpoints.beyond
         self.measuring.tracker.see_taps(len(registry.taps))  # also before each has a packet
@@ -152,6 +215,8 @@ class Run:
 
     def read(self) -> bool:
         """Read, decode and track all packets; False when interrupted, or ended by a limit."""
+        if self.ranks is None and self._filter is not None and self._filter.of_job is not None:
+            self._learn_ranks(self._filter.of_job)
         with _interrupts(self._interrupted, self._stop_reading):
             for table, cm in self._decoded:
                 with self.lock:
@@ -169,12 +234,49 @@ class Run:
         self._report(last=True)
         return not self._interrupted.is_set() and self.ended_by is None
 
+    def _learn_ranks(self, field: str) -> None:
+        """Ranks for the filter: a packet has those of its flow."""
+
+        self.check_two_passes(field)
+
+        def begun(first: Run) -> None:
+            self._first_pass = first
+            if self._interrupted.is_set():
+                first.stop()
+
+        self.ranks, self._notes = ranks_of(
+            self._paths, self._options, self._tell, self._job, needed_by=field, begun=begun
+        )
+        if self._first_pass is not None and self._first_pass.interrupted:
+            self._interrupted.set()
+            self._stop_reading()
+        self._first_pass = None
+
+    def check_two_passes(self, field: str) -> None:
+        """UsageError if a filter with a field of the job is not possible here."""
+        if self._options.follow or any(s.capture.total_bytes is None for s in self.sources):
+            raise UsageError(
+                f"filter: {field} needs two passes over a capture: it cannot be combined with"
+                " --follow, standard input or pipes"
+            )
+        if self._job is None and all(s.capture.format == "pcap" for s in self.sources):
+            raise UsageError(f"filter: {field} needs the logs of the job: --nccl-log 'logs/*'")
+
+    def learned(self) -> tuple[Ranks, list[str]]:
+        """The ranks of all flows, and what the logs of the job leave open."""
+        joined = self._joined()
+        texts, flows = self.registry.endpoints.texts(), self.measuring.tracker.flows
+        owners = merged(self._probed(), joined.owners)
+        named = {_name(flows[number], texts): owner for number, owner in owners.items()}
+        return Ranks(named), joined.notes
+
     def _date_taps(self) -> None:
         """Tell the tracker since when the capture of each tap runs at least."""
         taps, tracker = self.registry.taps, self.measuring.tracker
         while self._dated < len(taps) and self._filter is None:
-            first_ns = taps.carrier(self._dated).first_time_ns
-            if first_ns is not None:
+            if taps[self._dated].leaves_out_roce:
+                self.measuring.captured_in_part = True  # its first frame does not date the capture
+            elif (first_ns := taps.carrier(self._dated).first_time_ns) is not None:
                 tracker.see_taps(self._dated + 1)
                 tracker.ran(self._dated, first_ns)
             self._dated += 1
@@ -182,7 +284,7 @@ class Run:
     def _end_idle(self, table: PacketTable) -> None:
         idle_ns = self._options.idle_ns
         if idle_ns is not None and len(table) and not sampled_taps(self.registry.taps):
-            end_idle(self.measuring, int(table.time_ns[-1]), idle_ns, self.registry.tap_names)
+            end_idle(self.measuring, idle_ns, self.registry.tap_names)
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""
@@ -201,6 +303,7 @@ class Run:
             )
         mirrors = [source.decoder.mirrors for source in self.sources]
         asked = self._options.mirror
+        joined = self._joined()
         return conclude(
             self.measuring,
             self.registry,
@@ -208,9 +311,11 @@ class Run:
             path_by=self._options.path_by,
             complete=complete,
             ended_by=self.ended_by,
-            filtered=self._filter is not None,
+            filtered=self.measuring.filtered,
             merge=self._merge,
-            owners=self.owners(),
+            owners=self._with_first_pass(merged(self._probed(), joined.owners)),
+            job_events=joined.events,
+            job_notes=joined.notes if self.ranks is None else self._notes,
             plane_by=self._options.plane_by,
             outer_labels=any(source.decoder.flow_labels.outer for source in self.sources),
             mirror=checks_of(
@@ -223,12 +328,41 @@ class Run:
         )
 
     def owners(self) -> dict[int, Owner]:
-        """Processes by flow index, as the comments of the captures name them."""
+        """Processes by flow index, as comments of the captures and logs of the job name them now,
+        for a running analysis."""
+        return self._with_first_pass(merged(self._probed(), self._joined(in_passing=True).owners))
+
+    def _with_first_pass(self, owners: dict[int, Owner]) -> dict[int, Owner]:
+        """Owners as the whole capture tells them, where a filter hides the other direction."""
+        if self.ranks is None:
+            return owners
+        texts = self.registry.endpoints.texts()
+        for number, flow in enumerate(self.measuring.tracker.flows):
+            known = self.ranks.owners.get(_name(flow, texts))
+            if known is not None:
+                owners[number] = known
+        return owners
+
+    def _probed(self) -> dict[int, Owner]:
         return owners_in(
             (line for source in self.sources for line in source.capture.owner_comments),
             self.measuring.tracker,
             self.registry.endpoints,
         )
+
+    def _joined(self, in_passing: bool = False) -> Joined:
+        """What the logs of the job say about the flows so far."""
+        if self._job is None:
+            return Joined()
+        if self._logs is not None:
+            self._logs.update()
+        endpoints = self.registry.endpoints
+        measuring = self.measuring
+        cm = None if in_passing else measuring.cm
+        joined = Join(self._job, measuring.tracker, endpoints, cm).result()
+        if self._logs is not None:
+            joined.notes += self._logs.notes()
+        return joined
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
         for table in merge_tables([s.tables(self._keep) for s in self.sources], self._merge):
@@ -237,7 +371,7 @@ class Run:
     def _keep(self, table: PacketTable) -> PacketTable:
         if self._filter is None:
             return table
-        return table.take(self._filter.mask(table, self.registry))
+        return table.take(self._filter.mask(table, self.registry, self.ranks))
 
     @property
     def interrupted(self) -> bool:
@@ -247,6 +381,8 @@ class Run:
     def stop(self) -> None:
         """End `read` after the batches already decoded; from any thread."""
         self._interrupted.set()
+        if (first := self._first_pass) is not None:
+            first.stop()
         self._stop_reading()
 
     def end_following(self) -> None:
@@ -280,10 +416,14 @@ class Run:
                 packets=self.packets,
                 compiling=not last
                 and self._batches == 0
-                and read > 0
+                and bool(compiling)
                 and now - self._began > _COMPILING_AFTER_S,
             )
         )
+
+
+def _name(flow: Any, texts: Sequence[str]) -> FlowName:
+    return texts[flow["src"]], texts[flow["dst"]], int(flow["dest_qp"])
 
 
 @contextmanager

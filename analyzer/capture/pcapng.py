@@ -18,7 +18,7 @@ from ..errors import UnreadableInput
 from ..wire.frames import FrameColumns
 from ..wire.taps import MANY_TAPS, Tap, Taps
 from . import linktypes, pcapng_walk
-from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Framing
+from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, NO_TIME, POSITION, UNTIMED, Framing
 from .pcapng_walk import find_block, walk_blocks
 from .window import Window
 
@@ -29,7 +29,7 @@ _MAX_SPEED = 1 << 60
 """Bits per second; higher values are not link rates."""
 
 # Option codes of interface descriptions (IF) and statistics (ISB).
-_IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_TSOFFSET = 2, 8, 9, 14
+_IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_FILTER, _IF_TSOFFSET = 2, 8, 9, 11, 14
 _ISB_IFDROP, _ISB_OSDROP = 5, 7
 _COMMENT = 1
 
@@ -38,6 +38,7 @@ _MAX_OWNERS = 100_000
 """Limit far above the queue pairs of one host, because a file may hold any number of comments."""
 _MOST_OWNER_BYTES = 512
 _MOST_NAME_BYTES = 128
+_MOST_FILTER_BYTES = 512
 
 SharedTaps = dict[tuple[str, int, int], int]
 """(name, link type, rank among interfaces of that name) -> tap, for interfaces that are one tap."""
@@ -95,6 +96,8 @@ class PcapngFraming(Framing):
         self._interfaces: list[_Interface] = []
         self._namesakes: dict[tuple[str, int], int] = {}
         self._skipped: dict[int, int] = {}
+        self._last_ns: dict[int, int] = {}
+        """Time of the last frame of each tap."""
 
     def _walk(self, columns: FrameColumns) -> int:
         return walk_blocks(
@@ -113,8 +116,6 @@ class PcapngFraming(Framing):
 
     def _count(self, rows: int) -> None:
         self._count_interfaces()
-        if len(self._interfaces) == 1:
-            self._all_taps[self._interfaces[0].tap].clock_steps += self._new_clock_steps
 
     def _count_interfaces(self) -> None:
         """Add the frames counted by the walk to the taps."""
@@ -123,6 +124,9 @@ class PcapngFraming(Framing):
             row["frames"] = 0
             tap = self._all_taps[interface.tap]
             tap.frames += frames
+            tap.clock_steps += int(row["clock_steps"])
+            row["clock_steps"] = 0
+            self._last_ns[interface.tap] = int(row["last_ns"])
             if frames and not self.counts.frames and tap.first_time_ns is None:
                 tap.first_time_ns = int(row["first_ns"])
             if frames and not row["supported"]:
@@ -235,6 +239,8 @@ class PcapngFraming(Framing):
             offset_ns,
             0,
             0,
+            NO_TIME if tap == self._shared.get(_FURTHER) else self._last_ns.get(tap, NO_TIME),
+            0,
         )
         return True
 
@@ -249,7 +255,12 @@ class PcapngFraming(Framing):
 
     def _new_tap(self, name: str, link_type: int, snap: int, options: dict[int, bytes]) -> int:
         speed = options.get(_IF_SPEED, b"")
-        tap = Tap(f"{self._tap_name}:{name}", link_type, snap_length=snap or None)
+        tap = Tap(
+            f"{self._tap_name}:{name}",
+            link_type,
+            snap_length=snap or None,
+            filter=_filter(options.get(_IF_FILTER)),
+        )
         if self._one_name and not self._shared:
             self._only = tap, tap.name
             tap.name = self._tap_name
@@ -311,6 +322,15 @@ def _text(value: bytes | None) -> str:
     """Text of an option on one line; "" when absent."""
     text = (value or b"").rstrip(b"\x00").decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _filter(value: bytes | None) -> str | None:
+    """The expression of a capture filter; a program of BPF instructions has none."""
+    if not value or len(value) == 1:
+        return None
+    if value[0] != 0:
+        return "a BPF program"
+    return _text(value[1:_MOST_FILTER_BYTES]) or None
 
 
 def _resolution(value: bytes | None) -> tuple[int, int, int]:

@@ -37,6 +37,8 @@ INTERFACE_DTYPE = np.dtype(
         ("offset_ns", np.int64),  # added to every time
         ("frames", np.int64),  # counted by the walk
         ("first_ns", np.int64),  # time of the first of `frames`
+        ("last_ns", np.int64),  # time of the last frame, NO_TIME before
+        ("clock_steps", np.int64),  # frames more than a second before the previous one
     ],
     align=True,
 )
@@ -181,6 +183,10 @@ def walk_blocks(
         columns.link_type[rows] = row["link_type"]
         if row["frames"] == 0:
             row["first_ns"] = time
+        before = row["last_ns"]
+        if time < before and before - time > framing.CLOCK_STEP_NS:
+            row["clock_steps"] += 1
+        row["last_ns"] = time
         row["frames"] += 1
         rows += 1
         position += total

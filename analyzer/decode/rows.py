@@ -139,7 +139,13 @@ def decode_rows(
             kind: Int = outcomes.OTHER_ETHERTYPE
             if ethertype == link_and_ip.ETHERTYPE_MAC_CONTROL:
                 kind = pause_frame(
-                    data, ip, end, frames.time_ns[u], counters.pause[t], counters.rates[t]
+                    data,
+                    ip,
+                    end,
+                    frames.time_ns[u],
+                    first_frame_number + i,
+                    counters.pause[t],
+                    counters.rates[t],
                 )
             outcome[t, np.uint64(kind)] += 1
             if kind == outcomes.OTHER_ETHERTYPE:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
+from ..measures.troubles import LATE, LATE_AFTER
 from ..results.captures import CaptureSummary
 from ..results.ended import Ended
 from ..results.events import Event
@@ -41,7 +43,7 @@ class Case:
     complete: bool
     """False when the analysis was interrupted."""
     filtered: bool
-    """True when a filter dropped packets before tracking."""
+    """True when a filter, also that of a capture, or a limit dropped packets before tracking."""
 
     @property
     def ended(self) -> Ended:
@@ -100,8 +102,23 @@ class Case:
 
     @cached_property
     def queue_pairs(self) -> int:
-        """Flows that carry requests or READ responses: each is what one queue pair receives."""
-        return sum(carries_data(flow) for flow in self.flows) + self.ended.data_flows
+        """Queue pairs that carry requests or READ responses."""
+        return queue_pairs(filter(carries_data, self.flows)) + self.ended.queue_pairs
+
+    @cached_property
+    def _unpaired(self) -> Counter[tuple[str, str, bool]]:
+        """Number of flows without a known connection, by source, destination and whether they
+        carry data."""
+        return Counter(
+            (flow.src, flow.dst, carries_data(flow))
+            for flow in self.flows
+            if flow.connection is None
+        )
+
+    def unpaired_answers(self, flow: Flow) -> bool:
+        """Whether each unpaired flow between the hosts of `flow` has unpaired answers."""
+        needing = self._unpaired[flow.src, flow.dst, True]
+        return 0 < needing <= self._unpaired[flow.dst, flow.src, False]
 
     @cached_property
     def hosts_seen(self) -> frozenset[tuple[str, str]]:
@@ -109,9 +126,29 @@ class Case:
         return frozenset((flow.src, flow.dst) for flow in self.flows)
 
 
+def queue_pairs(flows: Iterable[Flow]) -> int:
+    """How many queue pairs these flows belong to.
+
+    Both flows of a connection are one, whether they are two directions of WRITEs or the requests
+    and responses of READs. A flow without a known connection counts as one.
+    """
+    flows = list(flows)
+    known = {flow.connection for flow in flows} - {None}
+    return len(known) + sum(flow.connection is None for flow in flows)
+
+
 def carries_data(flow: Flow) -> bool:
     """True for a flow of more than ACKs and CNPs."""
     return flow.request_packets + flow.response_packets > 0
+
+
+def lost_or_late(case: Case, flow: Flow) -> bool:
+    """Whether late packets look like lost ones: the sender sprays, some ways have no tap, and taps
+    see packets of the same flow earlier on one way than on another."""
+    troubles = case.measuring.troubles
+    return flow.src in case.partly_seen and any(
+        troubles.of(flow.id, kind) is not None for kind in (LATE, LATE_AFTER)
+    )
 
 
 def seen_in_part(flow: Flow) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from ..measures.troubles import FATAL_SENT
 from ..results.flow import Flow
+from ..wire.psn import PSN_HALF, PSN_MASK
 from .case import Case, seen_in_part
 
 ROUNDS = 3
@@ -44,7 +45,20 @@ def may_be_answered(case: Case, flow: Flow) -> bool:
 
 
 def _is_hidden(case: Case, flow: Flow, death: Death) -> bool:
-    return death.why != "refused" and (seen_in_part(flow) or flow.dst in case.partly_seen)
+    return death.why != "refused" and (
+        seen_in_part(flow) or flow.dst in case.partly_seen or answered_elsewhere(case, flow)
+    )
+
+
+def answered_elsewhere(case: Case, flow: Flow) -> bool:
+    """Whether the sender went back to a packet after its first one and no tap saw any answer: what
+    it did not go back to was acknowledged. Not so if it goes back there again and again, and
+    answers that are too few to be paired may be its own."""
+    progress = case.measuring.troubles.progress(flow.id)
+    ahead = int(progress["base_psn"]) - int(progress["first_psn"]) & PSN_MASK
+    if not progress["rounds"] or progress["answer_time"] or not 0 < ahead < PSN_HALF:
+        return False
+    return bool(progress["rounds"] < ROUNDS) or not case.unpaired_answers(flow)
 
 
 def _death_as_seen(case: Case, flow: Flow) -> Death | None:

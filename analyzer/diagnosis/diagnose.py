@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterable
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
 from .case import Case
 from .finders.ended import losses_of_ended
-from .finders.hops.captures import clocks, clocks_ahead_ns, clocks_set_back, missed_by_captures
+from .finders.hops.captures import (
+    clocks,
+    clocks_ahead_ns,
+    clocks_set_back,
+    clocks_set_forward,
+    missed_by_captures,
+)
 from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
 from .finders.hops.marks import hop_copies, hop_corruption, hop_marks, hop_rewrites
 from .finders.hops.moves import hop_moves
 from .finders.hosts.fatal_nak import fatal_naks
-from .finders.hosts.mrc_path import mrc_paths
+from .finders.hosts.mrc_path import mrc_ports, retired_values
 from .finders.hosts.mtu import mtu_mismatches
 from .finders.hosts.receiver_not_ready import receivers_not_ready
 from .finders.hosts.retry_storm import retry_storms
@@ -47,6 +53,9 @@ FINDERS: tuple[Finder, ...] = (
     missed_at_one_tap,
     clocks,
     clocks_set_back,
+    clocks_set_forward,
+    pauses,
+    mrc_ports,
     hop_losses,
     overtaking,
     hop_queues,
@@ -57,10 +66,9 @@ FINDERS: tuple[Finder, ...] = (
     hop_corruption,
     slow_paths,
     corrupt_packets,
-    pauses,
     fatal_naks,
     receivers_not_ready,
-    mrc_paths,
+    retired_values,
     losses_before,
     losses_of_ended,
     late_before,

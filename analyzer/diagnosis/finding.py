@@ -10,11 +10,11 @@ from ..measures.troubles import Trouble
 from ..results.diagnosis import Affected, Confidence, Evidence, Finding, Kind, Place, Severity
 from ..results.flow import Flow
 from ..statistics.proportion import wilson
-from .case import Case, carries_data
+from .case import Case, carries_data, queue_pairs
 from .cost import cost_ns
 from .deaths import death_of
 from .interval import interval
-from .words import counted, duration, when
+from .words import counted, duration, ranks, when
 
 MOST_AFFECTED = 1000
 MOST_EVIDENCE = 20
@@ -38,6 +38,7 @@ def finding(
     severity: Severity | None = None,
     until_ns: int | UnsetType | None = UNSET,
     costs: bool = True,
+    sure_onset: bool = False,
     packets: int | None = None,
     seen: Collection[Trouble] = (),
     details: dict[str, str | int | float] | UnsetType = UNSET,
@@ -46,7 +47,8 @@ def finding(
 
     hits: packets that the fault hit, by flow. of_packets: packets that it could have hit. span:
     first and last hit in ns. says: the sentence without time and victims. severity: default by
-    victims and cost. until_ns: default by the pace of the hits. costs: False for kinds that cost
+    victims and cost. until_ns: default by the pace of the hits. sure_onset: nothing can have been
+    hit before the first hit. costs: False for kinds that cost
     the flows no time; True: by `cost_ns`. packets: default the sum of `hits`.
     seen: the hits as the troubles of single flows; they give the evidence and the pace.
     """
@@ -54,7 +56,7 @@ def finding(
     packets = sum(hits.values()) if packets is None else packets
     pause_ns = max((trouble.pause_ns for trouble in seen), default=0)
     active = interval(case, flows, packets, span, pause_ns)
-    first, uncertain = active.from_ns, active.uncertain_ns
+    first, uncertain = active.from_ns, 0 if sure_onset else active.uncertain_ns
     if until_ns is UNSET:
         until_ns = active.until_ns
     victims = [victim_of(case, flow) for flow in flows]
@@ -75,6 +77,7 @@ def finding(
         onset_uncertainty_ns=uncertain,
         flows=[flow.id for flow in flows],
         affected=affected[:MOST_AFFECTED],
+        queue_pairs=queue_pairs(suffering(victims)),
         packets=packets,
         of_packets=of_packets,
         share_percent=100 * packets / of_packets if of_packets else 0.0,
@@ -108,22 +111,30 @@ def cheap(flows: Iterable[Flow]) -> bool:
 
 
 def sufferers(case: Case, flows: Sequence[Flow], cost: int | None) -> str:
-    """`8 of 40 queue pairs lost 3.1 s`."""
-    victims = [f for f in {flow.id: flow for flow in flows}.values() if carries_data(f)]
-    if not victims:
+    """`8 of 40 queue pairs lost 3.1 s`, and their ranks where logs name them."""
+    victims = suffering(flows)
+    hit = queue_pairs(victims)
+    if not hit:
         return ""
-    who = f"{len(victims):,} of {counted(max(case.queue_pairs, len(victims)), 'queue pair')}"
-    dead = sum(death_of(case, flow) is not None for flow in victims)
+    who = f"{hit:,} of {counted(case.queue_pairs, 'queue pair')}"
+    dead = queue_pairs(flow for flow in victims if death_of(case, flow) is not None)
     if dead:
-        return f"{who}, {dead} of them dead" if dead < len(victims) else f"{who} dead"
-    return f"{who} lost {duration(cost)}" if cost else who
+        text = f"{who}, {dead} of them dead" if dead < hit else f"{who} dead"
+    else:
+        text = f"{who} lost {duration(cost)}" if cost else who
+    return text + ranks(victims)
+
+
+def suffering(flows: Iterable[Flow]) -> list[Flow]:
+    """The flows of queue pairs that suffer: those with more than ACKs and CNPs, each once."""
+    return [flow for flow in {flow.id: flow for flow in flows}.values() if carries_data(flow)]
 
 
 def frames(case: Case, troubles: Iterable[Trouble]) -> list[Evidence]:
     """The first frames of these troubles."""
     names = case.registry.tap_names
     return [
-        Evidence(names[tap], frame, time)
+        Evidence(names[tap], frame, time, trouble.flow)
         for trouble in troubles
         for time, frame, tap in trouble.frames
     ]

@@ -10,8 +10,9 @@ from msgspec import UNSET
 from ..results.diagnosis import Finding, Kind
 from ..results.ended import Ended
 from ..results.flow import Flow
-from .case import Case, carries_data
-from .deaths import death_of
+from ..track.state import REQUESTS, RESPONSES
+from .case import Case, carries_data, queue_pairs
+from .deaths import death_of, may_be_answered
 from .words import counted
 
 LOSSES: Final[frozenset[Kind]] = frozenset(
@@ -54,11 +55,26 @@ def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     }
     none = [name for name, found in checked.items() if not found]
     where = "the first tap" if case.measuring.many_taps else "the tap"
+    since = ""
+    if "lost" in none and not _from_the_first_psn(case, flows):
+        since = ", from the first captured packet of each flow on"
     if none:
         yield (
             f"{counted(packets, 'request and response packet')}: none {_either(none)}"
-            f" before {where}"
+            f" before {where}{since}"
         )
+
+
+def _from_the_first_psn(case: Case, flows: Sequence[Flow]) -> bool:
+    """Whether CM messages name the PSN with which each flow began: nothing is lost before it."""
+    tracker, agreed = case.measuring.tracker, case.measuring.cm.first_psns
+    for flow in flows:
+        record = tracker.flows[flow.id]
+        key = int(record["src"]), int(record["dst"]), int(record["dest_qp"])
+        requests, responses = (tracker.stream(flow.id, which) for which in (REQUESTS, RESPONSES))
+        if responses["started"] or agreed.get(key) != int(requests["first"]):
+            return False
+    return not case.ended.sequenced_packets
 
 
 def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
@@ -77,18 +93,19 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
 
 
 def _answers(case: Case) -> Iterator[str]:
-    """NAKs and stalls of queue pairs whose both directions were seen."""
+    """NAKs, and stalls of queue pairs whose both directions were seen, unless their answers may
+    have passed no tap."""
     flows = [flow for flow in case.flows if carries_data(flow) and _is_answered(case, flow)]
     every: list[Flow | Ended] = [*case.flows, case.ended]
     acks = sum(flow.ack_packets for flow in every)
     if acks and not any(flow.naks or flow.rnr_naks for flow in every):
         yield f"{counted(acks, 'ACK')}: no NAK, no RNR NAK"
-    if (
-        flows
-        and not case.ended.flows_in_trouble
-        and not any(death_of(case, flow) for flow in flows)
-    ):
-        yield f"{counted(len(flows), 'queue pair')}: none stalled"
+    if case.ended.flows_in_trouble or any(death_of(case, flow) for flow in flows):
+        return
+    unknown = [flow for flow in flows if may_be_answered(case, flow)]
+    checked = queue_pairs(flows) - queue_pairs(unknown)
+    if checked:
+        yield f"{counted(checked, 'queue pair')}: none stalled"
 
 
 def _is_answered(case: Case, flow: Flow) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from math import inf
 from typing import Final
 
 from msgspec import UNSET
@@ -41,6 +42,7 @@ EXPLAINS: Final[dict[Kind, frozenset[Kind]]] = {
         (*_LOSSES, *_DISORDER, *_HOST, "stalled", "timeout-recovery", "pause", "queueing")
     ),
     "queueing": frozenset(("incast", "collision", "rate-limit", "pause")),
+    "mrc-path": frozenset((*_LOSSES, "mrc-path")),
     "cnp-without-mark": frozenset(("ecn-marking", "incast", "collision")),
     "mark-without-cnp": frozenset(("stalled",)),
 }
@@ -49,10 +51,18 @@ EXPLAINS: Final[dict[Kind, frozenset[Kind]]] = {
 SLOW_PATH = "slow_path"
 """The detail of a loss on one of several paths, whose packets are late as well."""
 
+PAUSED_NS = "paused_ns"
+"""The detail of a pause whose length is known."""
+
 
 def is_slow_path(cause: Finding) -> bool:
     """Whether `cause` is loss on a path that also delays packets: its queue overflows."""
     return cause.details is not UNSET and SLOW_PATH in cause.details
+
+
+def _is_port_down(cause: Finding) -> bool:
+    """Whether `cause` is the port of a host that is down, with the packets lost there."""
+    return cause.kind == "mrc-path" and cause.place.to_tap is not None
 
 
 class Known:
@@ -81,8 +91,9 @@ class Known:
         if finding.severity == "note":
             return
         self._places.append(finding)
-        for flow in finding.flows:
-            self._note(finding, flow)
+        if finding.kind != "pause":  # it explains what waits at its link only: `queue_at`
+            for flow in finding.flows:
+                self._note(finding, flow)
 
     def _note(self, cause: Finding, flow: int) -> None:
         self._by_flow[flow].append(cause)
@@ -90,21 +101,34 @@ class Known:
         if peer is not None:
             self._by_flow[peer].append(cause)
 
-    def queue_at(self, place: Place, flows: Iterable[int]) -> bool:
+    def queue_at(
+        self,
+        place: Place,
+        flows: Iterable[int],
+        span: tuple[int, int],
+        window_ns: int = 0,
+        in_pauses: bool = True,
+    ) -> bool:
         """Whether a known cause makes the queue between these taps, or at this device on the way to
-        this tap; it then explains effects in all `flows` that wait there.
+        this tap, or is a pause of the link at this tap; it then explains effects in all `flows`
+        that wait there.
 
-        Packets that overtake others on one hop are delayed, not queued.
+        Packets that overtake others on one hop are delayed, not queued. span: the first and the
+        last time of the queue, which begins and ends in windows of `window_ns` there. in_pauses:
+        whether it is there only while the link is paused, and drains then.
         """
         for cause in self._places:
             if cause.kind not in (*EXPLAINS["queueing"], "reordering"):
                 continue
             there = cause.place
             same_taps = (there.from_tap, there.to_tap) == (place.from_tap, place.to_tap)
-            known = place.device is not None and place.to_tap is not None
-            if same_taps or (
-                known and (there.device, there.to_tap) == (place.device, place.to_tap)
-            ):
+            onto = place.to_tap is not None and there.to_tap == place.to_tap
+            device = place.device is not None and there.device == place.device
+            there_too = same_taps or (onto and (device or cause.kind == "pause"))
+            known_pause = cause.details is not UNSET and PAUSED_NS in cause.details
+            if cause.kind == "pause" and known_pause and not in_pauses:
+                continue
+            if there_too and self._makes_queue(cause, *span, window_ns):
                 for flow in flows:
                     self._note(cause, flow)
                 return True
@@ -190,10 +214,26 @@ class Known:
     def explains(self, effect: Kind, flow: int, first_ns: int, last_ns: int) -> bool:
         """Whether a known cause hit `flow` while or shortly before an effect was seen there."""
         causes: frozenset[Kind] = EXPLAINS.get(effect, frozenset())
+        fits = self._makes_queue if effect == "queueing" else self._is_around
         return any(
-            cause.kind in causes and self._is_around(cause, first_ns, last_ns)
+            (cause.kind in causes or (_is_port_down(cause) and "link-down" in causes))
+            and fits(cause, first_ns, last_ns)
             for cause in self._by_flow.get(flow, ())
         )
+
+    def _makes_queue(self, cause: Finding, first_ns: int, last_ns: int, window_ns: int = 0) -> bool:
+        """Whether a queue of this time can be that of `cause`.
+
+        A pause holds packets while it lasts. Where its length is unknown it may be short, and is
+        the cause of a queue only if that lasts from its first to its last frame at most.
+        """
+        if cause.kind != "pause":
+            return self._is_around(cause, first_ns, last_ns)
+        begin = cause.from_ns - cause.onset_uncertainty_ns - self._early
+        end = inf if cause.until_ns is None else cause.until_ns + self._early
+        if cause.details is UNSET or PAUSED_NS not in cause.details:
+            return begin <= first_ns + window_ns and last_ns - window_ns <= end
+        return begin <= last_ns and first_ns <= end
 
     def _is_around(self, cause: Finding, first_ns: int, last_ns: int) -> bool:
         """Whether an effect between these times can be that of `cause`."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import shorten
 
 from msgspec import UNSET
 
 from ..words import printable
-from .case import Case, carries_data
+from .case import Case, carries_data, lost_or_late
 from .deaths import may_be_answered
-from .words import counted, number
+from .pausing import spans_of, too_short
+from .words import counted, duration, number
 
+_NAMED_FILTERS = 200
 UNANSWERED = ("UC", "UD", "CNP")
 """Transports whose requests have no answer."""
 
@@ -23,8 +26,15 @@ def limits(case: Case) -> list[str]:
 
 def _how_it_was_read(case: Case) -> Iterator[str]:
     if not case.complete:
-        yield "interrupted: findings cover what was read so far"
-    if case.filtered and not case.ended.untracked_packets:
+        yield "incomplete: findings cover what was read so far"
+    filters = {tap.filter for tap in case.registry.taps.items if tap.leaves_out_roce}
+    if filters:
+        named = shorten(printable("; ".join(sorted(map(str, filters)))), _NAMED_FILTERS)
+        yield (
+            f"captured with a filter ({named}): packets that it left out are in no count, and"
+            " whether they were lost is unknown"
+        )
+    if case.measuring.filtered:
         yield "a filter is set: whether other packets were lost is unknown"
 
 
@@ -94,7 +104,8 @@ def _one_tap(case: Case) -> Iterator[str]:
     if len(taps) == 1:
         yield (
             "one tap: loss after it shows only in NAKs and retransmissions, marks after it not"
-            " at all; a tap at the other host tells the place"
+            " at all; a tap at the other host tells the place, taps before and after a device tell"
+            " a bad link from a rate limit and an incast"
         )
 
 
@@ -113,6 +124,15 @@ def _partial(case: Case) -> Iterator[str]:
         )
 
 
+def _late(case: Case) -> Iterator[str]:
+    mixed = sum(lost_or_late(case, flow) for flow in case.flows)
+    if mixed:
+        yield (
+            f"{counted(mixed, 'flow')} with late packets, in part over ways without a tap: whether"
+            " packets were lost before the first tap is unknown; capture all parallel links"
+        )
+
+
 def _untapped(case: Case) -> Iterator[str]:
     elsewhere = case.ended.untapped_flows + (0 if case.ways is None else case.ways.elsewhere)
     if elsewhere:
@@ -128,6 +148,52 @@ def _answers(case: Case) -> Iterator[str]:
         yield (
             f"{counted(waiting, 'flow')} whose answers may take ways without a tap: whether their"
             " queue pairs are dead is unknown"
+        )
+
+
+def _clocks(case: Case) -> Iterator[str]:
+    """Taps whose clock was set: no hop begins or ends there."""
+    if case.ways is None:
+        return
+    taps = case.registry.taps
+    for index, name in enumerate(case.ways.names):
+        if taps.carrier(index).clock_steps or index in case.ways.set_forward:
+            yield (
+                f"the clock of {printable(name)} was set: losses and delays right before and after"
+                " this tap are unknown"
+            )
+
+
+def _pauses(case: Case) -> Iterator[str]:
+    """Packets do not tell their priority, and wide windows not how long a queue lasts."""
+    priorities = {
+        pause.priority
+        for capture in case.captures
+        for tap in capture.taps
+        for pause in tap.pauses
+        if pause.priority is not None and pause.first_time_ns is not None
+    }
+    if priorities:
+        numbers = ", ".join(map(str, sorted(priorities)))
+        which = f"priority {numbers}" if len(priorities) == 1 else f"priorities {numbers}"
+        yield (
+            f"which DSCPs have {which} is a setting of the switches: all packets that wait at a"
+            " paused link, while it is paused, count as held by the pause"
+        )
+    short = {
+        tap.name
+        for capture in case.captures
+        for tap in capture.taps
+        for pause in tap.pauses
+        if case.ways is not None
+        and any(too_short(end - begin, case.ways.window_ns) for begin, end in spans_of(pause))
+    }
+    if short:
+        assert case.ways is not None
+        yield (
+            f"how long queues last is known in steps of {duration(case.ways.window_ns)} only:"
+            f" those at {', '.join(map(printable, sorted(short)))} count as made by the shorter"
+            " pauses there if no packet waits longer than twice the time paused"
         )
 
 
@@ -181,9 +247,12 @@ _CHECKS = (
     _one_way,
     _one_tap,
     _partial,
+    _late,
     _untapped,
     _answers,
     _ways,
+    _clocks,
+    _pauses,
     _marks,
     _icrc,
 )

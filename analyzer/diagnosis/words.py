@@ -76,9 +76,32 @@ def flow_name(flow: Flow) -> str:
     return f"{printable(flow.src)} to {printable(flow.dst)} QP 0x{flow.dest_qp:06x}"
 
 
+def ranks(flows: Collection[Flow]) -> str:
+    """` (rank 11 to rank 3)`, ` (ranks 11 to 3, 3 to 7)`; empty where logs name no pair."""
+    pairs = sorted(
+        {
+            (sender, receiver)
+            for flow in flows
+            if flow.owner is not None
+            for sender, receiver in (flow.owner.ranks,)
+            if sender is not None and receiver is not None
+        }
+    )
+    if not pairs:
+        return ""
+    if len(pairs) == 1:
+        return f" (rank {pairs[0][0]} to rank {pairs[0][1]})"
+    listed = ", ".join(f"{sender} to {receiver}" for sender, receiver in pairs[:_RANKS_NAMED])
+    more = len(pairs) - _RANKS_NAMED
+    return f" (ranks {listed}{f' and {more:,} more' if more > 0 else ''})"
+
+
 def hosts(flows: Sequence[Flow]) -> str:
     """`10.0.0.1 to 10.0.0.2`, `3 hosts to 10.0.0.2`: the way of these flows."""
     return f"{_some({f.src for f in flows})} to {_some({f.dst for f in flows})}"
+
+
+_RANKS_NAMED = 3
 
 
 def _some(names: Collection[str]) -> str:

@@ -7,19 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
+from functools import cached_property
 from ipaddress import IPv4Network, ip_network
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.kernel import Ints
 from ..errors import UsageError
 from ..wire.endpoints import IPV4_MAPPED
 from ..wire.opcodes import opcode_name
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry
 from ..wire.taps import Taps
-from .fields import FIELDS, Field, Kind, Mask
+from .fields import FIELDS, OF_JOBS, Field, Kind, Mask
 from .grammar import (
     OPERATORS,
     Comparison,
@@ -29,19 +31,29 @@ from .grammar import (
     Node,
     Presence,
     Text,
+    names,
     parse,
 )
+from .ranks import Ranks
 
+LOGS = "--nccl-log, or with comments of rocescope capture,"
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
 _MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Rows:
-    """The context of a test: packet table and tap names."""
+    """The context of a test: packet table, tap names and ranks."""
 
     table: PacketTable
     registry: Registry
+    ranks: Ranks | None
+
+    @cached_property
+    def of_job(self) -> dict[str, Ints]:
+        """Columns of the ranks."""
+        assert self.ranks is not None
+        return self.ranks.columns(self.table, self.registry)
 
 
 _Test: TypeAlias = Callable[[_Rows], Mask]
@@ -54,13 +66,22 @@ class Filter:
     def __init__(self, text: str) -> None:
         self.text = text
         try:
-            self._test = _compile(parse(text))
+            node = parse(text)
+            self._test = _compile(node)
+            of_jobs = [n.text for n in names(node) if _field(n).kind in OF_JOBS]
         except RecursionError:
             raise UsageError("filter: it is nested too deeply") from None
+        self.of_job = of_jobs[0] if of_jobs else None
+        """A field of it that only `Ranks` give; None without one."""
 
-    def mask(self, table: PacketTable, registry: Registry) -> Mask:
-        """bool[len(table)]: rows that pass the filter."""
-        return self._test(_Rows(table, registry))
+    def mask(self, table: PacketTable, registry: Registry, ranks: Ranks | None = None) -> Mask:
+        """bool[len(table)]: rows that pass the filter.
+
+        UsageError for a filter with `of_job` without ranks.
+        """
+        if self.of_job is not None and ranks is None:
+            raise UsageError(f"filter: {self.of_job} is known for captures with {LOGS} only")
+        return self._test(_Rows(table, registry, ranks))
 
 
 def compile_filter(text: str) -> Filter:
@@ -71,8 +92,7 @@ def compile_filter(text: str) -> Filter:
 def _compile(node: Node) -> _Test:
     match node:
         case Presence(name):
-            present = _field(name).present
-            return lambda rows: present(rows.table)
+            return _present(_field(name))
         case Comparison(name, symbol, value):
             return _comparison(_field(name), symbol, value)
         case Membership(name, ranges):
@@ -100,12 +120,24 @@ def _field(name: Text) -> Field:
 def _any_value(field: Field, matches: _Match) -> _Test:
     """Whether any of the field's values in a row matches."""
 
+    def of_job(rows: _Rows) -> Mask:
+        columns = [rows.of_job[name] for name in field.of_job]
+        hits: Mask = np.logical_or.reduce([(c >= 0) & matches(c, rows) for c in columns])
+        return hits
+
     def test(rows: _Rows) -> Mask:
         hits = [matches(values(rows.table), rows) for values in field.values]
         hit = hits[0] if len(hits) == 1 else np.logical_or.reduce(hits)
         return hit & field.present(rows.table)
 
-    return test
+    return of_job if field.of_job else test
+
+
+def _present(field: Field) -> _Test:
+    """Whether a row has the field."""
+    if not field.of_job:
+        return lambda rows: field.present(rows.table)
+    return lambda rows: np.logical_or.reduce([rows.of_job[name] >= 0 for name in field.of_job])
 
 
 def _comparison(field: Field, symbol: str, value: Text) -> _Test:
@@ -114,7 +146,8 @@ def _comparison(field: Field, symbol: str, value: Text) -> _Test:
         if symbol == "==":
             return equal
         # As in Wireshark 4: the field is present and none of its values is equal.
-        return lambda rows: field.present(rows.table) & ~equal(rows)
+        present = _present(field)
+        return lambda rows: present(rows) & ~equal(rows)
     compare = OPERATORS[symbol]
     limit = _ordered(field, value)
     return _any_value(field, lambda column, rows: compare(column, limit))
@@ -140,6 +173,8 @@ def _range(field: Field, low: Text, high: Text) -> _Match:
         case Kind.NAMED:
             wanted = _named(field, low)
             return lambda column, rows: column == wanted
+        case Kind.COMM:
+            return _in_communicator(low.text)
         case Kind.TAP if not _NUMBER.fullmatch(low.text):
             return lambda column, rows: _tap_names(low, rows.registry.taps)[column]
     exact = _ordered(field, low)
@@ -149,7 +184,7 @@ def _range(field: Field, low: Text, high: Text) -> _Match:
 def _ordered(field: Field, value: Text) -> int:
     """The value as the number in its column."""
     match field.kind:
-        case Kind.NUMBER | Kind.OPCODE | Kind.TAP:
+        case Kind.NUMBER | Kind.OPCODE | Kind.TAP | Kind.RANK:
             return _number(field, value)
         case Kind.FLAG:
             return _boolean(field, value)
@@ -206,6 +241,14 @@ def _opcodes(value: Text) -> Mask:
         hint = f"; did you mean {close[0]}?" if close else ", such as WRITE_FIRST or RC_ACK"
         raise _wrong(f"{value.text!r} is not an opcode{hint}", value)
     return np.array(hits, np.bool_)
+
+
+def _in_communicator(name: str) -> _Match:
+    def matches(column: NDArray[Any], rows: _Rows) -> Mask:
+        assert rows.ranks is not None
+        return np.asarray(column == rows.ranks.code(name))
+
+    return matches
 
 
 def _tap_names(value: Text, taps: Taps) -> Mask:

@@ -34,6 +34,12 @@ class Kind(Enum):
     NAMED = auto()
     TAP = auto()
     FLAG = auto()
+    RANK = auto()
+    COMM = auto()
+
+
+OF_JOBS = (Kind.RANK, Kind.COMM)
+"""Kinds of fields that `Ranks` gives, not the packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class Field:
     """Width of a NUMBER."""
     names: tuple[str, ...] = ()
     """Names of the values of a NAMED field, by value."""
+    of_job: tuple[str, ...] = ()
+    """Columns of `Ranks` of a RANK or COMM field, which has no `values`."""
 
 
 def _always(table: PacketTable) -> Mask:
@@ -160,6 +168,10 @@ def _addresses(name: str, which: str, meaning: str, present: Presence) -> Field:
 def _presence(name: str, present: Presence, meaning: str) -> Field:
     values: Values = lambda table: present(table).astype(np.uint8)  # noqa: E731
     return Field(name, Kind.FLAG, (values,), present, meaning)
+
+
+def _of_job(name: str, kind: Kind, columns: tuple[str, ...], meaning: str) -> Field:
+    return Field(name, kind, (), _always, meaning, bits=31, of_job=columns)
 
 
 _SPORT, _DPORT = _column("udp_sport"), _column("udp_dport")
@@ -294,6 +306,13 @@ _OWN = (
     _presence("snapped", _flag(packets.SNAPPED), "headers truncated by the capture"),
     _presence("ipv6", _is_ipv6, "IPv6"),
     _presence("rocev1", _flag(packets.ROCE_V1), "RoCEv1"),
+    _of_job("rank", Kind.RANK, ("sender", "receiver"), "rank that sends or receives the packet"),
+    _of_job(
+        "peer_rank", Kind.RANK, ("sender", "receiver"), "as rank, for rank == 11 and peer_rank == 3"
+    ),
+    _of_job("src_rank", Kind.RANK, ("sender",), "rank that sends the packet"),
+    _of_job("dst_rank", Kind.RANK, ("receiver",), "rank that receives the packet"),
+    _of_job("comm", Kind.COMM, ("comm",), "communicator, as in comm == 0xabc123"),
 )
 
 FIELDS: dict[str, Field] = {field.name: field for field in (*_WIRESHARK, *_OWN)}

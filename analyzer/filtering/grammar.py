@@ -7,7 +7,7 @@ Operators, precedence and the set notation are Wireshark's (wireshark-filter(4))
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -97,6 +97,18 @@ class Junction:
 
 
 Node: TypeAlias = Presence | Comparison | Membership | Negation | Junction
+
+
+def names(node: Node) -> Iterator[Text]:
+    """The fields of a filter."""
+    match node:
+        case Presence(field) | Comparison(field, _, _) | Membership(field, _):
+            yield field
+        case Negation(operand):
+            yield from names(operand)
+        case Junction(_, operands):
+            for operand in operands:
+                yield from names(operand)
 
 
 def _text(token: Token) -> Text:

@@ -40,19 +40,20 @@ _STREAM_SUMS = {
 
 def end_idle(
     measuring: Measuring,
-    now_ns: int,
     idle_ns: int,
     tap_names: list[str],
     most_kept: int = IDLE_KEPT,
     least_leaving: int = LEAST_LEAVING,
 ) -> int:
-    """End flows without a packet for `idle_ns` before `now_ns`, a time of the packets' clock.
+    """End flows without a packet for `idle_ns` before the present of `measuring.clock`.
 
     Result: the number of flows that left; 0 where too few are idle to be worth it. With
     conformance no flow leaves: its checks span all flows of a host.
     """
-    tracker = measuring.tracker
-    if measuring.conformance is not None or len(tracker) < most_kept + least_leaving:
+    tracker, now_ns = measuring.tracker, measuring.clock.now_ns
+    if now_ns is None or measuring.conformance is not None:
+        return 0
+    if len(tracker) < most_kept + least_leaving:
         return 0
     before = now_ns - idle_ns
     if _idle(tracker, before).sum() - most_kept < max(least_leaving, len(tracker) // LEAVING_PART):
@@ -61,8 +62,9 @@ def end_idle(
     leaves = _idle(tracker, before)
     leaves[measuring.hops.conclude_before(before)] = False
     _join_partners(tracker, leaves)
-    hops = measuring.hops.settled()
-    ways = ways_of(hops, tracker, tap_names) if hops.between_taps() else None
+    ways = None
+    if measuring.hops.between_taps():  # no flow that leaves has a packet in flight
+        ways = ways_of(measuring.hops.settled(), tracker, tap_names)
     troubled = _trouble(measuring, ways)
     idle = np.flatnonzero(leaves)
     wire_bytes = tracker.flows["wire_bytes"]
@@ -75,6 +77,7 @@ def end_idle(
 class Turns:
     """When a live analysis looks for idle flows: at most one part of its time in `_SHARE`.
 
+    That is processor time: on a busy machine looks take longer, and flows must not stay for that.
     When flows have doubled since the last look it is time at once: memory depends on them, and
     the cost of all looks then still grows with the flows ever seen, not faster.
     """
@@ -87,9 +90,9 @@ class Turns:
         """flows: those in memory; now: seconds of a monotonic clock."""
         return now >= self._next or flows > _GROWTH * self._flows
 
-    def taken(self, flows: int, began: float, now: float) -> None:
-        """A look took from `began` to `now`; `flows` are left."""
-        self._next = now + max(_EVERY_S, _SHARE * (now - began))
+    def taken(self, flows: int, spent_s: float, now: float) -> None:
+        """A look took `spent_s` of processor time; `flows` are left."""
+        self._next = now + max(_EVERY_S, _SHARE * spent_s)
         self._flows = max(flows, LEAST_LEAVING)
 
 
@@ -153,7 +156,8 @@ def _end(measuring: Measuring, leaves: Bools, troubled: Ints, ways: Ways | None)
         sums["untapped_flows"] = sum(bool(leaves[flow]) for flow in ways.untapped)
         sums["missed_by_captures"] = sum(int(leaves[m.flows].sum()) for m in ways.missed)
     sums["flows"] = len(gone)
-    sums["data_flows"] = int(np.count_nonzero(carried))
+    one = np.where(flows["peer"] >= 0, np.minimum(gone, flows["peer"]), gone)
+    sums["queue_pairs"] = len(np.unique(one[carried > 0]))
     sums["connections"] = int(np.count_nonzero(flows["peer"] > gone))
     sums["flows_in_trouble"] = int(np.count_nonzero(troubled[gone]))
     first, last = int(flows["first_time"].min()), int(flows["last_time"].max())

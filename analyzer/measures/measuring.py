@@ -25,7 +25,9 @@ from .hops.measure import HopMeasure
 from .idle import Idle
 from .late_activity import LateActivity
 from .messages.measure import MessageStatistics
+from .messages.times import MessageTimes
 from .mrc.measure import MrcMeasure
+from .packet_clock import PacketClock
 from .paths.spraying import PathUsage
 from .series import Activity, Totals
 from .troubles import Troubles
@@ -48,8 +50,13 @@ class Measuring:
         """Packets measured while there was one tap only; `taps` does not include them."""
         self.conformance = _conformance(conformance, many_taps) if conformance else None
         self.tracker = FlowTracker()
+        self.batches = 0
+        """How many batches were measured: a reader that sees the same number has all of them."""
         self.filtered = False
-        """Whether a filter drops packets: then flows may begin later than CM messages say."""
+        """Whether a filter of the analysis drops packets: then flows may begin later than CM
+        messages say."""
+        self.captured_in_part = False
+        """The same of the filter of a capture."""
         self.cm = CmPairs()
         self.ended = Ended()
         """Sums of the flows that left memory, see `ending`."""
@@ -64,10 +71,13 @@ class Measuring:
         self.renumbered: list[Kept] | None = None
         """A reader that remembers flow numbers sets it to a list, and empties it: every change of
         numbers since then, oldest first."""
+        self.clock = PacketClock()
         self.totals = Totals(window_ns)
         self.activity = Activity()
         self.late: LateActivity | None = None
         """Set by the screens; reports do not need it."""
+        self.message_times: MessageTimes | None = None
+        """Set where the logs of a job name ranks."""
         self.entropy = PathUsage("entropy")
         self.taps = PathUsage("tap")
         self.hops = HopMeasure()
@@ -78,21 +88,26 @@ class Measuring:
         self.congestion = CongestionMeasure()
         self.mrc = MrcMeasure()
 
-    def update(self, table: PacketTable, cm_messages: Sequence[CmMessage] = ()) -> None:
-        """Take in one batch."""
+    def update(
+        self, table: PacketTable, cm_messages: Sequence[CmMessage] = ()
+    ) -> TrackedBatch | None:
+        """Take in one batch; returns it as tracked, None if no packet is left."""
         beyond = self.address_beyond
         if beyond is not None:
             cm_messages = [m for m in cm_messages if beyond not in (m.src, m.dst)]
             table = self._of_known(table, (table.src != beyond) & (table.dst != beyond))
         self.cm.note(cm_messages)
+        self.clock.update(table.time_ns)
         # Mirror sessions are taps that appear while reading.
         self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
         if self.most_flows is not None and len(self.tracker) >= self.most_flows:
             table = self._of_known(table, self.tracker.knows(table))
         if not len(table):
-            return
-        agreed = {} if self.filtered else self.cm.first_psns
-        self.measure(self.tracker.update(with_answers(table), agreed))
+            return None
+        agreed = {} if self.filtered or self.captured_in_part else self.cm.first_psns
+        batch = self.tracker.update(with_answers(table), agreed)
+        self.measure(batch)
+        return batch
 
     def _of_known(self, table: PacketTable, known: Bools) -> PacketTable:
         """The known rows; the others are counted."""
@@ -109,10 +124,13 @@ class Measuring:
 
     def measure(self, batch: TrackedBatch) -> None:
         """Update all measures from a tracked batch."""
+        self.batches += 1
         self.totals.update(batch)
         self.activity.update(batch)
         if self.late is not None:
             self.late.update(batch)
+        if self.message_times is not None:
+            self.message_times.update(batch)
         self.entropy.update(batch)
         if self.many_taps:
             self.taps.update(batch)
@@ -142,6 +160,8 @@ class Measuring:
             measure.keep(kept)
         if self.late is not None:
             self.late.keep(kept)
+        if self.message_times is not None:
+            self.message_times.keep(kept)
         self.numbering += 1
         if self.renumbered is not None:
             self.renumbered.append(kept)
@@ -162,6 +182,7 @@ class Measuring:
         flow_map = merge_trackers(self.tracker, other.tracker, endpoint_map, tap_map)
         self.ended = self.ended.joined(other.ended)
         self.cm.merge(other.cm, endpoint_map, tap_map)
+        self.clock.update(other.clock.latest)
         self.many_taps = self.many_taps or other.many_taps
         self.packets_before_taps += other.packets_before_taps
         self.totals.merge(other.totals, flow_map, tap_map)

@@ -128,6 +128,7 @@ class Trouble(NamedTuple):
     """Longest time between two of them."""
     frames: list[tuple[int, int, int]]
     """(time_ns, frame number, tap) of the first ones."""
+    flow: int | None = None
 
 
 @inlined
@@ -448,7 +449,7 @@ class Troubles:
             strict=True,
         )
         return Trouble(
-            int(r["count"]), int(r["first"]), int(r["last"]), int(r["pause"]), sorted(frames)
+            int(r["count"]), int(r["first"]), int(r["last"]), int(r["pause"]), sorted(frames), flow
         )
 
     def flows(self, kind: int) -> list[int]:

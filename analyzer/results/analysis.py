@@ -22,9 +22,10 @@ from .hops import CaptureLoss, Hop, TapClock
 from .live import RdmaPort
 from .mrc import Mrc, SegmentList
 from .paths import Imbalance
+from .ranks import Ranks
 from .series import Series
 
-SCHEMA_VERSION = "1.3"
+SCHEMA_VERSION = "1.4"
 
 
 class Analysis(Record, frozen=True, kw_only=True):
@@ -66,6 +67,9 @@ class Analysis(Record, frozen=True, kw_only=True):
     mrc: Annotated[Mrc | UnsetType, Meta(description="only when the capture holds MRC")] = UNSET
     mirror_checks: Annotated[
         MirrorChecks | UnsetType, Meta(description="only with --mirror-format lumina")
+    ] = UNSET
+    ranks: Annotated[
+        Ranks | UnsetType, Meta(description="only if both ranks of a flow are known, from logs")
     ] = UNSET
     segment_lists: Annotated[
         list[SegmentList] | UnsetType, Meta(description="only when the capture holds SRv6; bounded")

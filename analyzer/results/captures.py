@@ -33,6 +33,13 @@ class UltraEthernet(Record, frozen=True):
     highest_psn: int | None
 
 
+class PauseSpan(Record, frozen=True):
+    """A time without packets of one priority."""
+
+    from_ns: int
+    until_ns: int
+
+
 class Pause(Record, frozen=True):
     """PFC (IEEE 802.1Qbb) or global pause (802.3x) frames of one priority at one tap."""
 
@@ -44,6 +51,21 @@ class Pause(Record, frozen=True):
         float | None,
         Meta(description="time paused; None when the link rate is unknown (see --link-rate)"),
     ]
+    first_time_ns: Annotated[
+        int | None, Meta(description="first frame that pauses; null if every frame ends a pause")
+    ]
+    last_time_ns: Annotated[int | None, Meta(description="last frame that pauses")]
+    first_frame_number: Annotated[
+        int | None, Meta(description="number in the capture of the first frame that pauses")
+    ] = None
+    last_frame_number: int | None = None
+    spans: Annotated[
+        list[PauseSpan],
+        Meta(
+            description="when it was paused, at most 32 spans: pauses close to each other are one;"
+            " empty if the link rate is unknown"
+        ),
+    ] = []
 
 
 class TapSummary(Record, frozen=True):
@@ -60,6 +82,9 @@ class TapSummary(Record, frozen=True):
     speed_bits_per_second: int | None
     pauses: list[Pause]
     sampling: Annotated[Sampling | UnsetType, Meta(description="only for samples (sFlow)")] = UNSET
+    filter: Annotated[
+        str | UnsetType, Meta(description="capture filter, only where the capture states it")
+    ] = UNSET
 
 
 class CaptureSummary(Record, frozen=True):

@@ -29,13 +29,20 @@ class Figures(Record, frozen=True):
     packets: int
     lost_packets: Annotated[
         int | None,
-        Meta(description="lost before or between taps, or never seen; not capture loss"),
+        Meta(
+            description="lost before or between taps, or never seen, each PSN once; not capture"
+            " loss"
+        ),
     ]
     reordered_packets: int | None
     retransmitted_packets: int | None
     duplicate_packets: int | None
     ecn_marked_packets: int
     goodput_bits_per_second: Annotated[float | None, Meta(description="the sum of all flows")]
+    lost_retransmissions: Annotated[
+        int | None,
+        Meta(description="lost besides, before the tap; None: not counted, as for single flows"),
+    ] = None
 
 
 class FlowChange(Record, frozen=True):

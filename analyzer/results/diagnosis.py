@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -23,6 +23,10 @@ SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
 Confidence = Literal["proven", "likely", "possible"]
 
 
+LOST_AGAIN: Final = "lost_retransmissions"
+"""Detail of `loss`: of its packets, those that a flow does not count: it counts each PSN once."""
+
+
 class Place(Record, frozen=True):
     """Where a finding is: between two taps, a device, a host, a queue pair or a capture."""
 
@@ -38,7 +42,7 @@ class Place(Record, frozen=True):
 
 
 class Affected(Record, frozen=True):
-    """A queue pair that suffers from a finding."""
+    """A flow that suffers from a finding. Both flows of a connection are one queue pair."""
 
     flow: Annotated[int, Meta(description="id of its flow")]
     src: str
@@ -58,6 +62,7 @@ class Evidence(Record, frozen=True):
     tap: str
     frame_number: int
     time_ns: int
+    flow: Annotated[int | None, Meta(description="id of the flow that the fault hit there")] = None
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -79,6 +84,13 @@ class Finding(Record, frozen=True, kw_only=True):
     ] = 0
     flows: Annotated[list[int], Meta(description="ids of the flows that the fault hit")]
     affected: Annotated[list[Affected], Meta(description="most affected first, at most 1,000")]
+    queue_pairs: Annotated[
+        int | None,
+        Meta(
+            description="queue pairs that suffer: a connection is one, in both directions; a flow"
+            " without a known connection is one; None: written before schema version 1.4"
+        ),
+    ] = None
     packets: Annotated[int, Meta(description="lost, marked, late, copied: hit by the fault")]
     of_packets: Annotated[int, Meta(description="packets that could have been hit")]
     share_percent: float

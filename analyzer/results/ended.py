@@ -16,7 +16,13 @@ class Ended(Record, frozen=True, kw_only=True):
     """
 
     flows: int = 0
-    data_flows: Annotated[int, Meta(description="with requests or READ responses")] = 0
+    queue_pairs: Annotated[
+        int,
+        Meta(
+            description="connections with requests or READ responses; a flow without a known"
+            " connection counts as one"
+        ),
+    ] = 0
     connections: Annotated[int, Meta(description="known connections of these flows")] = 0
     flows_in_trouble: Annotated[
         int,

@@ -130,12 +130,31 @@ class IdleGaps(Record, frozen=True):
 class Owner(Record, frozen=True):
     """The process that owns a queue pair."""
 
-    pid: int
-    command: str
-    rank: Annotated[int | None, Meta(description="in its MPI, Slurm or torchrun job")]
+    pid: Annotated[int | None, Meta(description="None: not in the log")]
+    command: Annotated[str | None, Meta(description="None: not in the log")]
+    rank: Annotated[
+        int | None,
+        Meta(description="in its MPI, Slurm or torchrun job; from a log in its communicator"),
+    ]
     end: Annotated[
         str, Meta(description="the end of the flow that the process owns: destination or source")
     ] = "destination"
+    host: Annotated[str | None, Meta(description="host name, from a log")] = None
+    device: Annotated[str | None, Meta(description="RDMA device, from a log")] = None
+    comm: Annotated[str | None, Meta(description="communicator, from a log")] = None
+    peer_rank: Annotated[
+        int | None, Meta(description="rank at the other end of the flow, from logs")
+    ] = None
+    inferred_channel: Annotated[
+        int | None, Meta(description="channel, by the order of the lines of a log only")
+    ] = None
+
+    @property
+    def ranks(self) -> tuple[int | None, int | None]:
+        """The rank that sends the flow and the rank that receives it."""
+        if self.end == "source":
+            return self.rank, self.peer_rank
+        return self.peer_rank, self.rank
 
 
 class Flow(Record, frozen=True, kw_only=True):
@@ -241,3 +260,7 @@ class Connection(Record, frozen=True):
     path_mtu: int | None
     service: Annotated[str | None, Meta(description="RDMA-CM service, when CM messages were seen")]
     read_responses_missing: int | None
+    a_rank: Annotated[int | None, Meta(description="rank at a; None: no log or host names it")] = (
+        None
+    )
+    b_rank: Annotated[int | None, Meta(description="rank at b; None likewise")] = None

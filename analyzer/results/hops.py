@@ -50,6 +50,10 @@ class Hop(Record, frozen=True, kw_only=True):
     lost_packets: Annotated[int, Meta(description="never seen after from_tap")]
     lost_percent: float
     lost_by_flow: Annotated[list[LostAt], Meta(description="most first, at most 1,000")]
+    lost_frames: Annotated[
+        list[int],
+        Meta(description="numbers of lost packets in the capture of from_tap, the first 1,000"),
+    ] = []
     first_lost_ns: int | None
     last_lost_ns: int | None
     ce_marked_packets: Annotated[int, Meta(description="not CE at from_tap, CE at to_tap")]

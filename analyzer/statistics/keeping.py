@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Int32s, Ints
+from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ...kernels.named import NamedTuple
+
+_PIECE, _FLOWS_OF_A_PIECE = 1 << 16, 1 << 12
+"""Records, and flows, that are copied at once."""
 
 
 class Kept(NamedTuple):
@@ -49,9 +52,10 @@ def untouched(array: Any) -> Any:
 def rows_of(array: Any, kept: Kept, per: int = 1, fill: int = 0) -> Any:
     """`array` with `per` rows per flow: those of the kept flows first, then rows of `fill`."""
     flows = kept.of(len(array) // per)
-    rows = (flows[:, None] * per + np.arange(per)).reshape(-1)
     new = untouched(array) if fill == 0 else np.full_like(array, fill)
-    new[: len(rows)] = array[rows]
+    for piece in range(0, len(flows), _FLOWS_OF_A_PIECE):
+        rows = (flows[piece : piece + _FLOWS_OF_A_PIECE, None] * per + np.arange(per)).reshape(-1)
+        new[piece * per : piece * per + len(rows)] = array[rows]
     return new
 
 
@@ -69,5 +73,25 @@ def places_of(references: Any) -> Ints:
 def front_of(pool: Any, places: Ints) -> Any:
     """`pool` with these records first, and zeros behind them."""
     new = untouched(pool)
-    new[: len(places)] = pool[places]
+    for piece in range(0, len(places), _PIECE):
+        some = places[piece : piece + _PIECE]
+        new[piece : piece + len(some)] = pool[some]
     return new
+
+
+def move_tables(pool: Any, first: Ints, bits: Bytes, new: Any, to: Ints) -> None:
+    """Copy tables of 1 << bits records, 0: no table; a record has a multiple of eight bytes.
+
+    first, to: places of their first records in `pool` and in `new`, which is zero. All tables of
+    one size at once, in pieces: a copy per table takes most of the time of an ending. Records of
+    zeros are not written: most of a table is memory that was never touched.
+    """
+    for size in np.unique(bits[bits > 0]).tolist():
+        tables, within = np.flatnonzero(bits == size), np.arange(1 << size)
+        step = max(_PIECE >> size, 1)
+        for piece in range(0, len(tables), step):
+            some = tables[piece : piece + step]
+            records = pool[(first[some][:, None] + within).reshape(-1)]
+            there = (to[some][:, None] + within).reshape(-1)
+            held = records.view(np.uint64).reshape(len(there), -1).any(axis=1)
+            new[there[held]] = records[held]

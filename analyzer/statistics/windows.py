@@ -163,9 +163,9 @@ class WindowedSums:
     def keep(self, kept: Kept) -> None:
         """Columns are flows: only these stay."""
         columns = kept.of(self.sums.shape[1])
-        sums = np.zeros(self.sums.shape, np.int64)
-        sums[:, : len(columns)] = self.sums[:, columns]
-        self.sums = sums
+        for row in self.sums:  # in place: a copy of all rows would add to the peak of the memory
+            row[: len(columns)] = row[columns]
+            row[len(columns) :] = 0
 
     def merge(self, other: WindowedSums, column_map: Int32s) -> None:
         """Add sums with the same initial width; the other's column c is our `column_map[c]`."""

@@ -42,7 +42,7 @@ class _View:
         book = one.keeper.book
         self.one, self.tap, self.n = one, tap, n
         self.flows = tracker.flows
-        self.opcodes = tracker.opcodes
+        self.opcodes = tracker.opcodes(np.arange(len(tracker)))
         self.book = book
         s = book.states[:n]
         behind = (s["lost_before"] > 0) | (s["reordered"] > 0)

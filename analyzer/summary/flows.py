@@ -57,7 +57,7 @@ class FlowSummary:
     def places(self) -> NDArray[np.int64]:
         """The place of each tap; parallel taps share one, see `tap_places`."""
         m, flows = self._m, self._m.tracker.flows
-        copies = m.tracker.state.copies
+        copies = m.tracker.copies
         return tap_places(m.taps, flows["src"], flows["dst"], copies, len(self._names.taps))
 
     def flow(self, f: int) -> Flow:
@@ -65,6 +65,7 @@ class FlowSummary:
         m, t = self._m, self._m.tracker
         record: Any = t.flows[f]
         requests, responses = t.stream(f, st.REQUESTS), t.stream(f, st.RESPONSES)
+        packets = t.opcodes(np.array([f]))[0]
         sequenced = bool(requests["started"] or responses["started"])
         notes: list[str] = []
         missing = acknowledged = None
@@ -135,9 +136,7 @@ class FlowSummary:
             request_packets=int(record["request_packets"]),
             response_packets=int(record["response_packets"]),
             ack_packets=int(record["ack_packets"]),
-            opcodes={
-                opcode_name(int(op)): int(t.opcodes[f, op]) for op in np.flatnonzero(t.opcodes[f])
-            },
+            opcodes={opcode_name(int(op)): int(packets[op]) for op in np.flatnonzero(packets)},
             path_mtu=int(record["path_mtu"]) or None,
             messages=messages.count,
             reordered_packets=count("reordered"),
@@ -191,8 +190,9 @@ class FlowSummary:
         unique = int(requests["arrivals"] + responses["arrivals"])
         if unique == 0:
             return None
-        h, d = self._m.tracker.histograms, self._m.tracker.densities
-        n_counts = requests["n_counts"] + responses["n_counts"]
+        tracker = self._m.tracker
+        h, d = tracker.histograms, tracker.densities
+        n_counts = tracker.n_counts(f, st.REQUESTS) + tracker.n_counts(f, st.RESPONSES)
         n_reordering = np.cumsum(n_counts[::-1])[
             ::-1
         ]  # a 3-reordered packet is also 1- and 2-reordered

@@ -16,6 +16,7 @@ from ..results.hops import CaptureLoss, Hop, LostAt, TapClock
 from ..statistics.histogram import HistogramPool
 
 LISTED_FLOWS = 1_000
+LISTED_FRAMES = 1_000
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _STEP_NS = 100_000
 """A clock step changes the offset of two taps by at least this from one window to the next."""
@@ -65,6 +66,7 @@ def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence
         lost_packets=len(lost),
         lost_percent=100 * len(lost) / way.packets,
         lost_by_flow=_lost_by_flow(way),
+        lost_frames=_lost_frames(way),
         first_lost_ns=int(lost["time"].min()) if len(lost) else None,
         last_lost_ns=int(lost["time"].max()) if len(lost) else None,
         ce_marked_packets=counted("marked"),
@@ -76,6 +78,13 @@ def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence
         delay_ns=delay,
         queueing_ns=queueing,
     )
+
+
+def _lost_frames(way: Way) -> list[int]:
+    known = way.lost[way.lost["frame"] > 0]
+    first = known[np.argsort(known["time"], kind="stable")][:LISTED_FRAMES]
+    frames: list[int] = first["frame"].tolist()
+    return frames
 
 
 def _lost_by_flow(way: Way) -> list[LostAt]:

@@ -102,6 +102,7 @@ def _guessed(sent: NDArray[Any]) -> PlaneBy | None:
     """The detected key of the planes; None when there is none."""
     if len(sent) and sent["evidence"].any():
         return PlaneBy("segment", 1)
-    if len(np.unique(sent["tap"])) > 1:
+    links = np.unique(sent[["lane", "tap"]])
+    if len(links) > len(np.unique(links["lane"])):  # else each sender has one link
         return PlaneBy("tap")
     return None

@@ -56,10 +56,17 @@ class Summary:
         self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
         self.ways: Ways | None = None
         if self._settled is not None:
-            ways = ways_of(self._settled, measuring.tracker, names.taps, fabric, names.addresses)
             sampled = {names.taps.index(tap) for tap in self._sampled}
-            set_back = {tap for tap in range(len(registry.taps)) if registry.taps[tap].clock_steps}
-            self.ways = ways.without(sampled | set_back)
+            taps = registry.taps
+            set_back = {tap for tap in range(len(taps)) if taps.carrier(tap).clock_steps}
+            clocks = [taps.clock(tap) for tap in range(len(taps))]
+            set_forward = self._settled.times.jumps(clocks, set_back)
+            unclocked = set_back | set(set_forward)
+            ways = ways_of(
+                self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked
+            )
+            ways.set_forward = set_forward
+            self.ways = ways.without(sampled | unclocked)
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())
@@ -103,7 +110,7 @@ class Summary:
         m, flows, names = self._m, self._m.tracker.flows, self._names
         found = []
         if m.many_taps:
-            copies = m.tracker.state.copies
+            copies = m.tracker.copies
             found += tap_imbalances(
                 m.taps, flows["src"], flows["dst"], copies, names.taps, names.addresses
             )

@@ -11,7 +11,7 @@ from ..decode.counters import DecodeCounters
 from ..decode.headers.uet import TYPE_NAMES
 from ..decode.merge import MergeCounts
 from ..decode.sources import Source
-from ..results.captures import CaptureSummary, Pause, Sampling, TapSummary, UltraEthernet
+from ..results.captures import CaptureSummary, Pause, PauseSpan, Sampling, TapSummary, UltraEthernet
 from ..results.ended import Ended
 from ..results.flow import Flow
 from ..results.series import Series
@@ -188,9 +188,21 @@ def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series
         dropped_frames=tap.dropped,
         speed_bits_per_second=tap.speed_bits_per_second,
         pauses=[
-            Pause(p.priority, p.frames, p.xon_frames, p.quanta, p.paused_ns)
+            Pause(
+                p.priority,
+                p.frames,
+                p.xon_frames,
+                p.quanta,
+                p.paused_ns,
+                p.first_ns,
+                p.last_ns,
+                p.first_frame,
+                p.last_frame,
+                [PauseSpan(*span) for span in p.spans],
+            )
             for p in counters.pause()
             if p.tap == index
         ],
         sampling=tap_sampling(tap.sampled) if tap.sampled else UNSET,
+        filter=tap.filter or UNSET,
     )

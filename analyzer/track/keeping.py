@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Ints, Records
-from ..statistics.keeping import Kept, rows_of, untouched
+from ..statistics.keeping import Kept, front_of, move_tables, places_of, rows_of, untouched
 from . import state as st
 from .tracker import FlowTracker
 
-_PIECE = 1 << 16
-"""Records that are copied at once."""
 _PAIRING = ("evidence", "answers", "mismatches", "mismatches_in_row")
 
 
@@ -20,16 +17,15 @@ def keep_flows(tracker: FlowTracker, kept: Kept) -> None:
     A flow whose partner leaves has none. What was learned about a host pair (the path MTU) stays
     while it has flows.
     """
-    old = tracker.state
-    tracker.state = old._replace(
-        flows=rows_of(old.flows, kept),
-        streams=rows_of(old.streams, kept, per=2),
-        used=old.used.copy(),
-    )
-    tracker.opcodes = rows_of(tracker.opcodes, kept)
+    # One array after the other: both copies of all of them would be the peak of the memory.
+    tracker.state = tracker.state._replace(used=tracker.state.used.copy())
+    tracker.state = tracker.state._replace(flows=rows_of(tracker.state.flows, kept))
+    tracker.state = tracker.state._replace(streams=rows_of(tracker.state.streams, kept, per=2))
+    tracker.keep_opcodes(kept)
     tracker.state.used[st.USED_FLOWS] = len(kept.flows)
     _keep_partners(tracker, kept)
     _keep_pairs(tracker)
+    _keep_lates(tracker)
     _keep_windows(tracker)
     _keep_recents(tracker)
     _keep_events(tracker, kept)
@@ -66,17 +62,22 @@ def _keep_pairs(tracker: FlowTracker) -> None:
     tracker.state = state._replace(pairs=pairs)
 
 
-def _keep_windows(tracker: FlowTracker) -> None:
-    """The slots of the kept streams move to the front of the pool.
+def _keep_lates(tracker: FlowTracker) -> None:
+    state = tracker.state
+    late = state.streams["late"][: 2 * len(tracker)]
+    places = places_of(late)
+    state.used[st.USED_LATES] = len(places)
+    tracker.state = state._replace(lates=front_of(state.lates, places))
 
-    Only slots in use are written: most of a window is memory that was never touched.
-    """
+
+def _keep_windows(tracker: FlowTracker) -> None:
+    """The slots of the kept streams move to the front of the pool."""
     state = tracker.state
     streams = state.streams[: 2 * len(tracker)]
     sizes = np.where(streams["window_bits"] > 0, 1 << streams["room_bits"].astype(np.int64), 0)
     starts = np.cumsum(sizes) - sizes
     slots = untouched(state.slots)
-    _move(state.slots, streams["window"], streams["window_bits"], "state", slots, starts)
+    move_tables(state.slots, streams["window"], streams["window_bits"], slots, starts)
     streams["window"] = np.where(sizes > 0, starts, 0)
     state.used[st.USED_SLOTS] = int(sizes.sum())
     tracker.state = state._replace(slots=slots)
@@ -88,27 +89,10 @@ def _keep_recents(tracker: FlowTracker) -> None:
     bits[flows["recent"] < 0] = 0
     sizes = np.where(bits > 0, 1 << bits.astype(np.int64), 0)
     starts = np.cumsum(sizes) - sizes
-    _move(state.recents, flows["recent"], bits, "used", recents, starts)
+    move_tables(state.recents, flows["recent"], bits, recents, starts)
     flows["recent"] = np.where(sizes > 0, starts, -1)
     state.used[st.USED_RECENTS] = int(sizes.sum())
     tracker.state = state._replace(recents=recents)
-
-
-def _move(pool: Records, first: Ints, bits: Bytes, used: str, new: Records, to: Ints) -> None:
-    """Copy the records in use (`used` is not 0) of tables of 1 << bits records, 0: no table.
-
-    first, to: places of their first records in `pool` and in `new`. All tables of one size at
-    once, in pieces: a copy per table takes most of the time of an ending.
-    """
-    for size in np.unique(bits[bits > 0]).tolist():
-        tables, within = np.flatnonzero(bits == size), np.arange(1 << size)
-        step = max(_PIECE >> size, 1)
-        for piece in range(0, len(tables), step):
-            some = tables[piece : piece + step]
-            at = (first[some][:, None] + within).reshape(-1)
-            there = (to[some][:, None] + within).reshape(-1)
-            held = pool[used][at] != 0
-            new[there[held]] = pool[at[held]]
 
 
 def _keep_events(tracker: FlowTracker, kept: Kept) -> None:

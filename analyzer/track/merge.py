@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Int32s, UInt16s, UInt32s
+from ...kernels.kernel import Bools, Int32s, Records, UInt16s, UInt32s
 from ..statistics.histogram import observe
 from ..wire.psn import psn_distance
 from . import state as st
+from .psn.copies import ids_say_nothing, spread, ways_of
 from .psn.sequence import SKIPPED_KEPT
 from .tracker import FlowTracker
 
@@ -28,7 +29,7 @@ _FLOW_SUMS = (
 _STREAM_SUMS = (
     "arrivals", "missing_evicted", "missing_evicted_acked", "new_packets", "reordered",
     "recovered", "retransmitted", "duplicates", "mirror_duplicates", "restarts", "runs",
-    "run_packets", "run_packets_squared", "n_counts",
+    "run_packets", "run_packets_squared",
 )  # fmt: skip
 _START = ("start_psn", "start_id", "start_tap", "start_time", "start_arrival", "start_dense")
 _NOT_COPIED = ("src", "dst", "dest_qp", "pair", "next_in_pair", "peer", "candidate", "recent")
@@ -102,14 +103,14 @@ def _flow_map(mine: FlowTracker, theirs: FlowTracker, endpoint_map: UInt32s) -> 
 def _add_pools(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, tap_map: UInt16s) -> None:
     mine.histograms.merge(theirs.histograms, flow_map)
     mine.densities.merge(theirs.densities, flow_map)
-    mine.opcodes[flow_map] += theirs.opcodes[: len(flow_map)]
-    taps = tap_map[: len(theirs.state.copies)].astype(np.int64)
-    np.add.at(mine.state.copies, (taps[:, None], taps[None, :]), theirs.state.copies)
-    np.minimum.at(mine.state.began, taps, theirs.state.began)
+    mine.add_opcodes(theirs, flow_map)
+    taps = tap_map[: len(theirs.copies)].astype(np.int64)
+    np.add.at(mine.state.copies, (taps[:, None], taps[None, :]), theirs.copies)
+    np.minimum.at(mine.state.began, taps, theirs.state.began[: len(taps)])
     used, other = mine.state.used, theirs.state.used
     for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
         used[kind] = max(used[kind], other[kind])
-    for tap in np.flatnonzero(mine.state.copies.any(axis=1)).tolist():
+    for tap in np.flatnonzero(mine.copies.any(axis=1)).tolist():
         used[st.FOLLOWED_TAPS] |= 1 << min(tap, 62)
 
 
@@ -155,12 +156,15 @@ def _join_streams(
     window = theirs.state.slots[other["window"] : other["window"] + (1 << other["window_bits"])]
     window = window.copy()
     _rename_taps(window, tap_map)
+    late = theirs.state.lates[other["late"] - 1].copy() if other["late"] else None
     if len(tap_map):
         other["start_tap"] = tap_map[other["start_tap"]]
     if stream["started"]:
+        if not other["forgets"]:
+            other["forgets"], other["held_from"] = 1, other["first"]
         clean = not stream["missing"] and not stream["read_pending"]
         clean = clean and psn_distance(int(other["first"]), int(stream["next"])) == 0
-        _move_numbers(other, window, stream, clean)
+        _move_numbers(other, window, late, stream, clean)
         if clean and not other["restarts"]:
             for name in _START:
                 other[name] = stream[name]
@@ -178,6 +182,12 @@ def _join_streams(
         room, start = int(other["window_bits"]), mine.reserve_slots(len(window))
     mine.state.slots[start : start + len(window)] = window
     other["window"], other["room_bits"] = start, room
+    if late is not None:
+        late["n_counts"] += mine.n_counts(into, which)
+        kept = mine.late_of(into, which)
+        for name in late.dtype.names:
+            kept[name] = late[name]
+    other["late"] = mine.stream(into, which)["late"]
     mine.state.streams[2 * into + which] = other
 
 
@@ -193,7 +203,7 @@ def _rename_taps(records: Any, tap_map: UInt16s) -> None:
     records["tap"] = tap_map[records["tap"]]
 
 
-def _move_numbers(other: Any, window: Any, stream: Any, clean: bool) -> None:
+def _move_numbers(other: Any, window: Any, late: Any, stream: Any, clean: bool) -> None:
     """Arrival indices and unwrapped numbers of the later part continue those of the earlier one."""
     arrivals = int(stream["arrivals"])
     dense = int(stream["next_dense"]) - SKIPPED_KEPT + (0 if clean else _NEW_SEQUENCE)
@@ -202,8 +212,9 @@ def _move_numbers(other: Any, window: Any, stream: Any, clean: bool) -> None:
     other["next_dense"] += dense
     other["start_arrival"] += arrivals
     other["start_dense"] += dense
-    other["late_arrival"] += arrivals
-    other["late_dense"] += dense
+    if late is not None:
+        late["late_arrival"] += arrivals
+        late["late_dense"] += dense
     if other["floor_arrival"] >= 0:
         other["floor_arrival"] += arrivals
         other["floor_dense"] += dense
@@ -242,9 +253,15 @@ def _take_recents(
     if start < 0:
         return
     bits = int(theirs.state.flows[flow]["recent_bits"])
-    recents = theirs.state.recents[start : start + (1 << bits)].copy()
+    recents = _of_first_size(theirs, mine, flow)
     _rename_taps(recents, tap_map)
-    record = mine.state.flows[into]
+    record, bits = mine.state.flows[into], max(bits, st.FIRST_RECENT_BITS)
+    if record["recent"] >= 0 and record["recent_bits"] < st.FIRST_RECENT_BITS:
+        known = _of_first_size(mine, mine, into)
+        at = mine.reserve_recents(len(known))
+        record = mine.state.flows[into]
+        mine.state.recents[at : at + len(known)] = known
+        record["recent"], record["recent_bits"] = at, st.FIRST_RECENT_BITS
     taken = np.ones(len(recents), bool)
     if record["recent"] >= 0 and record["recent_bits"] == bits:
         taken = recents["used"] > 0
@@ -254,6 +271,21 @@ def _take_recents(
         record["recent"], record["recent_bits"] = at, bits
     at = int(record["recent"])
     mine.state.recents[at : at + len(recents)][taken] = recents[taken]
+
+
+def _of_first_size(tracker: FlowTracker, whole: FlowTracker, flow: int) -> Records:
+    """A copy of a flow's recent packets, of at least `FIRST_RECENT_BITS`.
+
+    whole: the tracker that knows all taps.
+    """
+    record = tracker.state.flows[flow]
+    start, bits = int(record["recent"]), int(record["recent_bits"])
+    recents = tracker.state.recents[start : start + (1 << bits)].copy()
+    if bits >= st.FIRST_RECENT_BITS:
+        return recents
+    table = np.zeros(1 << st.FIRST_RECENT_BITS, st.RECENT)
+    spread(recents, table, st.FIRST_RECENT_BITS, ids_say_nothing(record), ways_of(whole.state))
+    return table
 
 
 def _join_peers(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, is_new: Bools) -> None:

@@ -139,6 +139,8 @@ STREAM = np.dtype(
         ("started", "u1"),
         ("mid_message", "u1"),  # the packet before `next` was a First or Middle
         ("read_pending", "u1"),  # `next` is a guess: a READ of unknown path MTU came last
+        ("forgets", "u1"),  # PSNs before `held_from` have left its window
+        ("held_from", "u4"),
         ("read_psn", "u4"),
         ("read_length", "u4"),
         ("first", "u4"),  # PSN of the packet it began with
@@ -178,13 +180,22 @@ STREAM = np.dtype(
         ("run_packets", "i8"),
         ("run_packets_squared", "i8"),
         ("max_n", "i8"),
-        ("n_counts", "i8", (STACK,)),  # packets whose n-reordering degree is n + 1; last: or more
-        # late arrivals with ascending PSNs, for n-reordering
+        ("late", "i4"),  # 1 + its record in `lates`; 0 without a late packet
         ("late_depth", "i4"),
-        ("late_dense", "i8", (STACK,)),
-        ("late_arrival", "i8", (STACK,)),
         ("floor_dense", "i8"),  # the latest entry that fell off the bottom
         ("floor_arrival", "i8"),
+    ],
+    align=True,
+)
+
+# --- per PSN stream with late packets -----------------------------------------
+
+LATE = np.dtype(
+    [
+        ("n_counts", "i8", (STACK,)),  # packets whose n-reordering degree is n + 1; last: or more
+        # late arrivals with ascending PSNs, for n-reordering
+        ("late_dense", "i8", (STACK,)),
+        ("late_arrival", "i8", (STACK,)),
     ],
     align=True,
 )
@@ -219,8 +230,9 @@ SLOT = np.dtype(
     align=True,
 )
 
-LEAST_WINDOW_BITS = 3
-"""A window begins with so few slots: most flows of an attack or of a short job have few packets."""
+LEAST_WINDOW_BITS = 6
+"""A window begins with so few slots, enough for the PSNs before the first one (`SKIPPED_KEPT`):
+most flows of an attack or of a short job have few packets."""
 FIRST_WINDOW_BITS = 7
 """It grows to this before it forgets any PSN."""
 FIRST_WINDOW_BITS_OF_MANY_TAPS = 10
@@ -253,7 +265,10 @@ RECENT = np.dtype(
     ],
     align=True,
 )
+LEAST_RECENT_BITS = 4
+"""A table begins with so few entries: most flows of short jobs have few packets."""
 FIRST_RECENT_BITS = 7
+"""It grows to this before it forgets any packet."""
 MAX_RECENT_BITS = 12
 """Tables grow to this while packets that not all taps have seen yet would be forgotten."""
 RECENT_ENTRIES = 1 << FIRST_RECENT_BITS
@@ -306,6 +321,10 @@ class StreamRecord(Record):
     """An element of `State.streams`."""
 
 
+class LateRecord(Record):
+    """An element of `State.lates`."""
+
+
 class SlotRecord(Record):
     """An element of `State.slots`."""
 
@@ -317,13 +336,15 @@ class State(NamedTuple):
     pairs: Records
     streams: Records
     """STREAM[2 * flows]: 2 * flow + REQUESTS or RESPONSES."""
+    lates: Records
+    """LATE, of streams with late packets."""
     slots: Records
     recents: Records
     events: Records
     copies: NDArray[np.int64]
-    """int64[taps, taps]: packets first seen at one tap, then at another."""
+    """int64[taps+, taps+]: packets first seen at one tap, then at another."""
     began: NDArray[np.int64]
-    """int64[taps]: a time (ns) at which the capture of the tap ran already, `NOT_BEGUN` if none."""
+    """int64[taps+]: a time (ns) at which the capture of a tap ran already, `NOT_BEGUN` if none."""
     used: NDArray[np.int64]
     """int64[USED_KINDS], indexed by the USED_ constants."""
 
@@ -338,5 +359,7 @@ class State(NamedTuple):
     FIRST_WINDOW,  # not a count: log2 of the slots from which on a window forgets PSNs
     CANDIDATES_SEEN,  # cost of the search for peers, minus the budget from later responses
     FOLLOWED_TAPS,  # bit set of taps whose packets another tap sees later
-) = range(9)
-USED_KINDS = 9
+    TAPS,
+    USED_LATES,
+) = range(11)
+USED_KINDS = 11

@@ -10,6 +10,7 @@ import numpy as np
 from ...kernels.kernel import Bools, Bytes, Int, Int32s, Ints, Records, UInt32s
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
+from ..statistics.keeping import Kept, rows_of
 from ..wire.packets import PacketTable
 from . import state as st
 from .assign import assign, known_rows, rebuild_slots
@@ -19,6 +20,7 @@ from .walk import RECENTS_AHEAD, SLOTS_AHEAD, Columns, walk
 PARTIAL_VIEW_SHARE = 0.2
 """With a larger share of unseen PSNs the tap is assumed to see only some of the paths."""
 _FEW_KEYS = 32
+_FEW_OPCODES = 8
 _NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
 _NO_FINGERPRINTS: Final = np.zeros(0, np.uint32)
 
@@ -35,6 +37,7 @@ class FlowTracker:
         self.histograms = HistogramPool(st.HISTOGRAM_KINDS)
         self.densities = Densities()
         used = np.zeros(st.USED_KINDS, np.int64)
+        used[st.TAPS] = taps
         used[st.FIRST_WINDOW] = (
             st.FIRST_WINDOW_BITS if taps == 1 else st.FIRST_WINDOW_BITS_OF_MANY_TAPS
         )
@@ -42,6 +45,7 @@ class FlowTracker:
             flows=np.zeros(0, st.FLOW),
             pairs=np.zeros(0, st.PAIR),
             streams=np.zeros(0, st.STREAM),
+            lates=np.zeros(16, st.LATE),
             slots=np.zeros(SLOTS_AHEAD + st.MAX_WINDOW, st.SLOT),
             recents=np.zeros(64 * st.RECENT_ENTRIES + RECENTS_AHEAD, st.RECENT),
             events=np.zeros(st.MAX_EVENTS, st.EVENT),
@@ -49,8 +53,10 @@ class FlowTracker:
             began=np.full(taps, st.NOT_BEGUN, np.int64),
             used=used,
         )
-        self.opcodes: Ints = np.zeros((0, 256), np.int64)
-        """int64[flows, 256]: packets per opcode."""
+        self._counts: Ints = np.zeros((0, _FEW_OPCODES), np.int64)
+        """int64[flows, columns]: packets per opcode, in the order in which opcodes appeared."""
+        self._column: Int32s = np.full(256, -1, np.int32)
+        """The column of each opcode, -1 while it is unseen."""
         self._grow_flows(64)
 
     def __len__(self) -> int:
@@ -62,6 +68,20 @@ class FlowTracker:
         """FLOW records of the known flows, a view."""
         flows: Records = self.state.flows[: len(self)]
         return flows
+
+    def opcodes(self, flows: Ints) -> Ints:
+        """int64[flows, 256]: packets per opcode of these flows."""
+        counts = np.zeros((len(flows), 256), np.int64)
+        seen = np.flatnonzero(self._column >= 0)
+        counts[:, seen] = self._counts[flows][:, self._column[seen]]
+        return counts
+
+    @property
+    def copies(self) -> Ints:
+        """int64[taps, taps]: packets first seen at one tap, then at another; a view."""
+        taps = int(self.state.used[st.TAPS])
+        copies: Ints = self.state.copies[:taps, :taps]
+        return copies
 
     def stream(self, flow: int, which: int) -> Any:
         """The STREAM record of a flow's REQUESTS or RESPONSES."""
@@ -78,6 +98,7 @@ class FlowTracker:
         verdict = np.empty(len(table), np.uint8)
         if len(table):
             self.see_taps(int(table.tap.max()) + 1)
+            self.see_opcodes(np.flatnonzero(np.bincount(table.opcode, minlength=256)))
         flow = self.index_flows(
             table.src,
             table.dst,
@@ -102,7 +123,8 @@ class FlowTracker:
                 self.histograms.arrays,
                 self.densities.arrays,
                 columns,
-                self.opcodes,
+                self._counts,
+                self._column,
                 row,
                 flow,
                 verdict,
@@ -200,14 +222,39 @@ class FlowTracker:
 
     def see_taps(self, taps: int) -> None:
         """Grow the copy counts for taps that appear while reading."""
-        known = len(self.state.copies)
+        used, known = self.state.used, len(self.state.began)
+        if taps > used[st.TAPS]:
+            used[st.TAPS] = taps
+            used[st.FIRST_WINDOW] = st.FIRST_WINDOW_BITS_OF_MANY_TAPS
         if taps > known:
-            copies = np.zeros((taps, taps), np.int64)
+            room = max(taps, 2 * known)  # taps may appear one by one
+            copies = np.zeros((room, room), np.int64)
             copies[:known, :known] = self.state.copies
-            began = np.full(taps, st.NOT_BEGUN, np.int64)
+            began = np.full(room, st.NOT_BEGUN, np.int64)
             began[:known] = self.state.began
             self.state = self.state._replace(copies=copies, began=began)
-            self.state.used[st.FIRST_WINDOW] = st.FIRST_WINDOW_BITS_OF_MANY_TAPS
+
+    def see_opcodes(self, opcodes: Ints) -> None:
+        """Have a column for each of these opcodes: of 256 a flow, and mostly all flows, use few."""
+        new = opcodes[self._column[opcodes] < 0]
+        if not len(new):
+            return
+        used = int(self._column.max()) + 1
+        self._column[new] = np.arange(used, used + len(new))
+        columns = self._counts.shape[1]
+        if used + len(new) > columns:
+            self._resize_counts(len(self._counts), max(2 * columns, used + len(new)))
+
+    def add_opcodes(self, other: FlowTracker, flow_map: Int32s) -> None:
+        """Add the counts of another tracker, whose flow i is our flow `flow_map[i]`."""
+        opcodes = np.flatnonzero(other._column >= 0)
+        self.see_opcodes(opcodes)
+        mine, theirs = self._column[opcodes], other._column[opcodes]
+        self._counts[flow_map[:, None], mine] += other._counts[: len(flow_map)][:, theirs]
+
+    def keep_opcodes(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        self._counts = rows_of(self._counts, kept)
 
     def ran(self, tap: int, time_ns: int) -> None:
         """The capture of a tap, one of those seen, ran at this time."""
@@ -229,6 +276,22 @@ class FlowTracker:
                 self.state.recents, recents + RECENTS_AHEAD, int(used[st.USED_RECENTS])
             ),
         )
+
+    def n_counts(self, flow: int, which: int) -> Ints:
+        """int64[STACK]: packets of a stream by their degree of n-reordering, see `state.LATE`."""
+        late = int(self.stream(flow, which)["late"])
+        counts: Ints = self.state.lates["n_counts"][late - 1] if late else np.zeros(st.STACK, int)
+        return counts
+
+    def late_of(self, flow: int, which: int) -> Any:
+        """The LATE record of a stream, made when it has none."""
+        stream = self.stream(flow, which)
+        if not stream["late"]:
+            if self.state.used[st.USED_LATES] == len(self.state.lates):
+                self._grow_pools()
+            self.state.used[st.USED_LATES] += 1
+            stream["late"] = self.state.used[st.USED_LATES]
+        return self.state.lates[stream["late"] - 1]
 
     def reserve_slots(self, count: int) -> int:
         """Room for a window of `count` slots: its first one."""
@@ -252,10 +315,14 @@ class FlowTracker:
             pairs=_longer(self.state.pairs, flows, int(self.state.used[st.USED_PAIRS])),
             streams=_longer(self.state.streams, 2 * flows, 2 * len(self)),
         )
-        opcodes = np.zeros((flows, 256), np.int64)
-        opcodes[: len(self.opcodes)] = self.opcodes
-        self.opcodes = opcodes
+        self._resize_counts(flows, self._counts.shape[1])
         self.rebuild()
+
+    def _resize_counts(self, flows: int, columns: int) -> None:
+        counts = np.zeros((flows, columns), np.int64)
+        known = len(self) if len(self._counts) else 0
+        counts[:known, : self._counts.shape[1]] = self._counts[:known]
+        self._counts = counts
 
     def rebuild(self) -> None:
         """Make the tables that find flows and host pairs anew from `state`."""
@@ -268,7 +335,9 @@ class FlowTracker:
         used = self.state.used
         slots = int(used[st.USED_SLOTS]) + 2 * SLOTS_AHEAD
         recents = int(used[st.USED_RECENTS]) + 64 * st.RECENT_ENTRIES + RECENTS_AHEAD
+        lates = int(used[st.USED_LATES])
         self.state = self.state._replace(
+            lates=_longer(self.state.lates, 2 * lates + 1, lates),
             slots=_longer(
                 self.state.slots,
                 max(slots, 3 * int(used[st.USED_SLOTS]) // 2),

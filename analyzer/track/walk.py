@@ -100,6 +100,7 @@ def walk(
     densities: DensityArrays,
     table: Columns,
     opcodes: Ints,
+    column: Int32s,
     start: Int,
     flow_of_row: Int32s,
     verdict_of_row: Bytes,
@@ -113,6 +114,7 @@ def walk(
         if (
             state.used[st.USED_SLOTS] + SLOTS_AHEAD > len(state.slots)
             or state.used[st.USED_RECENTS] + RECENTS_AHEAD > len(state.recents)
+            or state.used[st.USED_LATES] == len(state.lates)
         ):  # fmt: skip
             return i
         f = np.int64(flow_of_row[i])
@@ -193,7 +195,7 @@ def walk(
             flow.tap_copies += 1
             continue
         flow.packets += 1
-        opcodes[f, opcode] += 1
+        opcodes[f, column[opcode]] += 1
         flow.wire_bytes += wire_bytes
         flow.payload_bytes += payload
         flow.first_time = min(flow.first_time, time)

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Final
 
 import numpy as np
 
 from .packets import U16
 
+_WHOLE_FLOWS: Final = re.compile(r"(?:ip6?|vlan|udp|dst|port|4791|or|and|[()\s])*")
+"""Words of libpcap expressions that choose all packets of a flow, or none."""
+_ALL_ROCE: Final = re.compile(r"udp|(udp )?(dst )?port 4791")
+_INSIDE: Final = {"vlan", "mpls", "geneve", "vxlan"}
+"""Words that choose packets by what is inside."""
+_SPELLINGS: Final = (
+    ("&&", " and "),
+    (r"\|\|", " or "),
+    (r"([()])", r" \1 "),
+    (r"\b(src or dst|dst or src) port\b", "port"),
+)
 MANY_TAPS = 2048
 """From here on interfaces and mirror sessions of a capture share a tap: tables of taps against taps
 grow with the square."""
+
+
+def _keeps_flows_whole(expression: str) -> bool:
+    """Whether a libpcap expression is protocol and port only, or has such an alternative."""
+    text = " ".join(expression.lower().split())
+    for spelling, usual in _SPELLINGS:
+        text = re.sub(spelling, usual, text)
+    if _WHOLE_FLOWS.fullmatch(text):
+        return True
+    parts = _alternatives(text.split())
+    return any(_ALL_ROCE.fullmatch(" ".join(part)) for part in parts) and not any(
+        _INSIDE.intersection(part) and not _WHOLE_FLOWS.fullmatch(" ".join(part)) for part in parts
+    )
+
+
+def _alternatives(words: list[str]) -> list[list[str]]:
+    """The expressions that `or` joins. With `and` there is one: the two have equal precedence."""
+    depths = list(accumulate((word == "(") - (word == ")") for word in words))
+    while words[:1] == ["("] and words[-1] == ")" and 0 not in depths[:-1]:
+        words, depths = words[1:-1], [depth - 1 for depth in depths[1:-1]]
+    outer = [word for word, depth in zip(words, depths, strict=True) if depth == 0]
+    if "and" in outer or "or" not in outer:
+        return [words]
+    parts: list[list[str]] = [[]]
+    for word, depth in zip(words, depths, strict=True):
+        if word == "or" and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [part for each in parts for part in _alternatives(each)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +85,8 @@ class Tap:
     """Longest frame the capture keeps, bytes; None when unlimited or unknown."""
     speed_bits_per_second: int | None = None
     """Link rate, when the capture states it (pcapng if_speed)."""
+    filter: str | None = None
+    """Expression of the capture filter, when the capture states it (pcapng if_filter)."""
     frames: int = 0
     first_time_ns: int | None = None
     """Of the first frame, RoCE or not, where it is among the first that were read."""
@@ -48,11 +94,16 @@ class Tap:
     """Frames lost according to the capture (pcapng interface statistics); None if not stated."""
     clock_steps: int = 0
     """Frames more than a second before the previous one: the clock was set back, or captures were
-    joined. 0 for one of several interfaces of a file, whose frames may be in any order."""
+    joined."""
     carrier: int | None = None
     """For a mirror session: index of the tap that carries its frames."""
     sampled: SampledFrames | None = None
     """Set when the frames of the tap are samples."""
+
+    @property
+    def leaves_out_roce(self) -> bool:
+        """Whether its filter may leave out RoCE packets of the flows in the capture."""
+        return self.filter is not None and not _keeps_flows_whole(self.filter)
 
 
 @dataclass(slots=True)
@@ -75,8 +126,12 @@ class Taps:
 
     def carrier(self, index: int) -> Tap:
         """The file, interface or probe of a tap's frames: the tap itself, except for sessions."""
+        return self.items[self.clock(index)]
+
+    def clock(self, index: int) -> int:
+        """The tap whose clock gives the times of a tap: its carrier, the tap itself otherwise."""
         carrier = self.items[index].carrier
-        return self.items[index if carrier is None else carrier]
+        return index if carrier is None else carrier
 
     def interface(self, index: int) -> int:
         """The tap that represents both directions of a probed interface, "eth0 in" and "eth0 out".

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from bands import Bands
 from common import FABRICS
-from plots import log_log_plot
+from published_plots import log_log_plot
 from reactive import BUFFER, Run, run_reactive
 
 from rocescope.replay.fabrics.fabric import Fabric

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from bands import Bands
-from plots import log_log_plot
+from published_plots import log_log_plot
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from bands import Bands
 from common import FABRICS, Case, run_all
-from plots import range_plot
+from published_plots import range_plot
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from bands import Bands
 from common import Case, run_all
-from plots import log_log_plot
+from published_plots import log_log_plot
 
 from rocescope.replay.packets.model.model import Model
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...discovery.remote.collect import Progress
     from ...discovery.remote.inventory import Target
 
-DialectName = Literal["linux", "frr"]
+DialectName = Literal["linux", "frr", "sonic", "cumulus", "eos", "nxos", "junos", "vrp"]
 _UNANSWERED = 1
 
 
@@ -56,9 +56,9 @@ def discover(
         Print the commands to run on every device of this kind, with the files for their answers.
     print_gate
         Print a script that lets an SSH key run only the commands for devices of this kind, with
-        the sudoers lines for them.
+        the sudoers lines for them; for systems without a shell the configuration of such a user.
     rate
-        Rate of all links: the answers do not contain it.
+        Rate of the links whose devices do not tell it, such as those of Linux.
     delay
         Propagation delay of all links.
     format
@@ -80,7 +80,7 @@ def discover(
     delay_ns = 0 if delay == "0" else parse_duration(delay, "--delay")
 
     from ...discovery.discover import discover_folder
-    from ...discovery.folder import NO_ANSWER, UNREADABLE
+    from ...discovery.folder import NO_ANSWER, UNEXPECTED, UNREADABLE
 
     if source.is_file():
         from ...discovery.dialects.registry import DIALECTS
@@ -102,7 +102,8 @@ def discover(
         write_results(write(found.fabric), output)
     _report(found, format, color)
     asked = source.is_file()
-    failed = {r.device for r in found.report.remarks if r.kind in (NO_ANSWER, UNREADABLE)}
+    faults = (NO_ANSWER, UNREADABLE, UNEXPECTED)
+    failed = any(remark.kind in faults for remark in found.report.remarks)
     return _UNANSWERED if asked and failed else 0
 
 
@@ -139,13 +140,13 @@ def _collected(
 
     with TemporaryDirectory(prefix="rocescope-") as temporary:
         folder = raw if raw is not None else Path(temporary)
-        with _devices_done(progress, len(targets)) as report:
+        with devices_done(progress, len(targets)) as report:
             collect(targets, folder, report)
         return discover_folder(folder, bits_per_second, delay_ns, str(source))
 
 
 @contextmanager
-def _devices_done(how: ProgressAs, devices: int) -> Iterator[Progress | None]:
+def devices_done(how: ProgressAs, devices: int) -> Iterator[Progress | None]:
     """Shows how many devices have answered."""
     if how == "json":
 

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
+from ...analyzer.units import parse_duration
 from ..options.inputs import check_inputs, input_name
-from ..options.output import OUTPUT, Output
-from ..options.parameter import Parameter
+from ..options.logs import JOB_LOGS, JobLogs
+from ..options.output import REPORT_OUTPUT, ReportOutput
+from ..options.parameter import Parameter, changed
 from ..options.progress import reading_shown
 from ..options.replaying import MAPPED, Mapped
+from .discover import devices_done
+
+if TYPE_CHECKING:
+    from ...analyzer.logs.job import Job
+    from ...discovery.asking.commands import Line
+    from ...discovery.dialects.dialect import Dialect
+    from ...discovery.port_counters import Reading
+    from ...discovery.tracing.results import TraceResult
+    from ...replay.fabrics.fabric import Fabric
+    from ...replay.strategies.base import FlowStrategy
 
 
 def trace(
-    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    *files: Annotated[Path, Parameter(name="FILE")],
     fabric: str,
+    live: Annotated[list[str] | None, Parameter(negative="")] = None,
+    hosts: Path | None = None,
     strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
     verify: Annotated[list[Literal["taps", "counters"]] | None, Parameter(negative="")] = None,
     counters: Annotated[list[Path] | None, Parameter(negative="")] = None,
     ask: Literal["none", "sample", "all"] = "none",
     devices: str | None = None,
     advise: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    follow: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    duration: str | None = None,
+    logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     mapped: Annotated[Mapped, Parameter(name="*")] = MAPPED,
-    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
     top: int = 5,
 ) -> int:
     """Show the path of every flow on a fabric, in both directions, with the evidence of each hop.
@@ -35,6 +54,12 @@ def trace(
         leaf1-spine2.pcap, is evidence of the flows on it.
     fabric
         A fabric with hash settings and seeds, such as rocescope discover writes.
+    live
+        Capture on this interface, or NETNS:IFACE, in place of files, until Ctrl-C or the end of
+        --duration; with --follow, new flows are traced when they appear. May be repeated.
+    hosts
+        Trace the queue pairs of running hosts in place of captures: an inventory, whose hosts are
+        asked over SSH, or a folder with their answers. Bytes are not known.
     strategy
         Another placement of the same flows for comparison, such as static; may be repeated,
         default assign.
@@ -42,8 +67,8 @@ def trace(
         Compare the prediction of tables and hashes with captures (taps) or with the growth of port
         counters (counters); may be repeated.
     counters
-        Folder with NAME.link.json (ip -j -s link) of the devices; given twice: before and after the
-        capture.
+        Folder with NAME.link.json (ip -j -s link) of the devices, such as discover --raw writes;
+        given twice: before and after the capture. With --live, --devices are asked instead.
     ask
         Ask switches for their next hops with ip route get: a sample of the computed hops and all
         hops that cannot be computed, or all hops. Needs --devices.
@@ -53,6 +78,11 @@ def trace(
     advise
         Print changes that would relieve the fullest link: source ports, a seed, or static routes.
         Nothing is applied.
+    follow
+        Listen to the switches of --devices until Ctrl-C: print a line for every change with the
+        flows that moved and the FIM. With --format json one object per line.
+    duration
+        End --live or --follow after this time, such as 10m.
     top
         Number of flows, worst links and open ends in the report.
     """
@@ -60,16 +90,29 @@ def trace(
     if top < 1:
         raise UsageError("--top must be 1 or more")
     check_inputs(files)
+    if not (files or live or hosts):
+        raise UsageError("give captures, --live IFACE or --hosts INVENTORY")
+    if bool(files) + bool(live) + (hosts is not None) > 1:
+        raise UsageError("captures, --live and --hosts cannot be combined: give one of them")
     wanted = verify or []
-    if ("counters" in wanted) != (counters is not None) or len(counters or (1, 2)) != 2:
-        raise UsageError("--verify counters needs --counters BEFORE --counters AFTER")
-    if "taps" in wanted and (mapped.concat or len(files) < 2):
-        raise UsageError("--verify taps needs captures of several taps")
+    if hosts is not None:
+        _check_hosts(wanted, advise, follow, mapped)
+    _check_verify(wanted, counters, files, live, devices, mapped.concat)
+    if live and mapped.concat:
+        raise UsageError("--concat is for captures")
     if ask != "none" and devices is None:
         raise UsageError("--ask needs --devices")
+    if follow:
+        _check_follow(devices, strategy or wanted or advise or ask != "none", to)
+        if live and mapped.map in ("order", "subnets"):
+            raise UsageError("--live with --follow needs --map exact or a file: new addresses come")
+    elif duration is not None and not live:
+        raise UsageError("--duration needs --live or --follow")
+    seconds = None if duration is None else parse_duration(duration, "--duration") / 1e9
 
-    from ...discovery.port_counters import growth, read_counters
-    from ...discovery.remote.devices import parse_devices
+    from ...discovery.dialects.registry import read_all_counters
+    from ...discovery.port_counters import growth
+    from ...discovery.remote.devices import dialects_of, parse_devices
     from ...discovery.tracing.asking import Asking
     from ...discovery.tracing.trace import Verify
     from ...discovery.tracing.trace import trace as traced
@@ -78,28 +121,153 @@ def trace(
     from ...replay.traffic.observed import traffic_from_capture
 
     parsed = parse_fabric(fabric)
-    grown = growth(*(read_counters(one) for one in counters)) if counters else None
+    grown: Reading | None = None
+    if counters:
+        grown = growth(*(read_all_counters(one) for one in counters))
     strategies = [parse_strategy(text) for text in strategy or ("assign",)]
+    job = _job(logs)
     run = None if devices is None else parse_devices(devices)
+    dialects = {} if devices is None else dialects_of(devices)
+    if hosts is not None:
+        return _of_hosts(hosts, parsed, strategies, run, ask, dialects, job, top, to)
     names = [input_name(path) for path in files]
-    with reading_shown(to.progress, names[0]) as read:
-        how, packets = mapped.map, mapped.filter
-        traffic = traffic_from_capture(
-            names, parsed, how, filter=packets, concat=mapped.concat, progress=read
-        )
+    if live:
+        from ..options.capturing import Capturing
+        from ..options.reading import Selection
+        from .live_flows import captured, counted_flows, follow_live
+
+        names = live
+        options = Capturing().options(Selection(filter=mapped.filter))
+        with captured(live, options, parsed, mapped.map, job) as flows:
+            if follow and run is not None:
+                return follow_live(flows, run, dialects, parsed, seconds, top, to)
+            count = run if "counters" in wanted and grown is None else None
+            traffic, asked = counted_flows(flows, seconds, count, dialects, parsed)
+            grown = asked if grown is None else grown
+    else:
+        with reading_shown(to.progress, names[0]) as read:
+            how, packets = mapped.map, mapped.filter
+            traffic = traffic_from_capture(
+                names, parsed, how, filter=packets, concat=mapped.concat, job=job, progress=read
+            )
+    if follow and run is not None:
+        from .follow import follow as followed
+
+        return followed(run, dialects, parsed, traffic, seconds, top, to)
     result = traced(
         traffic,
         parsed,
         strategies,
         names,
-        asking=None if run is None or ask == "none" else Asking(run, ask),
+        asking=None if run is None or ask == "none" else Asking(run, ask, dialects),
         advice=advise,
         watch=run,
         verify=Verify("taps" in wanted, grown),
-        most_flows=top if to.chosen() == "table" else None,
+        most_flows=top if to.chosen() in ("table", "html") else None,
     )
+    _write(result, to, top)
+    return 0
 
+
+def _write(result: TraceResult, to: ReportOutput, top: int) -> None:
     from ...report.terminal.trace import print_trace
 
-    to.write_replay(result, lambda file: print_trace(result, file, top, to.color))
+    def html() -> bytes:
+        from ...report.html.documents.replay import trace_html
+
+        return trace_html(result, top)
+
+    to.write_replay(result, lambda file: print_trace(result, file, top, to.color), html)
+
+
+def _job(logs: JobLogs) -> Job | None:
+    """The logs of the job. UsageError for a pattern without a file."""
+    patterns = logs.patterns()
+    if not patterns:
+        return None
+    from ...analyzer.logs.files import named
+    from ...analyzer.logs.job import Job
+
+    return Job(named(patterns))
+
+
+def _of_hosts(
+    source: Path,
+    fabric: Fabric,
+    strategies: list[FlowStrategy],
+    run: Line | None,
+    ask: Literal["none", "sample", "all"],
+    dialects: Mapping[str, Dialect],
+    job: Job | None,
+    top: int,
+    to: ReportOutput,
+) -> int:
+    """Trace the queue pairs of an inventory's hosts, or of the answers in a folder."""
+    from ...discovery.dialects.registry import DIALECTS
+    from ...discovery.host_traffic import host_traffic
+    from ...discovery.remote.collect import collect
+    from ...discovery.remote.inventory import read_inventory
+    from ...discovery.tracing.asking import Asking
+    from ...discovery.tracing.trace import trace as traced
+
+    if source.is_file():
+        targets = [one for one in read_inventory(source, DIALECTS) if one.kind == "host"]
+        if not targets:
+            raise UsageError(f"{source}: the inventory names no host")
+        with TemporaryDirectory(prefix="rocescope-") as folder:
+            with devices_done(to.progress, len(targets)) as report:
+                collect(targets, Path(folder), report)
+            found = host_traffic(Path(folder), fabric, job)
+    else:
+        found = host_traffic(source, fabric, job)
+    result = traced(
+        found.traffic,
+        fabric,
+        strategies,
+        [str(source)],
+        asking=None if run is None or ask == "none" else Asking(run, ask, dialects),
+        watch=run,
+        most_flows=top if to.chosen() in ("table", "html") else None,
+        hosts=found,
+    )
+    _write(result, to, top)
     return 0
+
+
+def _check_verify(
+    wanted: Sequence[str],
+    counters: list[Path] | None,
+    files: Sequence[Path],
+    live: list[str] | None,
+    devices: str | None,
+    concat: bool,
+) -> None:
+    """UsageError if what --verify compares with is not given."""
+    if "taps" in wanted and (concat or len(files) < 2):
+        raise UsageError("--verify taps needs captures of several taps")
+    if counters is not None and ("counters" not in wanted or len(counters) != 2):
+        raise UsageError("--verify counters needs --counters BEFORE --counters AFTER")
+    if "counters" in wanted and counters is None and not (live and devices):
+        raise UsageError(
+            "--verify counters needs --counters BEFORE --counters AFTER, or --live and --devices"
+        )
+
+
+def _check_hosts(verify: object, advise: bool, follow: bool, mapped: Mapped) -> None:
+    """UsageError for options that need packets or their bytes."""
+    given = ["--verify"] * bool(verify) + ["--advise"] * advise + ["--follow"] * follow
+    given += changed(mapped, MAPPED)
+    if given:
+        raise UsageError(f"{given[0]} needs captured packets; --hosts knows queue pairs only")
+
+
+def _check_follow(devices: str | None, others: object, to: ReportOutput) -> None:
+    """UsageError for options that --follow needs or excludes."""
+    if devices is None:
+        raise UsageError("--follow needs --devices")
+    if others:
+        raise UsageError(
+            "--follow cannot be combined with --strategy, --verify, --ask and --advise"
+        )
+    if to.chosen() not in ("table", "json") or to.file is not None:
+        raise UsageError("--follow writes table or json to standard output")

@@ -1,4 +1,5 @@
-"""`rocescope analyze --live`: one line per interval, the report at the end."""
+"""`rocescope analyze --live`: one line per interval and per new critical finding, the report at the
+end."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ...analyzer.analysis.heap import give_back_large_arrays
 from ..options.capturing import Until
 from .capturing import (
     Ending,
@@ -18,6 +20,7 @@ from .capturing import (
     say_owners_unknown,
     say_what,
 )
+from .criticals import Criticals
 
 if TYPE_CHECKING:
     from ...analyzer.results.analysis import Analysis
@@ -40,6 +43,7 @@ def analyze_live(
     file: Path | None,
 ) -> tuple[Analysis, int]:
     """Analyse interfaces and print the intervals; returns the analysis and the exit code."""
+    give_back_large_arrays()
     from ...probes.live_analysis import LiveAnalysis, MeasureOptions
 
     seconds = until.seconds
@@ -53,12 +57,18 @@ def analyze_live(
     )
     analysis = LiveAnalysis(interfaces, live, options)
 
+    criticals = Criticals(analysis.diagnosis)
+
     def tell(interval: LiveInterval) -> None:
         try:
             (_json_line if json else _table_lines)(interval)
         except OSError as error:
             if file is None or error.errno != errno.EIO:
                 raise  # else the terminal is gone: the file still gets the result
+        came = interval.packets + interval.dropped_frames
+        room_s = analysis.source.room_s(came * 1e9 / interval.duration_ns)
+        for line in criticals.lines(len(analysis.measuring.tracker), room_s):
+            say(line)
 
     with ended_by_signals(analysis.source), ExitStack() as stack:
         with said_if_slow("still compiling kernels (first run only)"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from ..options.capturing import CAPTURING, UNTIL, Capturing, Until
 from ..options.inputs import STANDARD_OUTPUT
 from ..options.parameter import Parameter
 from ..options.reading import SELECTION, Selection
+from .annotating import annotate as annotate_file
 from .capturing import (
     Ending,
     Told,
@@ -24,6 +26,7 @@ from .capturing import (
     say,
     say_owners_unknown,
     say_what,
+    writable_later,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +49,9 @@ def capture(
     rotate_size: str | None = None,
     rotate_every: str | None = None,
     files: int | None = None,
+    annotate: Annotated[bool, Parameter(show_default=False)] = False,
     no_owners: Annotated[bool, Parameter(show_default=False)] = False,
+    quiet: Annotated[bool, Parameter(show_default=False)] = False,
     counters: Annotated[bool, Parameter(show_default=False)] = False,
     interval: Annotated[str | None, Parameter(group="With --counters")] = None,
     max_flows: Annotated[int | None, Parameter(group="With --counters")] = None,
@@ -71,8 +76,13 @@ def capture(
         Start a new file after this time, for example 10min.
     files
         Keep only the newest N files.
+    annotate
+        At the end, write what the analysis finds on late, lost and retransmitted packets into the
+        file, as comments of the packets for Wireshark.
     no_owners
         Do not record in the file which process and rank owns each queue pair of this host.
+    quiet
+        Print only errors and lost packets.
     counters
         Only count packets in the kernel, per flow and UDP source port.
     interval
@@ -91,6 +101,7 @@ def capture(
             **{"--count": until.count, "--ring": capturing.ring, "--rotate-size": rotate_size},
             **{"--rotate-every": rotate_every, "--files": files},
             **{"--snaplen": capturing.snaplen != CAPTURING.snaplen, "--sample": sample != 1},
+            **{"--annotate": annotate},
         )
         options = CounterOptions(
             hook=capturing.hook,
@@ -118,27 +129,34 @@ def capture(
         parse_duration(rotate_every, "--rotate-every") / 1e9 if rotate_every else None,
         files,
     )
-    _check_output(write, rotation)
+    _check_output(write, rotation, annotate)
     seconds = until.seconds
     source = LiveSource(interfaces, capturing.options(selection, sample), to_blocks=True)
-    with ended_by_signals(source), ExitStack() as stack:
-        watch = maker = None
-        if write is not None and rotation.rotates:
-            maker = maker_for(write.parent, names_of_series(write), Use.SERIES)
-            if maker is not None:
-                stack.enter_context(maker)
-        if write is not None and not no_owners:
-            source.check()
-            try:
-                watch = stack.enter_context(owner_watch(source))
-            except Exception as error:  # the capture goes on without owners
-                say_owners_unknown([str(error) or type(error).__name__])
-        stack.enter_context(source)  # last: nobody reads its rings while the helper starts
-        running = _Capture(source, write, rotation, seconds, until.count, watch, maker)
-        become_unprivileged(source.privileges())
-        say_what(source)
-        say_owners_unknown(watch.reasons if watch is not None else ())
-        return running.run()
+    with ExitStack() as lasting:
+        if annotate:
+            write = lasting.enter_context(writable_later(write))
+        with ended_by_signals(source), ExitStack() as stack:
+            watch = maker = None
+            if write is not None and rotation.rotates:
+                maker = maker_for(write.parent, names_of_series(write), Use.SERIES)
+                if maker is not None:
+                    stack.enter_context(maker)
+            if write is not None and not no_owners:
+                source.check()
+                try:
+                    watch = stack.enter_context(owner_watch(source))
+                except Exception as error:  # the capture goes on without owners
+                    say_owners_unknown([str(error) or type(error).__name__])
+            stack.enter_context(source)  # last: nobody reads its rings while the helper starts
+            running = _Capture(source, write, rotation, seconds, until.count, watch, maker, quiet)
+            become_unprivileged(source.privileges())
+            if not quiet:
+                say_what(source)
+                say_owners_unknown(watch.reasons if watch is not None else ())
+            running.run()
+        if annotate and write is not None and running.written:
+            annotate_file(write, running.written, selection.udp_ports, quiet)
+    return 0
 
 
 def _refuse(why: str, **options: object) -> None:
@@ -159,6 +177,7 @@ class _Capture:
         count: int | None,
         watch: OwnerWatch | None,
         maker: FileMaker | None,
+        quiet: bool,
     ) -> None:
         from ...probes.owners.comments import OwnerComments
 
@@ -169,9 +188,18 @@ class _Capture:
         self._ending = Ending(source, seconds)
         self._left = count
         self._told = Told()
+        self._quiet = quiet
+        self._reader = select.poll()
+        if write == STANDARD_OUTPUT:
+            self._reader.register(sys.stdout.fileno(), 0)  # only tells that its reader has gone
 
-    def run(self) -> int:
-        """Capture until the end condition; returns the exit code."""
+    @property
+    def written(self) -> int:
+        """Packets in the files."""
+        return self._files.written if self._files is not None else 0
+
+    def run(self) -> None:
+        """Capture until the end condition."""
         try:
             self._poll()
         except BrokenPipeError:
@@ -186,7 +214,6 @@ class _Capture:
                     self._files.close()
             finally:
                 self._summary()
-        return 0
 
     def _poll(self) -> None:
         for blocks in self._source.blocks(_POLL_S, self._left):
@@ -201,6 +228,8 @@ class _Capture:
 
     def _check(self) -> None:
         self._ending.check()
+        if any(event & select.POLLERR for _, event in self._reader.poll(0)):
+            raise BrokenPipeError
         if self._files is not None:
             self._tell_owners()
             self._files.tick()
@@ -212,9 +241,11 @@ class _Capture:
 
     def _summary(self) -> None:
         loss = self._source.loss()
+        if self._quiet and not loss.ring_full:
+            return
         parts = [f"{loss.exported} packets captured of {loss.matched} RoCE packets"]
         if self._files is not None:
-            parts[0] = f"{self._files.written} packets written, {loss.matched} RoCE packets seen"
+            parts[0] = f"{self.written} packets written, {loss.matched} RoCE packets seen"
         parts.append(f"{loss.ring_full} lost because the ring was full")
         for number, what in (
             (loss.filtered, "filtered out"),
@@ -249,7 +280,7 @@ def _files(
     if options.sample > 1:
         comments.append(f"sample: one packet in {options.sample}")
     taps = source.registry.taps.items[source.first_tap :]
-    interfaces = b"".join(interface_description(tap, options.filter) for tap in taps)
+    interfaces = b"".join(interface_description(tap) for tap in taps)
 
     def head(more: Sequence[str]) -> bytes:
         application = f"rocescope {version('rocescope')}"
@@ -259,7 +290,7 @@ def _files(
     return CaptureFiles(path, head, source.loss_by_tap, rotation, owners, maker=maker)
 
 
-def _check_output(write: Path | None, rotation: Rotation) -> None:
+def _check_output(write: Path | None, rotation: Rotation, annotate: bool) -> None:
     if rotation.keep is not None and (rotation.keep < 1 or not rotation.rotates):
         raise UsageError("--files must be 1 or more and needs --rotate-size or --rotate-every")
     if write is None and rotation.rotates:
@@ -269,3 +300,11 @@ def _check_output(write: Path | None, rotation: Rotation) -> None:
             raise UsageError("standard output cannot be rotated: give -w FILE")
         if sys.stdout.isatty():
             raise UsageError("a capture is binary: give -w FILE or redirect standard output")
+    if annotate:
+        if rotation.rotates:
+            raise UsageError(
+                "--annotate cannot be combined with rotation: `rocescope export --pcapng FILE...`"
+                " writes the files of a series with comments"
+            )
+        if write is None or write == STANDARD_OUTPUT or (write.exists() and not write.is_file()):
+            raise UsageError("--annotate reads the capture again: give -w FILE, a regular file")

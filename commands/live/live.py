@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from ...analyzer.units import parse_duration
 from ..options.capturing import CAPTURING, IDLE_AFTER, Capturing
 from ..options.inputs import check_terminal
+from ..options.logs import JOB_LOGS, JobLogs
 from ..options.parameter import Parameter
 from ..options.reading import SELECTION, Selection
 from .capturing import said_if_slow
@@ -22,6 +23,7 @@ def live(
     sample: int = 1,
     record: Path | None = None,
     idle_after: str = IDLE_AFTER,
+    logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
 ) -> int:
     """Show interfaces live in the terminal UI, captured with eBPF.
 
@@ -50,6 +52,7 @@ def live(
 
     options = capturing.options(selection, sample)
     idle_ns = parse_duration(idle_after, "--idle-after")
+    more: Any = {"idle_ns": idle_ns, "job_logs": logs.patterns(must_exist=False)}
     settings = load()
     # Errors of rights and names are printed before the UI takes the screen.
     privileges.check([capturing.netns, *(name.rpartition(":")[0] for name in interfaces)])
@@ -59,9 +62,9 @@ def live(
     with maker_for(Path.cwd(), exports, Use.NEW) or nullcontext() as maker, made_by(maker):
         with said_if_slow("still compiling kernels (first run only)"):
             session = (
-                open_live(interfaces, options, attach_now=True, idle_ns=idle_ns)
+                open_live(interfaces, options, attach_now=True, **more)
                 if record is None
-                else open_recorded(interfaces, options, record, attach_now=True, idle_ns=idle_ns)
+                else open_recorded(interfaces, options, record, attach_now=True, **more)
             )
         app = RocescopeApp(session, settings)
         app.run()

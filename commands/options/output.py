@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias
 
 from ...analyzer.errors import UsageError
+from ...analyzer.packages import require
 from ...analyzer.words import printable
 from ...report.whole_file import whole_file
 from .inputs import STANDARD_OUTPUT
@@ -20,26 +21,31 @@ if TYPE_CHECKING:
     from ...report.files.replay import Result
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
+ReportFormat: TypeAlias = Literal["table", "html", "json", "csv", "parquet", "arrow"]
 ColorWhen: TypeAlias = Literal["auto", "always", "never"]
-_SUFFIXES: dict[str, Format] = {
+_MOST_WARNINGS = 20
+_SUFFIXES: dict[str, ReportFormat] = {
     ".json": "json",
     ".csv": "csv",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
     ".txt": "table",
+    ".html": "html",
+    ".htm": "html",
 }
 _BINARY = ("parquet", "arrow")
 
 
 @dataclass(frozen=True)
-class Output:
-    """How a command prints its results.
+class ReportOutput:
+    """How a command with an HTML report prints its results.
 
     Parameters
     ----------
     format
-        table: the report for people; json: everything; csv, parquet, arrow: rows for other tools.
+        table: the report for people; html: the report with charts, one file for a browser; json:
+        everything; csv, parquet, arrow: rows for other tools.
     output
         Write to this file; its suffix selects the format unless --format is given.
     progress
@@ -48,7 +54,7 @@ class Output:
         Colour in the report; auto follows the terminal, NO_COLOR and FORCE_COLOR.
     """
 
-    format: Annotated[Format | None, Parameter(alias="-f")] = None
+    format: Annotated[ReportFormat | None, Parameter(alias="-f")] = None
     output: Annotated[Path | None, Parameter(alias="-o")] = None
     progress: ProgressAs = "auto"
     color: ColorWhen = "auto"
@@ -58,8 +64,18 @@ class Output:
         """The file to write; None is standard output."""
         return None if self.output == STANDARD_OUTPUT else self.output
 
-    def chosen(self) -> Format:
-        """The format. UsageError if neither option selects it, or for binary data on a terminal."""
+    def chosen(self) -> ReportFormat:
+        """The format.
+
+        UsageError if neither option selects it, for binary data on a terminal, and if the package
+        that writes the format is missing.
+        """
+        chosen = self._chosen()
+        if chosen in _BINARY:
+            require("pyarrow")
+        return chosen
+
+    def _chosen(self) -> ReportFormat:
         if self.format is not None:
             if self.format in _BINARY and self.file is None and sys.stdout.isatty():
                 raise UsageError(f"--format {self.format} is binary: give -o FILE or redirect it")
@@ -67,17 +83,19 @@ class Output:
         if self.file is None:
             return "table"
         suffix = self.file.suffix.lower()
+        return self._of_suffix(suffix, "table, html, json, csv, parquet or arrow")
+
+    def _of_suffix(self, suffix: str, formats: str) -> ReportFormat:
         if suffix not in _SUFFIXES:
             raise UsageError(
-                f"the suffix of {self.file} is not that of a format: "
-                "give --format table, json, csv, parquet or arrow"
+                f"the suffix of {self.file} is not that of a format: give --format {formats}"
             )
         return _SUFFIXES[suffix]
 
     def write(
         self,
         table: Callable[[TextIO], None],
-        encode: Callable[[Format], bytes],
+        encode: Callable[[ReportFormat], bytes],
         warnings: Sequence[str] = (),
     ) -> None:
         """Print with `table`, or write what `encode` returns for the other formats.
@@ -89,14 +107,23 @@ class Output:
             write_table(table, self.file)
             return
         write_results(encode(format), self.file)
-        if format != "json":
-            for warning in warnings:
+        if format not in ("json", "html"):
+            for warning in warnings[:_MOST_WARNINGS]:
                 print(f"rocescope: {printable(warning)}", file=sys.stderr)
+            if (left := len(warnings) - _MOST_WARNINGS) > 0:
+                print(f"rocescope: and {left:,} more: --format json has all", file=sys.stderr)
 
-    def write_replay(self, result: Result, table: Callable[[TextIO], None]) -> None:
-        """`write` of a result of a replay, sweep, trace or recovered seed."""
+    def write_replay(
+        self,
+        result: Result,
+        table: Callable[[TextIO], None],
+        html: Callable[[], bytes] | None = None,
+    ) -> None:
+        """`write` of a result of a replay, sweep, trace or recovered seed; html: its report."""
 
-        def encoded(format: Format) -> bytes:
+        def encoded(format: ReportFormat) -> bytes:
+            if format == "html" and html is not None:
+                return html()
             from ...report.files.replay import encode
 
             return encode(result, format)
@@ -104,7 +131,29 @@ class Output:
         self.write(table, encoded, result.warnings)
 
 
-OUTPUT = Output()
+@dataclass(frozen=True)
+class Output(ReportOutput):
+    """How a command without an HTML report prints its results.
+
+    Parameters
+    ----------
+    format
+        table: the report for people; json: everything; csv, parquet, arrow: rows for other tools.
+    """
+
+    format: Annotated[Format | None, Parameter(alias="-f")] = None
+
+    def chosen(self) -> Format:
+        found = super().chosen()
+        assert found != "html"
+        return found
+
+    def _of_suffix(self, suffix: str, formats: str) -> ReportFormat:
+        formats = formats.replace("html, ", "")
+        return super()._of_suffix("" if _SUFFIXES.get(suffix) == "html" else suffix, formats)
+
+
+OUTPUT, REPORT_OUTPUT = Output(), ReportOutput()
 
 
 def write_results(data: bytes, output: Path | None) -> None:

@@ -101,7 +101,7 @@ class Reading(Naming, Selection):
         from ...analyzer.wire.segments import parse_usid_format
 
         if self.filter is not None:
-            from ...analyzer.filtering import compile_filter
+            from ...analyzer.filtering.compiler import compile_filter
 
             compile_filter(self.filter)
         return AnalyzeOptions(

@@ -96,14 +96,15 @@ def _asked(
     seeds: SeedRange,
     to: Output,
 ) -> int:
-    from ...discovery.remote.devices import parse_devices
+    from ...discovery.remote.devices import dialects_of, parse_devices
     from ...discovery.tracing.learn import learn
     from ...replay.fabrics.parse import parse_fabric
     from ...replay.seeds.recover import Wanted, is_explained
 
     run = parse_devices(devices)
     with steps_shown(to.progress) as tell:
-        result = learn(parse_fabric(fabric), run, switch, Wanted(hash, fields, None, seeds), tell)
+        wanted = Wanted(hash, fields, None, seeds)
+        result = learn(parse_fabric(fabric), run, switch, wanted, tell, dialects_of(devices))
 
     from ...report.terminal.recover import print_recovery
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from ...analyzer.errors import UsageError
 from ...report.whole_file import whole_file
-from ..options.output import OUTPUT, Output
+from ..options.logs import JOB_LOGS, JobLogs
+from ..options.output import REPORT_OUTPUT, ReportOutput
 from ..options.parameter import Parameter
 from ..options.progress import reading_shown
 from ..options.replaying import OFFERED, Offered
@@ -38,7 +39,8 @@ def replay(
     runs: int = 1,
     seed: int = 1,
     received: Path | None = None,
-    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
+    to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
     top: int = 5,
 ) -> int:
     """Replay captured or generated traffic on a fabric with several strategies.
@@ -98,6 +100,7 @@ def replay(
             converge=converge,
             runs=runs,
             seed=seed,
+            job_logs=logs.patterns(),
         )
     )
     listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)
@@ -136,7 +139,12 @@ def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: En
         write_pcap(out, load.pairs, prepared.fabric.addresses, KEPT_BYTES, None, [packets])
 
 
-def _write(result: ReplayResult, to: Output, top: int) -> None:
+def _write(result: ReplayResult, to: ReportOutput, top: int) -> None:
     from ...report.terminal.replay import print_replay
 
-    to.write_replay(result, lambda file: print_replay(result, file, top, to.color))
+    def html() -> bytes:
+        from ...report.html.documents.replay import replay_html
+
+        return replay_html(result, top)
+
+    to.write_replay(result, lambda file: print_replay(result, file, top, to.color), html)

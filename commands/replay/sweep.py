@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
-from ..options.output import OUTPUT, Output
+from ..options.output import REPORT_OUTPUT, ReportOutput
 from ..options.parameter import Parameter
 from ..options.progress import reading_shown
 from ..options.replaying import OFFERED, Offered
@@ -29,7 +29,7 @@ def sweep(
     measure: Literal["fim-bytes", "fim-flows", "max-over-mean"] = "fim-bytes",
     production: str | None = None,
     traffic: Annotated[Offered, Parameter(name="*")] = OFFERED,
-    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
 ) -> int:
     """Show the distribution of imbalance over hash seeds, with the best and worst seeds.
 
@@ -93,7 +93,12 @@ def sweep(
 
     from ...report.terminal.sweep import print_sweep
 
-    to.write_replay(result, lambda file: print_sweep(result, file, to.color))
+    def html() -> bytes:
+        from ...report.html.documents.replay import sweep_html
+
+        return sweep_html(result)
+
+    to.write_replay(result, lambda file: print_sweep(result, file, to.color), html)
     return 0
 
 

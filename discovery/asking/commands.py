@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 
 class Request(NamedTuple):
@@ -13,6 +13,8 @@ class Request(NamedTuple):
     device: str
     command: str
     stdin: bytes = b""
+    most_bytes: int = 16 << 20
+    """Of its answer; more is a problem. A lab of namespaces has no such limit."""
 
 
 class Said(NamedTuple):
@@ -26,3 +28,20 @@ class Said(NamedTuple):
 
 Run: TypeAlias = Callable[[Sequence[Request]], list[Said]]
 """Runs all requests at once; one `Said` per request, and no exception for a device that fails."""
+
+
+class Line(Protocol):
+    """A way to run commands that also listens to one that does not end."""
+
+    def __call__(self, requests: Sequence[Request]) -> list[Said]:
+        """As `Run`."""
+
+    def listen(self, device: str, command: str, heard: Callable[[], object]) -> str:
+        """Run a command until it ends: the reason. Calls `heard` when it begins, and whenever it
+        prints.
+
+        The next command to this device begins with a new connection.
+        """
+
+    def close(self) -> None:
+        """End all commands and connections."""

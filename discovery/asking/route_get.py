@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 COMMAND = "ip -j -force -batch -"
-_PORT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}")
+_PORT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,47}")
 _Way: TypeAlias = tuple[IPv4Address | IPv6Address, IPv4Address | IPv6Address, str]
 _OFFLOADED = {"offload", "rt_offload"}
 
@@ -29,6 +29,12 @@ class Query(NamedTuple):
     sport: int
     dport: int
     port: str
+
+
+def plain(query: Query) -> Query:
+    """The query with nothing but the bits of its addresses: a zone may be any text."""
+    src, dst = ip_address(query.src.packed), ip_address(query.dst.packed)
+    return query._replace(src=src, dst=dst)
 
 
 class _Route(msgspec.Struct):
@@ -44,7 +50,7 @@ _DECODER = msgspec.json.Decoder(list[_Route])
 
 
 def is_port(name: str) -> bool:
-    """Whether a name may be part of a batch: no option, no comment, no second word."""
+    """Whether a name may be part of a command: no option, no comment, no second word."""
     return _PORT.fullmatch(name) is not None
 
 

@@ -6,13 +6,12 @@ the kernel's group has lost.
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from pathlib import Path
 
 import msgspec
 
 from ...analyzer.errors import UsageError
-from ...replay.fabrics.addressing import Network
+from ...replay.fabrics.addressing import Network, parse_network
 from .dialect import Question
 from .linux import LINUX
 
@@ -52,7 +51,7 @@ def installed_of(file: Path) -> dict[Network, frozenset[str]]:
     try:
         routes = msgspec.json.decode(data or b"{}", type=dict[str, list[_Entry]])
         return {
-            ip_network(network): frozenset(
+            parse_network(network): frozenset(
                 hop.interfaceName
                 for entry in entries
                 if entry.selected

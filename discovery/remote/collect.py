@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..asked import Asked, AskedCommand, write_asked
@@ -55,17 +55,25 @@ async def _all(targets: Sequence[Target], folder: Path, progress: Progress | Non
 
 async def _device(client: Client, target: Target, folder: Path) -> Asked:
     questions = target.dialect.questions_for(target.kind)
+    first = [q for q in questions if not q.instead_of]
+    instead = [q for q in questions if q.instead_of]
     try:
         for suffix in _SUFFIXES:
             for name in (f"{target.name}.{suffix}", f"{target.name}.{suffix}.failed"):
                 (folder / name).unlink(missing_ok=True)
         async with client.connected(target.ssh) as connection:
-            answers = await asyncio.gather(
-                *(_ask(connection, question, target, folder) for question in questions)
-            )
+            answers: dict[Question, Answer] = {}
+            for turn in (first, instead):
+                wanted = [q for q in turn if not q.instead_of or _failed(q.instead_of, answers)]
+                told = await asyncio.gather(*(_ask(connection, q, target, folder) for q in wanted))
+                answers.update(zip(wanted, told, strict=True))
     except Exception as error:  # whatever one device causes, the others are asked
         return _asked(target, problem=reason_of(error))
-    return _asked(target, [_about(q, a) for q, a in zip(questions, answers, strict=True)])
+    return _asked(target, [_about(q, a) for q, a in answers.items()])
+
+
+def _failed(suffix: str, answers: Mapping[Question, Answer]) -> bool:
+    return any(a.problem or not a.output_bytes for q, a in answers.items() if q.suffix == suffix)
 
 
 def _asked(target: Target, answers: Sequence[AskedCommand] = (), problem: str = "") -> Asked:

@@ -30,6 +30,9 @@ CHANNELS = 4
 """Commands at once on a connection: sshd counts a closed session until it has reaped it, so that
 eight busy channels exceed its default MaxSessions of 10."""
 CONNECT_SECONDS = 10.0
+KEEPALIVE_SECONDS = 10.0
+"""After three of these without an answer a connection is lost: a switch without power says nothing.
+ServerAliveInterval of ssh_config goes first."""
 COMMAND_SECONDS = 30.0
 OUTPUT_BYTES = 16 << 20
 _ERROR_BYTES = 2000
@@ -133,8 +136,12 @@ class _Run:
         while piece := await stdout.read(_PIECE_BYTES):
             self.output_bytes += len(piece)
             if self._most_bytes is not None and self.output_bytes > self._most_bytes:
-                raise _TooMuch(f"more than {self._most_bytes >> 20} MiB of output")
+                raise _TooMuch(f"more than {_size(self._most_bytes)} of output")
             self._sink(piece)
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"
 
 
 async def _write(stdin: Any, data: bytes) -> None:
@@ -198,16 +205,29 @@ class Client:
             elif not task.cancelled() and task.exception() is None:
                 task.result().abort()
 
+    def forget_failures(self) -> None:
+        """Try jump hosts again that could not be reached."""
+        for jumps, task in list(self._jumps.items()):
+            if task.done() and (task.cancelled() or task.exception() is not None):
+                del self._jumps[jumps]
+
     async def _through(self, jumps: tuple[str, ...]) -> asyncssh.SSHClientConnection | None:
         """The connection to the last of these jump hosts over the others; None without any."""
         if not jumps:
             return None
-        if jumps not in self._jumps:
+        if jumps not in self._jumps or _gone(self._jumps[jumps]):
             self._jumps[jumps] = asyncio.create_task(self._jump(jumps))
         return await self._jumps[jumps]
 
     async def _jump(self, jumps: tuple[str, ...]) -> asyncssh.SSHClientConnection:
         return await _connect(jumps[-1], await self._through(jumps[:-1]))
+
+
+def _gone(task: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:
+    """Whether a connection to a jump host existed and was lost."""
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return False
+    return task.result().is_closed()
 
 
 async def _jumps_before(target: str, after: tuple[str, ...]) -> tuple[str, ...]:
@@ -254,6 +274,7 @@ async def _connect(
         agent_forwarding=False,
         send_env=None,
         connect_timeout=options.connect_timeout or CONNECT_SECONDS,
+        keepalive_interval=options.keepalive_interval or KEEPALIVE_SECONDS,
         **named,
     )
 

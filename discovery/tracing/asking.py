@@ -14,8 +14,10 @@ from ...replay.fabrics.fabric import Fabric
 from ...replay.hashing import HashSettings
 from ...replay.hashing.keys import address_of
 from ...replay.traffic.traffic import Traffic
-from ..asking.commands import Request, Run
-from ..asking.route_get import COMMAND, Query, batch, is_port, ports_of
+from ..asking.commands import Run
+from ..asking.route_get import Query, is_port
+from ..dialects.dialect import Dialect
+from .questions import NO_CALCULATOR, Dialects, asks_as_linux, ports_told
 from .results import AskedSwitch, AskReport
 
 Mode: TypeAlias = Literal["sample", "all"]
@@ -23,20 +25,22 @@ MOST_QUERIES = 20_000
 """Of one batch: its answers stay far below the limits of a command, 16 MiB and 30 s."""
 SAMPLE = 32
 """Computed hops that are asked per switch and hop with mode sample."""
-_KINDS = ("all", "no label", "none")
+_MUTE = "never"
+_KINDS = ("all", "no label", "none", _MUTE)
 NO_ANSWER, ELSEWHERE = -1, -2
 """In place of a member: none, or a port that is not in the group of the tables."""
 
 
 class Asking:
-    """Asks Linux routers with `ip route get`.
+    """Asks switches by their dialects: Linux routers with `ip route get`.
 
     mode all: every hop with a choice. mode sample: a sample of the computed hops, all hops that
     cannot be computed, and all hops of a switch that contradicted the computation.
     """
 
-    def __init__(self, run: Run, mode: Mode) -> None:
+    def __init__(self, run: Run, mode: Mode, dialects: Dialects | None = None) -> None:
         self._run, self._mode = run, mode
+        self._dialects = dialects or {}
         self._counts: dict[str, list[int]] = {}
         self._problems: dict[str, str] = {}
         self._not_asked: dict[str, int] = {}
@@ -48,10 +52,15 @@ class Asking:
         self._ports = links_by_port(fabric)
         self._names = {link: port for (_, port), link in self._ports.items()}
         label = traffic.keys.flow_label == 0
-        kinds = [_kind(own) for own in fabric.hash_settings]
+        own_dialects = [self._dialects.get(name) for name in fabric.nodes.names[: fabric.switches]]
+        kinds = [
+            _kind(own) if asks_as_linux(dialect) else _kind_of(dialect)
+            for own, dialect in zip(fabric.hash_settings, own_dialects, strict=True)
+        ]
         self._kind = np.array([_KINDS.index(kind) for kind in kinds], np.int8)
         every = {"all": np.ones_like(label), "no label": label, "none": np.zeros_like(label)}
-        self._askable = np.stack([~traffic.keys.ipv6 | every[kind] for kind in _KINDS])
+        self._askable = np.stack([~traffic.keys.ipv6 | every[kind] for kind in every])
+        self._mute = np.array([kind == _MUTE for kind in kinds], np.bool_)
 
     def members(
         self, rows: Ints, at: Int32s, came_by: Int32s, groups: Int32s, own: Ints, trusted: Bools
@@ -61,16 +70,21 @@ class Asking:
         own: computed members, of use where `trusted`.
         """
         found = np.full(len(rows), NO_ANSWER, np.int64)
-        askable = self._askable[self._kind[at], rows]
-        self._note("IPv6: ip route get names another next hop than packets take", ~askable)
+        left: dict[str, int] = {}
+        askable = self._askable[np.minimum(self._kind[at], 2), rows]
+        self._note(
+            "IPv6: the switch would name another next hop than packets take, or none", ~askable
+        )
+        self._note(f"{NO_CALCULATOR} (SONiC)", askable & self._mute[at])
+        askable &= ~self._mute[at]
         known = np.array([is_port(self._names.get(link ^ 1, "")) for link in came_by.tolist()])
         self._note("the ingress port is not known", askable & ~known)
         askable &= known
         wanted = askable if self._mode == "all" else askable & self._sampled(at, trusted)
-        self._ask(np.flatnonzero(wanted), rows, at, came_by, groups, found)
+        self._ask(np.flatnonzero(wanted), rows, at, came_by, groups, found, left)
         wrong = np.unique(at[wanted & trusted & (found != NO_ANSWER) & (found != own)])
         rest = askable & ~wanted & np.isin(at, wrong)
-        self._ask(np.flatnonzero(rest), rows, at, came_by, groups, found)
+        self._ask(np.flatnonzero(rest), rows, at, came_by, groups, found, left)
         answered = (found != NO_ANSWER) & trusted
         for switch in np.unique(at[answered]).tolist():
             here = answered & (at == switch)
@@ -120,6 +134,7 @@ class Asking:
         came_by: Int32s,
         groups: Int32s,
         found: Ints,
+        left: dict[str, int],
     ) -> None:
         """Set `found` of some rows, with batches of at most MOST_QUERIES per switch."""
         switches = [
@@ -130,24 +145,19 @@ class Asking:
         ]
         queries = [[self._query(rows[i], came_by[i]) for i in own] for _, own in switches]
         names = self._fabric.nodes.names
-        said = (
-            self._run(
-                [
-                    Request(names[switch], COMMAND, batch(asked))
-                    for (switch, _), asked in zip(switches, queries, strict=True)
-                ]
-            )
-            if switches
-            else []
+        said = ports_told(
+            self._run,
+            [(names[switch], q) for (switch, _), q in zip(switches, queries, strict=True)],
+            self._dialects,
+            left,
         )
-        for (switch, own), asked, one in zip(switches, queries, said, strict=True):
-            ports = ports_of(asked, one.output)
+        for (switch, own), asked, (ports, problem) in zip(switches, queries, said, strict=True):
             answered = sum(port is not None for port in ports)
             count = self._count(switch)
             count[0] += len(asked)
             count[1] += answered
-            if one.problem and answered < len(asked):
-                self._problems[names[switch]] = one.problem
+            if problem and answered < len(asked):
+                self._problems[names[switch]] = problem
             found[own] = self._members(switch, ports, groups[own])
 
     def _query(self, unit: int, came_by: int) -> Query:
@@ -170,6 +180,13 @@ class Asking:
             unknown = NO_ANSWER if port is None else ELSEWHERE
             found.append(links.index(link) if link in links else unknown)
         return found
+
+
+def _kind_of(dialect: Dialect | None) -> str:
+    """The same for a system with a calculator of its own."""
+    if dialect is None or dialect.calculator is None:
+        return _MUTE
+    return "all" if dialect.calculator.ipv6 else "none"
 
 
 def _kind(settings: HashSettings | None) -> str:

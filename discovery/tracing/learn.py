@@ -24,8 +24,9 @@ from ...replay.hashing.keys import packet_keys
 from ...replay.results.recover import RecoverResult
 from ...replay.seeds.recover import Tell, Wanted, is_explained, recover_all, settings_of
 from ...replay.seeds.tapped import Direction, Seen
-from ..asking.commands import Request, Run
-from ..asking.route_get import COMMAND, Query, batch, is_port, ports_of
+from ..asking.commands import Run
+from ..asking.route_get import Query, is_port
+from .questions import Dialects, ports_told
 
 ANSWERS = 300
 AGAIN = 200
@@ -45,7 +46,12 @@ class _Questions(NamedTuple):
 
 
 def learn(
-    fabric: Fabric, run: Run, switch: str, wanted: Wanted, tell: Tell | None = None
+    fabric: Fabric,
+    run: Run,
+    switch: str,
+    wanted: Wanted,
+    tell: Tell | None = None,
+    dialects: Dialects | None = None,
 ) -> RecoverResult:
     """Learn the hash of a switch from ANSWERS answers, and compare AGAIN others.
 
@@ -58,7 +64,8 @@ def learn(
     at = names.index(switch)
     asked = _questions(fabric, at)
     rng = np.random.default_rng(1)
-    seen, outside = _answers(fabric, run, at, asked, ANSWERS, rng)
+    dialects = dialects or {}
+    seen, outside = _answers(fabric, run, at, asked, ANSWERS, rng, dialects)
     if not len(seen.link):
         raise RocescopeError(f"{switch} named only ports outside its group in {fabric.name}")
     answers = len(seen.link) + outside
@@ -72,7 +79,7 @@ def learn(
     if best is not None and (own is None or best.seed is None):
         warnings.append("not tested with other flows: without a seed, their links are not computed")
     elif best is not None and own is not None and best.seed is not None:
-        fresh, elsewhere = _answers(fabric, run, at, asked, AGAIN, rng)
+        fresh, elsewhere = _answers(fabric, run, at, asked, AGAIN, rng, dialects)
         predicted = bind(fresh.keys, replace(own, seed=best.seed)).choose(best.seed, asked.group)[0]
         record = msgspec.structs.replace(
             record,
@@ -151,7 +158,13 @@ def _sources(fabric: Fabric, at: int, out: set[int], version: int) -> list[tuple
 
 
 def _answers(
-    fabric: Fabric, run: Run, at: int, asked: _Questions, number: int, rng: np.random.Generator
+    fabric: Fabric,
+    run: Run,
+    at: int,
+    asked: _Questions,
+    number: int,
+    rng: np.random.Generator,
+    dialects: Dialects,
 ) -> tuple[Seen, int]:
     """The answers to random questions, as flows on the links of the group; answers outside it.
 
@@ -166,13 +179,12 @@ def _answers(
         Query(ip_address(src), ip_address(dst), sport, ROCE_UDP_PORT, port)
         for (src, port), dst, sport in zip(sources, targets, sports.tolist(), strict=True)
     ]
-    (said,) = run([Request(switch, COMMAND, batch(queries))])
-    ports = ports_of(queries, said.output)
+    ((ports, problem),) = ports_told(run, [(switch, queries)], dialects)
     answered = sum(port is not None for port in ports)
     links = _links(fabric, switch, ports, asked.links)
     rows = np.flatnonzero(links >= 0)
     if not answered:
-        raise RocescopeError(f"{switch} did not name a next hop: {said.problem or 'no answer'}")
+        raise RocescopeError(f"{switch} did not name a next hop: {problem or 'no answer'}")
     names = tuple(dict.fromkeys([*(src for src, _ in asked.sources), *asked.targets]))
     number_of = {name: i for i, name in enumerate(names)}
     keys = packet_keys([src for src, _ in sources], targets, sports)

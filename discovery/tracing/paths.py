@@ -2,7 +2,8 @@
 
 A path ends where the next hop is not known: a group of links is no path. The evidence of a hop,
 best first: a tap saw the packets on the link; the switch has a single next hop; the switch was
-asked and named it; the hash of the switch is known with its seed and was computed.
+asked and named it; the hash of the switch was computed with a seed that was read, or recovered
+from the choices of the switch.
 """
 
 from __future__ import annotations
@@ -22,9 +23,16 @@ from ...replay.hashing import HashSettings
 from ...replay.traffic.traffic import Traffic
 from .asking import ELSEWHERE, NO_ANSWER, Asking
 
-NONE, CAPTURED, SINGLE, ASKED, COMPUTED = range(5)
+NONE, CAPTURED, SINGLE, ASKED, COMPUTED, RECOVERED = range(6)
 """Evidence of a hop."""
-EVIDENCE = ("", "captured", "single next hop", "asked", "computed, seed known")
+EVIDENCE = (
+    "",
+    "captured",
+    "single next hop",
+    "asked",
+    "computed, seed read",
+    "computed, seed recovered",
+)
 (
     KNOWN,
     SEVERAL_PORTS,
@@ -35,7 +43,8 @@ EVIDENCE = ("", "captured", "single next hop", "asked", "computed, seed known")
     IPV4_ONLY,
     NO_ROUTE,
     NAMED_ANOTHER,
-) = range(9)
+    CIRCLE,
+) = range(10)
 """Why a path ends before its destination; KNOWN: it does not."""
 REASONS = (
     "",
@@ -47,6 +56,7 @@ REASONS = (
     "the tables or the hash of IPv6 differ from those of IPv4, which the fabric holds",
     "no route",
     "the switch names a next hop that its tables did not contain",
+    "the tables lead in a circle",
 )
 
 
@@ -73,6 +83,7 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     """
     settings = [own or HashSettings() for own in fabric.hash_settings]
     known = np.array([hash_known(own) for own in fabric.hash_settings], np.bool_)
+    recovered = np.array([own.seed_recovered for own in settings], np.bool_)
     tables = fabric.origin.tables if fabric.origin is not None else ("declared",) * fabric.switches
     read = np.array([bool(told) for told in tables], np.bool_)
     four = np.zeros(fabric.switches, np.bool_)
@@ -116,7 +127,8 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
             KNOWN,
         )
         member[0, rows] = np.where(captured, first, best)
-        mark[rows] = np.where(captured, CAPTURED, np.where(asked, ASKED, COMPUTED))
+        by_seed = np.where(recovered[at], RECOVERED, COMPUTED)
+        mark[rows] = np.where(captured, CAPTURED, np.where(asked, ASKED, by_seed))
         open_ = why != KNOWN
         reason[rows[open_]], ended[rows[open_]] = why[open_], at[open_]
         group[0, rows[open_]] = -1
@@ -153,8 +165,14 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     end = _last(links, fabric)
     dropped = end != traffic.dst_host + fabric.switches
     lost = dropped & (reason == KNOWN)
-    reason[lost] = NO_ROUTE
+    again = _first_again(links, fabric)
+    circle = lost & (again < links.shape[1])
+    behind = np.arange(links.shape[1]) > again[:, None]
+    links[circle[:, None] & behind], evidence[circle[:, None] & behind] = -1, NONE
+    end[circle] = _last(links, fabric)[circle]
     ended[lost] = np.where(end[lost] < fabric.switches, end[lost], -1)
+    reason[lost] = np.where(np.append(~read, False)[ended[lost]], NO_TABLES, NO_ROUTE)
+    reason[circle] = CIRCLE
     return TracedPaths(Placement(links, dropped), evidence, reason, ended, contradicted)
 
 
@@ -167,6 +185,17 @@ def _last(links: Int32s, fabric: Fabric) -> Int32s:
     at = np.maximum((links >= 0).sum(1) - 1, 0)
     last = np.take_along_axis(links, at[:, None], 1)[:, 0]
     return np.where(last >= 0, fabric.links.target[last], -1).astype(np.int32)
+
+
+def _first_again(links: Int32s, fabric: Fabric) -> Ints:
+    """int64[units]: the first hop that leads to a switch for the second time, else all hops."""
+    hops = links.shape[1]
+    node = np.where(links >= 0, fabric.links.target[links], -1)
+    again = np.full(len(links), hops, np.int64)
+    for hop in range(hops - 1, 0, -1):
+        back = (node[:, :hop] == node[:, hop : hop + 1]).any(1) & (node[:, hop] >= 0)
+        again[back] = hop
+    return again
 
 
 class _Seen:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ...replay.results.base import SCHEMA_VERSION
+from ...replay.results.base import SCHEMA_VERSION, Chance
 from ...replay.results.replay import ReplayResult
 
 
@@ -23,14 +23,15 @@ class TracedFlow(Record, frozen=True, kw_only=True):
     dst: str
     src_port: int
     dest_qp: int
-    packets: int
-    wire_bytes: int
+    packets: Annotated[int | None, Meta(description="null: of queue pairs, --hosts")]
+    wire_bytes: Annotated[int | None, Meta(description="null: of queue pairs, --hosts")]
     complete: Annotated[bool, Meta(description="whether the path is known to its destination")]
     links: Annotated[list[str], Meta(description="the known links from the source host on")]
     evidence: Annotated[
         list[str],
         Meta(
-            description="of every link: captured, single next hop, asked, or computed, seed known"
+            description="of every link: captured, single next hop, asked, computed, seed read, or "
+            "computed, seed recovered"
         ),
     ]
     ends_at: Annotated[str | None, Meta(description="switch where the known path ends early")]
@@ -45,6 +46,26 @@ class TracedFlow(Record, frozen=True, kw_only=True):
             "not watched, or not all of its switches"
         ),
     ]
+    src_qp: Annotated[
+        int | None, Meta(description="the queue pair that sends; null: of captures")
+    ] = None
+    src_process: Annotated[
+        str | None, Meta(description="that owns it; null: of captures, or hidden")
+    ] = None
+    src_pid: int | None = None
+    dst_process: Annotated[str | None, Meta(description="that owns the receiving queue pair")] = (
+        None
+    )
+    dst_pid: int | None = None
+    src_rank: Annotated[
+        int | None, Meta(description="in the communicator; null: no log of the job names it")
+    ] = None
+    dst_rank: int | None = None
+    comm: Annotated[str | None, Meta(description="communicator, from logs of the job")] = None
+    inferred: Annotated[
+        list[str],
+        Meta(description="of addresses, peer and src_port, those that no packet or host told"),
+    ] = []
 
 
 class OpenEnd(Record, frozen=True, kw_only=True):
@@ -158,6 +179,48 @@ class Advice(Record, frozen=True, kw_only=True):
     options: list[AdviceOption]
 
 
+class DeviceFlows(Record, frozen=True, kw_only=True):
+    """How many flows one switch puts on its outgoing links of a layer."""
+
+    switch: str
+    links: int
+    flows: int
+    fim_flows_percent: float | None
+    fim_flows_best_percent: float | None
+
+
+class LayerFlows(Record, frozen=True, kw_only=True):
+    """How evenly flows use the links of a layer between which hashing chooses."""
+
+    layer: str
+    links: int
+    idle_links: int
+    flows: Annotated[int | None, Meta(description="placements")]
+    fim_flows_percent: float | None
+    fim_flows_best_percent: Annotated[
+        float | None, Meta(description="lower limit for any placement of whole flows")
+    ]
+    fim_chance_percent: Chance | None
+    devices: list[DeviceFlows]
+
+
+class LinkFlows(Record, frozen=True, kw_only=True):
+    """The flows on a link."""
+
+    name: str
+    layer: str
+    flows: int | None
+
+
+class FlowLoads(Record, frozen=True, kw_only=True):
+    """Loads in flows, as traced or with another strategy; nothing here counts bytes."""
+
+    name: str
+    fim_percent: Annotated[float | None, Meta(description="of the worst layer")]
+    layers: list[LayerFlows]
+    links: Annotated[list[LinkFlows], Meta(description="the links with most flows first")]
+
+
 class TraceResult(Record, frozen=True, kw_only=True):
     """The paths of all flows, and how evenly they use the links."""
 
@@ -175,10 +238,20 @@ class TraceResult(Record, frozen=True, kw_only=True):
         ReplayResult | None,
         Meta(
             description="loads of the flows with complete paths, first as traced, then with other "
-            "strategies; null: no path is complete"
+            "strategies; null: no path is complete, or bytes are not known (--hosts)"
         ),
     ]
     warnings: list[str]
+    queue_pairs: Annotated[
+        int | None, Meta(description="connected ones of the hosts; null: captures were traced")
+    ] = None
+    flow_loads: Annotated[
+        list[FlowLoads],
+        Meta(
+            description="--hosts: loads of the flows with complete paths in flows, first as "
+            "traced, then with other strategies that count every flow alike"
+        ),
+    ] = []
     taps: Annotated[TapCheck | None, Meta(description="--verify taps; null: not requested")] = None
     counters: Annotated[
         CounterCheck | None, Meta(description="--verify counters; null: not requested")

@@ -7,8 +7,10 @@ from dataclasses import replace
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
+from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Ints
 from ...replay.compare.flows import (
     KnownChances,
@@ -25,10 +27,13 @@ from ...replay.strategies.placed import Outcome
 from ...replay.traffic.traffic import Traffic
 from ...version import VERSION
 from ..asking.commands import Run
+from ..host_traffic import HostTraffic
 from ..port_counters import Reading
+from ..results import HostQueuePair
 from .advise import advise
 from .asking import Asking
 from .changes import changed, read_tables, through
+from .flow_loads import flow_loads
 from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, trace_paths
 from .results import OpenEnd, TracedFlow, TraceResult
 from .verify_counters import verify_counters
@@ -56,11 +61,13 @@ def trace(
     advice: bool = False,
     watch: Run | None = None,
     most_flows: int | None = None,
+    hosts: HostTraffic | None = None,
 ) -> TraceResult:
     """Trace the traffic, and place the flows with complete paths with each strategy.
 
     watch: compares the tables of all switches before and after, and marks flows.
     most_flows: how many of the largest flows the result lists; None: all, in order.
+    hosts: the queue pairs whose traffic this is; its bytes and packets are not known.
     UsageError if no flow is on the fabric.
     """
     traffic, warnings = mapped(traffic, fabric)
@@ -79,9 +86,11 @@ def trace(
         rows = np.argsort(-traffic.wire_bytes, kind="stable")[:most_flows]
     verify = verify or Verify()
     grown = verify.grown
+    loads = _loads(traffic, fabric, paths, strategies, sources)
+    pairs = None if hosts is None else hosts.ends
     return TraceResult(
         version=VERSION,
-        flows=_flows(traffic, fabric, paths, told, rows),
+        flows=traced_flows(traffic, fabric, paths, rows, told, pairs),
         flows_traced=len(traffic),
         complete_flows=int(np.count_nonzero(~paths.placement.dropped)),
         hops={
@@ -91,7 +100,9 @@ def trace(
         },
         open_ends=_open_ends(fabric, paths),
         contradicted_flows=int(np.count_nonzero(paths.contradicted)),
-        loads=_loads(traffic, fabric, paths, strategies, sources),
+        loads=loads if hosts is None else None,
+        queue_pairs=None if hosts is None else hosts.queue_pairs,
+        flow_loads=[] if hosts is None or loads is None else flow_loads(loads),
         warnings=warnings,
         taps=verify_taps(traffic, fabric) if verify.taps else None,
         counters=None if grown is None else verify_counters(traffic, fabric, paths, grown),
@@ -127,10 +138,18 @@ def _loads(
     )
 
 
-def _flows(
-    traffic: Traffic, fabric: Fabric, paths: TracedPaths, switch_changed: Array, rows: Ints
+def traced_flows(
+    traffic: Traffic,
+    fabric: Fabric,
+    paths: TracedPaths,
+    rows: Ints,
+    switch_changed: Array | None = None,
+    pairs: Sequence[tuple[HostQueuePair, HostQueuePair]] | None = None,
 ) -> list[TracedFlow]:
-    """The records of units. switch_changed: True, False or None of every unit."""
+    """The records of units. switch_changed: True, False or None of every unit; pairs: of
+    flows without packets, the queue pairs that send and receive them."""
+    if switch_changed is None:
+        switch_changed = np.full(len(traffic), None, np.object_)
     keys = traffic.keys.take(rows)
     links = paths.placement.links[rows]
     names = {link: fabric.link_name(link) for link in np.unique(links[links >= 0]).tolist()}
@@ -153,7 +172,31 @@ def _flows(
         strict=True,
     )
     fields = TracedFlow.__struct_fields__
-    return [TracedFlow(**dict(zip(fields, row, strict=True))) for row in columns]
+    found = [TracedFlow(**dict(zip(fields, row, strict=False))) for row in columns]
+    if traffic.owners:
+        found = [_with_ranks(flow, traffic.owners.get(flow.flow)) for flow in found]
+    return found if pairs is None else [_of_queue_pair(flow, *pairs[flow.flow]) for flow in found]
+
+
+def _with_ranks(flow: TracedFlow, owner: Owner | None) -> TracedFlow:
+    if owner is None:
+        return flow
+    sender, receiver = owner.ranks
+    return msgspec.structs.replace(flow, src_rank=sender, dst_rank=receiver, comm=owner.comm)
+
+
+def _of_queue_pair(flow: TracedFlow, src: HostQueuePair, dst: HostQueuePair) -> TracedFlow:
+    return msgspec.structs.replace(
+        flow,
+        packets=None,
+        wire_bytes=None,
+        src_qp=src.local_qp,
+        src_process=src.command,
+        src_pid=src.pid,
+        dst_process=dst.command,
+        dst_pid=dst.pid,
+        inferred=["addresses", "peer", "src_port"],
+    )
 
 
 def _addresses(packed: Array) -> list[str]:

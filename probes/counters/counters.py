@@ -26,7 +26,7 @@ from ..hooks.attach import Attachment, Direction, Hook, attach, directions_of, p
 from ..hooks.interfaces import Interface, find_interfaces
 from ..hooks.others import OthersBefore
 from ..opened import Opened
-from ..program.bcc_module import import_bcc
+from ..program.bcc_module import find_bcc
 from ..program.filter import c_condition
 from ..program.program import ProgramOptions
 from ..rights import privileges
@@ -106,7 +106,7 @@ class CounterSource(Opened):
         if not self._names:
             raise UsageError("name the interfaces to count on")
         privileges.check([options.namespace, *(n.rpartition(":")[0] for n in self._names)])
-        import_bcc()
+        find_bcc()
         condition = c_condition(options.filter) if options.filter else "1"
         self.interfaces = find_interfaces(self._names, options.namespace)
         self.taps = [(i, d) for i in self.interfaces for d in directions_of(options.hook)]
@@ -114,7 +114,9 @@ class CounterSource(Opened):
             raise UsageError(f"counters know at most {_MOST_TAPS} interfaces times directions")
         maps = self._create_maps()
         program = ProgramOptions(
-            udp_ports=options.udp_ports, mirror=options.mirror, condition=condition
+            udp_ports=options.udp_ports,
+            mirror=options.mirror,
+            condition=condition,
         )
         compiled = CompiledCounters(program, maps)
         self._stack.callback(self.detach)
@@ -166,6 +168,11 @@ class CounterSource(Opened):
         if attached:
             time.sleep(_SETTLE_S)  # running probes have ended after this time
 
+    @property
+    def slots(self) -> int:
+        """Number of slots of the tables of all CPUs."""
+        return len(self._table)
+
     def gone(self) -> list[Interface]:
         """Interfaces that have disappeared, or from which another program took the probes."""
         missing = [a.interface for a in self.attachments if a.gone()]
@@ -177,12 +184,12 @@ class CounterSource(Opened):
 
     def note(self) -> None:
         """Store the current counts, so that evictions do not lose them."""
-        self._keep_evicted(*self._entries())
+        self._keep_evicted(*self.entries())
 
     def read(self) -> Reading:
         """The current counters."""
         self.note()
-        tally = self._read_tally()  # after the entries: includes what was evicted from them
+        tally = self.read_tally()  # after the entries: includes what was evicted from them
         taps = len(self.taps)
         kept = self._past["key"]["tap"]
         lost = []
@@ -200,8 +207,11 @@ class CounterSource(Opened):
             lost_bytes=lost[1],
         )
 
-    def _entries(self) -> tuple[Ints, Array]:
-        """Numbers and copies of all entries in use, without entries replaced during the read."""
+    def entries(self) -> tuple[Ints, Array]:
+        """Slots and copies of all entries in use, without entries replaced during the read.
+
+        An entry has the key of its slot as long as its `created_ns` stays the same.
+        """
         created = self._table["created_ns"].copy()
         slots = np.flatnonzero(created).astype(np.int64)
         entries = self._table[slots]
@@ -225,7 +235,8 @@ class CounterSource(Opened):
             self._past = by_key(np.concatenate((self._past, self._last[gone])))
         self._last_slots, self._last = slots, entries
 
-    def _read_tally(self) -> Array:
+    def read_tally(self) -> Array:
+        """TALLY[taps, cpus]."""
         cpus = bpf.possible_cpus()
         values = [
             bpf.lookup(self._tally_fd, struct.pack("I", tap), TALLY.itemsize * cpus)
@@ -234,10 +245,11 @@ class CounterSource(Opened):
         return np.frombuffer(b"".join(values), TALLY).reshape(len(self.taps), cpus)
 
 
-def default_max_flows(cpus: int) -> int:
-    """8192 per CPU, less if all tables together would exceed 256 MiB."""
+def default_max_flows(cpus: int, most: int = _LARGEST_DEFAULT) -> int:
+    """`most` per CPU, less if all tables together would exceed 256 MiB; a power of two."""
     share = _ALL_TABLES_BYTES // (cpus * _SLOTS_PER_FLOW * COUNTERS.itemsize)
-    return max(min(_LARGEST_DEFAULT, share), _SMALLEST)
+    # Tables have powers of two of entries: other numbers would be rounded up.
+    return max(1 << min(most, share).bit_length() - 1, _SMALLEST)
 
 
 def _room(wanted: int | None, cpus: int) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from ...analyzer.statistics.shares import Carried, jain, path_shares, width
 from ...analyzer.wire.opcodes import CNP, RC, TRANSPORT_NAMES, UC, XRC
 from ...kernels.kernel import Array, Ints
 from .counters import Reading
-from .layout import IS_IPV6, together
+from .layout import IS_IPV6, address_text, together
 
 _ORDERED = (RC, UC, XRC)
 _MODE = (
@@ -130,7 +128,7 @@ def _numbered(entries: Array) -> tuple[list[tuple[str, str, int]], Ints]:
     is_ipv6 = (keys["flags"] & IS_IPV6 != 0).tolist()
     qps = keys["dest_qp"].tolist()
     for i, (src, dst) in enumerate(zip(keys["src"].tolist(), keys["dst"].tolist(), strict=True)):
-        flow = (_address(src, is_ipv6[i]), _address(dst, is_ipv6[i]), qps[i])
+        flow = (address_text(src, is_ipv6[i]), address_text(dst, is_ipv6[i]), qps[i])
         of[i] = numbers.setdefault(flow, len(numbers))
     return list(numbers), of
 
@@ -259,12 +257,3 @@ def _spraying(counted: _Counted) -> Spraying:
         path_lifetime_ns=None,
         paths=path_shares(lines),
     )
-
-
-@cache
-def _address(raw: bytes, is_ipv6: bool) -> str:
-    """An address in the analyzer's form: an IPv4 host and its GID are the same."""
-    if not is_ipv6:
-        return str(IPv4Address(raw[:4]))
-    address = IPv6Address(raw)
-    return str(address.ipv4_mapped or address)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 import numpy as np
@@ -86,6 +88,15 @@ WAYS = 4
 """Entries of a set."""
 ORDER_BYTES = 32
 """Of struct flow_order."""
+
+
+@lru_cache(1 << 16)
+def address_text(raw: bytes, is_ipv6: bool) -> str:
+    """An address of a key in the analyzer's form: an IPv4 host and its GID are the same."""
+    if not is_ipv6:
+        return str(IPv4Address(raw[:4]))
+    address = IPv6Address(raw)
+    return str(address.ipv4_mapped or address)
 
 
 def together(entries: Array, group: Ints, groups: int) -> Array:

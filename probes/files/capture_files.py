@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,9 +64,11 @@ class CaptureFiles:
     path: None writes to `descriptor` (standard output). head: makes the section header with
     comments and the interface descriptions. read_loss: reads the counters of each interface
     since the start of the capture. comments: the comments known at the start. maker: makes and
-    removes the files of a series if this process may not. Only whole blocks are written, each
-    batch with one system call, so that the file of a killed process is readable up to its last
-    block.
+    removes the files of a series if this process may not. surplus: chooses the files of a series
+    to remove, instead of `rotation.keep`; called when a file begins.
+
+    Only whole blocks are written, each batch with one system call, so that the file of a killed
+    process is readable up to its last block.
     """
 
     def __init__(
@@ -78,8 +80,11 @@ class CaptureFiles:
         comments: Iterable[str] = (),
         descriptor: int = 1,
         maker: Maker | None = None,
+        surplus: Callable[[Mapping[Path, int]], Iterable[Path]] | None = None,
     ) -> None:
         self.names: list[Path] = []
+        self.sizes: dict[Path, int] = {}
+        """Bytes of the complete files of `names`, and 0 of the current one; oldest first."""
         self.written = 0
         """Packets in all files."""
         self._path = path
@@ -88,6 +93,7 @@ class CaptureFiles:
         self._rotation = rotation or Rotation()
         self._fd = descriptor if path is None else -1
         self._maker = maker
+        self._surplus = surplus
         self._interfaces = len(read_loss())
         self._comments = list(comments)
         self._unwritten: list[str] = []
@@ -198,6 +204,7 @@ class CaptureFiles:
                 what = (error.strerror or "").lower()
                 raise RocescopeError(f"cannot write {name}: {what}") from None
             self.names.append(name)
+            self.sizes[name] = 0
             self._drop_oldest()
         self._begin_section(self._comments)
 
@@ -218,6 +225,7 @@ class CaptureFiles:
             self._end_section()
         finally:
             if self._path is not None:
+                self.sizes[self.names[-1]] = self._size
                 os.close(self._fd)
             self._fd = -1 if self._path is not None else self._fd
 
@@ -238,13 +246,21 @@ class CaptureFiles:
 
     def _drop_oldest(self) -> None:
         keep = self._rotation.keep
-        while keep is not None and len(self.names) > keep:
-            oldest = self.names.pop(0)
+        if self._surplus is not None:
+            self.remove(self._surplus(self.sizes))
+        elif keep is not None and len(self.names) > keep:
+            self.remove(self.names[:-keep])
+
+    def remove(self, names: Iterable[Path]) -> None:
+        """Remove files of the series; the current one must not be among them."""
+        for name in list(names):
+            self.names.remove(name)
+            del self.sizes[name]
             with suppress(FileNotFoundError):
                 if self._maker is None:
-                    oldest.unlink()
+                    name.unlink()
                 else:
-                    self._maker.remove(oldest)
+                    self._maker.remove(name)
 
     def _statistics(self) -> bytes:
         now = time.time_ns()

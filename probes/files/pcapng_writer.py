@@ -51,13 +51,13 @@ def section_header(application: str, system: str, comments: Iterable[str]) -> by
     )
 
 
-def interface_description(tap: Tap, filter: str | None) -> bytes:
+def interface_description(tap: Tap) -> bytes:
     """The block that describes a tap; the interface number is its rank."""
     options = [(_IF_NAME, tap.name.encode()), (_IF_TSRESOL, bytes([_NANOSECONDS]))]
     if tap.speed_bits_per_second:
         options.append((_IF_SPEED, struct.pack("<Q", tap.speed_bits_per_second)))
-    if filter:
-        options.append((_IF_FILTER, b"\0" + filter.encode()))
+    if tap.filter:
+        options.append((_IF_FILTER, b"\0" + tap.filter.encode()))
     head = struct.pack("<HHI", tap.link_type, 0, tap.snap_length or 0)
     return _block(INTERFACE_DESCRIPTION, head + _options(options))
 

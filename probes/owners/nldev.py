@@ -12,12 +12,13 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from .resources import Resource
 
 _NETLINK_RDMA = 20
 _CLIENT_NLDEV = 5
-_GET, _RES_QP_GET = 1, 10
+_GET, _RES_QP_GET, _STAT_GET = 1, 10, 17
 _REQUEST_DUMP = 1 | 0x300  # NLM_F_REQUEST | NLM_F_DUMP
 _ERROR, _DONE = 2, 3
 _TYPE_BITS = 0x3FFF  # without NLA_F_NESTED and NLA_F_NET_BYTEORDER
@@ -30,6 +31,10 @@ _DEVICE_INDEX, _DEVICE_NAME, _PORT = 1, 2, 3
 _QP_TABLE, _QP_ENTRY = 19, 20
 _LOCAL_QP, _REMOTE_QP, _RQ_PSN, _SQ_PSN = 21, 22, 23, 24
 _TYPE, _STATE, _PID, _KERNEL_NAME = 26, 27, 28, 29
+_STAT_RESOURCE, _COUNTER, _COUNTER_ENTRY = 75, 77, 78
+_VALUES, _VALUE_ENTRY, _VALUE_NAME, _VALUE = 80, 81, 82, 83
+_OF_QUEUE_PAIRS = _QP_TABLE
+"""What RDMA_NLDEV_ATTR_STAT_RES takes for queue pairs: RDMA_NLDEV_ATTR_RES_QP."""
 
 # enum ib_qp_type and enum ib_qp_state, in the words of rdma-resource(8).
 _TYPES = {0: "SMI", 1: "GSI", 2: "RC", 3: "UC", 4: "UD", 8: "RAW_PACKET", 9: "XRC_INI"}
@@ -51,6 +56,72 @@ def dump_queue_pairs() -> tuple[list[Resource], str | None]:
         if error.errno == errno.EPROTONOSUPPORT:
             return [], "the kernel has no NETLINK_RDMA: its RDMA modules are not loaded"
         return [], f"the kernel's table of queue pairs: {(error.strerror or str(error)).lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePairCounters:
+    """Counters of the adapter for queue pairs that are bound to them: `rdma statistic qp`."""
+
+    device: str
+    port: int | None
+    queue_pairs: tuple[int, ...]
+    """QPNs; the adapter counts several together where it was told to."""
+    pid: int | None
+    values: dict[str, int]
+
+
+def dump_counters() -> tuple[list[QueuePairCounters], str | None]:
+    """Counters of queue pairs of all devices, and the reason if there are none.
+
+    Adapters count per queue pair only after `rdma statistic qp set`.
+    """
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_RDMA) as handle:
+            handle.settimeout(_TIMEOUT_S)
+            found: list[QueuePairCounters] = []
+            reason = "no adapter counts per queue pair: see rdma-statistic(8)"
+            for index, name in devices(_dump(handle, _GET, b"")):
+                selected = _attribute(_DEVICE_INDEX, struct.pack("=I", index))
+                selected += _attribute(_STAT_RESOURCE, struct.pack("=I", _OF_QUEUE_PAIRS))
+                try:
+                    found += counters(_dump(handle, _STAT_GET, selected), name)
+                except OSError as error:
+                    reason = f"counters of {name}: {(error.strerror or str(error)).lower()}"
+            return found, None if found else reason
+    except OSError as error:
+        return [], f"counters of queue pairs: {(error.strerror or str(error)).lower()}"
+
+
+def counters(messages: bytes, device: str) -> list[QueuePairCounters]:
+    """The counters in the answer to STAT_GET, without those that have no queue pair."""
+    found = []
+    for payload in _payloads(messages):
+        for kind, table in _attributes(payload):
+            if kind != _COUNTER:
+                continue
+            for inner, entry in _attributes(table):
+                values = dict(_attributes(entry))
+                numbers = tuple(
+                    _number(value)
+                    for _, pair in _attributes(values.get(_QP_TABLE, b""))
+                    for name, value in _attributes(pair)
+                    if name == _LOCAL_QP
+                )
+                if inner == _COUNTER_ENTRY and numbers:
+                    found.append(_counters(values, device, numbers))
+    return found
+
+
+def _counters(
+    values: dict[int, bytes], device: str, queue_pairs: tuple[int, ...]
+) -> QueuePairCounters:
+    read = {}
+    for kind, entry in _attributes(values.get(_VALUES, b"")):
+        pair = dict(_attributes(entry))
+        if kind == _VALUE_ENTRY and _VALUE_NAME in pair and len(pair.get(_VALUE, b"")) == 8:
+            read[_text(pair[_VALUE_NAME])] = _number(pair[_VALUE])
+    port, pid = (_number(values[kind]) if kind in values else None for kind in (_PORT, _PID))
+    return QueuePairCounters(device, port, queue_pairs, pid, read)
 
 
 def devices(messages: bytes) -> list[tuple[int, str]]:

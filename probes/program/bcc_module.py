@@ -1,10 +1,12 @@
-"""The only place that imports bcc, which is a system package and not on PyPI."""
+"""The only place that finds and imports bcc, which is a system package and not on PyPI."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 from ...analyzer.errors import CaptureError
@@ -27,10 +29,30 @@ def import_bcc() -> Any:
     try:
         return _import()
     except (ImportError, OSError):
-        raise CaptureError(
-            "live capture needs bcc: apt-get install python3-bpfcc (Debian, Ubuntu)"
-            " or dnf install python3-bcc (Fedora, RHEL); bcc on PyPI is another package"
-        ) from None
+        raise _missing() from None
+
+
+def find_bcc() -> bytes:
+    """What names the version of the installed bcc, without its libraries: 60 MB of memory.
+
+    CaptureError if the package is not installed.
+    """
+    for more in ((), (_SYSTEM_PACKAGES,)):
+        sys.path += [path for path in more if path not in sys.path]
+        spec = find_spec("bcc")
+        folders = spec.submodule_search_locations if spec else None
+        for folder in folders or ():
+            if os.path.exists(os.path.join(folder, "libbcc.py")):
+                with open(os.path.join(folder, "version.py"), "rb") as file:
+                    return file.read()
+    raise _missing()
+
+
+def _missing() -> CaptureError:
+    return CaptureError(
+        "live capture needs bcc: apt-get install python3-bpfcc (Debian, Ubuntu)"
+        " or dnf install python3-bcc (Fedora, RHEL); bcc on PyPI is another package"
+    )
 
 
 def _import() -> Any:

@@ -12,7 +12,8 @@ from ipaddress import IPv4Network, ip_network
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.filtering import compile_filter, grammar
+from ...analyzer.filtering import grammar
+from ...analyzer.filtering.compiler import compile_filter
 from ...analyzer.filtering.grammar import Node, parse
 from ...analyzer.wire.packets import PacketTable
 from ...analyzer.wire.registry import Registry

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import sys
@@ -40,6 +41,9 @@ class Use(StrEnum):
 
 def main() -> None:
     """Answer requests until the other end of standard input, a socket, is closed."""
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # systemd sends it to all; the asking side ends us
     channel = socket.socket(fileno=0)
     folder, names, use = json.loads(sys.argv[1])
     drop_privileges(WRITING)

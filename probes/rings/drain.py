@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from ...analyzer.wire.packets import I64, U16
 from ...kernels.kernel import kernel
-from ..clock import WallClock
+from ..clock import WallClock, kernel_ns
 from ..files.blocks import Blocks
 from .packet_blocks import PacketBlocks
 from .ring import Ring, scan
@@ -118,7 +116,7 @@ class Drain:
         self.clock.check()
         if whole:
             return _FOREVER
-        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _VISIBLE_AFTER_NS
+        return kernel_ns() - _VISIBLE_AFTER_NS
 
     def release(self) -> None:
         """Return the space of the gathered frames to the probes."""

@@ -96,6 +96,10 @@ class Rings:
         counters: Records = self._control["loss"].T.copy()
         return counters
 
+    def forget(self) -> None:
+        """Unmap the records, which nobody reads any more; the counters of the probes stay."""
+        self.rings.clear()
+
     def close(self) -> None:
         """Close the maps; the kernel frees their memory after the last reference."""
         self._stack.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -165,6 +165,15 @@ class KnownChances:
             names = zip(scores.names, found.layers, strict=True)
             self._traffic, self._found = traffic, {name: chance_of(t) for name, t in names}
         return self._found
+
+
+class _NoChances(KnownChances):
+    def of(self, traffic: Traffic, fabric: Fabric) -> dict[str, Chance]:
+        return {}
+
+
+NO_CHANCES: Final = _NoChances()
+"""For results without the FIM of random placement, which takes most of their time."""
 
 
 def result_of(
@@ -359,9 +368,19 @@ def _paths(outcome: Outcome, fabric: Fabric, most: int) -> list[FlowPath]:
             links=None
             if placement.dropped[unit]
             else [names[link] for link in placement.links[unit].tolist() if link >= 0],
+            **_ranks(traffic, unit),
         )
         for unit in shown.tolist()
     ]
+
+
+def _ranks(traffic: Traffic, unit: int) -> dict[str, Any]:
+    """Both ranks and the communicator, as logs of the job name them."""
+    owner = traffic.owners.get(int(traffic.flow[unit]))
+    if owner is None:
+        return {}
+    sender, receiver = owner.ranks
+    return {"src_rank": sender, "dst_rank": receiver, "comm": owner.comm}
 
 
 def _collision(on: _Loaded, most: int, link: int, over: float, layer: str) -> Collision:
@@ -386,6 +405,7 @@ def _collision(on: _Loaded, most: int, link: int, over: float, layer: str) -> Co
                 src_port=int(traffic.keys.sport[unit]),
                 dest_qp=int(traffic.keys.dest_qp[unit]),
                 wire_bytes=int(traffic.wire_bytes[unit]),
+                **_ranks(traffic, unit),
             )
             for unit in largest.tolist()
         ],

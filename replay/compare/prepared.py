@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from ...analyzer.errors import UsageError
-from ...analyzer.filtering import compile_filter
+from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.logs.files import named
+from ...analyzer.logs.job import Job
 from ...analyzer.units import parse_duration
 from ..fabrics.parse import parse_fabric
 from ..results.replay import ReplayResult, StrategyResult
@@ -45,6 +47,8 @@ class PreparedReplay:
             raise UsageError("give captures, or --pattern for generated traffic")
         if request.pattern and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
+        if request.pattern and request.job_logs:
+            raise UsageError("--nccl-log needs captures")
         self._window_ns = parse_duration(request.window, "--window") if request.window else None
         if request.filter is not None:
             compile_filter(request.filter)
@@ -105,6 +109,7 @@ class PreparedReplay:
             tap_names=request.tap_names,
             udp_ports=request.udp_ports,
             messages=messages,
+            job=Job(named(request.job_logs)) if request.job_logs else None,
             progress=progress,
         )
 

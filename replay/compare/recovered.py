@@ -58,7 +58,7 @@ def with_recovered_seeds(
                 continue
             at = behind.pop()
             if not hash_known(settings[at]) and best is not None and best.seed is not None:
-                settings[at] = replace(own, seed=best.seed)
+                settings[at] = replace(own, seed=best.seed, seed_recovered=True)
                 found.append(fabric.nodes.names[at])
     return replace(fabric, hash_settings=tuple(settings)), found
 

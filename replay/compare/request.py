@@ -30,6 +30,8 @@ class ReplayRequest:
     filter: str | None = None
     concat: bool = False
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
+    job_logs: tuple[str, ...] = ()
+    """Patterns of logs that name the ranks of queue pairs."""
     window: str = ""
     packets: bool = False
     """Use the packet engine even if no other option needs it."""

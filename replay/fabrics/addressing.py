@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import (
     IPv4Address,
+    IPv4Interface,
     IPv4Network,
     IPv6Address,
+    IPv6Interface,
     IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
 )
 from typing import TypeAlias
 
@@ -24,6 +29,29 @@ FIRST_IPV4 = int(IPv4Address("10.0.0.1"))
 FIRST_IPV6 = int(IPv6Address("fd10::1"))
 MAX_HOSTS = 1 << 24
 """Usable addresses of 10.0.0.0/8."""
+
+
+def parse_address(text: str) -> Address:
+    """The address that a device or a file names. ValueError without one."""
+    return ip_address(_without_zone(text))
+
+
+def parse_network(text: str, strict: bool = True) -> Network:
+    """The same for a network; strict: without bits beyond its length."""
+    return ip_network(_without_zone(text), strict)
+
+
+def parse_interface(text: str) -> IPv4Interface | IPv6Interface:
+    """The same for an address with the length of its network."""
+    return ip_interface(_without_zone(text))
+
+
+def _without_zone(text: str) -> str:
+    """ValueError for a zone (RFC 4007): any text, even further lines, which addresses would carry
+    into commands and files."""
+    if "%" in text:
+        raise ValueError(f"{text!r} has a zone")
+    return text
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ class HashSettings:
     """See `keys.parse_field_set`. The policy selects the fields of the Linux model."""
     seed: int = 0
     """The production seed; sweeps replace it."""
+    seed_recovered: bool = field(default=False, compare=False)
+    """The seed was found from the choices of the switch; it did not tell it. Settings that differ
+    in this alone are equal: they hash alike."""
     seed_use: SeedUse = "init"
     """init: start value of the function; prepend: four bytes, big-endian, in front of the
     fields; xor: mixed into the finished value."""

@@ -119,6 +119,9 @@ class CollidingFlow(Record, frozen=True, kw_only=True):
     src_port: int
     dest_qp: int
     wire_bytes: int
+    src_rank: Annotated[int | None, Meta(description="rank that sends, from logs")] = None
+    dst_rank: Annotated[int | None, Meta(description="rank that receives, from logs")] = None
+    comm: Annotated[str | None, Meta(description="communicator, from logs")] = None
 
 
 class Collision(Record, frozen=True, kw_only=True):
@@ -154,6 +157,9 @@ class FlowPath(Record, frozen=True, kw_only=True):
     links: Annotated[
         list[str] | None, Meta(description="from source to destination; None: it has no path")
     ]
+    src_rank: Annotated[int | None, Meta(description="rank that sends, from logs")] = None
+    dst_rank: Annotated[int | None, Meta(description="rank that receives, from logs")] = None
+    comm: Annotated[str | None, Meta(description="communicator, from logs")] = None
 
 
 class StrategyResult(Record, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from ...kernels.kernel import Floats, UInt64s
@@ -19,7 +21,8 @@ class Tally:
     def __init__(self, most: float) -> None:
         self._width = max(most, 1e-9) / _BINS
         self._counts = np.zeros(_BINS + 1, np.int64)
-        self._sum = 0.0
+        self._sum = Fraction()
+        """Exact: cores finish their parts in any order, and sums of floats depend on it."""
         self._min, self._max = np.inf, -np.inf
         self._distinct: set[float] | None = set()
 
@@ -29,7 +32,7 @@ class Tally:
             return
         at = np.minimum((values / self._width).astype(np.int64), _BINS)
         self._counts += np.bincount(at, minlength=_BINS + 1)
-        self._sum += float(values.sum())
+        self._sum += Fraction(float(values.sum()))
         self._min = min(self._min, float(values.min()))
         self._max = max(self._max, float(values.max()))
         if self._distinct is not None:
@@ -59,7 +62,7 @@ class Tally:
     @property
     def mean(self) -> float:
         """The exact mean."""
-        return self._sum / self.count
+        return float(self._sum / self.count)
 
     def quantile(self, percent: float) -> float:
         """The smallest value that this percentage does not exceed, to one bin width."""

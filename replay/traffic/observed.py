@@ -8,14 +8,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.analysis.prefetch import Prefetched
+from ...analyzer.analysis.run import ranks_of
 from ...analyzer.capture.concat import concatenated
 from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.merge import merge_tables
 from ...analyzer.errors import RocescopeError, UnreadableInput, too_many_flows
-from ...analyzer.filtering import compile_filter
+from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.filtering.ranks import Ranks
+from ...analyzer.logs.job import Job
+from ...analyzer.logs.join import Join
 from ...analyzer.measures.messages.measure import MessageStatistics
+from ...analyzer.results.flow import Owner
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints
@@ -53,6 +59,7 @@ def traffic_from_capture(
     tap_names: Mapping[str, str] | None = None,
     udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
     messages: bool = False,
+    job: Job | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Traffic:
     """The traffic of captures, mapped to the hosts of a fabric.
@@ -61,7 +68,8 @@ def traffic_from_capture(
     mapping: see mapping.py; units of addresses without a host have host -1, and `unmapped` lists
     the addresses. tap_names: names of taps by path, default those of the files. window_ns: also
     count bytes per window. messages: also return messages with their packets and dependencies
-    (`closed_loop`). progress: called with the bytes read and the size of the captures.
+    (`closed_loop`). job: logs that name the ranks of queue pairs. progress: called with the bytes
+    read and the size of the captures.
     UnreadableInput without RoCE packets, UsageError for invalid options.
     """
     with ExitStack() as stack:
@@ -69,12 +77,18 @@ def traffic_from_capture(
         opened = _open(paths, registry.taps, concat, tap_names or {})
         captures = [stack.enter_context(capture) for capture in opened]
         keep = compile_filter(filter) if filter else None
+        ranks = None
+        if keep is not None and keep.of_job is not None:
+            options = AnalyzeOptions(
+                concat=concat, tap_names=tap_names or {}, udp_ports=tuple(udp_ports)
+            )
+            ranks, _ = ranks_of(paths, options, None, job, needed_by=keep.of_job)
 
         def tables(capture: Capture) -> Iterator[PacketTable]:
             decoder = Decoder(registry, udp_ports=udp_ports)
             for frames in capture.batches():
                 table = decoder.decode(frames)
-                yield table if keep is None else table.take(keep.mask(table, registry))
+                yield table if keep is None else table.take(keep.mask(table, registry, ranks))
 
         def report() -> None:
             if progress is not None:
@@ -85,13 +99,30 @@ def traffic_from_capture(
         merged = Prefetched(lambda: merge_tables([tables(c) for c in captures]), report)
         loop = ClosedLoop() if messages else None
         at_taps = UnitCounter() if len(captures) > 1 else None
-        tracker, counter = count_units(merged, report, window_ns, loop, at_taps)
+        counting = Counting(window_ns, loop, at_taps)
+        for table in merged:
+            counting.update(table)
+            report()
+        tracker, counter = counting.tracker, counting.counter
         if not len(counter.units):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
         sent = None if loop is None else loop.messages(tracker, counter)
-        traffic = _traffic(tracker, counter, registry.endpoints, fabric, mapping, sent)
+        traffic = counting.traffic(registry.endpoints, fabric, mapping, sent, job)
         seen = None if at_taps is None else _seen(counter, at_taps, registry.tap_names)
-        return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings), seen=seen)
+        if ranks is not None:
+            traffic = replace(traffic, owners=_owners(tracker, counter, registry.endpoints, ranks))
+        warnings = (*(w for c in captures for w in c.warnings), *traffic.warnings)
+        return replace(traffic, warnings=warnings, seen=seen)
+
+
+def _owners(
+    tracker: FlowTracker, counter: UnitCounter, endpoints: Endpoints, ranks: Ranks
+) -> dict[int, Owner]:
+    """By flow of the traffic, as a pass without the filter found them."""
+    texts, flows = endpoints.texts(), tracker.flows
+    used = flows[np.unique(counter.units["flow"])]
+    named = ((texts[flow["src"]], texts[flow["dst"]], int(flow["dest_qp"])) for flow in used)
+    return {i: ranks.owners[name] for i, name in enumerate(named) if name in ranks.owners}
 
 
 class ClosedLoop:
@@ -124,38 +155,59 @@ def _open(
         yield open_capture(path, taps, batch_frames=_BATCH_FRAMES, tap_name=names.get(path))
 
 
-def count_units(
-    tables: Sequence[PacketTable] | Prefetched[PacketTable],
-    report: Callable[[], None],
-    window_ns: int | None,
-    loop: ClosedLoop | None = None,
-    at_taps: UnitCounter | None = None,
-) -> tuple[FlowTracker, UnitCounter]:
-    """The tracker and the units after all tables; `loop` also gets the batches.
+class Counting:
+    """Counts packet tables, in the order of their packets, as flows and units."""
 
-    at_taps: counts every copy of a packet, by flow and tap. RocescopeError with more flows or units
-    than fit in memory.
-    """
-    tracker, counter, packets = FlowTracker(), UnitCounter(window_ns), 0
-    for table in tables:
-        if len(table):
-            batch = tracker.update(table)
-            packets += len(table)
-            if len(tracker) > MOST_FLOWS:
-                raise RocescopeError(too_many_flows(MOST_FLOWS, packets))
-            unit = counter.update(table, batch.flow, batch.verdict)
-            if len(counter.units) > MOST_UNITS:
-                raise RocescopeError(
-                    f"more than {MOST_UNITS} entropy values of flows after {packets} packets:"
-                    " replay a part of them, for example with --filter 'ip.addr == 10.0.0.0/28'"
-                )
-            if at_taps is not None:
-                flow = batch.flow * np.int32(_TAPS) + table.tap.astype(np.int32)
-                at_taps.update(table, flow, np.zeros_like(batch.verdict))
-            if loop is not None:
-                loop.update(batch, unit)
-        report()
-    return tracker, counter
+    def __init__(
+        self,
+        window_ns: int | None = None,
+        loop: ClosedLoop | None = None,
+        at_taps: UnitCounter | None = None,
+    ) -> None:
+        """`loop` also gets the batches; at_taps counts every copy of a packet, by flow and tap."""
+        self.tracker, self.counter = FlowTracker(), UnitCounter(window_ns)
+        self._loop, self._at_taps = loop, at_taps
+        self._packets = 0
+
+    def update(self, table: PacketTable) -> None:
+        """Count a table. RocescopeError with more flows or units than fit in memory."""
+        if not len(table):
+            return
+        batch = self.tracker.update(table)
+        self._packets += len(table)
+        if len(self.tracker) > MOST_FLOWS:
+            raise RocescopeError(too_many_flows(MOST_FLOWS, self._packets))
+        unit = self.counter.update(table, batch.flow, batch.verdict)
+        if len(self.counter.units) > MOST_UNITS:
+            raise RocescopeError(
+                f"more than {MOST_UNITS} entropy values of flows after {self._packets} packets:"
+                " replay a part of them, for example with --filter 'ip.addr == 10.0.0.0/28'"
+            )
+        if self._at_taps is not None:
+            flow = batch.flow * np.int32(_TAPS) + table.tap.astype(np.int32)
+            self._at_taps.update(table, flow, np.zeros_like(batch.verdict))
+        if self._loop is not None:
+            self._loop.update(batch, unit)
+
+    def traffic(
+        self,
+        endpoints: Endpoints,
+        fabric: Fabric,
+        mapping: str = "exact",
+        messages: SentMessages | None = None,
+        job: Job | None = None,
+    ) -> Traffic:
+        """The traffic so far, mapped to the hosts of a fabric; units keep their rows. What logs of
+        the job leave open is in its warnings."""
+        found = _traffic(self.tracker, self.counter, endpoints, fabric, mapping, messages)
+        if job is None:
+            return found
+        joined = Join(job, self.tracker, endpoints).result()
+        used = np.unique(self.counter.units["flow"]).tolist()
+        owners = {
+            i: joined.owners[number] for i, number in enumerate(used) if number in joined.owners
+        }
+        return replace(found, owners=owners, warnings=tuple(joined.notes))
 
 
 def _seen(counter: UnitCounter, at_taps: UnitCounter, taps: Sequence[str]) -> Seen | None:

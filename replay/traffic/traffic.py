@@ -6,11 +6,13 @@ All packets of a unit have the same path under a hash: a one-way flow, or one en
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ..hashing.keys import PacketKeys
 from ..results.base import HostMapping
@@ -100,6 +102,8 @@ class Traffic:
     """None with one tap, and for patterns."""
     mapping: HostMapping | None = None
     """The hosts of the addresses of a capture; None for patterns."""
+    owners: Mapping[int, Owner] = field(default_factory=dict)
+    """By flow, from logs of the job."""
     has_data: Bools | None = None
     """bool[units]: not only ACKs and CNPs; None: all units have data."""
 

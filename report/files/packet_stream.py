@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.analysis.progress import Progress
+from ...analyzer.analysis.run import ranks_of
 from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.headers.extensions import decode_extensions
 from ...analyzer.errors import UnreadableInput, UsageError
+from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...analyzer.wire.registry import Registry
 from .packets import packet_schema, record_batch
 
 if TYPE_CHECKING:
-    from ...analyzer.filtering import Filter
+    from ...analyzer.filtering.compiler import Filter
 
 _BATCH_FRAMES = 1 << 20
 
@@ -36,6 +39,8 @@ class PacketOptions:
     """Verify the ICRC of frames captured in full; the result is the column icrc_state."""
     tap_names: Mapping[str, str] = field(default_factory=dict)
     """Names of the taps of captures, by path; others have the names of their files."""
+    job_logs: tuple[str, ...] = ()
+    """Logs of the job: they add columns of ranks, and filters may name these."""
 
 
 class PacketStream:
@@ -56,10 +61,11 @@ class PacketStream:
         self._report = report
         self._filter: Filter | None = None
         if options.filter is not None:
-            from ...analyzer.filtering import compile_filter
+            from ...analyzer.filtering.compiler import compile_filter
 
             self._filter = compile_filter(options.filter)
-        self.schema: Any = packet_schema(options.extensions)
+        self._ranks: Ranks | None = None
+        self.schema: Any = packet_schema(options.extensions, bool(options.job_logs))
         self._columns = columns
         if columns is not None:
             for name in columns:
@@ -77,6 +83,7 @@ class PacketStream:
         decoder = Decoder(Registry(), udp_ports=options.udp_ports, check_icrc=options.icrc)
         taps = decoder.registry.taps
         self.warnings, self.damaged_places = [], 0
+        self._learn_ranks()
         for path in self._paths:
             name = options.tap_names.get(path)
             with open_capture(path, taps, batch_frames=_BATCH_FRAMES, tap_name=name) as capture:
@@ -89,6 +96,22 @@ class PacketStream:
                 f"no RoCE packet was found; the capture has {found or 'no frames'}"
             )
 
+    def _learn_ranks(self) -> None:
+        """Read the captures once for the ranks of their flows, if columns or the filter need it."""
+        options = self._options
+        field = None if self._filter is None else self._filter.of_job
+        if self._ranks is not None or not (options.job_logs or field):
+            return
+        self._ranks, notes = ranks_of(
+            self._paths,
+            AnalyzeOptions(
+                udp_ports=options.udp_ports, tap_names=options.tap_names, job_logs=options.job_logs
+            ),
+            self._report,
+            needed_by=field,
+        )
+        self.warnings += notes
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The batches for any library that reads the Arrow PyCapsule interface."""
         reader = pa.RecordBatchReader.from_batches(self.schema, iter(self))
@@ -98,12 +121,13 @@ class PacketStream:
         for frames in capture.batches():
             table = decoder.decode(frames)
             if self._filter is not None:
-                table = table.take(self._filter.mask(table, decoder.registry))
+                table = table.take(self._filter.mask(table, decoder.registry, self._ranks))
             more = None
             if self._options.extensions:
                 more = decode_extensions(table, frames.data, frames.base_offset)
             if len(table):
-                batch = record_batch(table, more, decoder.registry)
+                ranks = self._ranks if self._options.job_logs else None
+                batch = record_batch(table, more, decoder.registry, ranks)
                 yield batch if self._columns is None else batch.select(list(self._columns))
             if self._report:
                 self._report(

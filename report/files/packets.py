@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 
 from ...analyzer.decode.headers.extensions import ExtensionTable
 from ...analyzer.decode.multipath.mrc import MRC_COLUMNS
+from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.wire.packets import COLUMNS, PacketTable
 from ...analyzer.wire.registry import Registry
+from ...kernels.kernel import Ints
 from ...version import VERSION
 
 _TEXT_COLUMNS = {
@@ -36,7 +38,15 @@ class BatchWriter(Protocol):
         """Write one record batch: one row group."""
 
 
-def packet_schema(extensions: bool = False) -> Any:
+_RANK_COLUMNS = {
+    "src_rank": (pa.int32(), "sender", "rank that sends the packet, from logs; null: not known"),
+    "dst_rank": (pa.int32(), "receiver", "rank that receives it, from logs; null: not known"),
+    "comm": (pa.string(), "comm", "communicator, from logs; null: not known"),
+}
+"""Type, column of `Ranks` and meaning."""
+
+
+def packet_schema(extensions: bool = False, ranks: bool = False) -> Any:
     """The pyarrow.Schema of exported packets; the metadata of each field has unit and meaning."""
     fields = []
     for c in COLUMNS:
@@ -52,6 +62,9 @@ def packet_schema(extensions: bool = False) -> Any:
             kind = pa.from_numpy_dtype(np.dtype(column.dtype))
             meaning = f"MRC: {column.meaning}" + (f" [{column.source}]" if column.source else "")
             fields.append(_field(f"mrc_{column.name}", kind, column.unit, meaning))
+    if ranks:
+        for name, (kind, _, meaning) in _RANK_COLUMNS.items():
+            fields.append(_field(name, kind, "", meaning).with_nullable(True))
     return pa.schema(fields, metadata={"rocescope.version": VERSION})
 
 
@@ -59,7 +72,12 @@ def _field(name: str, kind: Any, unit: str, meaning: str) -> Any:
     return pa.field(name, kind, nullable=False, metadata={"unit": unit, "meaning": meaning})
 
 
-def record_batch(table: PacketTable, extensions: ExtensionTable | None, registry: Registry) -> Any:
+def record_batch(
+    table: PacketTable,
+    extensions: ExtensionTable | None,
+    registry: Registry,
+    ranks: Ranks | None = None,
+) -> Any:
     """The rows of a table as a pyarrow.RecordBatch of `packet_schema`."""
     addresses = pa.array(registry.endpoints.texts(), pa.string())
     tap_names = pa.array(registry.tap_names, pa.string())
@@ -73,7 +91,18 @@ def record_batch(table: PacketTable, extensions: ExtensionTable | None, registry
     if extensions is not None:
         arrays += [pa.array(getattr(extensions, field.name)) for _, field in _EXTENSION_COLUMNS]
         arrays += _mrc_arrays(table)
-    return pa.RecordBatch.from_arrays(arrays, schema=packet_schema(extensions is not None))
+    if ranks is not None:
+        arrays += _rank_arrays(ranks, ranks.columns(table, registry))
+    schema = packet_schema(extensions is not None, ranks is not None)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _rank_arrays(ranks: Ranks, columns: dict[str, Ints]) -> Iterator[Any]:
+    names = pa.array(ranks.comms, pa.string())
+    for kind, column, _ in _RANK_COLUMNS.values():
+        values = columns[column]
+        numbers = pa.array(values, pa.int32(), mask=values < 0)
+        yield names.take(numbers) if kind == pa.string() else numbers
 
 
 def _mrc_arrays(table: PacketTable) -> list[Any]:
@@ -88,9 +117,11 @@ def _mrc_arrays(table: PacketTable) -> list[Any]:
 
 
 @contextmanager
-def batch_writer(file: BinaryIO, format: str, extensions: bool) -> Iterator[BatchWriter]:
+def batch_writer(
+    file: BinaryIO, format: str, extensions: bool, ranks: bool = False
+) -> Iterator[BatchWriter]:
     """A writer of record batches to `file`, as `parquet` or `arrow` (IPC file, Feather 2)."""
-    schema = packet_schema(extensions)
+    schema = packet_schema(extensions, ranks)
     if format == "parquet":
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
             yield writer

@@ -7,20 +7,21 @@ from typing import Any
 import msgspec
 
 from ...discovery.tracing.results import TraceResult
+from ...replay.results.aggregation import AggregationResult
 from ...replay.results.recover import RecoverResult
 from ...replay.results.replay import ReplayResult
 from ...replay.results.sweep import SweepResult
 from . import encode_json
 from .rows import encode_csv
 
-Result = ReplayResult | SweepResult | RecoverResult | TraceResult
+Result = ReplayResult | SweepResult | RecoverResult | TraceResult | AggregationResult
 
 
 def encode(result: Result, format: str) -> bytes:
     """`json`, or a table as `csv`, `parquet` or `arrow`; ValueError for other formats.
 
     The table has a row per link and strategy (replay), per bin of the histograms (sweep), per
-    candidate (recover-seed) or per flow (trace).
+    candidate (recover-seed), per flow (trace), or per scheme and job (aggregate).
     """
     if format == "json":
         return encode_json(result)
@@ -48,6 +49,12 @@ def _rows(result: Result) -> list[dict[str, Any]]:
             return rows
         case TraceResult():
             return [msgspec.structs.asdict(flow) for flow in result.flows]
+        case AggregationResult():
+            return [
+                {"scheme": one.name, "slots": one.slots, **msgspec.structs.asdict(job)}
+                for one in result.schemes
+                for job in one.jobs
+            ]
         case SweepResult():
             sets = [("worst", result.distribution)]
             sets += [(one.layer, one.distribution) for one in result.layers]

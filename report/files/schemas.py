@@ -10,8 +10,10 @@ from ...analyzer.results.analysis import SCHEMA_VERSION, Analysis
 from ...analyzer.results.check import Check
 from ...analyzer.results.compare import Comparison
 from ...analyzer.results.live import LiveInterval
+from ...discovery.following.results import FollowEvent
 from ...discovery.results import Discovery
 from ...discovery.tracing.results import TraceResult
+from ...replay.results.aggregation import AggregationResult
 from ...replay.results.recover import RecoverResult
 from ...replay.results.replay import ReplayResult
 from ...replay.results.sweep import SweepResult
@@ -26,12 +28,15 @@ RESULTS: dict[str, type] = {
     "recover-seed": RecoverResult,
     "discover": Discovery,
     "trace": TraceResult,
+    "trace-follow": FollowEvent,
+    "aggregate": AggregationResult,
 }
 _TITLES = {
     "analyze": "analysis",
     "analyze-live": "interval of a live analysis",
     "check": "check",
     "compare": "comparison",
+    "trace-follow": "event of trace --follow",
 }
 """Results with a schema version."""
 

@@ -28,6 +28,7 @@ from .replay_parts import NONE
 
 NAMES = {
     "lost_packets": "lost",
+    "lost_retransmissions": "lost again",
     "reordered_packets": "reordered",
     "retransmitted_packets": "retransmitted",
     "duplicate_packets": "duplicated",
@@ -50,7 +51,13 @@ def print_comparison(
     color: ColorWhen = "auto",
 ) -> None:
     """Print the verdict, the findings, the key figures, and the `top` flows that changed."""
-    page = Page(console_for(stream, color))
+    fill_comparison(Page(console_for(stream, color)), result, top)
+
+
+def fill_comparison(
+    page: Page, result: Comparison, top: int, charts: Callable[[], object] = bool
+) -> None:
+    """The same on any page; charts: called below the figures."""
     glyphs = page.glyphs
     names = f"{result.before} {glyphs.arrow} {result.after}"
     page.line(f"{names}: {verdict(result)}", "bold")
@@ -62,6 +69,7 @@ def print_comparison(
         page.say(f"{mark} {one.change}: {finding_text(one)}", style)
     page.section("Figures of all flows")
     page.draw(lambda table: _figures(table, result))
+    charts()
     if result.hops:
         _changed(page, "Hops", result.hops, top, _hop_cells)
     _changed(page, "Flows", result.flows, top, _flow_cells)
@@ -138,6 +146,8 @@ def _figures(table: Table, result: Comparison) -> None:
     sides = result.figures_before, result.figures_after
     table.add_row("packets", *(human.count(side.packets) for side in sides), "")
     for name in (*SHARES, GOODPUT):
+        if name == "lost_retransmissions" and not any(getattr(side, name) for side in sides):
+            continue
         change = _named(name, result.worse, result.better)
         table.add_row(NAMES[name], *(_figure(side, name) for side in sides), change)
 

@@ -9,7 +9,7 @@ from ...analyzer.results.conformance import Conformance
 from ..words import human
 from ..words.human import UNKNOWN
 from . import conformance_tables as tables
-from .page import ColorWhen, console_for
+from .page import ColorWhen, Page, console_for
 from .report import Report
 
 
@@ -20,7 +20,7 @@ def print_check(
     color: ColorWhen = "auto",
 ) -> None:
     """Print the conformance of an analysis alone."""
-    CheckReport(analysis, console_for(stream, color), top).print()
+    CheckReport(analysis, Page(console_for(stream, color)), top).print()
 
 
 class CheckReport(Report):
@@ -28,14 +28,14 @@ class CheckReport(Report):
 
     def print(self) -> None:
         """The whole section, the verdict first."""
-        self._captures()
+        self.captures()
         self._conformance()
         result = self.analysis.conformance
         assert isinstance(result, Conformance)
         self._views(result)
-        if self.unknowns:
-            self.console.print()
-            self.say(f"{UNKNOWN}: not known from this capture", "dim")
+        if self.page.unknowns:
+            self.page.gap()
+            self.page.say(f"{UNKNOWN}: not known from this capture", "dim")
 
     def _views(self, result: Conformance) -> None:
         views = sorted(result.views, key=lambda v: (v.violations, v.resent_packets), reverse=True)
@@ -45,7 +45,7 @@ class CheckReport(Report):
             f"{human.counted(len(views), 'view')}, one per tap and direction of a connection;"
             " the position says where the tap is relative to the losses."
         )
-        self.section("Taps", text)
+        self.page.section("Taps", text)
         shown = views[: self.top]
-        self.draw(lambda table: tables.view_table(table, shown, self.glyphs))
-        self.more(len(views) - self.top, "view")
+        self.page.draw(lambda table: tables.view_table(table, shown, self.glyphs))
+        self.page.more(len(views) - self.top, "view")

@@ -7,14 +7,17 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from ...discovery.folder import NO_ANSWER, UNREADABLE
+from ...discovery.folder import NO_ANSWER, UNEXPECTED, UNREADABLE
 from ...discovery.lost_members import LOST
 from ...discovery.results import Discovery, Remark
 from ..words import human
 from .page import ColorWhen, Page, console_for, folded, texts
 
-_FINDINGS = (LOST, NO_ANSWER, UNREADABLE)
+_FINDINGS = (LOST, NO_ANSWER, UNREADABLE, UNEXPECTED)
 """Kinds of remarks that are faults of devices or of their answers."""
+_MOST_REMARKS = 20
+"""Of one kind."""
+_MOST_ROWS = 1000
 
 
 def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto") -> None:
@@ -27,14 +30,19 @@ def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto"
         f"from the answers of {human.counted(len(result.devices), 'device')}"
     )
     page.line(title, "bold")
-    for remark in sorted(result.remarks, key=lambda one: one.kind not in _FINDINGS):
-        bad = remark.kind in _FINDINGS
+    for kind, remarks in _by_kind(result.remarks):
+        bad = kind in _FINDINGS
         sign = page.glyphs.bad if bad else page.glyphs.warning
-        page.say(f"{sign} {_text(remark)}", "red" if bad else "yellow")
+        for remark in remarks[:_MOST_REMARKS]:
+            page.say(f"{sign} {_text(remark)}", "red" if bad else "yellow")
+        page.left_out(len(remarks) - _MOST_REMARKS, f"remark: {kind}", f"remarks: {kind}")
     if result.switches_without_tables:
-        names = ", ".join(result.switches_without_tables)
+        names = ", ".join(result.switches_without_tables[:_MOST_REMARKS])
+        left = len(result.switches_without_tables) - _MOST_REMARKS
+        more = f" and {human.count(left)} more" if left > 0 else ""
         page.say(
-            f"{page.glyphs.warning} Tables not read, shortest paths assumed: {names}", "yellow"
+            f"{page.glyphs.warning} Tables not read, shortest paths assumed: {names}{more}",
+            "yellow",
         )
     if result.queue_pairs:
         known = sum(pair.inferred_peer is not None for pair in result.queue_pairs)
@@ -43,8 +51,18 @@ def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto"
         page.say(f"{pairs} on {human.counted(hosts, 'host')}; the peer of {known} is inferred")
     page.section("Devices")
     page.draw(lambda table: _devices(table, result))
+    page.left_out(len(result.devices) - _MOST_ROWS, "device")
     page.section("Links")
     page.draw(lambda table: _links(table, result))
+    page.left_out(len(result.links) - _MOST_ROWS, "link")
+
+
+def _by_kind(remarks: list[Remark]) -> list[tuple[str, list[Remark]]]:
+    """Remarks of one kind together, findings first, in the order of their appearance."""
+    kinds: dict[str, list[Remark]] = {}
+    for remark in sorted(remarks, key=lambda one: one.kind not in _FINDINGS):
+        kinds.setdefault(remark.kind, []).append(remark)
+    return list(kinds.items())
 
 
 def _text(remark: Remark) -> str:
@@ -55,7 +73,7 @@ def _text(remark: Remark) -> str:
 def _devices(table: Table, result: Discovery) -> None:
     texts(table, "device", "kind", "dialect", "hash")
     folded(table, "not read")
-    for one in result.devices:
+    for one in result.devices[:_MOST_ROWS]:
         cells = (one.name, one.kind, one.dialect, one.hash or "-", ", ".join(one.not_read) or "-")
         table.add_row(*map(Text, cells))
 
@@ -63,7 +81,7 @@ def _devices(table: Table, result: Discovery) -> None:
 def _links(table: Table, result: Discovery) -> None:
     texts(table, "link", "ports")
     folded(table, "evidence")
-    for one in result.links:
+    for one in result.links[:_MOST_ROWS]:
         ports = " - ".join(port or "?" for port in one.ports)
         cells = (one.name.replace(">", "-"), ports, one.evidence)
         table.add_row(*map(Text, cells))

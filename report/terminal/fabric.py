@@ -45,17 +45,17 @@ def print_fabric(report: FabricReport, stream: TextIO, color: ColorWhen = "auto"
     page.draw(lambda table: _tiers(table, report.tiers))
     page.section("Links")
     page.draw(lambda table: _layers(table, report.layers, glyphs.bad))
-    page.console.print()
+    page.gap()
     page.say("TABLES of the largest switch of each tier", "bold")
     page.draw(lambda table: _tables(table, report.tables))
     if report.paths is not None:
         pair = f"{report.paths.source} to {report.paths.destination}"
-        page.console.print()
+        page.gap()
         page.say(f"PATHS {pair}", "bold")
         page.say(_paths(report.paths))
     if report.blast_radii:
         one = report.blast_radii[0]
-        page.console.print()
+        page.gap()
         page.say("BLAST RADIUS of each element failing alone", "bold")
         page.draw(lambda table: _radii(table, report.blast_radii))
         same = {(each.source, each.destination) for each in report.blast_radii}

@@ -9,6 +9,7 @@ from rich.table import Table
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.live import RdmaPort
+from ...analyzer.words import printable
 from ..words import human
 from ..words.human import Glyphs
 from .page import numbers, texts
@@ -17,35 +18,52 @@ from .tables import FlowTable, add_flow_columns, flow_cells
 
 def owners(analysis: Analysis) -> str:
     """The number of flows with a known process; empty if there is none."""
-    pids = {flow.owner.pid for flow in analysis.flows if flow.owner is not None}
-    owned = sum(flow.owner is not None for flow in analysis.flows)
-    if not owned:
+    owners = [flow.owner for flow in analysis.flows if flow.owner is not None]
+    if not owners:
         return ""
-    verb = "belongs" if owned == 1 else "belong"
-    return (
-        f"{human.count(owned)} of {human.counted(len(analysis.flows), 'flow')} {verb} to"
-        f" {human.counted(len(pids), 'process', 'processes')} of this host."
+    processes = {(owner.host, owner.pid) for owner in owners if owner.pid is not None}
+    verb = "belongs" if len(owners) == 1 else "belong"
+    text = f"{human.count(len(owners))} of {human.counted(len(analysis.flows), 'flow')} {verb} to"
+    text += (
+        f" {human.counted(len(processes), 'process', 'processes')}" if processes else " perftest"
     )
+    if all(owner.host is None and owner.pid is not None for owner in owners):
+        return f"{text} of this host."
+    between = sum(None not in owner.ranks for owner in owners)
+    return f"{text}; logs name both ranks of {human.counted(between, 'flow')}."
 
 
 def _owner_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     add_flow_columns(table)
+    table.columns.pop()  # ranks have columns of their own here
+    owned = [(flow, flow.owner) for flow in flows if flow.owner is not None]
+    logged = any(owner.host or owner.device or owner.comm for _, owner in owned)
     texts(table, "command")
     numbers(table, "PID", "rank")
+    if logged:
+        numbers(table, "peer rank")
+        texts(table, "host", "device", "communicator")
+        numbers(table, "channel?")
     texts(table, "end")
-    for flow in flows:
-        owner = flow.owner
-        assert owner is not None
-        rank = "-" if owner.rank is None else str(owner.rank)
-        cells = flow_cells(flow, glyphs, wide)
-        table.add_row(*cells, owner.command, str(owner.pid), rank, owner.end)
+    for flow, owner in owned:
+        cells = [*flow_cells(flow, glyphs, wide)[:-1], _known(owner.command)]
+        cells += [_known(owner.pid), _known(owner.rank)]
+        if logged:
+            cells += [_known(owner.peer_rank), _known(owner.host), _known(owner.device)]
+            cells += [_known(owner.comm), _known(owner.inferred_channel)]
+        table.add_row(*cells, owner.end)
+
+
+def _known(value: str | int | None) -> str:
+    return "-" if value is None else printable(str(value))
 
 
 OWNERS = FlowTable(
     lambda flow: flow.owner is not None,
     lambda flow: flow.wire_bytes,
     _owner_table,
-    "end: the process owns the sending (source) or receiving (destination) queue pair",
+    "end: the process owns the sending (source) or receiving (destination) queue pair;"
+    " channel?: by the order of a log only",
 )
 
 

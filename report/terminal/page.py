@@ -18,9 +18,11 @@ from ..words import human
 from ..words.human import ASCII, UNICODE, UNKNOWN
 
 ColorWhen: TypeAlias = Literal["auto", "always", "never"]
+MOST_WARNINGS = 20
 _KEPT = 4
 """Leading columns of a table that are shown on the narrowest terminal."""
-_USUAL_WIDTH, _WIDEST = 80, 1000
+_USUAL_WIDTH, _NARROWEST, _WIDEST = 80, 20, 1000
+"""In columns; rich draws the frames of help forever on a few."""
 
 
 class SafeConsole(Console):
@@ -75,7 +77,7 @@ def _columns_of(stream: TextIO) -> int:
     else:
         asked = os.environ.get("COLUMNS", "")
         columns = int(asked) if asked.isdecimal() and len(asked) <= 4 else 0
-    return min(columns or _USUAL_WIDTH, _WIDEST)
+    return max(_NARROWEST, min(columns or _USUAL_WIDTH, _WIDEST))
 
 
 class Page:
@@ -93,19 +95,36 @@ class Page:
 
     def say(self, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:
         """A paragraph, indented; the mark is in the margin of its first line."""
-        for line in Text(printable(text)).wrap(self.console, max(20, self.console.width - indent)):
+        for line in self.wrapped(text, indent):
             line.rstrip()
             self.line(f"{mark:{indent}}{line.plain}", style)
             mark = ""
 
-    def warn(self, lines: Iterable[str]) -> None:
-        """Warnings, a paragraph each."""
-        for line in lines:
+    def wrapped(self, text: str, indent: int) -> Sequence[Text]:
+        """The lines of a paragraph."""
+        width = max(_NARROWEST // 2, self.console.width - indent)
+        return list(Text(printable(text)).wrap(self.console, width))
+
+    def warn(self, lines: Iterable[str], most: int = MOST_WARNINGS) -> None:
+        """Warnings, a paragraph each; of those beyond `most` their number."""
+        listed = list(lines)
+        for line in listed[:most]:
             self.say(f"{self.glyphs.warning} {line}", "yellow")
+        self.left_out(len(listed) - most, "warning")
+
+    def left_out(self, left: int, what: str, plural: str | None = None) -> None:
+        """How many items of a list only the JSON has, if any."""
+        if left > 0:
+            told = human.counted(left, what, plural)
+            self.say(f"... {told} not shown: --format json has all", "dim", 2)
+
+    def gap(self) -> None:
+        """An empty line."""
+        self.console.print()
 
     def section(self, title: str, text: str = "", good: bool = False) -> None:
         """A heading with its sentence."""
-        self.console.print()
+        self.gap()
         heading = Text(printable(title).upper(), "bold")
         if good:
             heading.append(f"  {self.glyphs.good}", "green")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TextIO
 
 from rich.table import Table
 
+from ...replay.fabrics.files.convert import hash_document
 from ...replay.results.recover import Candidate, RecoverResult, SwitchRecovery
 from ...replay.seeds.recover import is_explained, settings_of
 from ..words import human
@@ -30,22 +33,40 @@ def print_recovery(result: RecoverResult, stream: TextIO, color: ColorWhen = "au
             page.draw(lambda table, switch=switch: _candidates(table, switch))  # type: ignore[misc]
     words = dict.fromkeys(filter(None, map(_found_words, result.switches)))
     if words:
-        page.console.print()
+        page.gap()
         page.say("To replay traffic with this hash and seed on every switch:", "dim")
     for strategy in words:
         page.line(f"  rocescope replay FILE... --fabric FABRIC -s {strategy}", "dim")
+    lines = dict.fromkeys(filter(None, map(_found_line, result.switches)))
+    if lines:
+        page.say("To trace flows with it, in the fabric file, in the mapping of the switch:", "dim")
+    for line in lines:
+        page.line(f"  {line}", "dim")
     tried = result.tried
     shown = ", ".join(tried[:6]) + (f" and {len(tried) - 6} more" if len(tried) > 6 else "")
-    page.console.print()
+    page.gap()
     page.say(f"Tried: {shown or 'nothing'}", "dim")
 
 
-def _found_words(switch: SwitchRecovery) -> str | None:
-    """The strategy of the first candidate that explains the placements of a switch."""
+def _found(switch: SwitchRecovery) -> Candidate | None:
+    """The first candidate with a seed that explains the placements of a switch."""
     explained = (c for c in switch.candidates if is_explained(c) and c.seed is not None)
-    known = (c for c in explained if settings_of(c) is not None)
-    found = next(known, None)
+    return next((c for c in explained if settings_of(c) is not None), None)
+
+
+def _found_words(switch: SwitchRecovery) -> str | None:
+    found = _found(switch)
     return None if found is None else strategy_words(found)
+
+
+def _found_line(switch: SwitchRecovery) -> str | None:
+    """`hash:` of the switch in a fabric file."""
+    found = _found(switch)
+    own = None if found is None else settings_of(found)
+    if found is None or found.seed is None or own is None:
+        return None
+    document = hash_document(replace(own, seed=found.seed, seed_recovered=True))
+    return "hash: " + json.dumps(document)  # JSON is YAML, whatever a field set contains
 
 
 def strategy_words(candidate: Candidate) -> str:

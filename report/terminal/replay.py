@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TextIO
 
 from rich.table import Table
 
-from ...replay.results.replay import LayerLoad, ReplayResult, StrategyResult
+from ...replay.results.replay import CollidingFlow, LayerLoad, ReplayResult, StrategyResult
 from ..words import human
 from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .ranks import ranks_text
 from .replay_packets import print_packets, print_strategy
 from .replay_parts import NONE, chance_text, factor, fim, print_head, say_hashes, title
 
@@ -20,7 +22,13 @@ def print_replay(
     color: ColorWhen = "auto",
 ) -> None:
     """Print the comparison, and the `top` worst links and flows of each strategy."""
-    page = Page(console_for(stream, color))
+    fill_replay(Page(console_for(stream, color)), result, top)
+
+
+def fill_replay(
+    page: Page, result: ReplayResult, top: int, charts: Callable[[], object] = bool
+) -> None:
+    """The same on any page; charts: called below the comparison."""
     print_head(page, result.traffic, result.fabric, result.warnings)
     if not result.strategies:  # interrupted before the first was finished
         return
@@ -28,6 +36,7 @@ def print_replay(
         print_packets(page, result)
     else:
         print_comparison(page, result)
+    charts()
     for one in result.strategies:
         if one.packets is None:
             print_flow_strategy(page, one, top)
@@ -133,6 +142,12 @@ def _over_time(table: Table, layers: list[LayerLoad]) -> None:
             )
 
 
+def _ranks(flow: CollidingFlow) -> str:
+    """` (rank 11>3)`; empty without logs."""
+    text = ranks_text(flow.src_rank, flow.dst_rank)
+    return f" (rank {text})" if text else ""
+
+
 def _worst(table: Table, one: StrategyResult, top: int) -> None:
     at_once = any(collision.flows_at_once is not None for collision in one.worst)
     texts(table, "worst links")
@@ -140,7 +155,7 @@ def _worst(table: Table, one: StrategyResult, top: int) -> None:
     folded(table, "largest flows on it")
     for collision in one.worst[:top]:
         largest = ", ".join(
-            f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}"
+            f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}{_ranks(flow)}"
             for flow in collision.largest[: min(top, 3)]
         )
         cells = [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TextIO
 
 from msgspec import UnsetType
-from rich.console import Console
 from rich.text import Text
 
 from ...analyzer.results.analysis import Analysis
@@ -15,6 +15,7 @@ from ...analyzer.results.ended import Ended
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.mrc import MrcPlanes
 from ...analyzer.results.paths import Imbalance
+from ...analyzer.results.ranks import Ranks
 from ..words import diagnosis as words
 from ..words import human, verdicts
 from ..words.human import UNKNOWN
@@ -23,8 +24,9 @@ from . import hosts as host_tables
 from . import mirrors as mirror_report
 from . import mrc as mrc_report
 from . import mrc_values as mrc_value_tables
+from . import ranks as rank_tables
 from .between_taps import between_taps, hop_table
-from .diagnosis import lines
+from .diagnosis import Line, in_few_rows, in_full
 from .page import ColorWhen, Page, console_for
 from .tables import (
     FlowTable,
@@ -52,84 +54,118 @@ def print_report(
 
     brief: only the diagnosis.
     """
-    Report(analysis, console_for(stream, color), top, sort, brief).print()
+    Report(analysis, Page(console_for(stream, color)), top, sort, brief).print()
 
 
-class Report(Page):
-    """Prints one analysis to a console."""
+class Report:
+    """Prints one analysis on a page."""
 
     def __init__(
         self,
         analysis: Analysis,
-        console: Console,
+        page: Page,
         top: int,
         sorted: bool = False,
         brief: bool = False,
     ) -> None:
-        super().__init__(console)
+        self.page = page
         self.analysis = analysis
         self.top = top
         self.sorted = sorted
         self.brief = brief
-        self.wide = console.width >= WIDE
+        self.glyphs, self.console = page.glyphs, page.console
+        self.wide = page.console.width >= WIDE
         self.listed: set[int] = set()
         """Ids of the flows in the tables so far."""
 
     def print(self) -> None:
         """Print the diagnosis; unless `brief`, then the limits of trust and all tables."""
-        self._diagnosis()
+        whole = self._diagnosis()
         if self.brief:
             return
+        self.page.gap()
+        self.captures()
+        self.tables()
+        if self.analysis.flows:
+            self._next()
+        if not whole:
+            self.page.section("Diagnosis in full")
+            for line in in_full(self.analysis.diagnosis, self.glyphs):
+                self._paragraph(line)
+
+    def tables(self) -> None:
+        """Print a section per kind of measurement."""
         analysis = self.analysis
-        self.console.print()
-        self._captures()
         if not analysis.flows:
             some = any(capture.roce_packets for capture in analysis.captures)
-            self.say("No RoCE packet passes the filter." if some else "No RoCE flow was found.")
+            self.page.say(
+                "No RoCE packet passes the filter." if some else "No RoCE flow was found."
+            )
             self._rdma_ports()
             return
-        self.section("Flows", verdicts.overview(analysis))
+        self.page.section("Flows", verdicts.overview(analysis))
         self._table(tables.FLOWS)
         owned = host_tables.owners(analysis)
         if owned:
-            self.section("Owners", owned)
+            self.page.section("Owners", owned)
             self._table(host_tables.OWNERS)
-        self.section("Spraying", verdicts.spraying(analysis))
+        if not isinstance(analysis.ranks, UnsetType):
+            self._ranks(analysis.ranks)
+        self.page.section("Spraying", verdicts.spraying(analysis))
         self._table(tables.SPRAYING)
         if verdicts.is_orderly(analysis):
             text = "No packet was reordered, lost, retransmitted or duplicated."
             text += verdicts.first_taps(analysis)
-            self.section("Reordering, loss and recovery", text, True)
+            self.page.section("Reordering, loss and recovery", text, True)
         else:
-            self.section("Reordering", verdicts.reordering(analysis))
+            self.page.section("Reordering", verdicts.reordering(analysis))
             self._table(tables.REORDERING)
-            self.section("Loss and recovery", verdicts.loss(analysis))
+            self.page.section("Loss and recovery", verdicts.loss(analysis))
             self._table(tables.LOSS)
         if analysis.hops:
             text = between_taps(analysis.hops, analysis.capture_losses)
-            self.section("Between taps", text)
+            self.page.section("Between taps", text)
             worst = sorted(analysis.hops, key=lambda hop: (-hop.lost_packets, -hop.packets))
-            self.draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
-            self.more(len(worst) - self.top, "hop")
+            self.page.draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
+            self.page.more(len(worst) - self.top, "hop")
         self._mrc()
-        self.section("Congestion", verdicts.congestion(analysis))
+        self.page.section("Congestion", verdicts.congestion(analysis))
         self._table(tables.CONGESTION)
         self._imbalance()
-        self.section("Messages and latency", verdicts.latency(analysis))
+        self.page.section("Messages and latency", verdicts.latency(analysis))
         self._table(tables.LATENCY)
         self._events()
         self._conformance()
         self._rdma_ports()
         self._footnotes()
-        self._next()
 
-    def _diagnosis(self) -> None:
+    def _diagnosis(self) -> bool:
+        """The diagnosis in a few rows; whether they hold all of it."""
         found = self.analysis.diagnosis
+        shown, whole = in_few_rows(
+            found,
+            self.glyphs,
+            lambda line: len(self._wrapped(line)),
+            lambda whole: len(self._heading(whole).wrap(self.console, self.console.width)),
+        )
+        self.console.print(self._heading(whole))
+        for line in shown:
+            self._paragraph(line)
+        return whole
+
+    def _heading(self, whole: bool) -> Text:
         heading = Text("DIAGNOSIS", "bold")
-        heading.append(f"  {words.heading(found)}", "not bold")
-        self.console.print(heading)
-        for line in lines(found, self.glyphs):
-            self.say(line.text, line.style, len(line.mark) + 1, line.mark)
+        heading.append(f"  {words.heading(self.analysis.diagnosis)}", "not bold")
+        if not whole:
+            where = "--format json" if self.brief else "the end"
+            heading.append(f"  (in full: {where})", "dim")
+        return heading
+
+    def _paragraph(self, line: Line) -> None:
+        self.page.say(line.text, line.style, len(line.mark) + 1, line.mark)
+
+    def _wrapped(self, line: Line) -> Sequence[Text]:
+        return self.page.wrapped(line.text, len(line.mark) + 1)
 
     def _table(self, kind: FlowTable) -> None:
         """The flows of the table, in descending order of weight."""
@@ -140,12 +176,13 @@ class Report(Page):
             flows.sort(key=kind.weight, reverse=True)
         shown = flows[: self.top]
         self.listed |= {flow.id for flow in shown}
-        self.draw(lambda table: kind.fill(table, shown, self.glyphs, self.wide), True)
-        self.more(len(flows) - self.top, "flow")
+        self.page.draw(lambda table: kind.fill(table, shown, self.glyphs, self.wide), True)
+        self.page.more(len(flows) - self.top, "flow")
         if kind.legend:
-            self.say(kind.legend, "dim")
+            self.page.say(kind.legend, "dim")
 
-    def _captures(self) -> None:
+    def captures(self) -> None:
+        """Print the contents of the captures, and the limits of trust."""
         analysis = self.analysis
         packets = sum(capture.roce_packets for capture in analysis.captures)
         captures = analysis.captures
@@ -162,21 +199,21 @@ class Report(Page):
         others = sum(capture.frames for capture in captures) - packets
         if others > 0:
             text += f"; {human.counted(others, 'other frame')}"
-        self.say(text, "bold")
+        self.page.say(text, "bold")
         found = analysis.warnings
-        self.warn(found[: self.top])
-        self.more(len(found) - self.top, "warning")
+        self.page.warn(found[: self.top])
+        self.page.more(len(found) - self.top, "warning")
         if not found:
-            self.say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
+            self.page.say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
         for line in mirror_report.mirrors(analysis)[: self.top]:
-            self.say(line)
+            self.page.say(line)
         if ended := verdicts.ended(analysis):
-            self.say(ended)
+            self.page.say(ended)
         for line in filter(None, (verdicts.snapped(analysis), verdicts.icrc(analysis))):
-            self.say(line, "dim")
+            self.page.say(line, "dim")
         if len(captures) > 1:
-            self.draw(lambda table: capture_table(table, captures[: self.top], self.glyphs))
-            self.more(len(captures) - self.top, "capture")
+            self.page.draw(lambda table: capture_table(table, captures[: self.top], self.glyphs))
+            self.page.more(len(captures) - self.top, "capture")
 
     def _packets(self, captured: int) -> str:
         """`1,000 RoCE packets`, without packets excluded by a filter, and the number of copies."""
@@ -192,9 +229,9 @@ class Report(Page):
         whole = self.analysis.mrc
         if isinstance(whole, UnsetType):
             return
-        self.section("MRC", mrc_report.mrc(self.analysis, whole))
+        self.page.section("MRC", mrc_report.mrc(self.analysis, whole))
         for line in mrc_report.outages(whole)[: self.top]:
-            self.say(line, "red")
+            self.page.say(line, "red")
         self._table(mrc_report.MRC)
         if whole.planes is not None:
             self._planes(whole.planes)
@@ -205,42 +242,44 @@ class Report(Page):
         troubled = mrc_value_tables.troubled(self.analysis)
         shown = max(1, self.top // 2)
         if troubled:
-            self.say("Entropy values with the most losses, NACKs and skips:")
-            self.draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
-            self.more(len(troubled) - shown, "entropy value")
+            self.page.say("Entropy values with the most losses, NACKs and skips:")
+            self.page.draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
+            self.page.more(len(troubled) - shown, "entropy value")
         retired = mrc_value_tables.retired(self.analysis)
         if retired:
-            self.say("Retired entropy values (causes are inferred; ?: possibly retired):")
+            self.page.say("Retired entropy values (causes are inferred; ?: possibly retired):")
             begin = first_time_ns(self.analysis)
-            self.draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
-            self.say(
+            self.page.draw(
+                lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin)
+            )
+            self.page.say(
                 "without: packets sent until the entropy value returned, or until the end",
                 "dim",
             )
-            self.more(len(retired) - shown, "entropy value")
+            self.page.more(len(retired) - shown, "entropy value")
 
     def _planes(self, planes: MrcPlanes) -> None:
         width = self.console.width
-        self.draw(lambda table: mrc_report.plane_table(table, planes, self.glyphs, width))
+        self.page.draw(lambda table: mrc_report.plane_table(table, planes, self.glyphs, width))
 
     def _imbalance(self) -> None:
         records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
         if not records:
-            self.section("Imbalance", "No set of parallel paths was seen.")
+            self.page.section("Imbalance", "No set of parallel paths was seen.")
             return
-        self.section("Imbalance", verdicts.imbalance(records[0]))
+        self.page.section("Imbalance", verdicts.imbalance(records[0]))
         for number, record in enumerate(records[:3]):
             if number:
-                self.say(verdicts.imbalance(record))
+                self.page.say(verdicts.imbalance(record))
             if record.inferred:
-                self.say("The paths are inferred, see --path-by.", "dim")
+                self.page.say("The paths are inferred, see --path-by.", "dim")
             self._shares(record)
-            self.more(len(record.shares) - self.top, "path")
-        self.more(len(records) - 3, "set of parallel paths", "sets of parallel paths")
+            self.page.more(len(record.shares) - self.top, "path")
+        self.page.more(len(records) - 3, "set of parallel paths", "sets of parallel paths")
 
     def _shares(self, record: Imbalance) -> None:
         width = self.console.width
-        self.draw(lambda table: imbalance_table(table, record, self.top, self.glyphs, width))
+        self.page.draw(lambda table: imbalance_table(table, record, self.top, self.glyphs, width))
 
     def _events(self) -> None:
         events = self.analysis.events
@@ -249,36 +288,36 @@ class Report(Page):
         seen = len(events) + self.analysis.events_omitted
         shown = events[: min(self.top, 10)]
         text = human.counted(seen, "event")
-        self.section(
+        self.page.section(
             "Events", f"{text}; the first {len(shown)}:" if len(shown) < seen else f"{text}:"
         )
-        self.draw(lambda table: event_table(table, shown, self.analysis, self.listed))
+        self.page.draw(lambda table: event_table(table, shown, self.analysis, self.listed))
 
     def _conformance(self) -> None:
         result = self.analysis.conformance
         if isinstance(result, UnsetType):
             return
-        self.section("Conformance", conformance_tables.verdict(result), result.conformant)
+        self.page.section("Conformance", conformance_tables.verdict(result), result.conformant)
         rules = [rule for rule in result.rules if rule.judged or rule.undecided]
         if rules:
-            self.draw(lambda table: conformance_tables.rule_table(table, rules, self.glyphs))
+            self.page.draw(lambda table: conformance_tables.rule_table(table, rules, self.glyphs))
         for line in conformance_tables.open_questions(rules):
-            self.say(f"undecided: {line}", "dim")
+            self.page.say(f"undecided: {line}", "dim")
         for line in filter(None, (conformance_tables.idle_rules(result.rules), *result.notes)):
-            self.say(line, "dim")
+            self.page.say(line, "dim")
         for violation in result.violations[: self.top]:
             head, where = conformance_tables.violation_lines(violation, self.glyphs)
-            self.say(f"{self.glyphs.bad} {head}", "red")
-            self.say(where, "dim", 2)
+            self.page.say(f"{self.glyphs.bad} {head}", "red")
+            self.page.say(where, "dim", 2)
         left = len(result.violations) - min(self.top, len(result.violations))
-        self.more(left + result.violations_omitted, "violation")
+        self.page.more(left + result.violations_omitted, "violation")
         if conformance_tables.any_latency(result.latency):
-            self.section("Recovery", "Latencies of loss recovery, measured at the taps:")
-            self.draw(lambda table: conformance_tables.latency_table(table, result.latency))
+            self.page.section("Recovery", "Latencies of loss recovery, measured at the taps:")
+            self.page.draw(lambda table: conformance_tables.latency_table(table, result.latency))
         for found in result.cnp:
             if found.ecn_marked_packets or found.cnps:
-                self.section("CNPs", f"{found.tap}: {found.text}.")
-                self.draw(partial(conformance_tables.cnp_table, found=found))
+                self.page.section("CNPs", f"{found.tap}: {found.text}.")
+                self.page.draw(partial(conformance_tables.cnp_table, found=found))
         self._counters(result)
 
     def _counters(self, result: Conformance) -> None:
@@ -288,18 +327,37 @@ class Report(Page):
         agree = sum(check.agrees is True for check in checks)
         known = sum(check.agrees is not None for check in checks)
         text = f"{checks[0].host}: {agree} of {known} counters agree with {checks[0].tap}."
-        self.section("Host counters", text, agree == known)
-        self.draw(lambda table: conformance_tables.counter_table(table, checks, self.glyphs))
+        self.page.section("Host counters", text, agree == known)
+        self.page.draw(lambda table: conformance_tables.counter_table(table, checks, self.glyphs))
         for check in checks:
             if check.text:
-                self.say(f"{check.counter}: {check.text}", "dim")
+                self.page.say(f"{check.counter}: {check.text}", "dim")
 
     def _rdma_ports(self) -> None:
         ports = self.analysis.rdma_ports
         if isinstance(ports, UnsetType):
             return
-        self.section("RDMA ports", host_tables.rdma_ports(ports))
-        self.draw(lambda table: host_tables.port_table(table, ports))
+        self.page.section("RDMA ports", host_tables.rdma_ports(ports))
+        self.page.draw(lambda table: host_tables.port_table(table, ports))
+
+    def _ranks(self, ranks: Ranks) -> None:
+        """Pairs of ranks, worst first, their matrix, and the arrival order."""
+        self.page.section("Ranks", rank_tables.overview(ranks))
+        worst = ranks.pairs[: self.top]
+        self.page.draw(lambda table: rank_tables.rank_table(table, worst), drop=True)
+        self.page.more(len(ranks.pairs) - self.top, "pair")
+        self.page.say(rank_tables.PAIRS, "dim")
+        matrix = rank_tables.Matrix.of(ranks, self.console.width)
+        if matrix is not None:
+            self.page.gap()
+            self.page.draw(partial(matrix.fill, glyphs=self.glyphs))
+            self.page.say(matrix.words, "dim")
+        for one in ranks.timing[: rank_tables.MOST_TIMED]:
+            if one.ranks:
+                self.page.gap()
+                self.page.draw(partial(rank_tables.timing_table, one=one, most=self.top), drop=True)
+                self.page.more(len(one.ranks) - self.top, "rank")
+                self.page.say(f"communicator {one.comm}; {rank_tables.TIMING}", "dim")
 
     def _footnotes(self) -> None:
         """Reasons for unknown values of flows with a PSN order, each reason once."""
@@ -307,17 +365,17 @@ class Report(Page):
         for flow in verdicts.sequenced_flows(self.analysis):
             for note in flow.notes:
                 reasons.setdefault(note, []).append(flow.id)
-        if not (reasons or self.unknowns):
+        if not (reasons or self.page.unknowns):
             return
-        self.console.print()
-        if self.unknowns:
-            self.say(f"{UNKNOWN}: not known from this capture", "dim")
+        self.page.gap()
+        if self.page.unknowns:
+            self.page.say(f"{UNKNOWN}: not known from this capture", "dim")
         for note, ids in list(reasons.items())[: self.top]:
             listed = [id for id in ids if id in self.listed][:5]
             others = len(ids) - len(listed)
             named = [f"#{id}" for id in listed]
             named += [human.counted(others, "other flow" if listed else "flow")] * (others > 0)
-            self.say(f"{', '.join(named)}: {note}", "dim")
+            self.page.say(f"{', '.join(named)}: {note}", "dim")
 
     def _next(self) -> None:
         data = verdicts.data_flows(self.analysis)
@@ -332,7 +390,7 @@ class Report(Page):
             which = "most affected" if troubled_packets(worst) else "largest"
             goals = f"only the {which} flow, or {goals}"
             options.insert(0, f"--filter '{chosen}'")
-        self.console.print()
-        self.say(f"To get {goals}, add:", "dim")
+        self.page.gap()
+        self.page.say(f"To get {goals}, add:", "dim")
         for option in options:
-            self.line(f"  {option}", "dim")
+            self.page.line(f"  {option}", "dim")

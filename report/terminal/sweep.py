@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TextIO
 
 from rich.table import Table
@@ -23,7 +24,11 @@ _ROWS = 16
 
 def print_sweep(result: SweepResult, stream: TextIO, color: ColorWhen = "auto") -> None:
     """Print a sweep."""
-    page = Page(console_for(stream, color))
+    fill_sweep(Page(console_for(stream, color)), result)
+
+
+def fill_sweep(page: Page, result: SweepResult, charts: Callable[[], object] = bool) -> None:
+    """The same on any page; charts: called below the verdict."""
     print_head(page, result.traffic, result.fabric, result.warnings)
     first, end, seeds = result.seeds
     page.say(
@@ -33,6 +38,7 @@ def print_sweep(result: SweepResult, stream: TextIO, color: ColorWhen = "auto") 
     page.section("Imbalance over seeds", verdict(result))
     page.warn(result.findings)
     page.draw(lambda table: _layers(table, result))
+    charts()
     page.section("Distribution of the worst layer")
     page.draw(lambda table: _histogram(table, result, page.glyphs))
     page.section("Seeds")

@@ -17,6 +17,7 @@ from ...analyzer.results.paths import Imbalance, PathShare
 from ..words import human, verdicts
 from ..words.human import UNKNOWN, Glyphs
 from .page import folded, numbers, texts
+from .ranks import ranks_of_owner
 
 _ADDRESS_WIDTH = 15
 _MAX_BARS = 32
@@ -45,12 +46,13 @@ def _name(flow: Flow, glyphs: Glyphs, wide: bool) -> str:
 def add_flow_columns(table: Table) -> None:
     """The columns of `flow_cells`."""
     table.add_column("#", justify="right", style="dim", no_wrap=True)
-    texts(table, "source and destination", "QP")
+    texts(table, "source and destination", "QP", "ranks")
 
 
 def flow_cells(flow: Flow, glyphs: Glyphs, wide: bool) -> list[str | Text]:
-    """The cells that identify the flow of a row."""
-    return [str(flow.id), _name(flow, glyphs, wide), human.queue_pair(flow.dest_qp)]
+    """The cells that identify the flow of a row; `-` without ranks: then the column is left out."""
+    named = [str(flow.id), _name(flow, glyphs, wide), human.queue_pair(flow.dest_qp)]
+    return [*named, ranks_of_owner(flow.owner) or "-"]
 
 
 def _bad(text: str, glyphs: Glyphs, is_bad: object) -> Text:
@@ -281,13 +283,17 @@ def event_table(
         for flow in analysis.flows
         if flow.id in listed
     }
+    ranks = {flow.id: ranks_of_owner(flow.owner) for flow in analysis.flows}
+    some = any(ranks.get(event.flow, "") for event in events if event.flow is not None)
     numbers(table, "time, s", "frame", "flow")
+    texts(table, *["ranks"] * some)
     folded(table, "what")
     for event in events:
         table.add_row(
             f"{(event.time_ns - begin) / 1e9:.6f}",
             "-" if event.frame_number is None else str(event.frame_number),
             f"#{event.flow}" if event.flow in names else "-",
+            *[("" if event.flow is None else ranks.get(event.flow, "")) or "-"] * some,
             event.text.removeprefix(names.get(event.flow, "")),
         )
 

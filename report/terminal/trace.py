@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TextIO
 
 from rich.table import Table
@@ -11,6 +12,7 @@ from ...discovery.tracing.results import (
     Advice,
     AskReport,
     CounterCheck,
+    FlowLoads,
     TapCheck,
     TracedFlow,
     TraceResult,
@@ -18,8 +20,12 @@ from ...discovery.tracing.results import (
 from ...replay.results.replay import LayerLoad, ReplayResult
 from ..words import human
 from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .ranks import ranks_text
 from .replay import print_comparison, print_flow_strategy
-from .replay_parts import factor, fim, print_head
+from .replay_parts import NONE, chance_text, factor, fim, print_head
+
+_MOST_CHANGES = 100
+"""Of each kind of advice."""
 
 
 def print_trace(
@@ -29,11 +35,22 @@ def print_trace(
     color: ColorWhen = "auto",
 ) -> None:
     """Print the traced part of the traffic first, then loads and the `top` largest flows."""
-    page = Page(console_for(stream, color))
+    fill_trace(Page(console_for(stream, color)), result, top)
+
+
+def fill_trace(
+    page: Page, result: TraceResult, top: int, charts: Callable[[ReplayResult], object] = bool
+) -> None:
+    """The same on any page; charts: called below the comparison of loads."""
     flows = result.flows_traced
     if result.loads is not None:
         print_head(page, result.loads.traffic, result.loads.fabric, result.warnings)
     else:
+        if result.queue_pairs is not None:
+            page.say(
+                f"{human.counted(result.queue_pairs, 'connected queue pair')} of hosts: addresses, "
+                "peers and source ports are inferred; packets and bytes are not known."
+            )
         page.warn(result.warnings)
     told = ", ".join(f"{human.count(n)} {name}" for name, n in result.hops.items() if n)
     page.say(
@@ -80,15 +97,51 @@ def print_trace(
         print_comparison(page, result.loads)
         for line in _reductions(result.loads):
             page.say(line)
+        charts(result.loads)
         traced = result.loads.strategies[0]
         print_flow_strategy(page, traced, top)
         if any(layer.devices for layer in traced.layers):
             page.draw(lambda table: _devices(table, traced.layers))
+    if result.flow_loads:
+        page.section("Flows per link")
+        page.draw(lambda table: _flow_loads(table, result.flow_loads, top))
     if result.advice is not None:
         _advice(page, result.advice)
-    largest = sorted(result.flows, key=lambda flow: -flow.wire_bytes)[:top]
-    page.section("Largest flows")
-    page.draw(lambda table: _flows(table, largest))
+    largest = sorted(result.flows, key=lambda flow: -(flow.wire_bytes or 0))[:top]
+    page.section("Largest flows" if result.queue_pairs is None else "Flows")
+    page.draw(lambda table: _flows(table, largest, result.queue_pairs is not None))
+
+
+def _flow_loads(table: Table, loads: list[FlowLoads], top: int) -> None:
+    """A row per strategy and layer; below those traced the `top` least even devices."""
+    texts(table, "strategy", "layer", "device")
+    numbers(table, "links", "idle", "flows", "FIM %", "chance", "bound")
+    for number, one in enumerate(loads):
+        for layer in one.layers:
+            table.add_row(
+                one.name,
+                layer.layer,
+                "all",
+                human.count(layer.links),
+                human.count(layer.idle_links),
+                human.count(layer.flows or 0),
+                fim(layer.fim_flows_percent),
+                chance_text(layer.fim_chance_percent),
+                fim(layer.fim_flows_best_percent),
+            )
+            uneven = sorted(layer.devices, key=lambda device: -(device.fim_flows_percent or 0.0))
+            for device in uneven[: 0 if number else top]:
+                table.add_row(
+                    one.name,
+                    layer.layer,
+                    Text(device.switch),
+                    human.count(device.links),
+                    "",
+                    human.count(device.flows),
+                    fim(device.fim_flows_percent),
+                    "",
+                    fim(device.fim_flows_best_percent),
+                )
 
 
 def _asked(page: Page, asked: AskReport, top: int) -> None:
@@ -103,7 +156,9 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
         f"{human.counted(len(asked.switches), 'switch', 'switches')}; {human.count(agreeing)} of "
         f"{human.counted(both, 'answer')} agree with the computed next hop."
     )
-    for one in [s for s in asked.switches if s.agreeing < s.computed_too][:top]:
+    differ = [s for s in asked.switches if s.agreeing < s.computed_too]
+    silent = [s for s in asked.switches if s.problem is not None]
+    for one in differ[:top]:
         page.say(
             f"{page.glyphs.bad} {one.switch}: "
             f"{human.count(one.computed_too - one.agreeing)} of "
@@ -111,12 +166,14 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
             "its tables or its hash changed",
             "red",
         )
-    for one in [s for s in asked.switches if s.problem is not None][:top]:
+    page.left_out(len(differ) - top, "switch that differs", "switches that differ")
+    for one in silent[:top]:
         page.say(
             f"{page.glyphs.warning} {one.switch} answered {human.count(one.answers)} of "
             f"{human.counted(one.questions, 'question')}: {one.problem or ''}",
             "yellow",
         )
+    page.left_out(len(silent) - top, "switch without answers", "switches without answers")
     for why, hops in asked.not_asked.items():
         page.say(f"Not asked: {human.counted(hops, 'hop')}: {why}")
 
@@ -145,8 +202,9 @@ def _advice(page: Page, advice: Advice) -> None:
             f"{option.kind}, {human.counted(len(option.changes), 'change')}: {before} to "
             f"{human.duration(option.busy_ns)} ({option.fullest_link})"
         )
-        for change in option.changes:
+        for change in option.changes[:_MOST_CHANGES]:
             page.line(f"  {change}")
+        page.left_out(len(option.changes) - _MOST_CHANGES, "change")
 
 
 def _taps(page: Page, check: TapCheck, top: int) -> None:
@@ -251,16 +309,24 @@ def _devices(table: Table, layers: list[LayerLoad]) -> None:
             )
 
 
-def _flows(table: Table, flows: list[TracedFlow]) -> None:
-    texts(table, "flow")
-    numbers(table, "port", "bytes")
+def _flows(table: Table, flows: list[TracedFlow], of_hosts: bool) -> None:
+    ranks = any(flow.src_rank is not None or flow.dst_rank is not None for flow in flows)
+    texts(table, "flow", *["ranks"] * ranks)
+    numbers(table, "port", "processes" if of_hosts else "bytes")
     folded(table, "path", "evidence")
     for flow in flows:
         evidence = ", ".join(dict.fromkeys(flow.evidence))
         table.add_row(
             Text(f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}"),
+            *[ranks_text(flow.src_rank, flow.dst_rank) or NONE] * ranks,
             str(flow.src_port),
-            human.size(flow.wire_bytes),
+            Text(_processes(flow)) if flow.wire_bytes is None else human.size(flow.wire_bytes),
             Text(" ".join(flow.links) + ("" if flow.complete else " ?")),
             Text(evidence if flow.reason is None else f"{evidence}; {flow.reason}"),
         )
+
+
+def _processes(flow: TracedFlow) -> str:
+    """`python 7>python 9`: name and number of both processes, as far as they are known."""
+    ends = ((flow.src_process, flow.src_pid), (flow.dst_process, flow.dst_pid))
+    return ">".join(" ".join(str(part) for part in end if part is not None) or NONE for end in ends)

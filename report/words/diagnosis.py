@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding, Place, Severity
+from msgspec import UNSET
+
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.diagnosis import (
+    LOST_AGAIN,
+    SEVERITIES,
+    Diagnosis,
+    Finding,
+    Place,
+    Severity,
+)
 from ...analyzer.words import printable
 from .human import counted
 
 NO_CHECK = "No check covers this traffic."
+
+
+def first_ns(analysis: Analysis) -> int:
+    """Time of the first RoCE packet, from which sentences of findings count."""
+    times = [analysis.left.first_time_ns, *(flow.first_time_ns for flow in analysis.flows)]
+    return min((time for time in times if time is not None), default=analysis.series.start_ns)
 
 
 def heading(diagnosis: Diagnosis) -> str:
@@ -27,9 +43,15 @@ def sentence(finding: Finding) -> str:
     return f"{text}; next: {step}" if step else text
 
 
-def healthy(diagnosis: Diagnosis) -> str:
-    """The checks that passed; empty without one."""
-    return "; ".join(printable(text).rstrip(".") for text in diagnosis.healthy)
+def healthy(diagnosis: Diagnosis) -> list[str]:
+    """The checks that passed."""
+    return [printable(text).rstrip(".") for text in diagnosis.healthy]
+
+
+def lost_again(diagnosis: Diagnosis) -> int:
+    """Losses that the findings count besides: columns of flows count each PSN once."""
+    details = [finding.details for finding in diagnosis.findings]
+    return sum(int(one.get(LOST_AGAIN, 0)) for one in details if one is not UNSET)
 
 
 def place(where: Place, short: Mapping[str, str] | None = None) -> str:

@@ -67,8 +67,15 @@ def queue_pair(number: int) -> str:
 
 def owner(process: Owner) -> str:
     """The owner of a flow's queue pair, and its end: "python, pid 4711, rank 3 (source)"."""
-    rank = "" if process.rank is None else f", rank {process.rank}"
-    return f"{process.command}, pid {process.pid}{rank} ({process.end})"
+    known = [process.command or process.host or process.device or "?"]
+    if process.pid is not None:
+        known.append(f"pid {process.pid}")
+    sender, receiver = process.ranks
+    if sender is not None and receiver is not None:
+        known.append(f"rank {sender} to rank {receiver}")
+    elif process.rank is not None:
+        known.append(f"rank {process.rank}")
+    return f"{', '.join(known)} ({process.end})"
 
 
 def counted(number: int | None, singular: str, plural: str | None = None) -> str:

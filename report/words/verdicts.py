@@ -14,6 +14,7 @@ from ...analyzer.results.base import Quantiles
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, Spraying
 from ...analyzer.words import printable
+from .diagnosis import lost_again
 from .human import count, counted, duration, message_size, percent, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5
@@ -317,8 +318,10 @@ def loss(analysis: Analysis) -> str:
         text += ", although none was lost before the tap" if not lost else ""
         parts.append(text)
     if lost:
+        twice = lost_again(analysis.diagnosis)
         parts.append(
             f"{counted(lost, 'packet was', 'packets were')} lost before the tap and recovered"
+            + (f", and {counted(twice, 'retransmission')} lost too" if twice else "")
         )
     if missing:
         text = f"{counted(missing, 'packet was', 'packets were')} never seen"
@@ -403,11 +406,16 @@ def dscp_mix(analysis: Analysis) -> str | None:
     return f"{text}; {counted(within, 'flow mixes', 'flows mix')} them." if within else f"{text}."
 
 
+def set_name(record: Imbalance) -> str:
+    """The name of a set of parallel paths; the number of taps stands for their names."""
+    listed = ", ".join(sorted(share.path for share in record.shares))
+    return printable(record.name.replace(listed, f"{record.paths} parallel taps"))
+
+
 def imbalance(record: Imbalance) -> str:
     """The imbalance over one set of parallel paths, and the value of ideal random hashing."""
     busiest = max(record.shares, key=lambda share: share.share, default=None)
-    listed = ", ".join(sorted(share.path for share in record.shares))
-    text = f"{printable(record.name.replace(listed, f'{record.paths} parallel taps'))}: "
+    text = f"{set_name(record)}: "
     if busiest:
         text += f"the busiest of {record.paths} paths ({printable(busiest.path)}) carries "
     else:

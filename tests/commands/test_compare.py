@@ -31,6 +31,22 @@ def test_a_capture_equals_its_json(
     assert result["before"] == str(analysed)
 
 
+def test_json_of_an_earlier_schema_version(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Version 1.3 does not count the queue pairs of a finding."""
+    now, earlier = tmp_path / "now.json", tmp_path / "earlier.json"
+    assert cli.run(["analyze", str(RECEIVER), "-o", str(now)]) == 0
+    result = json.loads(now.read_text())
+    assert result["schema_version"] == "1.4"
+    result["schema_version"] = "1.3"
+    assert [finding.pop("queue_pairs") for finding in result["diagnosis"]["findings"]] == [4]
+    earlier.write_text(json.dumps(result))
+    assert cli.run(["compare", str(earlier), str(now), "-f", "json"]) == 0
+    changes = json.loads(capfdbinary.readouterr().out)
+    assert [finding["change"] for finding in changes["findings"]] == ["unchanged"]
+
+
 def test_fail_on_worse(analysed: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The receiver lacks the packets that the network lost."""
     words = ["compare", str(analysed), str(RECEIVER)]
@@ -78,7 +94,7 @@ def test_one_line_for_every_mistake(tmp_path: Path, capfd: pytest.CaptureFixture
     for words, code, message in (
         ([other, other], 4, "other.json is not the JSON of rocescope analyze, schema version"),
         ([empty, SENDER], 4, "empty contains no capture"),
-        ([SENDER, SENDER, "-f", "csv"], 2, "compare prints table or json, not csv"),
+        ([SENDER, SENDER, "-f", "csv"], 2, "compare prints table, html or json, not csv"),
         ([SENDER, SENDER, "--top", "0"], 2, "--top must be 1 or more"),
     ):
         assert cli.run(["compare", *map(str, words)]) == code

@@ -14,7 +14,8 @@ from rocescope.commands import warm_up
 
 
 @pytest.mark.thorough
-def test_after_a_warm_up_an_analysis_compiles_nothing(checkout: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("use", ["analyze --format json", "export --pcapng"])
+def test_after_a_warm_up_nothing_is_compiled(checkout: Path, tmp_path: Path, use: str) -> None:
     """Captures that were not made by it: READs, retransmissions, pcapng of a host."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 
@@ -25,7 +26,7 @@ def test_after_a_warm_up_an_analysis_compiles_nothing(checkout: Path, tmp_path: 
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    words = ["warm-up", "--for", "analyze", "--progress", "none"]
+    words = ["warm-up", "--for", use.partition(" ")[0], "--progress", "none"]
     said = run(f"from rocescope.cli import main; main({words})")
     assert said == f"compiled kernels are kept in {tmp_path / 'rocescope'}\n"
     data = checkout / "tests" / "data"
@@ -34,7 +35,7 @@ def test_after_a_warm_up_an_analysis_compiles_nothing(checkout: Path, tmp_path: 
         "i01_write_loss0.5_AtoB.atB.pcap.gz",
         "h01_rxe_at_the_host.pcapng.gz",
     ):
-        words = ["analyze", str(data / name), "-o", "/dev/null", "-f", "json"]
+        words = [*use.split(), str(data / name), "-o", "/dev/null"]
         code = f"import sys, rocescope.cli as c; print(c.run({words}), 'numba' in sys.modules)"
         assert run(code) == "0 False\n", name
 

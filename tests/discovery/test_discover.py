@@ -48,9 +48,13 @@ def test_the_report(tmp_path):
 def test_a_switch_that_did_not_answer_is_named(tmp_path):
     folder = recorded(tmp_path) / "healthy"
     (folder / "spine2.route.json").write_text("[")
-    report = discover_folder(folder, 10**10, 500).report
-    assert (report.remarks[0].kind, report.remarks[0].device) == ("unreadable", "spine2")
+    fabric, report = discover_folder(folder, 10**10, 500)
+    assert [remark.kind for remark in report.remarks] == ["unreadable", "management network"]
+    assert report.remarks[0].device == "spine2"
     assert report.switches_without_tables == ["via spine2"]
+    # Of the networks behind it only its own loopback is not known from others.
+    hosts = [fabric.host_name(host) for host in range(fabric.hosts)]
+    assert hosts == ["h1", "h2", "h3", "h4", "10.255.0.4/32"]
 
 
 def test_a_seed_that_is_not_read_is_unknown(tmp_path):

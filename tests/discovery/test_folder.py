@@ -7,7 +7,7 @@ import re
 import pytest
 from answers import recorded
 
-from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.errors import RocescopeError, UsageError
 from rocescope.discovery.asked import Asked, write_asked
 from rocescope.discovery.folder import NOT_ASKED, read_folder
 
@@ -22,8 +22,8 @@ def test_devices_their_dialects_and_what_was_not_asked(tmp_path):
         **dict.fromkeys(("leaf1", "leaf2", "spine1", "spine2"), "frr"),
     }
     missing = {one.device.name: [q.suffix for q in one.missing] for one in answers}
-    assert missing["leaf1"] == ["bucket.json"]
-    assert missing["leaf2"] == ["bucket.json", "lldp.json"]
+    assert missing["leaf1"] == ["bucket.json", "rule.json", "rule6.json"]
+    assert missing["leaf2"] == ["bucket.json", "rule.json", "rule6.json", "lldp.json"]
 
 
 def test_a_device_with_half_an_answer_is_named_and_the_others_are_read(tmp_path):
@@ -78,3 +78,19 @@ def test_odd_answers_of_one_device_are_named(suffix, content, reason, tmp_path):
     assert len(answers) == 7
     assert unread.name == "leaf1"
     assert re.search(rf"leaf1.{suffix}.*{reason}", unread.reason)
+
+
+def test_when_no_device_answers_the_devices_are_named(tmp_path):
+    """Not the folder, which may be a temporary one."""
+    asked = {
+        f"leaf{i}": Asked(
+            dialect="linux", kind="switch", ssh=f"leaf{i}", answers=[], problem="no route to host"
+        )
+        for i in range(9)
+    }
+    write_asked(tmp_path, asked)
+    with pytest.raises(RocescopeError) as error:
+        read_folder(tmp_path)
+    assert error.value.exit_code == 1
+    assert str(error.value).startswith("no device answered: leaf0: no route to host; leaf1: ")
+    assert str(error.value).endswith("; and 4 more")

@@ -68,7 +68,7 @@ def test_nothing_else_passes(command, server):
     assert "refused: not a command of rocescope discover" in done.stderr
 
 
-@pytest.mark.parametrize("name", list(DIALECTS))
+@pytest.mark.parametrize("name", [n for n, d in DIALECTS.items() if d.role is None])
 def test_the_script_holds_every_command(name):
     text = gate_script(DIALECTS[name], "reader")
     for question in DIALECTS[name].questions_for("host"):

@@ -7,24 +7,17 @@ import shutil
 
 import pytest
 from answers import recorded
+from hosts_with_queue_pairs import entry, of_agent
 from sshd import LocalSshd, inventory
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.track.psn.answers import rdma_udp_sport
 from rocescope.discovery.dialects.registry import DIALECTS
 from rocescope.discovery.discover import discover_folder
+from rocescope.discovery.folder import read_folder
 from rocescope.discovery.queue_pairs import Entry, joined, read_queue_pairs
 from rocescope.discovery.remote.collect import collect
 from rocescope.discovery.remote.inventory import read_inventory
-
-
-def entry(lqpn, rqpn, **other):
-    """As iproute2 prints it (rdma/res-qp.c)."""
-    return {
-        "ifindex": 0, "ifname": "mlx5_0", "port": 1, "lqpn": lqpn, "rqpn": rqpn, "type": "RC",
-        "state": "RTS", "rq-psn": 0, "sq-psn": 0, "path-mig-state": "MIGRATED", "pid": 7,
-        "comm": "python",
-    } | other  # fmt: skip
 
 
 def answers(tmp_path, **hosts):
@@ -88,8 +81,43 @@ def test_other_content_is_named(content, tmp_path):
         read_queue_pairs(tmp_path, "h1")
 
 
+def test_the_agent_tells_the_same(tmp_path):
+    """It counts only without an answer of `rdma`."""
+    entries = [entry(17, 33, comm="train"), entry(18, 0, type="UD")]
+    (tmp_path / "h1.qp.json").write_text(json.dumps(entries))
+    (tmp_path / "h2.qp.json").touch()
+    for name in ("h1", "h2"):
+        (tmp_path / f"{name}.agent.json").write_bytes(of_agent(entries))
+    assert read_queue_pairs(tmp_path, "h2") == read_queue_pairs(tmp_path, "h1")
+    (tmp_path / "h1.qp.json").write_text("[]")
+    assert read_queue_pairs(tmp_path, "h1") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (of_agent([entry(17, 33)], known=2), "1 of 2 queue pairs"),
+        (of_agent([], why="no\x1b[2J adapter"), r"does not know the queue pairs: no\?\[2J adapter"),
+        (of_agent([entry(1 << 24, 33)]), "is no number of a queue pair"),
+        (
+            of_agent([entry(17, 33)]).replace(b'"1.0"', b'"9.0"'),
+            "not the output of rocescope agent",
+        ),
+        (of_agent([entry(17, 33)])[:-9], "not the output of rocescope agent"),
+        (b"[]", "not the output of rocescope agent"),
+    ],
+)
+def test_an_agent_that_does_not_tell_all_is_no_answer(content, told, tmp_path):
+    (tmp_path / "h1.agent.json").write_bytes(content)
+    with pytest.raises(UsageError, match=f"h1.agent.json: .*{told}"):
+        read_queue_pairs(tmp_path, "h1")
+
+
 def test_sixteen_hosts_with_32_queue_pairs_over_ssh(root, need_tool, tmp_path, monkeypatch):
-    """Queue pair i of host a leads to host a xor (1 + i mod 15): known by its numbers alone."""
+    """Queue pair i of host a leads to host a xor (1 + i mod 15): known by its numbers alone.
+
+    Hosts with an odd number have no `rdma`: the agent tells their queue pairs.
+    """
     need_tool("sshd")
     folder = recorded(tmp_path) / "healthy"
     names = [f"g{i}" for i in range(16)]
@@ -101,7 +129,10 @@ def test_sixteen_hosts_with_32_queue_pairs_over_ssh(root, need_tool, tmp_path, m
                     shutil.copy(file, folder / f"{name}.{question.suffix}")
             peers = [a ^ (1 + i % 15) for i in range(32)]
             entries = [entry(256 + 32 * a + i, 256 + 32 * b + i) for i, b in enumerate(peers)]
-            (folder / f"{name}.qp.json").write_text(json.dumps(entries))
+            if a % 2:
+                (folder / f"{name}.agent.json").write_bytes(of_agent(entries))
+            else:
+                (folder / f"{name}.qp.json").write_text(json.dumps(entries))
             server.add_recorded(name, folder, DIALECTS["linux"])
         monkeypatch.setenv("HOME", str(server.home))
         monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
@@ -111,6 +142,10 @@ def test_sixteen_hosts_with_32_queue_pairs_over_ssh(root, need_tool, tmp_path, m
         {name: read_queue_pairs(tmp_path / "raw", name) for name in names}, complete=True
     )
     assert len(found) == 512
+    assert not (tmp_path / "raw" / "g0.agent.json").exists()
+    told, _ = read_folder(tmp_path / "raw")
+    missing = {q.suffix for one in told for q in one.missing}
+    assert "rdma.json" in missing and not missing & {"qp.json", "agent.json"}
     for number, pair in enumerate(found):
         a, i = divmod(number, 32)
         assert (pair.host, pair.inferred_peer) == (f"g{a}", f"g{a ^ (1 + i % 15)}")

@@ -32,7 +32,7 @@ def names(
     blocks = re.findall(
         r"```python\n(.*?)```", (checkout / "docs/notebooks.md").read_text(), re.DOTALL
     )
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     variables: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

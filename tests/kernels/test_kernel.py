@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from examples import thorough
+from examples import first
 
 MODULE = """
 import numpy as np
@@ -32,6 +32,7 @@ outer(np.arange(3), 3)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", ["0", pytest.param("1", marks=pytest.mark.thorough)])
 def test_bounds_are_checked_when_asked_whatever_is_cached(tmp_path: Path, first: str) -> None:
     module = tmp_path / "kernels.py"
@@ -95,6 +96,7 @@ print(sums(np.arange(3)))  # new arrays need numba
 """
 
 
+@pytest.mark.thorough
 def test_a_later_run_does_the_same_without_numba(tmp_path: Path) -> None:
     module = tmp_path / "kernels.py"
     module.write_text(CALLS)
@@ -148,7 +150,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, printed
 
 
-@pytest.mark.parametrize("name", [*list(FAILURES)[:3], *thorough(list(FAILURES)[3:])])
+@pytest.mark.parametrize("name", first(2, FAILURES))
 def test_whatever_fails_while_loading_numba_does_the_same(
     tmp_path: Path, compiled: tuple[Path, str], name: str
 ) -> None:
@@ -161,6 +163,7 @@ def test_whatever_fails_while_loading_numba_does_the_same(
     )
 
 
+@pytest.mark.thorough
 def test_a_kernel_without_images_is_compiled_once_and_anew_when_the_cache_is_damaged(
     tmp_path: Path,
 ) -> None:

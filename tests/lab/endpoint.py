@@ -275,6 +275,8 @@ class Endpoint:
             if ask:
                 self._answer(pair, pair.expected - 1, ACK)
             return
+        if fault == "loses":
+            return
         if fault is not None and opcode in BEGINS:
             name, syndrome = ("rnr_naks", RNR_NAK) if fault == "rnr" else ("naks", ACCESS_NAK)
             self.counters[name] += 1
@@ -312,7 +314,7 @@ class Endpoint:
             self._send(pair, opcode, pair.first_psn + at + n, False, head + pair.payload)
 
     def _fault(self, pair: Pair, now: float) -> str | None:
-        """What this responder does wrong now: dead, rnr or access."""
+        """What this responder does wrong now: dead, loses, rnr or access."""
         for fault in self.config["faults"]:
             running = now - self.start
             if pair.number in fault["numbers"] and fault["from_s"] <= running < fault["until_s"]:
@@ -349,7 +351,8 @@ class Endpoint:
                     self._hear(pair, psn, frame[network + 20], now)
                 continue
             tos = frame[15] if self.family == 4 else (frame[15] >> 4)
-            if tos & 3 == 3 and self.config["cnp"] and now > pair.last_cnp + CNP_EVERY_S:
+            notify = self.config["cnp"] == "always" or (self.config["cnp"] and tos & 3 == 3)
+            if notify and now > pair.last_cnp + CNP_EVERY_S:
                 pair.last_cnp = now
                 self.counters["cnps"] += 1
                 self._send(pair, CNP, 0, False, bytes(16))

@@ -10,8 +10,12 @@ from typing import Literal
 
 from router_namespaces import ip
 
+from rocescope.replay.hashing import HashSettings, bind, equal_cost
+from rocescope.replay.hashing.keys import packet_keys
+
 from .damage import change_clock, miss_frames
 from .packets import Flow, Hop
+from .pause import LINK_BITS_PER_SECOND, pause
 from .rules import COPY, DAMAGE, DROP, MARK_CE, Rule
 from .scenario import (
     Expected,
@@ -74,9 +78,9 @@ def turn(number: int, on: bool) -> Callable[[Lab], object]:
     return lambda lab: lab.rules[number].turn(on)
 
 
-def turn_all(on: bool) -> Callable[[Lab], object]:
+def turn_all(on: bool, which: slice = slice(None)) -> Callable[[Lab], object]:
     def act(lab: Lab) -> None:
-        for rule in lab.rules:
+        for rule in lab.rules[which]:
             rule.turn(on)
 
     return act
@@ -184,6 +188,23 @@ def length_loss(draw: Draw) -> Scenario:
     spot, traffic = any_spot(draw.chance), draw.traffic(payload_bytes=[256, 512, 1024])
     condition = "p.bytes > 1000"
     return one_rule(draw, "length-loss", kinds, spot, condition, DROP, "lost", traffic)
+
+
+def small_mtu(draw: Draw) -> Scenario:
+    """A route of a spine has an MTU below that of the hosts: the router drops what is longer."""
+    spine, leaf = draw.chance.choice(SPINES), draw.chance.choice(LEAVES)
+    spot, mtu = through_spine(spine, leaf), draw.chance.choice([400, 700, 1000])
+    kinds = ["mtu-mismatch", "selective-loss", "blackhole"]
+
+    def lower(lab: Lab) -> None:
+        lab.fabric.set_mtu(spine, leaf, mtu)
+
+    return draw.scenario(
+        "small-mtu",
+        draw.traffic(family=4, payload_bytes=[256, 512, 1024]),
+        steps=[Step(draw.onset(), lower)],
+        expected=[Expected(kinds, spot.hop, "lost")],
+    )
 
 
 def blackhole(draw: Draw) -> Scenario:
@@ -363,6 +384,22 @@ def incast(draw: Draw) -> Scenario:
     return draw.scenario("incast", traffic, steps=[step], expected=[expected])
 
 
+def pauses(draw: Draw) -> Scenario:
+    """The neighbour at the other end of a link pauses it several times: its buffers are full."""
+    spot, priority = any_output(draw.chance), draw.chance.randrange(8)
+    lengths = [draw.chance.uniform(0.05, 0.35) for _ in range(draw.chance.randint(1, 4))]
+    stop = partial(
+        pause, spot=spot, priority=priority, lengths=lengths, gap_s=draw.chance.uniform(0.05, 0.2)
+    )
+    return draw.scenario(
+        "pause",
+        draw.traffic(operations=PACED),
+        steps=[Step(draw.middle(), stop)],
+        expected=[Expected(["pause"], spot.hop, "paused")],
+        options=["--link-rate", f"{LINK_BITS_PER_SECOND // 10**9}G"],
+    )
+
+
 def ce_marks(draw: Draw) -> Scenario:
     cnp = draw.chance.random() < 0.5
     traffic = draw.traffic(tos=[26 << 2 | ECT0], cnp=cnp)
@@ -371,6 +408,35 @@ def ce_marks(draw: Draw) -> Scenario:
     silent = Expected(["mark-without-cnp"], required=False)
     more = [] if cnp else [silent]
     return one_rule(draw, "ce-marks", kinds, spot, condition, MARK_CE, "changed", traffic, *more)
+
+
+def silent_receiver(draw: Draw) -> Scenario:
+    """One of two hosts that get marked packets sends no CNP."""
+    host = draw.chance.choice(list(HOSTS))
+    other = draw.chance.choice([h for h in HOSTS if HOSTS[h] != HOSTS[host]])
+    traffic = draw.traffic(tos=[26 << 2 | ECT0], cnp=True)
+    traffic.silent = host
+    condition = f"(p.tos & 3) == 2 && CHANCE({draw.millionths(2, 8)})"
+    spots = [to_host(host), to_host(other)]
+    return draw.scenario(
+        "silent-receiver",
+        traffic,
+        rules=[spot.rule(condition, MARK_CE) for spot in spots],
+        steps=[Step(draw.onset(), turn_all(True))],
+        expected=[
+            Expected(["mark-without-cnp"], host=host),
+            *(Expected(["ecn-marking"], s.hop, "changed", rule=i) for i, s in enumerate(spots)),
+        ],
+    )
+
+
+def cnps_without_marks(draw: Draw) -> Scenario:
+    """A host sends CNPs for packets that nobody marked."""
+    host = draw.chance.choice(list(HOSTS))
+    traffic = draw.traffic(tos=[26 << 2 | ECT0], operations=("write", "send"))
+    traffic.notifies = host
+    expected = Expected(["cnp-without-mark"], host=host, begins=None)
+    return draw.scenario("cnps-without-marks", traffic, expected=[expected])
 
 
 def dscp_rewrite(draw: Draw) -> Scenario:
@@ -470,6 +536,67 @@ def rehash(draw: Draw) -> Scenario:
     return scenario
 
 
+def _ports_to(pair: QueuePair, family: int, seed: int, spine: int) -> list[int]:
+    """UDP source ports that put a queue pair on a spine, in a leaf with this seed."""
+    ports = range(49152, 65536)
+    source, target = address(pair.source, family), address(pair.target, family)
+    keys = packet_keys([source] * len(ports), [target] * len(ports), ports)
+    settings = HashSettings("linux", extra={"policy": 1})
+    spines = bind(keys, settings).choose(seed, equal_cost(len(SPINES)))[0]
+    return [port for port, at in zip(ports, spines, strict=True) if SPINES[at] == spine]
+
+
+def collision(draw: Draw) -> Scenario:
+    """A leaf puts the few flows of its hosts on one link, which is too slow for all of them and
+    fast enough for each; the parallel links are as fast, and idle.
+    """
+    leaf, spine = draw.chance.choice(LEAVES), draw.chance.choice(SPINES)
+    sources = [host for host, at in HOSTS.items() if at == leaf]
+    targets = [host for host, at in HOSTS.items() if at != leaf]
+    draw.chance.shuffle(targets)
+    traffic = draw.traffic(
+        pairs_of_hosts=list(zip(sources, targets, strict=True)),
+        queue_pairs=draw.chance.choice([2, 4]),
+        operations=PACED,
+        timeout_s=2.0,
+        linger_s=3.0,
+    )
+    rate = int(draw.rate * 1094 * 8 * draw.chance.uniform(1.2, 1.6))
+
+    def slow(lab: Lab) -> None:
+        for each in SPINES:
+            set_rate(lab, out_of_leaf(leaf, each), rate, 10**6)
+
+    hop = out_of_leaf(leaf, spine).hop
+    scenario = draw.scenario(
+        "collision",
+        traffic,
+        steps=[Step(-0.2, slow)],
+        expected=[
+            Expected(["collision"], hop, "delayed"),
+            Expected(["queueing"], hop, required=False),
+        ],
+    )
+    for pair in traffic.made:
+        ports = _ports_to(pair, traffic.family, scenario.hash_seeds[leaf - 1], spine)
+        pair.sport = draw.chance.choice(ports)
+    return scenario
+
+
+def polarisation(draw: Draw) -> Scenario:
+    """A leaf uses only two of its spines."""
+    leaf, spines = draw.chance.choice(LEAVES), tuple(sorted(draw.chance.sample(SPINES, 2)))
+    hop = out_of_leaf(leaf, spines[0]).hop
+    hop.to_tap = None
+    kinds = ["polarisation", "collision"]
+    return draw.scenario(
+        "polarisation",
+        draw.traffic(operations=PACED),
+        steps=[Step(-0.2, lambda lab: lab.fabric.set_routes(leaf, spines))],
+        expected=[Expected(kinds, hop, severity="note")],
+    )
+
+
 def link_down(draw: Draw) -> Scenario:
     """A link fails: one leaf reroutes at once, the other after a while loses what it sends."""
     leaf, spine = draw.chance.choice(LEAVES), draw.chance.choice(SPINES)
@@ -510,15 +637,22 @@ def _victims(draw: Draw, traffic: Traffic, number: int, operation: str) -> list[
 
 
 def _host_fault(
-    draw: Draw, name: str, fault: str, kinds: list[str], number: int, operation: str = ""
+    draw: Draw,
+    name: str,
+    fault: str,
+    kinds: list[str],
+    number: int,
+    operation: str = "",
+    lasts_s: float = 1e9,
+    **more: float,
 ) -> Scenario:
-    options = {"timeout_s": 0.1, "retry_cnt": draw.chance.choice([0, 7])}
+    options = {"timeout_s": 0.1, "retry_cnt": draw.chance.choice([0, 7])} | more
     if operation:
         options["operations"] = ("write", "send")
     traffic = draw.traffic(**options)
     victims = _victims(draw, traffic, number, operation)
     host, at = victims[0].target, draw.middle()
-    until = at + 0.8 if fault == "rnr" else 1e9
+    until = at + lasts_s
     numbers = [pair.peer_number for pair in victims]
     traffic.faults = [HostFault(fault, host, numbers, at, until)]
     family = traffic.family
@@ -535,8 +669,23 @@ def dead_responder(draw: Draw) -> Scenario:
     return _host_fault(draw, "dead-responder", "dead", ["stalled", "retry-storm"], 2)
 
 
+def deaf_responder(draw: Draw) -> Scenario:
+    """Queue pairs do not answer for a while."""
+    kinds = ["timeout-recovery", "retry-storm"]
+    return _host_fault(draw, "deaf-responder", "dead", kinds, 3, "write", 0.55)
+
+
+def endless_retries(draw: Draw) -> Scenario:
+    """Queue pairs send again without end: the receiver is dead, or loses one packet every time."""
+    fault, number = draw.chance.choice(["dead", "loses"]), draw.chance.randint(1, 4)
+    timeout_s = round(draw.chance.uniform(0.02, 0.06), 3)
+    kinds = ["stalled", "retry-storm"]
+    options = {"timeout_s": timeout_s, "retry_cnt": 0}
+    return _host_fault(draw, "endless-retries", fault, kinds, number, "write", **options)
+
+
 def receiver_not_ready(draw: Draw) -> Scenario:
-    return _host_fault(draw, "receiver-not-ready", "rnr", ["receiver-not-ready"], 3, "send")
+    return _host_fault(draw, "receiver-not-ready", "rnr", ["receiver-not-ready"], 3, "send", 0.8)
 
 
 def access_error(draw: Draw) -> Scenario:
@@ -581,6 +730,85 @@ def wrong_clock(draw: Draw) -> Scenario:
     return draw.scenario(name, draw.traffic(), expected=[expected], after=after)
 
 
+# MRC: planes are spines.
+
+
+def _mrc(draw: Draw, name: str, faulty: Sequence[Rule] = (), **parts: object) -> Scenario:
+    """Each leaf sends a packet to the spine that its UDP source port names; rules come after."""
+    steer = "bpf_set_hash(skb, (p.sport & 3) << 30 | 1 << 29)"
+    steering = [Rule(f"leaf{leaf}", f"H{host}", "in", "1", steer) for host, leaf in HOSTS.items()]
+    parts["steps"] = [
+        Step(-0.2, turn_all(True, slice(len(HOSTS)))),
+        *parts.pop("steps", ()),
+    ]
+    more = [Expected(["spraying"], required=False, begins=None, severity="note")]
+    parts["expected"] = [*parts.pop("expected", ()), *more]
+    scenario = draw.scenario(name, rules=[*steering, *faulty], **parts)
+    scenario.traffic.transport = "mrc"
+    return scenario
+
+
+def clean_mrc(draw: Draw) -> Scenario:
+    return _mrc(draw, "clean-mrc", traffic=draw.traffic(queue_pairs=8))
+
+
+def mrc_plane(draw: Draw) -> Scenario:
+    """A spine swallows what goes to one leaf: senders stop using its plane."""
+    spot = through_spine(draw.chance.choice(SPINES), draw.chance.choice(LEAVES))
+    at, number = draw.middle(), len(HOSTS)
+    steps, ends = [Step(at, turn(number, True))], None
+    if draw.chance.random() < 0.4:
+        steps.append(Step(at + draw.chance.uniform(0.8, 1.2), turn(number, False)))
+        ends = 2
+    kinds = ["mrc-path", "link-down", "outage", "blackhole"]
+    return _mrc(
+        draw,
+        "mrc-plane",
+        [spot.rule("1", DROP)],
+        traffic=draw.traffic(queue_pairs=8),
+        steps=steps,
+        expected=[Expected(kinds, spot.hop, "lost", rule=number, begins=1, ends=ends)],
+    )
+
+
+def mrc_port(draw: Draw) -> Scenario:
+    """A port of a host fails: the host tells its peers."""
+    host, plane = draw.chance.choice(list(HOSTS)), draw.chance.randrange(len(SPINES))
+    at, number = draw.middle(), len(HOSTS)
+    until = at + draw.chance.uniform(0.5, 1)
+    traffic = draw.traffic(queue_pairs=8)
+    traffic.faults = [HostFault("port", host, [plane], at, until)]
+    spot, condition = to_host(host), f"(p.sport & 3) == {plane}"
+    rules = [spot.rule(condition, DROP), Rule(f"H{host}", "eth0", "out", condition, DROP)]
+    return _mrc(
+        draw,
+        "mrc-port",
+        rules,
+        traffic=traffic,
+        steps=[
+            Step(at, turn_all(True, slice(number, None))),
+            Step(until, turn_all(False, slice(number, None))),
+        ],
+        expected=[Expected(["mrc-path"], host=host, begins=1, ends=2)],
+    )
+
+
+def mrc_values(draw: Draw) -> Scenario:
+    """Receivers ask senders to stop using an entropy value."""
+    traffic, at = draw.traffic(queue_pairs=8), draw.middle()
+    host = draw.chance.choice(list(HOSTS))
+    victims = [pair for pair in traffic.made if pair.target == host]
+    traffic.faults = [HostFault("skip", host, [pair.peer_number for pair in victims], at)]
+    family = traffic.family
+    flows = [
+        Flow(address(pair.source, family), address(host, family), pair.peer_number)
+        for pair in victims
+    ]
+    expected = Expected(["mrc-path"], host=host, flows=flows, begins=1)
+    steps = [Step(at, lambda _: None)]
+    return _mrc(draw, "mrc-values", traffic=traffic, steps=steps, expected=[expected])
+
+
 KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "clean": clean,
     "gray-loss": gray_loss,
@@ -615,4 +843,16 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "clean-sizes": clean_sizes,
     "corruption": corruption,
     "clean-icrc": clean_icrc,
+    "pause": pauses,
+    "clean-mrc": clean_mrc,
+    "mrc-plane": mrc_plane,
+    "mrc-port": mrc_port,
+    "mrc-values": mrc_values,
+    "silent-receiver": silent_receiver,
+    "cnps-without-marks": cnps_without_marks,
+    "polarisation": polarisation,
+    "deaf-responder": deaf_responder,
+    "small-mtu": small_mtu,
+    "collision": collision,
+    "endless-retries": endless_retries,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -70,17 +70,19 @@ class Hits:
     flows: Counter[Flow] = field(default_factory=Counter)
 
 
-def read(path: Path) -> list[Packet]:
-    """All RoCE packets of a capture with nanoseconds."""
+def frames(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Time and bytes of every frame of a capture with nanoseconds."""
     data = path.read_bytes()
     assert struct.unpack_from("<I", data)[0] == 0xA1B23C4D, f"{path} has no nanoseconds"
-    packets, at = [], 24
+    at = 24
     while at < len(data):
         seconds, nanoseconds, kept, _ = struct.unpack_from("<IIII", data, at)
-        frame = data[at + 16 : at + 16 + kept]
+        yield seconds * 10**9 + nanoseconds, data[at + 16 : at + 16 + kept]
         at += 16 + kept
-        packets.append(_packet(frame, seconds * 10**9 + nanoseconds))
-    return packets
+
+
+def is_pause(frame: bytes) -> bool:
+    return frame[12:14] == b"\x88\x08"
 
 
 def _packet(frame: bytes, time_ns: int) -> Packet:
@@ -105,7 +107,13 @@ class Captured:
     """All captures of a run."""
 
     def __init__(self, folder: Path) -> None:
-        self.by_link = {link: read(folder / f"{link}.pcap") for link in LINKS}
+        self.by_link: dict[str, list[Packet]] = {}
+        self.pauses: dict[str, list[int]] = {}
+        """Times of the PFC frames that pause something, by link."""
+        for link in LINKS:
+            found = list(frames(folder / f"{link}.pcap"))
+            self.by_link[link] = [_packet(data, at) for at, data in found if not is_pause(data)]
+            self.pauses[link] = [at for at, data in found if is_pause(data) and any(data[18:34])]
 
     def missed(self) -> int:
         """Packets that reached their host unseen at one of the links on their way."""
@@ -171,6 +179,13 @@ class Captured:
         least = min((end.time_ns - start.time_ns for start, end in both), default=0)
         late = [s for s, end in both if end.time_ns - s.time_ns > least + DELAYED_NS]
         return _hits(late, len(both))
+
+    def paused(self, hop: Hop) -> Hits:
+        """Frames that pause the link after the hop, where packets waited meanwhile."""
+        times, held = self.pauses[hop.to_tap], self.delayed(hop)
+        assert not times or held.packets, "packets passed while the link was paused"
+        first, last = min(times, default=None), max(times, default=None)
+        return Hits(len(times), len(times), len(times), first, last, held.flows)
 
     def waiting(self, hop: Hop) -> bool:
         """Whether one packet in a hundred waited, for whatever reason this machine had."""

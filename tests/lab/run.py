@@ -69,7 +69,7 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
         "start_ns": start_ns,
         "end_ns": start_ns + int(scenario.traffic.seconds * 1e9),
         "rate": scenario.traffic.rate,
-        "icrc": scenario.traffic.icrc,
+        "options": [*["--icrc"] * scenario.traffic.icrc, *scenario.options],
         "packets": sum(len(captured.by_link[link]) for link in LINKS if link[0] == "H"),
         "rule_hits": hits,
         "hosts": {f"H{host}": result for host, result in running.results.items()},

@@ -38,7 +38,8 @@ class Expected:
     """The best name first; the others describe the same fault rightly."""
     hop: Hop | None = None
     count: (
-        Literal["lost", "changed", "copied", "damaged", "delayed", "overtaken", "moved"] | None
+        Literal["lost", "changed", "copied", "damaged", "delayed", "overtaken", "moved", "paused"]
+        | None
     ) = None
     """What the captures tell of the packets that were hit; a method of `Captured`."""
     rule: int | None = None
@@ -65,12 +66,14 @@ class Scenario:
     after: Callable[[Path], int] | None = None
     """What happens to the captures, once the truth has been read from them; frames it changes."""
     hash_seeds: tuple[int, int] = (1, 1)
+    options: list[str] = field(default_factory=list)
+    """Of `rocescope analyze`: what a user knows of this network."""
 
     @property
     def quiet(self) -> bool:
         """Whether the hosts have no reason to retransmit."""
         losing = {"loss", "blackhole", "outage", "queueing", "reordering", "stalled", "corruption"}
-        losing |= {"receiver-not-ready", "fatal-nak"}
+        losing |= {"receiver-not-ready", "fatal-nak", "pause", "timeout-recovery"}
         return not any(losing & set(expected.kinds) for expected in self.expected)
 
 
@@ -85,6 +88,11 @@ class Spot:
 
     def rule(self, condition: str, action: str) -> Rule:
         return Rule(self.node, self.interface, self.direction, condition, action)
+
+    @property
+    def neighbour(self) -> tuple[str, str]:
+        """The node at the other end of the interface, and its interface."""
+        return self.interface, "eth0" if self.interface[0] == "H" else self.node
 
 
 def through_spine(spine: int, leaf: int) -> Spot:

@@ -25,7 +25,7 @@ class Match:
     @property
     def packets_right(self) -> bool | None:
         """None: no number is the only right one."""
-        if self.truth["count"] not in ("lost", "changed", "copied", "damaged"):
+        if self.truth["count"] not in ("lost", "changed", "copied", "damaged", "paused"):
             return None
         return self.truth["sure_packets"] <= self.finding["packets"] <= self.truth["packets"]
 
@@ -91,7 +91,7 @@ def score(folder: Path, without: str | None = None) -> Score:
         fault["required"] &= without is None or fault["capture"] != without
     captures = [path for path in folder.glob("*.pcap.gz") if _tap(path.name) != without]
     try:
-        findings = diagnosis(sorted(captures), *["--icrc"] * truth.get("icrc", False))
+        findings = diagnosis(sorted(captures), *truth["options"])
     except (AssertionError, KeyError) as error:
         result.error = str(error).strip().splitlines()[-1]
         findings = []

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from examples import first
 
+from .__main__ import draw_and_run
 from .packets import Captured
 from .rules import DAMAGE, DROP
 from .run import run
 from .scenario import Expected, Scenario, Step, through_spine
+from .score import line, score
 from .topology import LINKS, SNAP_BYTES, SPINES
 from .traffic import Traffic
 
@@ -57,7 +60,7 @@ def test_a_clean_run_loses_and_repeats_nothing(tmp_path: Path, family: int) -> N
     ) + 25
 
 
-@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("family", first(1, [4, 6]))
 def test_damaged_packets_are_dropped_by_their_hosts(tmp_path: Path, family: int) -> None:
     """The captures, the kernel and the hosts agree on the ICRCs that the rule makes wrong."""
     spot = through_spine(2, 2)
@@ -102,3 +105,15 @@ def test_gray_loss_is_what_the_kernel_counted(tmp_path: Path) -> None:
         if requester["retransmitted"]
     }
     assert retransmitted
+
+
+@pytest.mark.parametrize(
+    "kind", first(1, ["pause", "mrc-plane", "silent-receiver", "collision", "small-mtu"])
+)
+def test_a_fault_of_a_link_and_nothing_else_is_diagnosed(tmp_path: Path, kind: str) -> None:
+    """The neighbour pauses a link, or a plane fails: its effects are no findings of their own. A
+    receiver sends no CNP for marks that are set between taps.
+    """
+    result = score(draw_and_run(2, kind, tmp_path))
+    assert result.right, line(result)
+    assert {match.packets_right for match in result.matches} <= {True, None}

@@ -161,6 +161,12 @@ class Fabric:
             )
             ip([f"route replace {prefix} {hops}"], self.name(f"leaf{leaf}"))
 
+    def set_mtu(self, spine: int, leaf: int, mtu: int) -> None:
+        """What the spine forwards to this leaf in IPv4 has at most so many bytes."""
+        back = _spine_address(leaf, spine, 4).removesuffix(".1") + ".0"
+        route = f"route replace 10.{leaf}.0.0/16 via {back} dev leaf{leaf} mtu lock {mtu}"
+        ip([route], self.name(f"spine{spine}"))
+
     def tc(self, node: str, *arguments: str) -> str:
         """What `tc` says inside the namespace of a node."""
         command = ["ip", "netns", "exec", self.name(node), "tc", *arguments]
@@ -194,7 +200,7 @@ class Captures:
                 "root",
             ]
             command += ["-B", "16384", "-w", str(self._folder / f"{link}.pcap")]
-            command += ["udp dst port 4791 or (ip6 and udp dst port 4791)"]
+            command += ["udp dst port 4791 or (ip6 and udp dst port 4791) or ether proto 0x8808"]
             self._running[link] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         for process in self._running.values():
             while "listening on" not in (line := process.stderr.readline()):

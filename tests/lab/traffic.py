@@ -9,22 +9,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from .topology import HOSTS, Fabric, address, host_mac, leaf_mac
 
+_FILES = {"rc": "endpoint.py", "mrc": "mrc_endpoint.py"}
 ACROSS = tuple((a, b) for a in HOSTS for b in HOSTS if HOSTS[a] != HOSTS[b])
 """Pairs of hosts of different leaves."""
-_ENDPOINT = Path(__file__).with_name("endpoint.py")
+_ENDPOINTS = {name: Path(__file__).with_name(file) for name, file in _FILES.items()}
 
 
 @dataclass
 class HostFault:
-    """From and until are seconds of the run; `kind` is dead, rnr or access."""
+    """From and until are seconds of the run; `kind` is dead, loses (the next packet, every time),
+    rnr or access, of MRC port or skip."""
 
     kind: str
     host: int
     numbers: list[int]
+    """Queue pairs; of a port the plane, from 0."""
     from_s: float
     until_s: float = 1e9
 
@@ -52,6 +55,7 @@ class Traffic:
     seed: int
     seconds: float
     family: int = 4
+    transport: Literal["rc", "mrc"] = "rc"
     rate: int = 600
     """Packets per second that a host sends as a requester."""
     pairs_of_hosts: Sequence[tuple[int, int]] = ACROSS
@@ -61,6 +65,10 @@ class Traffic:
     operations: Sequence[str] = ("write",)
     """Of these each queue pair does one: write, send or read."""
     cnp: bool = False
+    silent: int | None = None
+    """The host that sends no CNPs although the others do."""
+    notifies: int | None = None
+    """The host that sends CNPs without a mark."""
     icrc: bool = False
     """Whether hosts compute and check the ICRC, and captures keep whole frames."""
     retry_cnt: int = 0
@@ -133,7 +141,7 @@ class Traffic:
             "to_mac": leaf_mac(host),
             "pairs": pairs,
             "rate": self.rate,
-            "cnp": self.cnp,
+            "cnp": "always" if host == self.notifies else self.cnp and host != self.silent,
             "icrc": self.icrc,
             "retry_cnt": self.retry_cnt,
             "timeout_s": self.timeout_s,
@@ -161,7 +169,7 @@ class Running:
         for host in HOSTS:
             command = ["ip", "netns", "exec", fabric.name(f"H{host}"), sys.executable]
             process = subprocess.Popen(
-                [*command, str(_ENDPOINT)],
+                [*command, str(_ENDPOINTS[traffic.transport])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

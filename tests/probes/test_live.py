@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from examples import first
 from network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
 from probes_generator import FLOWS, Link
 from waiting import until
@@ -17,13 +18,14 @@ from waiting import until
 from rocescope.analyzer.errors import CaptureError, UsageError
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.summarize import Summary
-from rocescope.probes import bpf
+from rocescope.probes import bpf, clock
 from rocescope.probes.live import LiveOptions, LiveSource
 from rocescope.probes.program import program
 
 from .program.test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
 
 IN, OUT = 0, 1
+HOUR_NS = 3_600_000_000_000
 TC = "tcx" if program.kernel_version() >= (6, 6) else "clsact"
 
 
@@ -80,6 +82,18 @@ def test_wall_time(network):
     assert before - 200_000 <= times.min() <= times.max() <= after + 200_000
     assert np.all(np.diff(times) >= 0)
     assert seen.source.clock_steps == 0
+
+
+def test_a_wall_clock_that_is_set_back_is_known_of_its_taps(network, monkeypatch):
+    net, measure = network(), clock.measure
+    with watch([net.interface("left")]) as seen:
+        net.send(roce_frames(20))
+        monkeypatch.setattr(clock, "measure", lambda: (measure()[0] - HOUR_NS, 100))
+        until(lambda: seen.source.clock_steps)
+        net.send(roce_frames(20))
+    times = np.array(seen.column("time_ns"))
+    assert times.max() - times.min() > HOUR_NS - 10 * 10**9
+    assert [tap.clock_steps for tap in seen.source.registry.taps.items] == [1, 1]
 
 
 def test_bytes_are_those_that_were_sent(network):
@@ -356,7 +370,7 @@ def test_interface_given_twice(network):
 
 
 @pytest.mark.parametrize("hook", ["tc", "clsact"])
-@pytest.mark.parametrize("tpid", [0x8100, 0x88A8])
+@pytest.mark.parametrize("tpid", first(1, [0x8100, 0x88A8]))
 def test_a_tag_in_metadata_goes_back_into_the_frame(network, hook, tpid):
     """Receiving takes the tag out of the frame; a bridge sends it on that way."""
     net = network()
@@ -460,3 +474,10 @@ def test_frames_in_flows_out(live_capture, need_tool):
         assert {flow.packets for flow in flows} == {frames // FLOWS}
         assert sum(flow.reordered_packets or 0 for flow in flows) == 0
         assert sum(flow.missing_packets or 0 for flow in flows) == 0
+
+
+def test_the_time_that_packets_may_wait():
+    source = LiveSource(["left"], LiveOptions(ring_bytes=1 << 20))
+    record = 16 + 256  # header and the most bytes of a frame
+    assert source.room_s((1 << 20) // record) == 1
+    assert source.room_s(0) == float("inf")

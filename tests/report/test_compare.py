@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.compare import Comparison
-from rocescope.analyzer.results.diagnosis import Diagnosis, Finding, Place
+from rocescope.analyzer.results.diagnosis import LOST_AGAIN, Diagnosis, Finding, Place
 from rocescope.report.compare import compare, share_change
 
 LOSS, SPRAYING = factories.diagnosis().findings
@@ -161,3 +161,16 @@ def test_better_is_the_reverse_of_worse(bad: int, other: int, of: int, of_other:
     reverse = {"worse": "better", "better": "worse", "unchanged": "unchanged"}
     there = share_change(min(bad, of), of, min(other, of_other), of_other)
     assert share_change(min(other, of_other), of_other, min(bad, of), of) == reverse[there]
+
+
+def test_lost_retransmissions_are_a_figure_beside_the_lost_packets() -> None:
+    """The finding counts them, the flows do not."""
+    lossy = found(changed(LOSS, details={LOST_AGAIN: 8}))
+    clean = [msgspec.structs.replace(flow, retransmitted_packets=0) for flow in lossy.flows]
+    result = compared(found(flows=clean), lossy)
+    before, after = result.figures_before, result.figures_after
+    assert (before.lost_retransmissions, after.lost_retransmissions) == (0, 8)
+    assert after.lost_packets == compared(found(), found()).figures_after.lost_packets
+    assert "lost_retransmissions" in result.worse
+    unknown = compared(found(LOSS), lossy)
+    assert unknown.figures_before.lost_retransmissions is None

@@ -66,8 +66,6 @@ def test_a_device_is_written_directly() -> None:
 
 @pytest.mark.usefixtures("root")
 def test_links_of_others_in_a_shared_folder_are_not_followed(tmp_path: Path) -> None:
-    protected = Path("/proc/sys/fs/protected_symlinks")  # 1 in all distributions
-    before = protected.read_text()
     shared, target = tmp_path / "shared", tmp_path / "target"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -75,10 +73,6 @@ def test_links_of_others_in_a_shared_folder_are_not_followed(tmp_path: Path) -> 
     link = shared / "x"
     link.symlink_to(target)
     os.lchown(link, 65534, 65534)
-    protected.write_text("1")
-    try:
-        with pytest.raises(RocescopeError, match="permission denied"), whole_file(link) as file:
-            file.write(b"new")
-    finally:
-        protected.write_text(before)
+    with pytest.raises(RocescopeError, match="a link of another user"), whole_file(link) as file:
+        file.write(b"new")
     assert target.read_text() == "old"

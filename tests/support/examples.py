@@ -22,4 +22,11 @@ def examples(number: int, **more: Any) -> settings:
 
 def thorough(values: Iterable[Any]) -> list[Any]:
     """Parameters of a test that only `make thorough` runs."""
-    return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=pytest.mark.thorough) for row in rows]
+
+
+def first(number: int, values: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: `make test` runs the first ones, `make thorough` the others."""
+    every = list(values)
+    return [*every[:number], *thorough(every[number:])]

@@ -100,6 +100,7 @@ class Pcapng:
         offset_seconds: int | None = None,
         speed: int | None = None,
         snap_length: int = 0,
+        filter: bytes | None = None,
     ) -> Pcapng:
         """An interface description; `resolution` is the raw if_tsresol byte."""
         options = b""
@@ -109,6 +110,8 @@ class Pcapng:
             options += option(8, struct.pack(f"{self.order}Q", speed), self.order)
         if resolution is not None:
             options += option(9, bytes([resolution]), self.order)
+        if filter is not None:
+            options += option(11, filter, self.order)
         if offset_seconds is not None:
             options += option(14, struct.pack(f"{self.order}q", offset_seconds), self.order)
         if options:

@@ -335,6 +335,7 @@ def diagnosis() -> Diagnosis:
         onset_uncertainty_ns=40_000_000,
         flows=[2],
         affected=[Affected(2, "10.0.2.1", "10.0.6.6", 0xB07, 2, None, 71, 310_000_000)],
+        queue_pairs=1,
         packets=71,
         of_packets=7_904,
         share_percent=0.9,
@@ -355,6 +356,7 @@ def diagnosis() -> Diagnosis:
         until_ns=None,
         flows=[0],
         affected=[],
+        queue_pairs=1,
         packets=40_000,
         of_packets=40_000,
         share_percent=100.0,
@@ -461,7 +463,12 @@ def clean_analysis() -> Analysis:
 def doubtful_analysis() -> Analysis:
     """A capture that dropped frames, cut others and has a clock that stepped back."""
     taps = [
-        tap("leaf1", 142_820, dropped=1_234, pauses=[Pause(3, 77, 70, 65_535 * 7, 9.2e6)]),
+        tap(
+            "leaf1",
+            142_820,
+            dropped=1_234,
+            pauses=[Pause(3, 77, 70, 65_535 * 7, 9.2e6, 1_000, 9_000_000)],
+        ),
         tap("leaf2", 100, dropped=None),
     ]
     broken = capture(

@@ -151,12 +151,18 @@ class RealFabric:
 
     def rocescope(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command line in the management network, with the client's ssh_config."""
+        with self.started(*arguments) as process:
+            out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def started(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        """The same, without waiting for its end."""
         command = ["nsenter", "-t", str(self.client.pid), "-n", sys.executable, "-m", "rocescope"]
-        return subprocess.run(
+        return subprocess.Popen(
             [*command, *(str(argument) for argument in arguments)],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
             env={
                 "XDG_CACHE_HOME": str(Path.home() / ".cache"),  # compiled kernels
                 **os.environ,

@@ -58,17 +58,30 @@ def _busy(app):
     return not quiet or not drawn or judging or not (ended or still)
 
 
+def _queued(app):
+    """Whether a message, as of a worker that has ended, was not handled or not drawn yet."""
+    pumps = [app, *app.screen_stack, *app.screen.walk_children()]
+    screen = app.screen
+    undrawn = screen._layout_required or screen._scroll_required or screen._dirty_widgets
+    later = any(pump.message_queue_size or pump._next_callbacks for pump in pumps)
+    return later or undrawn or screen._callbacks
+
+
 async def settled(app, pilot):
-    """Wait until the capture is read, workers have ended and the last snapshot is drawn."""
+    """Wait until the capture is read, workers have ended and all that they told is drawn.
+
+    A pause alone does not do: on a busy machine the app seems idle while it waits for a processor.
+    What is handled in the pause may begin more work.
+    """
     left = 6000
-    while left:
-        await pilot.pause(0.005)  # every widget answers: too much work for each look
-        if not _busy(app):
-            break
-        while left and _busy(app):
+    calm = False
+    while left and not calm:
+        while left and (_busy(app) or _queued(app)):
             left -= 1
             await asyncio.sleep(0.005)
-    await pilot.pause()
+        await pilot.pause()
+        left -= left > 0
+        calm = not _busy(app) and not _queued(app)
 
 
 async def press(app, pilot, keys):

@@ -58,6 +58,7 @@ def test_settings(tmp_path):
 def key_table():
     """The keys as docs/tui.md shows them."""
     titles = {name: title for _, name, title in SCREENS} | {"evidence": "Evidence"}
+    titles["ranks"] = "Ranks"
     lines = ["| key | action | what it does | where |", "|---|---|---|---|"]
     for action in ACTIONS:
         keys = " ".join(f"`{key}`" for key in keys_of(action).split())

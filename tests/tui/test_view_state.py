@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from captures import data
 
+from rocescope.tui.session.packets.packets import Point
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import FlowKey
 from rocescope.tui.view_state import ViewState
@@ -89,8 +90,8 @@ def test_links_are_computed_before_a_snapshot_is_drawn(view):
 
 
 def test_what_packets_are_wanted_is_said_once(view):
-    view.wanted_frame = 7
-    assert (view.take_frame(), view.take_frame()) == (7, None)
+    view.wanted_packet = Point(7)
+    assert (view.take_packet(), view.take_packet()) == (Point(7), None)
     assert view.take_late() is None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import Binding
@@ -40,6 +40,9 @@ WORKERS = 8
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end the program: a request, a closed terminal."""
 
+if TYPE_CHECKING:
+    from ..session.replays.traced import TracedOn
+
 
 class RocescopeApp(Host):
     """All screens, which share one view."""
@@ -55,10 +58,17 @@ class RocescopeApp(Host):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = registry.modes()
     DEFAULT_MODE = "diagnosis"
 
-    def __init__(self, session: Session, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings | None = None,
+        traced_on: TracedOn | None = None,
+    ) -> None:
+        """traced_on: the fabric on which flows are traced, and followed."""
         super().__init__()
         self.settings = settings or Settings()
         self.view = ViewState(session, self.settings.columns.get("qps", ()))
+        self.view.traced_on = traced_on
         self.snapshots = Snapshots(self)
         self.sources = Sources(self)
         self.times = Times(self)
@@ -171,6 +181,8 @@ class RocescopeApp(Host):
             self.switch_mode(name)
 
     def action_go(self, name: str) -> None:
+        if isinstance(self.screen, RoceScreen):
+            self.screen.before_leaving(name)
         self.go(name)
 
     async def action_back(self) -> None:

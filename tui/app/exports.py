@@ -14,13 +14,12 @@ from ...analyzer.errors import RocescopeError
 from ...report.words import human
 from ..host import Host
 from ..screens.prompts import TextPrompt
-from ..session.export import FORMATS, analysis_file, html_page, save
+from ..session.export import FORMATS, analysis_file, save
 
 if TYPE_CHECKING:
     from ..session.packets.export import PacketExport
 
 NO_FILE = "This session is not recorded: ^n records packets to a file"
-PICTURES = (".svg", ".html")
 TELL_AFTER_S = 1.5
 """An export that takes longer reports its progress."""
 
@@ -54,19 +53,8 @@ class Exports:
         elif there and name != replaces:
             asked = TextPrompt(f"{path.name} exists: enter replaces it", name)
             self._host.push_screen(asked, lambda again: self._export(again, name))
-        elif path.suffix in PICTURES:
-            self._host.clear_notifications()  # they lie over the screen
-            self._host.call_after_refresh(self._export_picture, path)
         else:
             self._export_data(path)
-
-    def _export_picture(self, path: Path) -> None:
-        picture = self._host.export_screenshot()
-        if path.suffix == ".svg":
-            self._save(path, picture.encode)
-        else:
-            session = self._view.session
-            self._in_thread(lambda: self._save(path, lambda: html_page(session, picture)))
 
     def _export_data(self, path: Path) -> None:
         if path.suffix == ".pcapng":

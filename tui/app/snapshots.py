@@ -18,6 +18,8 @@ LONGEST_WAIT_S = 0.6
 """A new snapshot waits for a pause between keys, but not for long."""
 HURRIED_EVERY_S = 1.0
 """Interval of snapshots while packets arrive faster than they are measured."""
+QUIET_EVERY_S = 1.0
+"""Interval of snapshots while no packet arrives: rates fall, times and counts of drops go on."""
 PAINT_S = 0.05
 """A key is painted within this time; a snapshot that is ready earlier is drawn after it."""
 MOST_LINES = 3
@@ -59,7 +61,8 @@ class Snapshots:
         waited = now - self.built_at
         typing = now - host.key_at < QUIET_S and waited < LONGEST_WAIT_S
         hurried = session.hurried and waited < HURRIED_EVERY_S
-        if not typing and not hurried:
+        quiet = waited < QUIET_EVERY_S and not session.has_news
+        if not (typing or hurried or quiet):
             host.request_snapshot()
 
     def _wait_for_first(self) -> None:
@@ -67,7 +70,7 @@ class Snapshots:
         view = self._view
         if self._first is not None and (len(view.snapshot.flows) or not view.session.running):
             self._first.stop()
-        if not self._building:
+        if not self._building and view.session.has_news:
             self._host.request_snapshot()
 
     def request(self) -> None:
@@ -84,12 +87,15 @@ class Snapshots:
         try:
             snapshot, record = session.snapshot(), session.focus()
             self._view.prepare(snapshot)
-        finally:
+        except BaseException:
             self._building = False
+            raise
         self._host.post_message(SnapshotReady(snapshot, record))
 
     def arrived(self, message: SnapshotReady) -> None:
         """Show a snapshot, after the last key was painted."""
+        # Not earlier, else the next snapshot could arrive before this one, and be replaced by it.
+        self._building = False
         left = PAINT_S - (monotonic() - self._host.key_at)
         if left <= 0 and self.waiting is None:
             self._show(message)

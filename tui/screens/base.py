@@ -111,6 +111,9 @@ class RoceScreen(Screen[None]):
         """Show a snapshot; returns the sentence of the first line."""
         raise NotImplementedError
 
+    def before_leaving(self, name: str) -> None:
+        """A key leads to another screen: select what it shall show."""
+
     @property
     def host(self) -> Host:
         """The app as screens know it."""

@@ -100,7 +100,7 @@ def finding_cells(finding: Finding, taps: dict[str, str], start_ns: int) -> Sequ
         words.place(finding.place, taps),
         f"{(finding.from_ns - start_ns) / 1e9:.3f}",
         "end" if until is None else f"{(until - start_ns) / 1e9:.3f}",
-        human.count(len(finding.flows)),
+        human.count(finding.queue_pairs),
         human.count(finding.packets),
         human.percent(finding.share_percent / 100),
         human.duration(finding.cost_ns),

@@ -8,9 +8,12 @@ from textual import on
 from textual.app import ComposeResult
 
 from ...analyzer.results.events import Event
+from ...report.terminal.ranks import ranks_of_owner
 from ...report.words import human
 from ...report.words.events import event_text, kind_name
+from ..flow_columns import RANKS
 from ..messages import FlowSelected
+from ..session.packets.packets import Point
 from ..session.snapshots.snapshot import Snapshot
 from ..session.words.shown_events import sentence, shown_events
 from ..widgets.grid import Grid
@@ -27,6 +30,8 @@ EVENT_COLUMNS = (
 NOTHING = """No NAK, rewind or restart of a queue pair.
 
 Losses without a NAK are on screen 6, late packets on screen 5."""
+_WITH_RANKS = 100
+"""Terminal columns from which ranks fit beside what happened."""
 _ALIKE = 50
 """If the addresses of one of the first N events do not fit, all events omit them."""
 _STYLES = {
@@ -60,14 +65,25 @@ class EventsScreen(RoceScreen):
         start = self.start_ns(snapshot)
         grid = self.query_one("#list", Grid)
         one_tap = len(snapshot.source.tap_names) < 2
-        grid.set_columns(EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS)
+        columns = EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS
+        ranked = self.size.width >= _WITH_RANKS and any(
+            owner.ranks != (None, None) for owner in snapshot.owners.values()
+        )
+        grid.set_columns((*columns[:2], RANKS, *columns[2:]) if ranked else columns)
         hidden = len(snapshot.events) > len(self._events)
         quiet = len(snapshot.flows) and not hidden
         grid.empty = NOTHING if quiet else self.what_next(snapshot)
         room = grid.width_of("text")
         first = self._events[:_ALIKE]
         short = any(len(event_text(event)) > room for event in first)
-        grid.show(len(self._events), lambda row: event_cells(self._events[row], start, room, short))
+
+        def cells(row: int) -> Sequence[Cell]:
+            event = self._events[row]
+            known = event_cells(event, start, room, short)
+            owner = None if event.flow is None else snapshot.owners.get(event.flow)
+            return (*known[:2], ranks_of_owner(owner), *known[2:]) if ranked else known
+
+        grid.show(len(self._events), cells)
         return sentence(snapshot, self._events, session.filter is not None)
 
     @on(Grid.Moved, "#list")
@@ -80,7 +96,8 @@ class EventsScreen(RoceScreen):
     def action_deeper(self) -> None:
         grid = self.query_one("#list", Grid)
         if grid.cursor < len(self._events):
-            self.view.wanted_frame = self._events[grid.cursor].frame_number
+            one = self._events[grid.cursor]
+            self.view.wanted_packet = Point(one.time_ns, one.tap, one.frame_number)
         self.host.go("packets")
 
 

@@ -14,6 +14,7 @@ from ...analyzer.results.diagnosis import Affected, Evidence, Finding
 from ...analyzer.words import printable
 from ...report.words import human
 from ...report.words.hops import short_taps
+from ..session.packets.packets import Point
 from ..session.snapshots.snapshot import FlowKey, Snapshot
 from ..widgets.flow_lines import Axis, strip_line
 from ..widgets.grid import Grid
@@ -32,7 +33,7 @@ _VICTIMS = (
 _FRAMES = (
     GridColumn("tap", "TAP", 12, grows=True, ends=True),
     GridColumn("frame", "FRAME", 9, True),
-    GridColumn("time", "TIME s", 11, True),
+    GridColumn("time", "TIME s", 11, True, 1),
 )
 _SIGNALS = (
     ("retransmitted", "retransmitted_packets"),
@@ -41,6 +42,9 @@ _SIGNALS = (
     ("CE marks", "ecn_marked_packets"),
     ("CNPs", "cnps"),
 )
+OF_A_FLOW = ("reorder", "recovery", "packets")
+"""Screens of the selected flow."""
+NARROW = 110
 NOTHING = "Choose a finding on screen 1."
 
 
@@ -72,6 +76,7 @@ class EvidenceScreen(RoceScreen):
             victims.show(0, lambda row: ())
             frames.show(0, lambda row: ())
             return NOTHING
+        self.set_class(self.size.width < NARROW, "narrow")
         start = self.start_ns(snapshot)
         chart.update(self._chart(snapshot, finding, start))
         text.update(about(finding))
@@ -81,7 +86,7 @@ class EvidenceScreen(RoceScreen):
         frames.empty = "no frame is named"
         taps = short_taps([*snapshot.source.tap_names, *(one.tap for one in evidence)])
         frames.show(len(evidence), lambda row: frame_cells(evidence[row], taps, start))
-        shown = f"{human.counted(len(finding.flows), 'flow')} affected"
+        shown = f"{human.counted(finding.queue_pairs, 'queue pair')} affected"
         more = len(finding.flows) - len(affected)
         listed = f", the worst {len(affected)} are listed" if affected and more > 0 else ""
         return f"{finding.kind}: {shown}{listed}; enter opens packets."
@@ -117,25 +122,39 @@ class EvidenceScreen(RoceScreen):
         return FlowKey(one.src, one.dst, one.dest_qp)
 
     def action_deeper(self) -> None:
-        """To the packets of the flow under the cursor, or to the frame under it."""
-        finding = self._finding
-        if finding is None:
+        """To the packets of the flow under the cursor, at the onset or at the frame under it."""
+        if self._finding is None:
             return
-        frames = self.query_one("#frames", Grid)
-        if frames.has_focus and frames.cursor < len(finding.evidence):
-            self.view.wanted_frame = finding.evidence[frames.cursor].frame_number
-        elif finding.evidence and not finding.affected:
-            self.view.wanted_frame = finding.evidence[0].frame_number
-        key = self._victim()
-        if key is None and finding.flows:
-            snapshot = self.view.snapshot
-            if finding.flows[0] < len(snapshot.flows):
-                key = snapshot.key(finding.flows[0])
-        if key is None:
+        if not self._point():
             self.notify("This finding names no flow")
             return
-        self.view.select(key, by_user=True)
         self.host.go("packets")
+
+    def before_leaving(self, name: str) -> None:
+        if name in OF_A_FLOW:
+            self._point()
+
+    def _point(self) -> bool:
+        """Select the flow under the cursor, and the packet to show of it; False without one."""
+        finding = self._finding
+        if finding is None:
+            return False
+        frames, snapshot = self.query_one("#frames", Grid), self.view.snapshot
+        pointed = frames.has_focus and frames.cursor < len(finding.evidence)
+        one = finding.evidence[frames.cursor] if pointed else None
+        key = self._victim()
+        flows = [] if one is None or one.flow is None else [one.flow]
+        if not flows and key is None:
+            flows = finding.flows
+        if flows and flows[0] < len(snapshot.flows):
+            key = snapshot.key(flows[0])
+        if key is None:
+            return False
+        self.view.wanted_packet = (
+            Point(finding.from_ns) if one is None else Point(one.time_ns, one.tap, one.frame_number)
+        )
+        self.view.select(key, by_user=True)
+        return True
 
 
 def victim_cells(one: Affected) -> Sequence[Cell]:

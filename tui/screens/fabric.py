@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.widgets import Static
 
+from ...analyzer.words import printable
 from ...replay.results.replay import LinkLoad, StrategyResult
 from ...report.words import human
 from ..messages import FlowSelected
 from ..session.replays.placed import OnLink
-from ..session.replays.replays import BY_PACKET, limiting_link
+from ..session.replays.replays import BY_PACKET, ReplayView, limiting_link
+from ..session.replays.traced import TRACED, Point
 from ..session.snapshots.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..session.snapshots.snapshot import Snapshot
 from ..session.words import sentences
@@ -55,16 +59,29 @@ class FabricScreen(RoceScreen):
         self._links: list[LinkLoad] = []
         self._on_it: list[OnLink] = []
         self._chosen = ""
+        self._drawn: ReplayView | None = None
 
     def body(self) -> ComposeResult:
+        yield Static(id="followed")
         yield Grid((), id="links")
         with Horizontal(id="below-map"):
             yield Grid(_WORST, id="collisions")
             yield Grid(_ON_IT, id="on-link")
 
+    def on_mount(self) -> None:
+        self.set_interval(0.25, self._while_tracing)
+
+    def _while_tracing(self) -> None:
+        """Show traced paths and what switches do, as soon as they are there."""
+        if self.is_current and self.view.replays.view is not self._drawn:
+            self.redraw()
+
     def draw(self, snapshot: Snapshot) -> str:
         shown = self.view
-        view = shown.replays.view
+        view = self._drawn = shown.replays.view
+        followed = self.query_one("#followed", Static)
+        followed.display = bool(view.followed)
+        followed.update(fim_line(view, self.size.width - 2), layout=False)
         chosen = (
             shown.strategy
             if shown.strategy in view.strategies
@@ -81,7 +98,7 @@ class FabricScreen(RoceScreen):
             self._links = []
             below.show(0, lambda row: ())
             self._show_flows()
-            return why or "No strategy has run yet: r on screen 9."
+            return why or none_traced(view) or "No strategy has run yet: r on screen 9."
         result = view.strategies[chosen]
         against = next((n for n in shown.picked if n in view.strategies and n != chosen), None)
         base = view.strategies[against] if against else None
@@ -100,11 +117,12 @@ class FabricScreen(RoceScreen):
         below.show(len(self._links), lambda row: link_cells(self._links[row]))
         self._show_flows()
         if result.packets is not None:
-            return packets_sentence(chosen, result)
+            return none_traced(view) + packets_sentence(chosen, result)
         top = limiting_link(result)
+        text = none_traced(view) + traced_words(view, chosen)
         if top is None or (top.over_mean or 0.0) < _EVEN:
-            return f"{chosen}: no link carries more than its fair share."
-        text = f"{chosen}: {times_fair(top, result)}"
+            return f"{text}: no link carries more than its fair share."
+        text += f": {times_fair(top, result)}"
         if top.flows is not None:
             text += f"; {human.counted(top.flows, 'flow shares', 'flows share')} it"
         return f"{text}."
@@ -139,6 +157,53 @@ class FabricScreen(RoceScreen):
         elif grid.cursor < len(self._on_it):
             self.view.select(self._on_it[grid.cursor].key, by_user=True)
             self.host.go("packets")
+
+
+def none_traced(view: ReplayView) -> str:
+    """A sentence, with a space after it, if paths were traced and none is known now."""
+    if view.traced is None or view.traced[0] or not view.traced[1]:
+        return ""
+    return f"No traced path is known ({human.counted(view.traced[1], 'flow')}). "
+
+
+def traced_words(view: ReplayView, name: str) -> str:
+    """The name of a strategy; of traced paths with those that are not known."""
+    if name != TRACED or view.traced is None or view.traced[0] == view.traced[1]:
+        return name
+    known, flows = view.traced
+    return f"{name} ({human.count(flows - known)} of {human.counted(flows, 'path')} unknown)"
+
+
+def fim_line(view: ReplayView, room: int) -> Text:
+    """FIM over time while switches are followed, and the latest event below."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    known = [point.fim_percent for point in view.followed if point.fim_percent is not None]
+    if not view.followed:
+        return text
+    text.append("FIM over time ", "bold")
+    if known:
+        latest = view.followed[-1].fim_percent
+        now = " unknown" if latest is None else f" {latest:.1f} %"
+        now += f" now ({min(known):.1f} to {max(known):.1f})"
+        width = max(4, room - 14 - len(now))
+        text.append(human.UNICODE.columns(_over_time(view.followed, width)), "cyan")
+        text.append(now)
+    else:
+        text.append("unknown: no path is known", "dim")
+    return text.append(f"\n{printable(view.followed[-1].text)}", "dim")
+
+
+def _over_time(points: Sequence[Point], width: int) -> list[float]:
+    """FIM in columns of equal time up to the latest event; 0 where it is not known."""
+    last = max(points[-1].seconds, 1e-9)
+    columns: list[float] = []
+    at = 0
+    for column in range(min(width, 4 * len(points))):
+        until = last * (column + 1) / min(width, 4 * len(points))
+        while at + 1 < len(points) and points[at + 1].seconds <= until:
+            at += 1
+        columns.append(points[at].fim_percent or 0.0)
+    return columns
 
 
 def times_fair(link: LinkLoad, result: StrategyResult) -> str:

@@ -11,7 +11,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from ...analyzer.errors import UsageError
-from ...analyzer.filtering import compile_filter
+from ...analyzer.filtering.compiler import compile_filter
 from ...analyzer.filtering.fields import FIELDS
 from ..session.flow_filter import FLOW_FIELDS, FlowFilter, needs_packets
 from .prompts import TextPrompt, line_input

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 from rich.text import Text
@@ -21,11 +22,12 @@ from ...analyzer.errors import RocescopeError
 from ...analyzer.wire.opcodes import opcode_name
 from ...probes.rights.identity import program_settings
 from ...report.words import human
+from ...report.words.hops import short_taps
 from ..messages import Newest
 from ..session.packets.dissect import Line, dissect
 from ..session.packets.flow_pass import Late, Wanted
 from ..session.packets.mrc_lines import OURS, mrc_lines
-from ..session.packets.packets import Packets, PacketScan
+from ..session.packets.packets import Packets, PacketScan, Point
 from ..session.replays.placed import Placed
 from ..session.snapshots.snapshot import FlowKey, Snapshot
 from ..widgets.grid import Grid
@@ -91,7 +93,7 @@ class PacketsScreen(RoceScreen):
         self._marked = (0, 0)
         """First byte and end of the bytes of the selected line."""
         self._shown: tuple[bytes, int, int, int] | None = None
-        self._around: int | None = None
+        self._around: Point | None = None
         self._explained: Placed | None = None
 
     def body(self) -> ComposeResult:
@@ -115,10 +117,10 @@ class PacketsScreen(RoceScreen):
         elif self._wanted is not None and key != self._wanted[0]:
             self._late = None
         wanted = (key, self._odd_only, self._late, window, shown.session.packet_filter)
-        moved = shown.wanted_frame is not None
+        moved = shown.wanted_packet is not None
         if key is not None and (wanted != self._wanted or moved) and shown.session.paths:
             self._wanted = wanted
-            self._start(key, shown.take_frame())
+            self._start(key, shown.take_packet())
         grid = self.query_one("#packets", Grid)
         if not shown.session.paths:
             grid.empty = RECORDING
@@ -140,15 +142,16 @@ class PacketsScreen(RoceScreen):
         grid.set_columns(fitted_columns(packets, start))
         grid.show(
             len(packets),
-            lambda row: packet_cells(packets, row, start),
+            lambda row: packet_cells(packets, row, start, snapshot.judged.last_seen),
             lambda row: _GLYPHS.get(marks.get(_place(packets, row)), ";"),
         )
         if shown.placed() is not self._explained and (row := self._row()) is not None:
             self._explain(packets, row)
-        return f"{flow_name(key)}: {self._sentence_of(packets)}."
+        return f"{flow_name(key)}: {self._sentence_of(packets, snapshot)}."
 
-    def _sentence_of(self, packets: Packets) -> str:
-        """The number of packets that are not in order, and of which packets."""
+    def _sentence_of(self, packets: Packets, snapshot: Snapshot) -> str:
+        """The number of packets that are not in order at their first tap, and of which packets;
+        the losses after that tap."""
         odd, shown = int(packets.is_odd().sum()), human.counted(len(packets), "packet")
         more = "; more not shown" if packets.more else ""
         if self._late:
@@ -157,16 +160,20 @@ class PacketsScreen(RoceScreen):
             return f"only the {shown} that are not in order (l shows all){more}"
         is_, of = "is" if odd == 1 else "are", "the " if packets.more else ""
         those = " shown" if packets.more else ""
-        return f"{odd:,} of {of}{shown}{those} {is_} not in order{more}"
+        at = " at the first tap" if len(snapshot.source.tap_names) > 1 else ""
+        flow = snapshot.find(packets.key)
+        lost = 0 if flow is None else snapshot.judged.lost.get(flow, 0)
+        text = f"{odd:,} of {of}{shown}{those} {is_} not in order{at}{more}"
+        return f"{text}; {human.count(lost)} of the flow lost between taps (3)" if lost else text
 
-    def _start(self, key: FlowKey, frame: int | None) -> None:
+    def _start(self, key: FlowKey, around: Point | None) -> None:
         if self._scan is not None:
             self._scan.stop()
         session = self.view.session
         self._scan = PacketScan(
-            session.paths, key, self.wanted(), session.packet_options(), around=frame
+            session.paths, key, self.wanted(), session.packet_options(), around=around
         )
-        self._around = frame
+        self._around = around
         self.packets, self._error = None, ""
         self._read(self._scan)
 
@@ -379,14 +386,22 @@ def fitted_columns(packets: Packets, start_ns: int) -> list[GridColumn]:
     return [c._replace(width=wide.get(c.key, c.width)) for c in COLUMNS]
 
 
-def packet_cells(packets: Packets, row: int, start_ns: int) -> Sequence[Cell]:
-    """One row, in the order of COLUMNS."""
+def packet_cells(
+    packets: Packets,
+    row: int,
+    start_ns: int,
+    last_seen: AbstractSet[tuple[str, int]] = frozenset(),
+) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS. last_seen: packets that no later tap saw."""
     table = packets.table
     time = int(table.time_ns[row])
     delta = time - int(table.time_ns[row - 1]) if row else 0
     due = int(packets.expected[row])
     psn = int(table.psn[row])
     note = packets.notes[row]
+    if _place(packets, row) in last_seen:
+        tap = short_taps(one.name for one in packets.taps.items)[_place(packets, row)[0]]
+        note = "; ".join(filter(None, (f"never seen after {tap}", note)))
     style = "warn" if note and not note.startswith("copy") else ""
     return (
         f"{int(table.frame_number[row]):,}",

@@ -12,9 +12,10 @@ from textual.widgets import Static
 
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Ints
+from ...report.terminal.ranks import ranks_of_owner
 from ...report.words import human
 from ...report.words.human import UNICODE
-from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MRC_COLUMNS
+from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MRC_COLUMNS, RANKS
 from ..messages import FlowSelected
 from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
 from ..session.words import sentences
@@ -49,7 +50,17 @@ _SORTS: dict[str, Values] = {
     "naks": lambda s, p: s.flows.naks + s.flows.rnr_naks,
     "cnps": lambda s, p: s.flows.cnps,
     "ce": lambda s, p: s.flows.ecn_marked / np.maximum(s.flows.packets, 1),
+    "ranks": lambda s, p: _senders(s),
 }
+
+
+def _senders(snapshot: Snapshot) -> Array:
+    """The sending rank of each flow; -1 where it is not known."""
+    found = np.full(len(snapshot.flows), -1, np.int64)
+    for flow, owner in snapshot.owners.items():
+        sender, _ = owner.ranks
+        found[flow] = -1 if sender is None else sender
+    return found
 
 
 _KEYS = [column.key for column in COLUMNS]
@@ -120,6 +131,7 @@ class QpsScreen(RoceScreen):
     def _cells(self, snapshot: Snapshot, paths: PathColumns, flow: int) -> Sequence[Cell]:
         cells = flow_cells(snapshot, paths, flow, self._bars, self._line)
         known = dict(zip(_KEYS, cells, strict=True))
+        known["ranks"] = ranks_of_owner(snapshot.owners.get(flow))
         if snapshot.mrc is not None:
             known |= zip(MRC_VALUES, mrc_cells(snapshot.mrc, flow), strict=True)
         return [known[column.key] for column in self._columns]
@@ -133,6 +145,11 @@ class QpsScreen(RoceScreen):
             others = [c for c in COLUMNS if not (alone and c.key in OTHERS)]
             at = 1 + [c.key for c in others].index("extent")
             there = (*others[:at], *MRC_COLUMNS, *others[at:])
+        if any(owner.ranks != (None, None) for owner in snapshot.owners.values()):
+            at = 1 + [c.key for c in there].index("qp")
+            there = (*there[:at], RANKS, *there[at:])
+            # Where not all fit, the rate gives way to the ranks, not what was retransmitted.
+            there = tuple(c._replace(priority=2) if c.key == "rate" else c for c in there)
         names = self.view.columns
         return tuple(c for c in there if not names or c.key in names)
 

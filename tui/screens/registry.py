@@ -15,6 +15,7 @@ SCREENS = {
     "paths": "PathsScreen",
     "reorder": "ReorderScreen",
     "recovery": "RecoveryScreen",
+    "ranks": "RanksScreen",
     "packets": "PacketsScreen",
     "events": "EventsScreen",
     "replay": "ReplayScreen",

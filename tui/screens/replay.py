@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from ...analyzer.errors import RocescopeError
 from ...analyzer.words import printable
+from ...replay.hashing.seeding import SeedRange
 from ...replay.results.replay import StrategyResult
 from ...report.words import human
 from ..session.replays.replays import (
@@ -52,7 +53,7 @@ NOTHING_YET = """r  runs every strategy on a fabric for these hosts, at the rate
    {fabric}
 f  sets the fabric (leaf-spine:, fat-tree:, multi-plane: or a YAML file)
    and options: --pattern, --model, --transport, --fail
-d  sweeps {seeds:,} hash seeds and shows the distribution of the imbalance
+d  sweeps {seeds:,} hash seeds and searches those of the captured switches
 R  replays packet by packet: completion times, queues, late packets"""
 
 
@@ -177,7 +178,7 @@ class ReplayScreen(RoceScreen):
 
     def action_run(self) -> None:
         if self._ready():
-            self.view.replays.run()
+            self.view.replays.run(recover=_all_seeds())
             self.redraw()
 
     def action_run_packets(self) -> None:
@@ -187,9 +188,7 @@ class ReplayScreen(RoceScreen):
 
     def action_draw_seeds(self) -> None:
         if self._ready():
-            from ...replay.seeds.recover import ALL_SEEDS  # loads the searches
-
-            self.view.replays.sweep(recover=ALL_SEEDS)
+            self.view.replays.sweep(recover=_all_seeds())
             self.redraw()
 
     def action_stop(self) -> None:
@@ -279,6 +278,12 @@ class ReplayScreen(RoceScreen):
     def action_deeper(self) -> None:
         self.view.strategy = self._chosen()
         self.host.go("fabric")
+
+
+def _all_seeds() -> SeedRange:
+    from ...replay.seeds.recover import ALL_SEEDS  # loads the searches
+
+    return ALL_SEEDS
 
 
 def chance_line(view: ReplayView) -> Text:

@@ -1,9 +1,7 @@
-"""Export files: tables, pictures, the whole analysis."""
+"""Export files: tables, the report, the whole analysis."""
 
 from __future__ import annotations
 
-import html
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -23,30 +21,15 @@ def save(path: Path, write: Callable[[BinaryIO], object]) -> Path:
 
 
 def analysis_file(session: Session, suffix: str) -> bytes:
-    """The whole analysis as `.json`, `.parquet`, `.csv` or `.arrow`."""
+    """The whole analysis as `.json`, `.parquet`, `.csv` or `.arrow`; its report as `.html`."""
+    analysis = session.analysis()
+    if suffix == ".html":
+        from ...report.html.documents.analysis import analysis_html
+
+        return analysis_html(analysis)
     from ...report.files import encode
 
-    analysis = session.analysis()
     return encode(analysis, suffix.removeprefix("."))
-
-
-def html_page(session: Session, picture: str) -> bytes:
-    """One page without scripts: the screen and the report of `rocescope analyze`."""
-    from rich.console import Console
-
-    from ...report.terminal.report import print_report
-
-    text = io.StringIO()
-    print_report(session.analysis(), text, color="never")
-    console = Console(file=io.StringIO(), record=True, width=110, highlight=False)
-    console.print(text.getvalue(), markup=False)
-    report = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-    title = html.escape(session.name)
-    style = "body{background:#10141a;color:#d7dde5;margin:2em}svg{max-width:100%}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{style}</style><h1>{title}</h1>{picture}{report}</html>\n"
-    ).encode()
 
 
 FORMATS: dict[str, str] = {
@@ -54,6 +37,5 @@ FORMATS: dict[str, str] = {
     ".json": "the whole analysis, for programs",
     ".parquet": "one row per flow",
     ".csv": "one row per flow",
-    ".svg": "this screen as a picture",
-    ".html": "this screen and the report, for a browser",
+    ".html": "the report with charts, for a browser",
 }

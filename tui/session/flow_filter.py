@@ -8,7 +8,7 @@ searched in addresses and QPNs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
@@ -20,6 +20,7 @@ from ...analyzer.errors import UsageError
 from ...analyzer.filtering import grammar
 from ...analyzer.filtering.fields import FIELDS
 from ...analyzer.filtering.grammar import Node, parse
+from ...analyzer.filtering.ranks import rank_numbers
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Bools
 from ...report.words.human import queue_pair
@@ -86,7 +87,9 @@ FLOW_FIELDS: dict[str, FlowField] = {
     "sack": _of_mrc("depth", "largest distance from the cumulative to the highest PSN of a SACK"),
 }
 _ADDRESSES = {"src": ("src",), "dst": ("dst",), "addr": ("src", "dst")}
-_OF_FLOWS = {*FLOW_FIELDS, *_ADDRESSES, "transport"}
+_OF_JOBS = {name: field.of_job for name, field in FIELDS.items() if field.of_job}
+"""Columns of the ranks of a field; -1 where not known."""
+_OF_FLOWS = {*FLOW_FIELDS, *_ADDRESSES, *_OF_JOBS, "transport"}
 
 
 def is_plain(text: str) -> bool:
@@ -100,7 +103,7 @@ def needs_packets(text: str) -> bool:
     """Whether the filter needs packet fields. UsageError for an invalid filter."""
     if is_plain(text):
         return False
-    names = {name.text.lower() for name in _names(parse(text))}
+    names = {name.text.lower() for name in grammar.names(parse(text))}
     foreign = names - _OF_FLOWS
     if not foreign:
         return False
@@ -138,19 +141,6 @@ class FlowFilter:
         _mask(node, Snapshot(SourceState("", "")))
 
 
-def _names(node: Node) -> Iterator[grammar.Text]:
-    match node:
-        case (
-            grammar.Presence(field) | grammar.Comparison(field, _, _) | grammar.Membership(field, _)
-        ):
-            yield field
-        case grammar.Negation(operand):
-            yield from _names(operand)
-        case grammar.Junction(_, operands):
-            for operand in operands:
-                yield from _names(operand)
-
-
 def _mask(node: Node, snapshot: Snapshot) -> Mask:
     match node:
         case grammar.Junction(conjunction, operands):
@@ -162,6 +152,8 @@ def _mask(node: Node, snapshot: Snapshot) -> Mask:
             return _compared(field, symbol, value, snapshot)
         case grammar.Membership(field, ranges):
             return _any([_between(field, a, b, snapshot) for a, b in ranges])
+        case grammar.Presence(field) if field.text.lower() in _OF_JOBS:
+            return _any([column >= 0 for column in _of_job(field.text.lower(), snapshot)])
         case grammar.Presence(field):
             known = FLOW_FIELDS.get(field.text.lower())
             if known is None:
@@ -181,6 +173,12 @@ def _compared(field: grammar.Text, symbol: str, value: grammar.Text, snapshot: S
             raise UsageError(f"filter: {name} has no order; use ==, != or in {{...}}")
         hit = _equal(name, value, snapshot)
         return hit if symbol == "==" else ~hit
+    if name in _OF_JOBS:
+        columns = _of_job(name, snapshot)
+        known = _any([column >= 0 for column in columns])
+        if symbol == "!=":
+            return np.asarray(known & ~_any(_tested(name, "==", value, columns, snapshot)))
+        return _any(_tested(name, symbol, value, columns, snapshot))
     values, limit = _number(name, value, snapshot)
     return np.asarray(grammar.OPERATORS[symbol](values, limit) & _known(name, snapshot))
 
@@ -191,9 +189,45 @@ def _between(
     name = field.text.lower()
     if name in _ADDRESSES or name == "transport":
         return _equal(name, low, snapshot)
+    if name in _OF_JOBS:
+        columns = _of_job(name, snapshot)
+        if low is high:
+            return _any(_tested(name, "==", low, columns, snapshot))
+        above = _tested(name, ">=", low, columns, snapshot)
+        below = _tested(name, "<=", high, columns, snapshot)
+        return _any([a & b for a, b in zip(above, below, strict=True)])
     values, first = _number(name, low, snapshot)
     _, last = _number(name, high, snapshot)
     return np.asarray((values >= first) & (values <= last) & _known(name, snapshot))
+
+
+def _of_job(name: str, snapshot: Snapshot) -> list[Array]:
+    """The columns of a field of ranks, or of the communicator's number."""
+    found = np.full((len(snapshot.flows), 3), -1, np.int64)
+    codes = _comms(snapshot)
+    for flow, owner in snapshot.owners.items():
+        found[flow] = rank_numbers(owner, codes)
+    columns = dict(zip(("sender", "receiver", "comm"), found.T, strict=True))
+    return [columns[column] for column in _OF_JOBS[name]]
+
+
+def _comms(snapshot: Snapshot) -> dict[str, int]:
+    names = sorted({owner.comm for owner in snapshot.owners.values() if owner.comm})
+    return {name: code for code, name in enumerate(names)}
+
+
+def _tested(
+    name: str, symbol: str, value: grammar.Text, columns: list[Array], snapshot: Snapshot
+) -> list[Mask]:
+    if name == "comm":
+        if symbol != "==":
+            raise UsageError("filter: comm has no order; use ==, != or in {...}")
+        wanted = _comms(snapshot).get(value.text, -2)
+    elif not (value.text.isascii() and value.text.isdigit()):
+        raise UsageError(f"filter: {name} takes a number, not {value.text!r}")
+    else:
+        wanted = int(value.text)
+    return [(c >= 0) & grammar.OPERATORS[symbol](c, wanted) for c in columns]
 
 
 def _known(name: str, snapshot: Snapshot) -> Mask:

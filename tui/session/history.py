@@ -20,6 +20,7 @@ from ...kernels.kernel import Ints
 from .snapshots.columns import widths
 from .snapshots.judged import Judged
 from .snapshots.keeping import kept_snapshot
+from .snapshots.packing import packed, unpacked
 from .snapshots.snapshot import (
     UNKNOWN,
     FlowBins,
@@ -31,7 +32,7 @@ from .snapshots.snapshot import (
     Timeline,
 )
 
-BUDGET_BYTES = 80 << 20
+BUDGET_BYTES = 40 << 20
 STEP_NS = 1_000_000_000
 _LASTING = {"src", "dst", "qp", "transport", "peer", "path_mtu", "first_ns", "last_ns"}
 """Columns that are not counts. The largest extent is not a count either: it stays the maximum."""
@@ -66,12 +67,14 @@ class History:
         """
         if self._kept and snapshot.end_ns - self._kept[-1].end_ns < STEP_NS:
             return False
-        snapshot = replace(
-            snapshot,
-            addresses=(),
-            activity=np.zeros((0, 0), np.int64),
-            late=FlowBins(),
-            judged=Judged(),
+        snapshot = packed(
+            replace(
+                snapshot,
+                addresses=(),
+                activity=np.zeros((0, 0), np.int64),
+                late=FlowBins(),
+                judged=Judged(),
+            )
         )
         self._kept.append(snapshot)
         self._sizes.append(_size(snapshot))
@@ -85,7 +88,8 @@ class History:
     def keep(self, kept: Kept) -> None:
         """Only these flows are left in the session: the others leave the past too."""
         renamed: dict[int, Event | None] = {}
-        self._kept = [kept_snapshot(snapshot, kept, renamed) for snapshot in self._kept]
+        for i, snapshot in enumerate(self._kept):  # one by one: each former one leaves memory
+            self._kept[i] = packed(kept_snapshot(unpacked(snapshot), kept, renamed))
         sizes = [_size(snapshot) for snapshot in self._kept]
         records = [sum(map(_record_size, records.values())) for records in self._records]
         self._sizes = [size + more for size, more in zip(sizes, records, strict=True)]
@@ -112,7 +116,7 @@ class History:
 
     def at(self, time_ns: int) -> Snapshot | None:
         """The last snapshot that ends at this time or before; the first one for earlier times."""
-        return self._kept[self._place(time_ns)] if self._kept else None
+        return unpacked(self._kept[self._place(time_ns)]) if self._kept else None
 
     def _place(self, time_ns: int) -> int:
         return max(0, bisect_right(self._kept, time_ns, key=lambda kept: kept.end_ns) - 1)

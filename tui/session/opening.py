@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...analyzer.analysis.heap import give_back_large_arrays
 from ...analyzer.analysis.options import AnalyzeOptions
+from ...analyzer.logs.following import FollowedLogs
 from ...analyzer.measures.ending import IDLE_AFTER_NS
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...probes.live import LiveOptions
@@ -27,10 +28,12 @@ def open_live(
     clock: Callable[[], float] = time.monotonic,
     attach_now: bool = False,
     idle_ns: int = IDLE_AFTER_NS,
+    job_logs: tuple[str, ...] = (),
 ) -> Session:
     """A session on interfaces of this host; its start attaches the probes.
 
-    idle_ns: flows without a packet for this time are ended, see `measures.ending`.
+    idle_ns: flows without a packet for this time are ended, see `measures.ending`. job_logs:
+    patterns of the logs of a job, which may appear and grow later.
 
     attach_now: attach the probes here, then give up the privileges of this thread and of the
     threads it starts later: removed probes cannot be attached again. This thread draws the
@@ -39,12 +42,13 @@ def open_live(
     give_back_large_arrays()
     chosen = options or LiveOptions()
     probes = LiveProbes(interfaces, chosen)
+    logs = FollowedLogs(job_logs) if job_logs else None
 
     def make(keep: str | None) -> Feed:
         nonlocal probes
         if probes.ended and not attach_now:
             probes = LiveProbes(interfaces, chosen)
-        feed = LiveFeed(probes, keep, idle_ns)
+        feed = LiveFeed(probes, keep, idle_ns, logs)
         session.on_close(probes.end)
         return feed
 
@@ -65,14 +69,15 @@ def open_recorded(
     clock: Callable[[], float] = time.monotonic,
     attach_now: bool = False,
     idle_ns: int = IDLE_AFTER_NS,
+    job_logs: tuple[str, ...] = (),
 ) -> Session:
     """A session on interfaces of this host that is recorded in a pcapng file.
 
-    attach_now, idle_ns: as for `open_live`.
+    attach_now, idle_ns, job_logs: as for `open_live`.
     """
     chosen = options or LiveOptions()
     recording = Recording(interfaces, chosen, path)
-    reading = AnalyzeOptions(udp_ports=chosen.udp_ports, idle_ns=idle_ns)
+    reading = AnalyzeOptions(udp_ports=chosen.udp_ports, idle_ns=idle_ns, job_logs=job_logs)
     if attach_now:
         warm_up(DEFAULT_WINDOW_NS)
         raise_own()

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...analyzer.analysis.options import AnalyzeOptions
-from ...analyzer.errors import RocescopeError
+from ...analyzer.errors import RocescopeError, UsageError
+from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.measures.paths.spraying import entropy_name
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
@@ -74,6 +75,8 @@ class Session:
         self._source = SourceState(name, kind)
         self._error = ""
         self._taken = Taken()
+        self._seen: tuple[Feed | None, int, bool, str] = (None, 0, False, "")
+        """What `_reading` was at the last snapshot."""
         self._whole: tuple[int, int] | None = None
         self._generation = 0
         self._at_close: list[Callable[[], None]] = []
@@ -100,7 +103,9 @@ class Session:
 
         def make(keep: str | None) -> Feed:
             together = " and ".join(f"({t})" for t in (base.filter, keep) if t)
-            return CaptureFeed(paths, replace(base, filter=together or None))
+            return CaptureFeed(
+                paths, replace(base, filter=together or None, ranks=session.known_ranks())
+            )
 
         name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
         session = cls(make, name, "capture", paths, clock)
@@ -176,6 +181,16 @@ class Session:
         """Whether packets arrive faster than they are measured; screens then draw less often."""
         return self._feed is not None and self._feed.backlog() > HURRIED_FROM
 
+    @property
+    def has_news(self) -> bool:
+        """Whether reading began or ended, or packets were measured, since the last snapshot."""
+        return self._reading() != self._seen
+
+    def _reading(self) -> tuple[Feed | None, int, bool, str]:
+        feed = self._feed
+        batches = 0 if feed is None else feed.measuring.batches
+        return feed, batches, self.running, self._error
+
     def _read(self, generation: int) -> None:
         try:
             feed = self._make_feed(self._keep())
@@ -204,9 +219,13 @@ class Session:
 
         text = text.strip()
         if text and needs_packets(text):
-            from ...analyzer.filtering import compile_filter
+            from ...analyzer.filtering.compiler import compile_filter
 
-            compile_filter(text)
+            of_job = compile_filter(text).of_job
+            if of_job is not None and self.kind == "live":
+                raise UsageError(
+                    f"filter: {of_job} cannot be combined with fields of packets in a live session"
+                )
             again = text != self.packet_filter
             self.packet_filter, self.filter = text, None
         else:
@@ -229,7 +248,11 @@ class Session:
         """
         texts = (self.options.filter, self.packet_filter)
         together = " and ".join(f"({text})" for text in texts if text)
-        return replace(self.options, filter=together or None)
+        return replace(self.options, filter=together or None, ranks=self.known_ranks())
+
+    def known_ranks(self) -> Ranks | None:
+        """Ranks of the packets, if a filter needed them."""
+        return self._feed.ranks if isinstance(self._feed, CaptureFeed) else None
 
     def passing(self, snapshot: Snapshot) -> Bools:
         """Which flows of a snapshot pass the filter of flows."""
@@ -303,6 +326,7 @@ class Session:
 
     def _snapshot(self) -> Snapshot:
         """The current state; the engine waits only while columns are copied."""
+        self._seen = self._reading()
         running, feed = self.running, self._feed
         if feed is None:
             source = replace(self._source, running=running, error=self._error)

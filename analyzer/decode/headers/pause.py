@@ -24,17 +24,55 @@ GLOBAL = 8
 N_CLASSES = 9
 
 # Columns of the state array int64[taps, N_CLASSES, N_FIELDS].
-FRAMES, XON, QUANTA, PAUSED_NS, BEGAN_NS, ENDS_NS = range(6)
-N_FIELDS = 6
+(
+    FRAMES, XON, QUANTA, PAUSED_NS, BEGAN_NS, ENDS_NS, FIRST_NS, LAST_NS, FIRST_FRAME, LAST_FRAME,
+    SPANS, APART_NS, SPAN_NS,
+) = range(13)  # fmt: skip
+MOST_SPANS = 32
+"""Spans of pauses that are kept: begin and end of each from SPAN_NS on."""
+N_FIELDS = SPAN_NS + 2 * MOST_SPANS
 
 
 @kernel
-def _set_timer(state: I64, time_ns: Int, quanta: Int, bits_per_second: Int) -> None:
+def _add_span(state: I64, begin: Int, end: Int) -> None:
+    """Note a pause. Spans closer than APART_NS are one; it doubles until all spans have room."""
+    last = SPAN_NS + 2 * state[SPANS] - 1
+    if state[SPANS] > 0 and begin <= state[last] + state[APART_NS]:
+        state[last] = max(end, begin)
+        return
+    while state[SPANS] == MOST_SPANS:
+        state[APART_NS] = max(2 * state[APART_NS], 1000)
+        kept = 1
+        for i in range(1, MOST_SPANS):
+            at, to = SPAN_NS + 2 * i, SPAN_NS + 2 * kept
+            if state[at] <= state[to - 1] + state[APART_NS]:
+                state[to - 1] = max(state[to - 1], state[at + 1])
+            else:
+                state[to], state[to + 1] = state[at], state[at + 1]
+                kept += 1
+        state[SPANS] = kept
+    at = SPAN_NS + 2 * state[SPANS]
+    state[at], state[at + 1] = begin, end
+    state[SPANS] += 1
+
+
+@kernel
+def _set_timer(
+    state: I64, time_ns: Int, frame_number: Int, quanta: Int, bits_per_second: Int
+) -> None:
     """Apply one frame to one priority: state is int64[N_FIELDS]."""
     state[FRAMES] += 1
     state[QUANTA] += quanta
     if quanta == 0:
         state[XON] += 1
+    elif state[FRAMES] == state[XON] + 1:
+        state[FIRST_NS] = state[LAST_NS] = time_ns
+        state[FIRST_FRAME] = state[LAST_FRAME] = frame_number
+    else:
+        if time_ns < state[FIRST_NS]:
+            state[FIRST_NS], state[FIRST_FRAME] = time_ns, frame_number
+        if time_ns >= state[LAST_NS]:
+            state[LAST_NS], state[LAST_FRAME] = time_ns, frame_number
     if bits_per_second <= 0:
         return
     duration_ns = np.int64(quanta * (QUANTUM_BITS * 1e9 / bits_per_second) + 0.5)
@@ -43,11 +81,21 @@ def _set_timer(state: I64, time_ns: Int, quanta: Int, bits_per_second: Int) -> N
         state[BEGAN_NS] = time_ns
     else:  # the pause continues; frames out of time order cannot precede its start
         time_ns = max(time_ns, state[BEGAN_NS])
+    if quanta > 0 or time_ns < state[ENDS_NS]:
+        _add_span(state, time_ns, time_ns + duration_ns)
     state[ENDS_NS] = time_ns + duration_ns
 
 
 @kernel
-def pause_frame(data: U8, at: Int, end: Int, time_ns: Int, state: I64, bits_per_second: Int) -> Int:
+def pause_frame(
+    data: U8,
+    at: Int,
+    end: Int,
+    time_ns: Int,
+    frame_number: Int,
+    state: I64,
+    bits_per_second: Int,
+) -> Int:
     """Count a MAC control frame with its opcode at `at`; returns the outcome of the frame.
 
     state: int64[N_CLASSES, N_FIELDS] of the frame's tap; bits_per_second: 0 when unknown.
@@ -58,7 +106,8 @@ def pause_frame(data: U8, at: Int, end: Int, time_ns: Int, state: I64, bits_per_
     if opcode == GLOBAL_PAUSE_OPCODE:
         if end - at < 4:
             return TRUNCATED_PAUSE
-        _set_timer(state[GLOBAL], time_ns, be16(data, at + 2), bits_per_second)
+        quanta = be16(data, at + 2)
+        _set_timer(state[GLOBAL], time_ns, frame_number, quanta, bits_per_second)
         return PAUSE
     if opcode == PFC_OPCODE:
         if end - at < 20:
@@ -67,7 +116,7 @@ def pause_frame(data: U8, at: Int, end: Int, time_ns: Int, state: I64, bits_per_
         for priority in range(8):
             if (enabled >> priority) & 1:
                 quanta = be16(data, at + 4 + 2 * priority)
-                _set_timer(state[priority], time_ns, quanta, bits_per_second)
+                _set_timer(state[priority], time_ns, frame_number, quanta, bits_per_second)
         return PAUSE
     return OTHER_ETHERTYPE
 
@@ -86,6 +135,15 @@ class PauseCounts:
     """Sum of the requested pause times, in quanta of 512 bit times."""
     paused_ns: int | None
     """Paused time of the link as seen at this tap, ns; None when its rate is unknown."""
+    first_ns: int | None
+    """Time of the first frame that pauses; None if all frames end a pause."""
+    last_ns: int | None
+    first_frame: int | None
+    """Number of the frame at `first_ns`."""
+    last_frame: int | None
+    spans: list[tuple[int, int]]
+    """Begin and end of the pauses, ns; at most MOST_SPANS, pauses close to each other are one.
+    Empty where the rate is unknown."""
 
 
 def pause_counts(state: Ints, rates: Ints) -> list[PauseCounts]:
@@ -98,5 +156,12 @@ def pause_counts(state: Ints, rates: Ints) -> list[PauseCounts]:
         s = [int(value) for value in state[tap, row]]
         paused = s[PAUSED_NS] + s[ENDS_NS] - s[BEGAN_NS] if rates[tap] > 0 else None
         priority = None if row == GLOBAL else int(row)
-        counts.append(PauseCounts(int(tap), priority, s[FRAMES], s[XON], s[QUANTA], paused))
+        times: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
+        if s[FRAMES] > s[XON]:
+            times = s[FIRST_NS], s[LAST_NS], s[FIRST_FRAME], s[LAST_FRAME]
+        edges = s[SPAN_NS : SPAN_NS + 2 * s[SPANS]]
+        spans = list(zip(edges[::2], edges[1::2], strict=True))
+        counts.append(
+            PauseCounts(int(tap), priority, s[FRAMES], s[XON], s[QUANTA], paused, *times, spans)
+        )
     return counts

@@ -27,15 +27,33 @@ def tap_of(case: Case, troubles: Iterable[Trouble]) -> str | None:
 
 def before(case: Case, tap: str | None) -> str:
     """`before the tap`, `before leaf1-spine1`, `before the first tap`."""
-    return f"before {_called(case, tap, 'first')}"
+    return f"before {called(case, tap, 'first')}"
 
 
 def after(case: Case, tap: str | None) -> str:
     """`after the tap`, `after leaf1-spine1`, `after the last tap`."""
-    return f"after {_called(case, tap, 'last')}"
+    return f"after {called(case, tap, 'last')}"
 
 
-def _called(case: Case, tap: str | None, which: str) -> str:
+INCAST_SOURCES = 3
+"""Loss of so many hosts on the way to one may be an egress that they overload."""
+
+
+LAST_SWITCH = (
+    "check the last switch: an egress that these hosts overload (incast) or a bad link; taps before"
+    " and after it tell which"
+)
+"""The next step where it may be one."""
+
+
+def may_be_incast(flows: Iterable[Flow]) -> bool:
+    """Whether several hosts send these flows to one."""
+    flows = list(flows)
+    return len({f.src for f in flows}) >= INCAST_SOURCES and len({f.dst for f in flows}) == 1
+
+
+def called(case: Case, tap: str | None, which: str) -> str:
+    """The short name of a tap; `the tap` if there is one, `the first tap` if it is not known."""
     if not case.measuring.many_taps:
         return "the tap"
     if tap is None:

@@ -13,6 +13,7 @@ from ...track.batch import TrackedBatch
 from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
 from . import passing, state
+from .jumps import SampledTimes
 from .passing import (
     FIRST_HORIZON_NS,
     MOST_MOMENTS,
@@ -49,6 +50,7 @@ class HopMeasure:
 
     def __init__(self) -> None:
         self.histograms = HistogramPool(2)
+        self.times = SampledTimes()
         self.left_at: dict[int, int] = {}
         """Packets by tap of flows that left (`keep`)."""
         self.state = Passing(
@@ -64,13 +66,13 @@ class HopMeasure:
             ends=np.zeros(1024, state.MOMENT),
             resent=np.zeros(1024, state.MOMENT),
             lags=np.zeros((state.ORDERED_TAPS, state.ORDERED_TAPS, 2, 3), np.int64),
-            clock=np.zeros(8, np.int64),
-            used=np.zeros(9, np.int64),
+            clock=np.zeros(9, np.int64),
+            used=np.zeros(10, np.int64),
             salt=salt(3) | np.uint64(1),
         )
         clock = self.state.clock
         clock[state.HORIZON] = FIRST_HORIZON_NS
-        clock[state.NEWEST] = np.iinfo(np.int64).min // 2
+        clock[state.NEWEST] = state.NOT_BEGUN
         clock[state.WIDTH] = FIRST_WINDOW_NS
         clock[state.FROM], clock[state.TO] = 1, 0
         self.histograms.grow(64)
@@ -81,6 +83,7 @@ class HopMeasure:
     def update(self, batch: TrackedBatch) -> None:
         """Take in one batch, of all taps merged by time."""
         table = batch.table
+        self.times.update(table)
         columns = {name: getattr(table, name) for name in Rows._fields[2:]}
         if table.fingerprint is None:
             columns["fingerprint"] = _NO_FINGERPRINTS
@@ -116,6 +119,7 @@ class HopMeasure:
         other.state = copied(self.state)
         other.histograms.arrays = copied(self.histograms.arrays)
         other.left_at = dict(self.left_at)
+        other.times = self.times.copy()
         other.conclude()
         return other
 
@@ -182,6 +186,7 @@ class HopMeasure:
         """
         self.conclude()
         theirs = other.settled()
+        self.times.merge(theirs.times, tap_map)
         taps = np.arange(1 << 16, dtype=np.uint16)
         taps[: len(tap_map)] = tap_map
         number = self._add_edges(theirs, flow_map, taps)

@@ -32,6 +32,11 @@ LEAST_SAMPLES = 8
 """Packets of each direction from which the order of two taps is learned."""
 TWIN_NS = 20_000
 """A repeated packet without identification is a copy within this time (as in track.psn)."""
+STEP_NS = 10_000_000_000
+"""A packet farther than this from the present does not move it: its time stamp may be wrong."""
+AHEAD_TRUSTED, BEHIND_TRUSTED = 8, 1000
+"""Packets in a row that do: after a silence, and after a present that was wrong. Taps whose clocks
+differ may alternate, so that it takes more to go back."""
 MOST_TAPS = 32
 """Sightings of one transmission that are followed; later ones are ignored."""
 OFFSET_NS = 1 << 20
@@ -563,6 +568,26 @@ def rehash(p: Passing) -> None:
         p.buckets[bucket] = number
 
 
+@inlined
+def _tick(p: Passing, time: Int) -> None:
+    """Move the present to the time of a packet; single packets far from it do not move it."""
+    clock = p.clock
+    time = min(time, _ALWAYS - 1)  # what waits since then can still be concluded
+    half = time // 2 - clock[st.NEWEST] // 2  # wild times differ by more than an int64 holds
+    if abs(half) <= STEP_NS // 2 or clock[st.NEWEST] == st.NOT_BEGUN:
+        clock[st.NEWEST] = max(clock[st.NEWEST], time)
+        clock[st.AWAY] = 0
+        return
+    away = max(clock[st.AWAY], 0) + 1 if half > 0 else min(clock[st.AWAY], 0) - 1
+    clock[st.AWAY] = away
+    if abs(away) == 1:
+        p.used[st.AWAY_FROM] = p.used[st.HEAD]
+    if away >= AHEAD_TRUSTED or away <= -BEHIND_TRUSTED:
+        clock[st.NEWEST], clock[st.AWAY] = time, 0
+        for number in range(max(p.used[st.AWAY_FROM], p.used[st.TAIL]), p.used[st.HEAD]):
+            p.transmissions[number & (len(p.transmissions) - 1)].first_ns = time
+
+
 @kernel
 def follow(
     p: Passing,
@@ -583,8 +608,7 @@ def follow(
         flow, tap = np.int64(rows.flow[i]), np.int64(rows.tap[i])
         time = rows.time_ns[i]
         opcode, psn = np.int64(rows.opcode[i]), np.int64(rows.psn[i])
-        if p.clock[st.NEWEST] < time:
-            p.clock[st.NEWEST] = time
+        _tick(p, time)
         if p.used[st.TAIL] > CONCLUDED_BEFORE_NARROWING:
             waited = max(SPANS_WAITED * p.clock[st.LONGEST], LEAST_HORIZON_NS)
             p.clock[st.HORIZON] = min(waited, FIRST_HORIZON_NS)
@@ -596,7 +620,9 @@ def follow(
                 p.used[st.HEAD] - p.used[st.TAIL] >= len(p.transmissions)
                 or p.used[st.SIGHTED] - _oldest_sighting(p) >= len(p.sightings)
             )
-            if p.used[st.TAIL] == p.used[st.HEAD] or (oldest.first_ns >= until and not full):
+            if p.used[st.TAIL] == p.used[st.HEAD] or (
+                until <= oldest.first_ns <= p.clock[st.NEWEST] and not full
+            ):
                 break
             if p.used[st.EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):
                 reason[0] = NO_EDGES
@@ -652,7 +678,7 @@ def follow(
             t.label = label
             t.ip_id = ip_id
             t.extra = extra
-            t.first_ns = time
+            t.first_ns = p.clock[st.NEWEST]
             t.first_sighting = number
             t.chain = p.buckets[bucket]
             p.buckets[bucket] = found
@@ -664,7 +690,7 @@ def follow(
             t = p.transmissions[found & (len(p.transmissions) - 1)]
             s.previous = t.sighting
             span = abs(time - t.first_ns)
-            if not copy and span > p.clock[st.LONGEST]:
+            if not copy and p.clock[st.LONGEST] < span <= FIRST_HORIZON_NS:
                 p.clock[st.LONGEST] = span
         t.sighting = number
         s.time = time

@@ -129,15 +129,18 @@ PACKETS_IN, BYTES_IN, MARKS_IN, LATE_IN, DELAY_LEAST, DELAY_MOST, BYTES_MOST = r
 """BYTES_MOST: the longest packet."""
 WINDOW_VALUES: Final = 7
 
-HORIZON, NEWEST, HURRIED, LONGEST, WIDTH, ORIGIN, FROM, TO = range(8)
+HORIZON, NEWEST, HURRIED, LONGEST, WIDTH, ORIGIN, FROM, TO, AWAY = range(9)
 """Items of `Passing.clock`, ns: a transmission is concluded this long after its first sighting; the
-latest time; the number concluded earlier for want of room; the longest time between two sightings
-of one transmission; width of a window; number of the first window, in widths since the Unix epoch;
-earliest and latest time in a window."""
+latest time (`NOT_BEGUN` if none; single wild times do not count); the number concluded earlier for
+want of room; the longest time between two sightings of one transmission; width of a window; number
+of the first window, in widths since the Unix epoch; earliest and latest time in a window; packets
+in a row far ahead of the latest time, or (below 0) far behind it."""
+NOT_BEGUN: Final = -(1 << 62)
 
-HEAD, TAIL, SIGHTED, EDGES, HOPS, VISITS, ENDS, RESENT, UNLOGGED = range(9)
+HEAD, TAIL, SIGHTED, EDGES, HOPS, VISITS, ENDS, RESENT, UNLOGGED, AWAY_FROM = range(10)
 """Items of `Passing.used`: next and oldest transmission, next sighting (all counted from the
-beginning); records in use; END and START moments that had no room."""
+beginning); records in use; END and START moments that had no room; the next transmission when the
+packets of `AWAY` began."""
 
 
 class Passing(NamedTuple):

@@ -8,7 +8,8 @@ was acknowledged and never retransmitted, the next capture missed it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,6 +135,8 @@ class Ways:
     """By flow, the packets counted in `undecided` and `left`."""
     untapped: frozenset[int] = frozenset()
     """The flows counted in `elsewhere`."""
+    set_forward: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By tap whose clock is set forward: how many times, and by how much in all, ns."""
 
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
@@ -155,13 +158,17 @@ class Ways:
         return found
 
     def without(self, taps: set[int]) -> Ways:
-        """Without hops from or to these taps.
+        """Without hops from or to these taps, and moves between them and others.
 
         Different samples at both ends are no loss, and neither are packets that a clock that was
-        set back puts before or after those of the other taps.
+        set puts before or after those of the other taps.
         """
         hops = [w for w in self.hops if not taps & {w.from_tap, w.to_tap}]
-        return replace(self, hops=hops, missed=[m for m in self.missed if m.tap not in taps])
+        missed = [m for m in self.missed if m.tap not in taps]
+        ends = [self.visits[name] for name in ("tap", "first_next_tap", "next_tap")]
+        visits = self.visits.copy()
+        visits["moves"][np.isin(ends, list(taps)).any(axis=0)] = 0
+        return replace(self, hops=hops, missed=missed, visits=visits)
 
 
 def _rows(edges: NDArray[Any], *names: str) -> Iterator[tuple[int, ...]]:
@@ -281,8 +288,10 @@ def ways_of(
     tap_names: list[str],
     fabric: FabricLinks | None = None,
     addresses: Sequence[str] = (),
+    unclocked: AbstractSet[int] = frozenset(),
 ) -> Ways:
-    """The hops of a concluded measure. addresses: of all endpoints, for the fabric."""
+    """The hops of a concluded measure. addresses: of all endpoints, for the fabric. unclocked: taps
+    whose clock was set, so that their packets and those of other taps do not meet."""
     names = short_names(tap_names)
     known = None if fabric is None else FabricTaps(fabric, names, addresses)
     tables = _Tables(measure, tracker, names, known)
@@ -291,6 +300,8 @@ def ways_of(
     moments = _moments_by_edge(measure)
     resent = _resent_times(measure)
     newest = int(measure.state.clock[state.NEWEST])
+    if unclocked:
+        newest = int(np.delete(tables.last_seen, list(unclocked)).max(initial=-1))
     open_ends = _open_ends(tables, tracker, moments, resent)
     lost: dict[tuple[int, int], list[NDArray[Any]]] = defaultdict(list)
     reasons: dict[tuple[int, int], set[str]] = defaultdict(set)
@@ -299,7 +310,7 @@ def ways_of(
     unknown_of: dict[int, int] = defaultdict(int)
     for number, edge in zip(tables.end_numbers.tolist(), tables.ends, strict=True):
         expected = _expected(tables, edge)
-        if expected is None:
+        if expected is None or int(edge["from_tap"]) in unclocked:
             continue
         if _took_another_way(tables, tracker, edge):
             elsewhere.add(int(edge["flow"]))
@@ -356,7 +367,7 @@ def ways_of(
             way.lost = packets
             way.expected_by = _strongest(reasons[here, to_tap])
     _add_passed(hops, tables, measure)
-    _add_skipped(missed, tables, measure, moments)
+    _add_skipped(missed, tables, measure, moments, unclocked)
     seen = _seen_at(measure, len(names))
     return Ways(
         hops=sorted(hops.values(), key=lambda w: -w.packets),
@@ -704,9 +715,16 @@ def _lost_packets(edge: Any, moments: NDArray[Any] | None) -> NDArray[Any]:
     rest = packets[logged:]
     if len(rest):
         begin = int(edge["first_ns"]) if moments is None else int(moments["time"][-1])
-        rest["time"] = np.linspace(begin, int(edge["last_ns"]), len(rest) + 1)[1:].astype(np.int64)
+        rest["time"] = spread_times(begin, int(edge["last_ns"]), len(rest))
         rest["wire_bytes"] = int(edge["wire_bytes"]) // int(edge["packets"])
     return packets
+
+
+def spread_times(begin: int, end: int, count: int) -> NDArray[np.int64]:
+    """count times with equal gaps, the last one at end, as int64 ns. In whole numbers: as a float
+    the last time of int64 is one too many."""
+    gap = (end - begin) // max(count, 1)
+    return np.int64(end) - np.arange(count - 1, -1, -1) * np.int64(gap if count > 1 else 0)
 
 
 def _resent_times(measure: HopMeasure) -> NDArray[Any]:
@@ -768,6 +786,7 @@ def _add_skipped(
     tables: _Tables,
     measure: HopMeasure,
     moments: dict[int, NDArray[Any]],
+    unclocked: AbstractSet[int],
 ) -> None:
     """Packets that a capture missed in the middle of their way or at its beginning."""
     drops = {
@@ -798,7 +817,7 @@ def _add_skipped(
         meanwhile = [m for m, (f, l) in used if m != there and f <= last_ns and l >= first_ns]
         if meanwhile != between:
             continue
-        times = np.linspace(first_ns, last_ns, direct).astype(np.int64)
+        times = np.append(np.int64(first_ns), spread_times(first_ns, last_ns, direct - 1))
         missed[between[0]].append((np.full(direct, flow, np.int32), times))
     main: dict[int, Any] = {}
     started: dict[int, int] = defaultdict(int)
@@ -811,7 +830,7 @@ def _add_skipped(
     for number, edge in zip(tables.start_numbers.tolist(), tables.starts, strict=True):
         flow, first = int(edge["flow"]), main[int(edge["flow"])]
         tap = int(first["to_tap"])
-        if int(edge["limit_max"]) >= int(first["limit_min"]):
+        if int(edge["limit_max"]) >= int(first["limit_min"]) or int(edge["to_tap"]) in unclocked:
             continue  # the same tap, or a parallel one
         few = int(first["packets"]) < (1 - MOST_DIRECT) * started[flow]
         if few or (flow, int(edge["to_tap"])) not in beyond:

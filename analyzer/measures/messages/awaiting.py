@@ -17,9 +17,14 @@ from ...wire.psn import psn_distance
 
 _int: Any = np.int64  # mypy does not treat numpy integers as int
 
-RING = 128
+RING_BITS = 7
+RING = 1 << RING_BITS
 """Entries kept per flow (a power of two): common tools post up to 128 messages at once. Beyond that
 the oldest is not timed and is counted in `untracked`."""
+FIRST_RING_BITS = 3
+"""A ring begins with so few entries, and then has its largest size at once."""
+MOST_ENTRIES = (1 << FIRST_RING_BITS) + RING
+"""Entries of the pool that a flow may take: both sizes once."""
 
 # Bits of an entry's `wants`.
 ACK = 0x01  # the packet has AckReq and is timed by its ACK
@@ -43,7 +48,8 @@ ENTRY = np.dtype(
 )
 
 WAITER_FIELDS = [
-    ("ring", np.int32),  # 1 + ring of the flow in the pool; 0 without one
+    ("ring", np.int64),  # 1 + first entry of the flow's ring in the pool; 0 without one
+    ("ring_bits", np.uint8),  # log2 of its entries
     ("head", np.int64),  # position of the oldest entry; counts on, modulo the ring size
     ("waiting", np.int32),  # entries in the ring, including acknowledged ones after the oldest
     ("dropped", np.int32),  # outstanding messages among the dropped entries, the newest at
@@ -73,17 +79,16 @@ def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: 
             s.untracked += 1
         return
     if s.ring == 0:
-        used[0] += 1
-        s.ring = used[0]
-    ring = rings[s.ring - 1]
+        _new_ring(rings, used, s, FIRST_RING_BITS)
+    ring, last = s.ring - 1, (_int(1) << _int(s.ring_bits)) - 1
     place = s.head + s.waiting  # after the newest entry with a PSN that is not larger
     behind = place
     while behind > s.head:
-        distance = psn_distance(_int(ring[(behind - 1) & (RING - 1)].psn), psn)
+        distance = psn_distance(_int(rings[ring + ((behind - 1) & last)].psn), psn)
         if distance < 0:
             break
         if distance == 0:
-            entry = ring[(behind - 1) & (RING - 1)]
+            entry = rings[ring + ((behind - 1) & last)]
             entry.wants |= np.uint32(wants)
             entry.begun = begun
             return
@@ -92,18 +97,38 @@ def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: 
         if behind == s.head:  # the oldest entry: dropped
             _drop(s, psn, wants)
             return
-        oldest = ring[s.head & (RING - 1)]
+        oldest = rings[ring + (s.head & last)]
         _drop(s, _int(oldest.psn), _int(oldest.wants))
         s.head += 1
         s.waiting -= 1
+    elif s.waiting > last:
+        _new_ring(rings, used, s, RING_BITS)
+        ring, last = s.ring - 1, _int(RING - 1)
     for i in range(place, behind, -1):
-        ring[i & (RING - 1)] = ring[(i - 1) & (RING - 1)]
-    entry = ring[behind & (RING - 1)]
+        rings[ring + (i & last)] = rings[ring + ((i - 1) & last)]
+    entry = rings[ring + (behind & last)]
     entry.psn = psn
     entry.wants = wants
     entry.sent = sent
     entry.begun = begun
     s.waiting += 1
+
+
+@subkernel
+def _new_ring(rings: Any, used: Any, s: Any, bits: Int) -> None:
+    """Move the waiting entries to a new ring of 2^bits; positions keep counting."""
+    former, last = s.ring - 1, (_int(1) << _int(s.ring_bits)) - 1
+    s.ring = used[0] + 1
+    s.ring_bits = bits
+    used[0] += _int(1) << bits
+    for i in range(s.head, s.head + s.waiting):
+        rings[s.ring - 1 + (i & ((_int(1) << bits) - 1))] = rings[former + (i & last)]
+
+
+@inlined
+def _entry(rings: Any, s: Any, position: Int) -> Any:
+    """The entry at a position of the ring."""
+    return rings[s.ring - 1 + (position & ((_int(1) << _int(s.ring_bits)) - 1))]
 
 
 @inlined
@@ -117,11 +142,8 @@ def _drop(s: Any, psn: Int, wants: Int) -> None:
 @subkernel
 def sent_again(rings: Any, s: Any, psn: Int) -> None:
     """A request was retransmitted: its response is ambiguous (Karn's rule)."""
-    if s.ring == 0:
-        return
-    ring = rings[s.ring - 1]
     for i in range(s.waiting):
-        entry = ring[(s.head + i) & (RING - 1)]
+        entry = _entry(rings, s, s.head + i)
         if entry.psn == psn:
             entry.wants &= np.uint32(0xFF & ~(ACK | FIRST_RESPONSE))
 
@@ -150,13 +172,9 @@ def answered(
     if s.dropped and psn_distance(_int(s.dropped_psn), psn) <= 0:
         s.outstanding -= s.dropped
         s.dropped = 0
-    if s.waiting == 0:
-        return
-    ring = rings[s.ring - 1]
     read = _int(-1)
-    for i in range(s.waiting):
-        at = (s.head + i) & (RING - 1)
-        entry = ring[at]
+    for at in range(s.head, s.head + s.waiting):
+        entry = _entry(rings, s, at)
         distance = psn_distance(_int(entry.psn), psn)
         if distance > 0:
             break
@@ -176,8 +194,8 @@ def answered(
             # Responses before the pairing are unknown: only an exact one is certainly the first.
             _complete(histograms, s, flow, entry, time, exact and distance == 0)
     if response and ends and read >= 0:  # the READ with the largest PSN up to this one
-        _complete(histograms, s, flow, ring[read], time, exact)
-    while s.waiting and not ring[s.head & (RING - 1)].wants & (COMPLETION | ACK):
+        _complete(histograms, s, flow, _entry(rings, s, read), time, exact)
+    while s.waiting and not _entry(rings, s, s.head).wants & (COMPLETION | ACK):
         s.head += 1
         s.waiting -= 1
 
@@ -197,7 +215,7 @@ def _complete(
 def forget_all(rings: Any, s: Any) -> None:
     """The sequence restarted: responses to earlier requests can no longer be identified."""
     for i in range(s.waiting):
-        entry = rings[s.ring - 1][(s.head + i) & (RING - 1)]
+        entry = _entry(rings, s, s.head + i)
         _drop(s, _int(entry.psn), _int(entry.wants))
     s.head += s.waiting
     s.waiting = 0

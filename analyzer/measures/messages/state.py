@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import subkernel
 from ....kernels.named import NamedTuple
-from ...statistics.keeping import Kept, front_of, places_of, rows_of
-from .awaiting import ENTRY, RING, WAITER_FIELDS, forget_all
+from ...statistics.keeping import Kept, front_of, move_tables, places_of, rows_of, untouched
+from .awaiting import ENTRY, MOST_ENTRIES, WAITER_FIELDS, forget_all
 from .delivered import DELIVERED_FIELDS
 from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
 
@@ -37,9 +37,10 @@ class MessageArrays(NamedTuple):
     shelves: NDArray[Any]
     """PIECE[flows, PIECES]: of flows with disorder, allocated on first use."""
     rings: NDArray[Any]
-    """ENTRY[flows, RING]: of flows with outstanding requests, allocated on first use."""
+    """ENTRY[flows * MOST_ENTRIES]: rings of flows with outstanding requests, see `awaiting`."""
     shelves_used: NDArray[np.int64]
     rings_used: NDArray[np.int64]
+    """int64[1]: entries handed out."""
 
 
 @subkernel
@@ -55,7 +56,7 @@ def empty(flows: int) -> MessageArrays:
         np.zeros(flows, STATE),
         np.zeros(flows, PIECE),
         np.zeros((flows, PIECES), PIECE),
-        np.zeros((flows, RING), ENTRY),
+        np.zeros(flows * MOST_ENTRIES, ENTRY),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
     )
@@ -77,14 +78,20 @@ def grown(old: MessageArrays, flows: int) -> MessageArrays:
 def kept_of(old: MessageArrays, kept: Kept) -> MessageArrays:
     """The arrays with the kept flows only."""
     state = rows_of(old.state, kept)
-    shelves, rings = places_of(state["shelf"]), places_of(state["ring"])
+    shelves = places_of(state["shelf"])
+    held, rings = np.flatnonzero(state["ring"]), untouched(old.rings)
+    bits = state["ring_bits"][held]
+    ends = np.cumsum(np.int64(1) << bits.astype(np.int64))
+    starts = ends - (np.int64(1) << bits.astype(np.int64))
+    move_tables(old.rings, state["ring"][held] - 1, bits, rings, starts)
+    state["ring"][held] = starts + 1
     return MessageArrays(
         state,
         rows_of(old.current, kept),
         front_of(old.shelves, shelves),
-        front_of(old.rings, rings),
+        rings,
         np.array([len(shelves)], np.int64),
-        np.array([len(rings)], np.int64),
+        ends[-1:] if len(ends) else np.zeros(1, np.int64),
     )
 
 
@@ -100,7 +107,9 @@ def copied(arrays: MessageArrays, flow: int) -> MessageArrays:
         part.shelves[0] = arrays.shelves[s["shelf"] - 1]
         s["shelf"] = 1
     if s["ring"]:
-        part.rings[0] = arrays.rings[s["ring"] - 1]
+        size = 1 << int(s["ring_bits"])
+        part.rings[:size] = arrays.rings[s["ring"] - 1 : s["ring"] - 1 + size]
+        part.rings_used[0] = size
         s["ring"] = 1
     return part
 
@@ -113,9 +122,10 @@ def adopt(arrays: MessageArrays, flow: int, part: MessageArrays) -> None:
         s["shelf"] = arrays.shelves_used[0]
         arrays.shelves[s["shelf"] - 1] = part.shelves[0]
     if s["ring"]:
-        arrays.rings_used[0] += 1
-        s["ring"] = arrays.rings_used[0]
-        arrays.rings[s["ring"] - 1] = part.rings[0]
+        start, size = int(arrays.rings_used[0]), 1 << int(s["ring_bits"])
+        arrays.rings[start : start + size] = part.rings[:size]
+        arrays.rings_used[0] += size
+        s["ring"] = start + 1
     arrays.state[flow] = s
     arrays.current[flow] = part.current[0]
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Int, Records, inlined, subkernel
 from ...wire.psn import PSN_BITS, PSN_MASK
 from ..batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
-from ..state import FIRST_RECENT_BITS, MAX_RECENT_BITS, MAX_RECENTS, USED_RECENTS, FlowRecord, State
+from ..state import (
+    FIRST_RECENT_BITS,
+    LEAST_RECENT_BITS,
+    MAX_RECENT_BITS,
+    MAX_RECENTS,
+    TAPS,
+    USED_RECENTS,
+    FlowRecord,
+    State,
+)
 from .window import note_copy, tap_bit
 
 _WAYS_BITS = 3
@@ -29,60 +38,83 @@ def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
 
 
 @inlined
-def _first_of_place(flow: FlowRecord, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
-    """The first of the `ways` entries for this packet.
+def _place(bits: Int, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
+    """The first of the `ways` entries for this packet in a table of 2^bits.
 
     Identifications count up, so packets on their way between two taps do not meet there. PSNs
     are spread by Fibonacci hashing: so those of every 8th or 64th packet differ as well. The
-    factor is 2^24 divided by the golden ratio, made odd.
+    factor is 2^24 divided by the golden ratio, made odd. What meets in a larger table meets in a
+    smaller one too.
     """
-    bits = np.int64(flow.recent_bits)
     if constant:
         address = ((psn * 10_368_889) & PSN_MASK) >> (PSN_BITS - bits)
     else:
         address = ip_id & ((1 << bits) - 1)
-    return np.int64(flow.recent) + (address & -ways)
+    return np.int64(address & -ways)
+
+
+@inlined
+def ids_say_nothing(flow: FlowRecord) -> bool:
+    """Whether the packets without a PSN sequence have no usable identifications."""
+    same, different = np.int64(flow.loose_ids_same), np.int64(flow.loose_ids_different)
+    return bool(flow.no_ids != 0 or same * 16 > different)
+
+
+@inlined
+def ways_of(state: State) -> Int:
+    """Entries of each place."""
+    return np.int64(1 << _WAYS_BITS if state.used[TAPS] > 1 else 1)
 
 
 @subkernel
-def _new_table(state: State, flow: FlowRecord, bits: Int) -> Int:
-    """Allocate 2^bits recent packets of a flow; returns its previous table, -1 without one.
+def spread(former: Records, table: Records, bits: Int, constant: bool, ways: Int) -> None:
+    """Enter the packets of a table into an empty one of 2^bits entries."""
+    for k in range(len(former)):
+        entry = former[k]
+        if entry.used:
+            at = _place(bits, constant, np.int64(entry.psn), np.int64(entry.ip_id), ways)
+            for free in range(at, at + ways):
+                if not table[free].used:
+                    table[free] = entry
+                    break
+
+
+@subkernel
+def _new_table(state: State, flow: FlowRecord, bits: Int) -> None:
+    """Allocate 2^bits recent packets of a flow.
 
     The caller has checked the capacity of the pool.
     """
-    former = np.int64(flow.recent)
     flow.recent = state.used[USED_RECENTS]
     flow.recent_bits = bits
-    state.used[USED_RECENTS] += 1 << bits  # never used before: all zeros
-    return former
+    state.used[USED_RECENTS] += np.int64(1) << bits  # never used before: all zeros
 
 
 @subkernel
 def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways: Int) -> bool:
-    """Double a flow's table if the place at `first` is full of packets still expected.
+    """Enlarge a flow's table if the place at `first` is full of packets still expected.
 
-    A packet is expected until all taps have seen it, because the taps in series are unknown. False
-    when nothing changed.
+    A packet is expected until all taps have seen it, because the taps in series are unknown. A
+    table below its first size forgets none. False when nothing changed.
     """
     oldest = state.recents[first + ways - 1]
     bits = np.int64(flow.recent_bits)
-    all_taps = (tap_bit(len(state.copies) - 1) << np.uint64(1)) - np.uint64(1)
-    if (
-        not oldest.used
-        or oldest.taps == all_taps
-        or bits >= MAX_RECENT_BITS
-        or state.used[USED_RECENTS] + (2 << bits) > MAX_RECENTS
+    all_taps = (tap_bit(state.used[TAPS] - 1) << np.uint64(1)) - np.uint64(1)
+    if not oldest.used or (
+        bits >= FIRST_RECENT_BITS
+        and (
+            ways == 1
+            or oldest.taps == all_taps
+            or bits >= MAX_RECENT_BITS
+            or state.used[USED_RECENTS] + (2 << bits) > MAX_RECENTS
+        )
     ):
         return False
-    former = _new_table(state, flow, bits + 1)
-    for k in range(former, former + (1 << bits)):
-        entry = state.recents[k]
-        if entry.used:
-            at = _first_of_place(flow, constant, np.int64(entry.psn), np.int64(entry.ip_id), ways)
-            for free in range(at, at + ways):
-                if not state.recents[free].used:
-                    state.recents[free] = entry
-                    break
+    former = np.int64(flow.recent)
+    wider: Int = max(bits + 1, np.int64(FIRST_RECENT_BITS))
+    _new_table(state, flow, wider)
+    table = state.recents[flow.recent : flow.recent + (np.int64(1) << wider)]
+    spread(state.recents[former : former + (np.int64(1) << bits)], table, wider, constant, ways)
     return True
 
 
@@ -98,15 +130,14 @@ def judge_unordered(
     the oldest that this tap has not seen yet.
     """
     if flow.recent < 0:
-        _new_table(state, flow, FIRST_RECENT_BITS)
+        _new_table(state, flow, LEAST_RECENT_BITS)
         flow.loose_psn = psn
         flow.loose_id = ip_id
     _note_id(flow, psn, ip_id)
-    same, different = np.int64(flow.loose_ids_same), np.int64(flow.loose_ids_different)
-    constant = bool(flow.no_ids != 0 or same * 16 > different)
+    constant = ids_say_nothing(flow)
     bit = tap_bit(tap)
-    ways = 1 << _WAYS_BITS if len(state.copies) > 1 else 1
-    first = _first_of_place(flow, constant, psn, ip_id, ways)
+    ways = ways_of(state)
+    first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, ways)
     again = -1
     for at in range(first + ways - 1, first - 1, -1):
         entry = state.recents[at]
@@ -116,12 +147,11 @@ def judge_unordered(
                 entry.taps |= bit
                 return TAP_COPY
             again = at
-    if again >= 0 and different > 0 and not constant:
+    if again >= 0 and flow.loose_ids_different > 0 and not constant:
         entry = state.recents[again]
         return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
-    if ways > 1:
-        while _make_room(state, flow, constant, first, ways):
-            first = _first_of_place(flow, constant, psn, ip_id, ways)
+    while _make_room(state, flow, constant, first, ways):
+        first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, ways)
     for at in range(first + ways - 1, first, -1):
         state.recents[at] = state.recents[at - 1]
     entry = state.recents[first]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from .. import state as st
-from ..state import State, StreamRecord
+from ..state import LateRecord, State, StreamRecord
 from .window import held_beyond
 
 
@@ -62,16 +62,20 @@ def note_late(
         stream.run_packets_squared += stream.run * stream.run
         stream.run = 0
 
-    degree = index - 1 - _latest_lower(stream, dense, jump)
+    if stream.late == 0:
+        state.used[st.USED_LATES] += 1
+        stream.late = state.used[st.USED_LATES]
+    late = state.lates[stream.late - 1]
+    degree = index - 1 - _latest_lower(stream, late, dense, jump)
     if degree > 0:
         stream.max_n = max(stream.max_n, degree)
-        stream.n_counts[min(degree, st.STACK) - 1] += 1
-    _push_late(stream, dense, index)
+        late.n_counts[min(degree, st.STACK) - 1] += 1
+    _push_late(stream, late, dense, index)
     return index
 
 
 @inlined
-def _latest_lower(stream: StreamRecord, dense: Int, jump: Int) -> Int:
+def _latest_lower(stream: StreamRecord, late: LateRecord, dense: Int, jump: Int) -> Int:
     """Index of the latest earlier arrival with a lower number.
 
     Arrivals before `jump` are all lower; from `jump` on only other late
@@ -79,24 +83,24 @@ def _latest_lower(stream: StreamRecord, dense: Int, jump: Int) -> Int:
     ascending numbers, latest on top. What is higher than the present packet
     can go for good, the present packet being lower and later.
     """
-    while stream.late_depth > 0 and stream.late_dense[stream.late_depth - 1] > dense:
+    while stream.late_depth > 0 and late.late_dense[stream.late_depth - 1] > dense:
         stream.late_depth -= 1
     if stream.late_depth > 0:
-        return max(jump - 1, stream.late_arrival[stream.late_depth - 1])
+        return max(jump - 1, late.late_arrival[stream.late_depth - 1])
     if stream.floor_dense < dense:
         return max(jump - 1, stream.floor_arrival)
     return jump - 1
 
 
 @inlined
-def _push_late(stream: StreamRecord, dense: Int, index: Int) -> None:
+def _push_late(stream: StreamRecord, late: LateRecord, dense: Int, index: Int) -> None:
     if stream.late_depth == st.STACK:
-        stream.floor_dense = stream.late_dense[0]
-        stream.floor_arrival = stream.late_arrival[0]
+        stream.floor_dense = late.late_dense[0]
+        stream.floor_arrival = late.late_arrival[0]
         for k in range(1, st.STACK):
-            stream.late_dense[k - 1] = stream.late_dense[k]
-            stream.late_arrival[k - 1] = stream.late_arrival[k]
+            late.late_dense[k - 1] = late.late_dense[k]
+            late.late_arrival[k - 1] = late.late_arrival[k]
         stream.late_depth -= 1
-    stream.late_dense[stream.late_depth] = dense
-    stream.late_arrival[stream.late_depth] = index
+    late.late_dense[stream.late_depth] = dense
+    late.late_arrival[stream.late_depth] = index
     stream.late_depth += 1

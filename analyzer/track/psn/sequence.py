@@ -394,7 +394,7 @@ def _older_than_the_window(
     state: State, flow: FlowRecord, stream: StreamRecord, sent_id: Int
 ) -> Int:
     """A PSN whose slot is gone. Missing ones keep theirs: it was seen, or is before the start."""
-    if len(state.copies) > 1 and dates_transmissions(flow):
+    if state.used[st.TAPS] > 1 and dates_transmissions(flow):
         if id_distance(sent_id, flow.last_id) < 0:  # sent before what already came: a slower tap
             return verdicts.TAP_COPY
     stream.retransmitted += 1

@@ -6,7 +6,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ....kernels.named import NamedTuple
-from ...wire.psn import psn_add, psn_distance
+from ...wire.psn import PSN_MASK, psn_add, psn_distance
 from .. import state as st
 from ..state import FlowRecord, SlotRecord, State, StreamRecord
 
@@ -46,10 +46,14 @@ def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
 def horizon(state: State, stream: StreamRecord) -> Int:
     """PSNs before `next` that the window holds if they were seen.
 
-    A window smaller than the first size has never evicted any: it grows first.
+    What a window has forgotten does not come back when it grows later, for a missing PSN or a tap
+    that appears. One smaller than the first size has forgotten none: it grows first.
     """
     if stream.window_bits == 0:
         return np.int64(1)
+    if stream.forgets:
+        held = (np.int64(stream.next) - np.int64(stream.held_from)) & PSN_MASK
+        return min(held, np.int64(1) << st.MAX_WINDOW_BITS)
     return np.int64(1) << max(np.int64(stream.window_bits), state.used[st.FIRST_WINDOW])
 
 
@@ -105,6 +109,10 @@ def note_copy(state: State, first_tap: Int, tap: Int) -> None:
     state.used[st.FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
 
 
+_STEP_BITS = 3
+"""A window grows by this, eightfold, until it has the first size."""
+
+
 @inlined
 def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int:
     """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
@@ -118,19 +126,24 @@ def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int
             if stream.window_bits < stream.room_bits:
                 _widen_window(state, stream)
             else:
-                steps = np.int64(stream.window_bits) + st.LEAST_WINDOW_BITS
+                steps = np.int64(stream.window_bits) + _STEP_BITS
                 _new_window(state, stream, min(steps, first))
             continue
-        if (old.state != st.MISSING and state.used[st.FOLLOWED_TAPS] == 0) or old.psn == psn:
+        if old.psn == psn:
+            return at
+        if old.state != st.MISSING and state.used[st.FOLLOWED_TAPS] == 0:
+            _forget(stream, old, psn)
             return at
         bits = np.int64(stream.window_bits)
         if old.state != st.MISSING and not _is_awaited(state, old, bits):
+            _forget(stream, old, psn)
             return at
         if bits < stream.room_bits:
             _widen_window(state, stream)
             continue
         if bits >= st.MAX_WINDOW_BITS or state.used[st.USED_SLOTS] + (2 << bits) > st.MAX_SLOTS:
             _give_up(flow, stream, old)
+            _forget(stream, old, psn)
             return at
         _new_window(state, stream, bits + 1)
 
@@ -150,6 +163,23 @@ def reach(state: State, stream: StreamRecord, psn: Int) -> bool:
         else:
             _new_window(state, stream, bits + 1)
     return True
+
+
+@inlined
+def _forget(stream: StreamRecord, slot: SlotRecord, psn: Int) -> None:
+    """This PSN takes the slot of an earlier one.
+
+    READs reserve PSNs without slots, so that the earlier PSN can be 2^24 back and more: it then
+    counts as a later one. All are compared with the newest PSN, which none of them can pass.
+    """
+    if slot.state == st.EMPTY:
+        return
+    newest = max(psn_distance(psn, np.int64(stream.next)), 0) + np.int64(stream.next)
+    held_from = psn_add(np.int64(slot.psn), 1)
+    held_before = (newest - np.int64(stream.held_from)) & PSN_MASK
+    if stream.forgets == 0 or (newest - held_from) & PSN_MASK < held_before:
+        stream.forgets = 1
+        stream.held_from = held_from
 
 
 @inlined
@@ -175,6 +205,7 @@ def forget_missing(state: State, flow: FlowRecord, stream: StreamRecord) -> None
     for i in range(stream.window, stream.window + (1 << bits)):
         state.slots[i].state = st.EMPTY
     stream.window_bits = bits
+    stream.forgets = 0
 
 
 @inlined

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from ipaddress import ip_network
 from typing import NamedTuple
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import UInt16s
+from ....kernels.kernel import Int32s, UInt16s
 from ..addressing import Address, AddressPlan, Network
 from ..build import build, cables
 from ..fabric import Fabric, Origin
@@ -19,7 +20,7 @@ from ..routes import edge_per_host
 from ..tiers import tiers_by_distance
 from .cabling import Note
 from .device import Device, NextHop, Route
-from .networks import End
+from .networks import End, connected_networks, owners
 from .topology import VIA, Topology, find_topology
 
 
@@ -57,6 +58,15 @@ def assemble(
     ends = np.array([(number[w.a], number[w.b]) for w in topology.wires], np.int64).reshape(-1, 2)
     wires = cables(ends[:, 0], ends[:, 1], rate_bits_per_second, delay_ns)
     by_name = {device.name: device for device in devices}
+    rates = {
+        End(device.name, port.name): port.bits_per_second
+        for device in devices
+        for port in device.interfaces or ()
+        if port.bits_per_second
+    }
+    for i, w in enumerate(topology.wires):
+        told_rates = [rates[e] for e in (End(w.a, w.port_a), End(w.b, w.port_b)) if e in rates]
+        wires.rate_bits_per_second[i] = min(told_rates, default=rate_bits_per_second)
     fabric = build(
         name,
         topology.switches,
@@ -71,7 +81,7 @@ def assemble(
         explicit_addresses=_addresses(topology),
     )
     fabric = edge_per_host(fabric)
-    router = _Router(fabric, by_name, topology, number, strict)
+    router = Router(fabric, by_name, topology, number, strict)
     forwarding = router.forwarding()
     ipv4_only = tuple(
         n in router.ipv4_only or (n in by_name and by_name[n].ipv4_only) for n in topology.switches
@@ -80,7 +90,9 @@ def assemble(
         ports=tuple((w.port_a, w.port_b) for w in topology.wires),
         links=tuple(", ".join(w.evidence) for w in topology.wires),
         tables=tuple(
-            (told if isinstance(told, str) else told[n]) if n in by_name else ""
+            (told if isinstance(told, str) else told[n])
+            if n in by_name and by_name[n].tables_read
+            else ""
             for n in topology.switches
         ),
         ipv4_only=ipv4_only if any(ipv4_only) else (),
@@ -108,7 +120,7 @@ def _addresses(topology: Topology) -> AddressPlan:
     return AddressPlan(len(topology.hosts), explicit, subnets)
 
 
-class _Router:
+class Router:
     """Turns routes into groups of links; equal routes of a switch share one group."""
 
     def __init__(
@@ -129,32 +141,40 @@ class _Router:
         self._weights: list[int] = []
         self._buckets: dict[int, UInt16s] = {}
         self._known: dict[tuple[int, Network], int] = {}
+        self._ipv4: dict[str, bool] = {}
+        self._noted: set[Note] = set()
+        self._by_network: dict[str, dict[Network, Route]] = {}
+        """The first route of each network, by device."""
+        self._lengths: dict[str, dict[int, list[int]]] = {}
+        """Prefix lengths of the routes, the longest first, by device and IP version."""
 
     def forwarding(self) -> Forwarding:
         """Forwarding of the tables; switches without a table use shortest paths."""
         fabric, topology = self._fabric, self._topology
         group_of = np.full_like(fabric.forwarding.group_of, -1)
-        networks_of: dict[str, list[Network]] = {}
-        for network, name in topology.subnets.items():
-            networks_of.setdefault(name, []).append(network)
-        for host, name in enumerate(topology.hosts):
-            edge = int(fabric.attachments.edge[host])
-            if edge < 0:
-                continue
-            targets = [
-                *(ip_network(a) for a in fabric.addresses.explicit.get(host, ())),
-                *networks_of.get(name, ()),
-            ]
+        for host, edge, targets in self._destinations():
             for switch, switch_name in enumerate(topology.switches):
                 if (fabric.attachments.switch[host] == switch).any():
                     continue
                 device = self._devices.get(switch_name)
-                if device is None:
+                if device is None or not device.tables_read:
                     links, weights = fabric.group(switch, edge)
                     if len(links):
                         group_of[switch, edge] = self._add(links.tolist(), weights.tolist())
                     continue
                 group_of[switch, edge] = self._group(switch, device, targets)
+        return self._stored(group_of)
+
+    def of_switch(self, switch: int, device: Device) -> Forwarding:
+        """Forwarding of one switch alone: `group_of` has one row."""
+        fabric = self._fabric
+        group_of = np.full_like(fabric.forwarding.group_of[:1], -1)
+        for host, edge, targets in self._destinations():
+            if not (fabric.attachments.switch[host] == switch).any():
+                group_of[0, edge] = self._group(switch, device, targets)
+        return self._stored(group_of)
+
+    def _stored(self, group_of: Int32s) -> Forwarding:
         return Forwarding(
             np.array(self._start, np.int64),
             np.array(self._links, np.int32),
@@ -163,22 +183,82 @@ class _Router:
             self._buckets,
         )
 
+    def _destinations(self) -> Iterator[tuple[int, int, list[Network]]]:
+        """(host, its edge, its addresses and networks) of the hosts that have an edge."""
+        fabric, topology = self._fabric, self._topology
+        networks_of: dict[str, list[Network]] = {}
+        for network, name in topology.subnets.items():
+            networks_of.setdefault(name, []).append(network)
+        for host, name in enumerate(topology.hosts):
+            edge = int(fabric.attachments.edge[host])
+            if edge >= 0:
+                own = [ip_network(a) for a in fabric.addresses.explicit.get(host, ())]
+                yield host, edge, [*own, *networks_of.get(name, ())]
+
     def _group(self, switch: int, device: Device, targets: Sequence[Network]) -> int:
         """The group of a switch towards a host, -1 without a route."""
         found = {
             version: self._route_group(switch, device, route)
             for version in (4, 6)
-            if (route := _lookup(device, [t for t in targets if t.version == version]))
+            if (route := self._lookup(device, [t for t in targets if t.version == version]))
         }
+        if 4 not in found and self._routes_ipv4(device) and any(t.version == 4 for t in targets):
+            found[4] = -1  # the route of IPv6 leads no packet of IPv4
         if len(set(map(self._members, found.values()))) > 1:
             text = "IPv4 and IPv6 have different next hops; the fabric holds those of IPv4"
             self._note("address families", device.name, text)
             self.ipv4_only.add(device.name)
         return found.get(4, found.get(6, -1))
 
+    def _lookup(self, device: Device, targets: Sequence[Network]) -> Route | None:
+        """The longest route that matches the first address (or network) that any route matches."""
+        if device.name not in self._by_network:
+            routes = {route.network: route for route in reversed(device.routes)}
+            self._by_network[device.name] = routes
+            self._lengths[device.name] = {
+                version: sorted({n.prefixlen for n in routes if n.version == version}, reverse=True)
+                for version in (4, 6)
+            }
+        for target in targets:
+            for length in self._lengths[device.name][target.version]:
+                if length <= target.prefixlen:
+                    wider = target.supernet(new_prefix=length)
+                    if route := self._by_network[device.name].get(wider):
+                        return route
+        return None
+
+    def _routes_ipv4(self, device: Device) -> bool:
+        """Whether a device is to forward IPv4: one of the fabric does, or it has own addresses."""
+        if device.name not in self._ipv4:
+            known = self._ipv4_gateways or self._leads_ipv4(device)
+            self._ipv4[device.name] = known or self._has_ipv4(device)
+        return self._ipv4[device.name]
+
+    @cached_property
+    def _ipv4_gateways(self) -> bool:
+        return any(map(self._leads_ipv4, self._devices.values()))
+
+    def _leads_ipv4(self, device: Device) -> bool:
+        """Whether a device has a route of IPv4 with a gateway in the fabric."""
+        left_out = self._topology.left_out
+        return any(
+            hop.gateway and End(device.name, hop.device) not in left_out
+            for route in device.routes
+            if route.network.version == 4
+            for hop in route.hops
+        )
+
+    def _has_ipv4(self, device: Device) -> bool:
+        """Whether a device has IPv4 on a port with a wire, or on `lo`."""
+        ends = [end for address, end in owners([device]).items() if address.version == 4]
+        for network, members in connected_networks([device]).items():
+            ends += [member.end for member in members if network.version == 4]
+        return any(end.port == "lo" or self._topology.behind(*end) for end in ends)
+
     def _note(self, kind: str, device: str, text: str) -> None:
         note = Note(kind, device, text)
-        if note not in self.notes:
+        if note not in self._noted:
+            self._noted.add(note)
             self.notes.append(note)
 
     def _members(self, group: int) -> tuple[tuple[int, int], ...]:
@@ -235,18 +315,3 @@ class _Router:
             )
         forth = int(self._fabric.links.source[2 * wires[0]]) == self._number[switch]
         return 2 * wires[0] + (0 if forth else 1)
-
-
-def _lookup(device: Device, targets: Sequence[Network]) -> Route | None:
-    """The longest route that matches the first address (or network) that any route matches."""
-    for target in targets:
-        matching = [
-            r
-            for r in device.routes
-            if r.network.version == target.version
-            and target.network_address in r.network
-            and target.prefixlen >= r.network.prefixlen
-        ]
-        if matching:
-            return max(matching, key=lambda r: r.network.prefixlen)
-    return None

@@ -21,6 +21,8 @@ LINK_LOCAL = "link-local next hop"
 NETWORK = "shared network"
 MAC = "neighbour MAC"
 ONE_SIDED = "LLDP of one end"
+_NO_MAC = ("", "00:00:00:00:00:00")
+"""No port is known by these."""
 _STRENGTH = (LLDP, LINK_LOCAL, NETWORK, MAC, ONE_SIDED)
 
 
@@ -71,6 +73,7 @@ def find_links(
 class _Finder:
     def __init__(self, devices: Sequence[Device], left_out: frozenset[End]) -> None:
         self._devices = {device.name: device for device in devices}
+        self._systems = {device.system: device.name for device in devices if device.system}
         self._left_out = left_out
         self._cabling = Cabling()
         self._shown: dict[tuple[End, End], set[str]] = defaultdict(set)
@@ -87,7 +90,8 @@ class _Finder:
                 end = End(device.name, port.name)
                 if port.master in ports:
                     self._master[end] = port.master
-                self._by_mac[port.mac].append(end)
+                if port.mac not in _NO_MAC:
+                    self._by_mac[port.mac].append(end)
                 for own in port.addresses:
                     if own.ip.is_link_local:
                         self._by_link_local[own.ip].append(end)
@@ -142,9 +146,10 @@ class _Finder:
     def _advertised_by(self, one: Advertised, owner: Mapping[Address, End]) -> str | None:
         """The device that a neighbour is: by name, chassis id or management address."""
         for name in (one.system, one.system.partition(".")[0]):
-            if name in self._devices:
-                return name
-        by_mac = {end.device for end in self._by_mac.get(one.chassis.lower(), ())}
+            if name in self._systems or name in self._devices:
+                return self._systems.get(name, name)
+        by_mac = {d.name for d in self._devices.values() if d.chassis and d.chassis == one.chassis}
+        by_mac = by_mac or {end.device for end in self._by_mac.get(one.chassis.lower(), ())}
         by_address = {end.device for address, end in owner.items() if str(address) in one.addresses}
         found = by_mac or by_address
         return found.pop() if len(found) == 1 else None
@@ -153,7 +158,8 @@ class _Finder:
         interfaces = self._devices[device].interfaces
         if interfaces is None or any(own.name == port for own in interfaces):
             return End(device, port)
-        found = [end for end in self._by_mac.get(port.lower(), ()) if end.device == device]
+        found = [End(device, own.name) for own in interfaces if port and own.alias == port]
+        found = found or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
         return found[0] if len(found) == 1 else None
 
     def by_mac(self, device: Device) -> None:

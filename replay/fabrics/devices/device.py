@@ -36,7 +36,7 @@ class Route:
     @property
     def connected(self) -> bool:
         """Whether the network is on a link of the device itself."""
-        return len(self.hops) == 1 and self.hops[0].gateway is None
+        return len(self.hops) == 1 and self.hops[0].gateway is None and self.hops[0].device != ""
 
 
 class Interface(NamedTuple):
@@ -51,6 +51,12 @@ class Interface(NamedTuple):
     """The bond or bridge it belongs to, whose name routes use; empty for none."""
     vrf: str = ""
     """The VRF it belongs to; empty for none."""
+    kind: str = ""
+    """`vxlan` for a tunnel; else not told."""
+    bits_per_second: int = 0
+    """0: not told."""
+    alias: str = ""
+    """Another name by which its LLDP neighbours may know it."""
 
 
 class Advertised(NamedTuple):
@@ -91,3 +97,13 @@ class Device:
     resolved: tuple[Resolved, ...] | None = None
     remarks: tuple[str, ...] = ()
     """Answers that the fabric cannot represent, in words."""
+    tables_read: bool = True
+    """Whether `routes` is its table; without one the fabric assumes shortest paths."""
+    system: str = ""
+    """Its own name, as LLDP neighbours hear it; empty: `name`."""
+    chassis: str = ""
+    """Its own LLDP chassis id."""
+    hash_in_words: str = ""
+    """What it tells of a hash whose function is not known."""
+    unexpected: tuple[str, ...] = ()
+    """Answers that are not as documented: command, place, what was expected."""

@@ -14,11 +14,16 @@ from typing import NamedTuple, TypeAlias
 from ..addressing import Address, Network
 from .device import Device
 
-_MANAGEMENT = re.compile(r"(eth0|mgmt\d*|ma\d+|Management\d+(/\d+)*|fxp\d+|oob\d*|MEth\S*)")
+_MANAGEMENT = re.compile(
+    r"(eth0|mgmt\d*|ma\d+|Management\d+(/\d+)*|fxp\d+|em0|v?me0?|oob\d*|MEth\S*)"
+)
 """Names of management ports: Cumulus and SONiC, NX-OS, EOS, Junos, VRP."""
 
-_PRIVATE = re.compile(r"docker\d+|virbr\d+|lxcbr\d+|lxdbr\d+|podman\d+|cni\d+|br-[0-9a-f]{12}")
-"""Bridges of containers and virtual machines: the same network on every host."""
+_PRIVATE = re.compile(
+    r"docker\d+|virbr\d+|lxcbr\d+|lxdbr\d+|podman\d+|cni\d+|br-[0-9a-f]{12}"
+    r"|lo|[Ll]oop[Bb]ack\d+|lo\d+(\.\d+)?"
+)
+"""Bridges of containers and virtual machines, the same network on every host; loopbacks."""
 
 
 class End(NamedTuple):
@@ -40,15 +45,26 @@ Networks: TypeAlias = Mapping[Network, Sequence[Member]]
 
 
 def connected_networks(devices: Sequence[Device]) -> dict[Network, list[Member]]:
-    """The connected networks with their members, in table order; not loopback and link-local."""
+    """The connected networks with their members, in table order; not loopback and link-local.
+
+    Of a device whose table could not be read: the networks of its addresses.
+    """
     found: dict[Network, list[Member]] = {}
     for device in devices:
         for route in device.routes:
             port = route.hops[0].device if route.hops else ""
-            private = port == "lo" or _PRIVATE.fullmatch(port)
+            private = _PRIVATE.fullmatch(port)
             if route.connected and not private and not route.network.is_link_local:
                 end = End(device.name, port)
                 found.setdefault(route.network, []).append(Member(end, route.source))
+        for interface in () if device.tables_read else device.interfaces or ():
+            for own in interface.addresses:
+                network = own.network
+                if _PRIVATE.fullmatch(interface.name) or network.num_addresses == 1:
+                    continue
+                if not network.is_link_local and not network.is_loopback:
+                    member = Member(End(device.name, interface.name), own.ip)
+                    found.setdefault(network, []).append(member)
     return found
 
 
@@ -105,7 +121,7 @@ def _routes_through(
 
 
 def _other_ports(device: Device, port: str) -> bool:
-    return any(
+    return not device.tables_read or any(
         hop.device not in ("", "lo", port)
         for route in device.routes
         if not route.network.is_link_local

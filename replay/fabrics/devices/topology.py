@@ -104,6 +104,11 @@ class _Builder:
             text = f"{network} is a management network of {len(names)} devices: left out"
             self.topology.notes.append(Note("management network", "", text))
         self.topology.notes += self._cabling.notes
+        self._lengths: dict[int, set[int]] = {4: set(), 6: set()}
+        """Prefix lengths of all routes, by IP version."""
+        for device in devices:
+            for route in device.routes:
+                self._lengths[route.network.version].add(route.network.prefixlen)
         self._ports = {device.name: self._fabric_ports(device) for device in devices}
 
     def _fabric_ports(self, device: Device) -> list[str]:
@@ -216,19 +221,35 @@ class _Builder:
     def add_networks_behind_gateways(self) -> None:
         """Hosts for networks behind switches without tables."""
         topology = self.topology
+        hosts = set(topology.hosts)
+        around = {wider for known in topology.subnets for wider in self._wider(known)}
         for device in self._devices:
             for route in device.routes if device.name not in self._hosts else ():
                 ends = [self._reached(device.name, hop) for hop in route.hops]
                 neighbours = list(dict.fromkeys(n for n in ends if n and n.startswith(VIA)))
                 name = str(route.network)
-                if not neighbours or any(_inside(n, route.network) for n in topology.subnets):
+                if not neighbours or route.network in around or self._known(route.network, name):
                     continue
-                if name not in topology.hosts:
+                if name not in hosts:
                     topology.hosts.append(name)
+                    hosts.add(name)
                 topology.subnets[route.network] = name
+                around |= self._wider(route.network)
                 for neighbour in neighbours:
                     if not topology.behind(neighbour, f"to {name}"):
                         topology.add(Wire(neighbour, f"to {name}", name, "", (GATEWAY,)))
+
+    def _known(self, network: Network, name: str) -> bool:
+        """Whether hosts or switches with answers have a network."""
+        topology = self.topology
+        if topology.subnets.get(network, name) != name:
+            return True
+        return network.num_addresses == 1 and network.network_address in topology.owner
+
+    def _wider(self, network: Network) -> set[Network]:
+        """The networks of routes that contain this one."""
+        lengths = self._lengths[network.version]
+        return {network.supernet(new_prefix=n) for n in lengths if n < network.prefixlen}
 
     def _reached(self, device: str, hop: NextHop) -> str | None:
         """The node of a next hop, if it is one."""
@@ -237,11 +258,3 @@ class _Builder:
         owner = self.topology.owner.get(hop.gateway)
         nodes = [node for _, node in self.topology.behind(device, hop.device)]
         return owner if owner in nodes else nodes[0] if len(nodes) == 1 else None
-
-
-def _inside(inner: Network, outer: Network) -> bool:
-    return (
-        inner != outer
-        and inner.version == outer.version
-        and (inner.network_address in outer and inner.prefixlen >= outer.prefixlen)
-    )

@@ -75,7 +75,7 @@ def _node(fabric: Fabric, node: int) -> dict[str, Any]:
     values = {"kind": "switch", "tier": int(nodes.tier[node]), "plane": int(nodes.plane[node])}
     settings = fabric.hash_settings[node]
     if settings is not None:
-        values["hash"] = _hash(settings)
+        values["hash"] = hash_document(settings)
     if fabric.origin is not None and fabric.origin.tables[node]:
         values["tables"] = fabric.origin.tables[node]
         if fabric.origin.ipv4_only and fabric.origin.ipv4_only[node]:
@@ -83,8 +83,8 @@ def _node(fabric: Fabric, node: int) -> dict[str, Any]:
     return values
 
 
-def _hash(settings: HashSettings) -> dict[str, Any]:
-    """Only what differs from the defaults."""
+def hash_document(settings: HashSettings) -> dict[str, Any]:
+    """How a switch hashes, as hash_options.py reads it: only what differs from the defaults."""
     default = asdict(HashSettings())
     values = {k: v for k, v in asdict(settings).items() if k != "extra" and v != default[k]}
     return {"model": settings.model, **values, **settings.extra}

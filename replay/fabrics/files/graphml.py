@@ -7,7 +7,6 @@ delay, up. Without a kind, nodes with one neighbour are hosts.
 from __future__ import annotations
 
 import io
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -17,7 +16,7 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration, parse_rate
-from ..addressing import Address, AddressPlan
+from ..addressing import Address, AddressPlan, parse_address
 from ..build import Cables, build
 from ..fabric import HOST, Fabric
 from ..parameters import Changes, rate_text
@@ -89,7 +88,7 @@ def _integer(graph: Any, node: Any, key: str, path: Path) -> int | None:
 def _addresses(graph: Any, node: Any, path: Path) -> tuple[Address, ...]:
     text = str(graph.nodes[node].get("addresses", ""))
     try:
-        return tuple(ip_address(part) for part in text.split())
+        return tuple(parse_address(part) for part in text.split())
     except ValueError:
         raise UsageError(f"{path}: node {node}: {text!r} are not addresses") from None
 

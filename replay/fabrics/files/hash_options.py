@@ -26,7 +26,7 @@ def hash_settings(source: Source) -> HashSettings:
     for key, place in source.mapping("model, seed, field_set, ...").items():
         if key in _NUMBERS:
             values[key] = place.integer(key, *_NUMBERS[key])
-        elif key == "symmetric":
+        elif key in ("symmetric", "seed_recovered"):
             values[key] = place.boolean(key)
         elif key in _NAMES:
             values[key] = place.text(key)

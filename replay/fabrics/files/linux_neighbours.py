@@ -6,13 +6,14 @@ does not hold what the command prints.
 
 from __future__ import annotations
 
-from ipaddress import ip_interface
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from ....analyzer.errors import UsageError
+from ....analyzer.words import printable
+from ..addressing import parse_interface
 from ..devices.device import Advertised, Interface, Resolved
 from .yaml_source import MAX_BYTES
 
@@ -25,6 +26,7 @@ class _Address(msgspec.Struct):
 
 
 class _Kind(msgspec.Struct):
+    info_kind: str = ""
     info_slave_kind: str = ""
 
 
@@ -80,10 +82,13 @@ def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
             Interface(
                 link.ifname,
                 link.address.lower(),
-                tuple(ip_interface(f"{a.local}/{a.prefixlen}") for a in link.addr_info if a.local),
+                tuple(
+                    parse_interface(f"{a.local}/{a.prefixlen}") for a in link.addr_info if a.local
+                ),
                 "LOWER_UP" in link.flags,
                 "" if link.linkinfo.info_slave_kind == "vrf" else link.master,
                 link.master if link.linkinfo.info_slave_kind == "vrf" else "",
+                link.linkinfo.info_kind if link.linkinfo.info_kind == "vxlan" else "",
             )
             for link in links
         )
@@ -120,6 +125,27 @@ def advertised_of(file: Path) -> tuple[Advertised, ...] | None:
         for heard in lldp.interface
         if heard.chassis and heard.port
     )
+
+
+def policies_of(file: Path, family: str) -> list[str]:
+    """What the rules of `ip -j rule` do beside the ones of every system, in words; one line."""
+    rules = _read(file, list[dict[str, object]], "ip -j rule") or []
+    own = [rule for rule in rules if not _usual(rule)]
+    if not own:
+        return []
+    keys = ("src", "srclen", "dst", "dstlen", "fwmark", "iif", "table")
+    shown = " ".join(f"{key} {own[0][key]}" for key in keys if key in own[0])
+    return [
+        f"policy routing: {len(own)} {family} rules choose other tables, which are not read, "
+        f"such as `{printable(shown)[:60]}`"
+    ]
+
+
+def _usual(rule: dict[str, object]) -> bool:
+    """Whether a rule is one that every system has, or that of VRFs."""
+    if rule.get("table") in ("local", "main", "default"):
+        return set(rule) <= {"priority", "src", "table", "protocol"} and rule.get("src") == "all"
+    return "l3mdev" in rule
 
 
 def _first(values: list[_Value]) -> str:

@@ -3,23 +3,24 @@
 A folder with NAME.route.json (`ip -j route`), and optionally NAME.route6.json
 (`ip -6 -j route`), NAME.nexthop.json (`ip -j nexthop`), NAME.bucket.json (`ip -j nexthop bucket`),
 NAME.sysctl (`sysctl -a`, or lines of it), NAME.addr.json (`ip -j -d addr`), NAME.neigh.json
-(`ip -j neigh`) and NAME.lldp.json (`lldpctl -f json0`); or one JSON file
+(`ip -j neigh`), NAME.rule.json and NAME.rule6.json (`ip -j rule`, `ip -6 -j rule`) and
+NAME.lldp.json (`lldpctl -f json0`); or one JSON file
 `{NAME: {"route": [...], "nexthop": [...], "bucket": [...], "sysctl": "..."}}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from ipaddress import ip_address, ip_network
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from ....analyzer.errors import UsageError
 from ...hashing import HashSettings
-from ..addressing import Address
-from ..devices.device import Device, Interface, NextHop, Route
+from ..addressing import Address, parse_address, parse_network
+from ..devices.device import Device, NextHop, Route
+from ..devices.limits import limits_of
 from .json_source import load_json
-from .linux_neighbours import advertised_of, interfaces_of, resolved_of
+from .linux_neighbours import advertised_of, interfaces_of, policies_of, resolved_of
 from .yaml_source import Source, load_yaml
 
 TABLES = ("route", "route6", "nexthop", "bucket")
@@ -87,6 +88,13 @@ def _device(
     ]
     offloaded = sysctl.offloaded
     interfaces = interfaces_of(path / f"{name}.addr.json")
+    limits = list(limits_of(interfaces or ()))
+    limits += [
+        text
+        for suffix, family in (("rule.json", "IPv4"), ("rule6.json", "IPv6"))
+        if sysctl.forwards is not False
+        for text in policies_of(path / f"{name}.{suffix}", family)
+    ]
     return Device(
         name,
         tuple(routes),
@@ -96,18 +104,12 @@ def _device(
         interfaces,
         advertised_of(path / f"{name}.lldp.json"),
         resolved_of(path / f"{name}.neigh.json"),
-        (*sysctl.remarks, *([_OFFLOADED] if offloaded else []), *_remarks(interfaces or ())),
+        (
+            *sysctl.remarks,
+            *([_OFFLOADED] if offloaded else []),
+            *limits,
+        ),
     )
-
-
-def _remarks(interfaces: Sequence[Interface]) -> Iterator[str]:
-    """What interfaces do that a fabric does not represent."""
-    for vrf in dict.fromkeys(port.vrf for port in interfaces if port.vrf):
-        names = ", ".join(port.name for port in interfaces if port.vrf == vrf)
-        yield f"VRF {vrf} is left out with {names}: only the main table was read"
-    for bond in dict.fromkeys(port.master for port in interfaces if port.master):
-        names = ", ".join(port.name for port in interfaces if port.master == bond)
-        yield f"{bond} joins {names}: which of them a packet takes is not known"
 
 
 _OFFLOADED = "routes are offloaded: hardware forwards, whose hash the kernel does not tell"
@@ -253,7 +255,7 @@ def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
 
 def _address(place: Source) -> Address:
     try:
-        return ip_address(place.text("an address"))
+        return parse_address(place.text("an address"))
     except ValueError:
         raise place.wrong(f"{place.text('an address')!r} is not an address") from None
 
@@ -275,7 +277,7 @@ def _route(place: Source, nexthops: dict[int, _Object], sysctl: _Sysctl) -> Rout
     try:
         six = any(h.gateway is not None and h.gateway.version == 6 for h in hops)
         default = "::/0" if six else "0.0.0.0/0"
-        network = ip_network(default if text == "default" else text, strict=False)
+        network = parse_network(default if text == "default" else text, strict=False)
     except ValueError:
         raise entry["dst"].wrong(f"{text!r} is not a network") from None
     return Route(network, tuple(hops), source, place.where, buckets)

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +35,7 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration, parse_rate
 from ...hashing import HashSettings
-from ..addressing import Address, AddressPlan, Network
+from ..addressing import Address, AddressPlan, Network, parse_address, parse_network
 from ..build import Cables, build
 from ..fabric import Fabric, Origin
 from ..parameters import RATE_AND_DELAY, Changes
@@ -179,13 +178,13 @@ def _node(place: Source, common: HashSettings | None) -> _Node:
     addresses: list[Address] = []
     for item in values["addresses"].items("addresses") if "addresses" in values else ():
         try:
-            addresses.append(ip_address(item.text("an address")))
+            addresses.append(parse_address(item.text("an address")))
         except ValueError:
             raise item.wrong(f"{item.text('an address')!r} is not an address") from None
     networks: list[Network] = []
     for item in values["networks"].items("networks") if "networks" in values else ():
         try:
-            networks.append(ip_network(item.text("a network")))
+            networks.append(parse_network(item.text("a network")))
         except ValueError:
             raise item.wrong(f"{item.text('a network')!r} is not a network") from None
     return _Node(

@@ -12,6 +12,7 @@ from ....analyzer.errors import UsageError
 
 MAX_BYTES = 256 << 20
 MAX_DEPTH = 100
+_MOST_DIGITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ class Source:
     def integer(self, what: str, least: int, most: int) -> int:
         """Its value as a number; UsageError outside least .. most."""
         text = self.text(what)
+        if len(text) > _MOST_DIGITS:
+            raise self.wrong(f"{what} has more than {_MOST_DIGITS} digits")
         try:
             value = int(text, 0)
         except ValueError:

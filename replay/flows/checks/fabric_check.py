@@ -11,10 +11,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 from msgspec import Meta
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 
-from ....kernels.kernel import Array, Ints
+from ....kernels.kernel import Array, Int32s, Ints
 from ...fabrics.fabric import Fabric, edge_switches, tier_name
 from .blast_radius import BlastRadius, blast_radii
 from .path_counts import HostPaths, paths_between
@@ -241,25 +239,42 @@ def _walk(fabric: Fabric) -> tuple[int, int, int | None, list[str]]:
     whose = range(len(edges)) if not fabric.routed else _some(len(edges))
     starts = np.unique(edges[edges >= 0])
     for e in whose:
-        depth: dict[int, int] = {int(s): 0 for s in edges[e] if s >= 0}
-        on_path: set[int] = set()
-        for start in starts:
-            found = _deepest(fabric, int(start), e, depth, on_path)
-            if found is not None:
-                longest = max(longest or 0, found + 2)
+        depth = depths_to(fabric, e, starts)
+        found = [depth[s] + 2 for s in starts.tolist() if depth[s] >= 0]
+        longest = max([longest or 0, *found]) if found else longest
         bad = [s for s, d in depth.items() if d < 0 and not fabric.routed]
-        loops += sum(depth[s] == _LOOP for s in bad)
-        dead_ends += sum(depth[s] == _DEAD_END for s in bad)
+        loops += sum(depth[s] == LOOP for s in bad)
+        dead_ends += sum(depth[s] == DEAD_END for s in bad)
         for s in bad:
             if len(places) < 3:
                 host = fabric.host_name(int(np.flatnonzero(fabric.attachments.edge == e)[0]))
-                what = "is a loop" if depth[s] == _LOOP else "ends without a route"
+                what = "is a loop" if depth[s] == LOOP else "ends without a route"
                 places.append(f"the path from {fabric.nodes.names[s]} to {host} {what}")
     return loops, dead_ends, longest, places
 
 
-_LOOP, _DEAD_END = -1, -2
+LOOP, DEAD_END = -1, -2
+"""In place of a depth."""
 _SAMPLED_EDGES = 4
+
+
+def next_switches(fabric: Fabric, switch: int, edge: int) -> list[int]:
+    """The next switches towards an edge; tables may also name hosts, where paths end."""
+    ends = (int(fabric.links.target[link]) for link in fabric.group(switch, edge)[0])
+    return [end for end in ends if end < fabric.switches]
+
+
+def depths_to(fabric: Fabric, edge: int, starts: Int32s) -> dict[int, int]:
+    """Links on the longest path to an edge of every switch on a path from `starts`.
+
+    LOOP or DEAD_END if some path from the switch does not end at the edge.
+    """
+    here = edge_switches(fabric.attachments)[edge]
+    depth = {int(s): 0 for s in here if s >= 0}
+    on_path: set[int] = set()
+    for start in starts.tolist():
+        _deepest(fabric, start, edge, depth, on_path)
+    return depth
 
 
 def _some(edges: int) -> Ints:
@@ -269,19 +284,19 @@ def _some(edges: int) -> Ints:
 
 def _deepest(
     fabric: Fabric, start: int, edge: int, depth: dict[int, int], on_path: set[int]
-) -> int | None:
-    """Links on the longest path from a switch to an edge; fills `depth` of all switches on it."""
+) -> None:
+    """Fill `depth` of all switches on the paths from a switch to an edge."""
     stack = [start] if start not in depth else []
     while stack:
         switch = stack[-1]
-        nexts = [int(fabric.links.target[link]) for link in fabric.group(switch, edge)[0]]
+        nexts = next_switches(fabric, switch, edge)
         waiting = [n for n in nexts if n not in depth]
         if switch not in on_path:
             on_path.add(switch)
             if not nexts:
-                depth[switch] = _DEAD_END
+                depth[switch] = DEAD_END
         if any(n in on_path for n in waiting):
-            depth[switch] = _LOOP
+            depth[switch] = LOOP
         if switch in depth or not waiting:
             if switch not in depth:
                 below = [depth[n] for n in nexts]
@@ -290,8 +305,6 @@ def _deepest(
             stack.pop()
         else:
             stack.append(waiting[0])
-    found = depth.get(start, _DEAD_END)
-    return found if found >= 0 else None
 
 
 def _bisection(fabric: Fabric) -> tuple[int | None, float | None]:
@@ -300,6 +313,9 @@ def _bisection(fabric: Fabric) -> tuple[int | None, float | None]:
     Full bisection bandwidth is the minimum over all halves; in a symmetric fabric all
     halves along edges are equal.
     """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
     links, switches = fabric.links, fabric.switches
     attachments = fabric.attachments
     edges = edge_switches(attachments)

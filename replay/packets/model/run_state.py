@@ -4,7 +4,7 @@ Columns are constants of this file; rows of links and packets fit cache lines.""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -150,6 +150,7 @@ Network: TypeAlias = RunState | Net
 """Argument of functions on packets in the network."""
 Messages: TypeAlias = RunState | Desk
 """Argument of functions on messages and turns of flows."""
+_AnyState = TypeVar("_AnyState", RunState, Net)
 
 
 def new_run(
@@ -183,7 +184,7 @@ def new_run(
     return RunState(
         links=links,
         stats=aligned(len(links), STAT_COLUMNS),
-        slots=_free_slots(0, room),
+        slots=free_slots(0, room),
         hosts=np.tile(np.array([-1, 0], np.int64), (arrays.hosts, 1)),
         rings=rings,
         flows=flows,
@@ -206,7 +207,7 @@ def new_run(
     )
 
 
-def _free_slots(first: int, room: int) -> Ints:
+def free_slots(first: int, room: int) -> Ints:
     """Free slots, chained from number `first` on."""
     slots = aligned(room, SLOT_COLUMNS)
     slots[:, NEXT] = np.arange(first + 1, first + room + 1)
@@ -214,10 +215,10 @@ def _free_slots(first: int, room: int) -> Ints:
     return slots
 
 
-def with_more_slots(run: RunState) -> RunState:
+def with_more_slots(run: _AnyState) -> _AnyState:
     """The state with twice the slots for packets in flight."""
     old, counts = run.slots, run.counts
-    more = _free_slots(len(old), len(old))
+    more = free_slots(len(old), len(old))
     more[-1, NEXT] = counts[FREE_SLOT] if counts[FREE_SLOTS] else NO_SLOT
     counts[FREE_SLOT] = len(old)
     counts[FREE_SLOTS] += len(old)

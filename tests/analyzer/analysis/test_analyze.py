@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import weakref
 
 import dpkt
 import pytest
 from captures import DATA, data, truth
-from factories import Frame, write_pcap
+from factories import Frame, Pcapng, write_pcap
+from network import roce
 
 from rocescope.analyzer.analysis import run as engine
 from rocescope.analyzer.analysis.analyze import analyze
@@ -90,6 +93,34 @@ def test_a_filter_leaves_out_and_says_so():
     analysis = run(data("c10"), filter="ip.src == 10.0.0.1 and qp != 1")
     assert [(f.src, f.dest_qp) for f in analysis.flows] == [("10.0.0.1", 0x31)]
     assert any("filter" in line for line in analysis.warnings)
+
+
+@pytest.mark.parametrize("expression", ["opcode != 0x11", "udp dst port 4791"])
+def test_a_filter_of_the_capture_is_said_and_withdraws_claims(tmp_path, expression):
+    """Without its NAKs any capture would look healthy."""
+    capture = Pcapng().section().interface(filter=b"\0" + expression.encode())
+    for psn in range(40):
+        capture.enhanced(1000 * psn, roce(psn, payload_bytes=64))
+    path = tmp_path / "filtered.pcapng"
+    path.write_bytes(capture.bytes())
+    found = run(path)
+    assert found.captures[0].taps[0].filter == expression
+    named = [
+        line for line in found.diagnosis.limits if f"captured with a filter ({expression}" in line
+    ]
+    assert bool(named) == (not found.diagnosis.healthy) == ("opcode" in expression)
+
+
+def test_a_filter_of_the_capture_and_one_of_the_analysis_are_both_said(tmp_path):
+    capture = Pcapng().section().interface(filter=b"\0opcode != 0x11")
+    for psn in range(40):
+        capture.enhanced(1000 * psn, roce(psn, payload_bytes=64))
+    path = tmp_path / "filtered.pcapng"
+    path.write_bytes(capture.bytes())
+    for expression, said in ((None, 1), ("psn > 3", 2)):
+        found = run(path, filter=expression).diagnosis
+        assert sum("filter" in line for line in found.limits) == said
+        assert found.healthy == []
 
 
 def test_the_same_file_twice_is_two_taps_of_the_same_packets():
@@ -190,6 +221,23 @@ def test_what_was_decoded_before_an_interrupt_is_counted(taps, monkeypatch):
     assert sum(f.packets + f.tap_copies for f in analysis.flows) == read
 
 
+@pytest.mark.parametrize("kernels", [[], ["walk"]])
+def test_waiting_for_packets_is_not_compiling(kernels, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_COMPILING_AFTER_S", 0.0)
+    monkeypatch.setattr(engine, "compiling", kernels)
+    path = str(write_pcap(tmp_path / "empty.pcap", []))
+    told = []
+    with open_run([path], AnalyzeOptions(follow=True)) as waiting:
+
+        def tell(progress):
+            told.append(progress.compiling)
+            waiting.stop()
+
+        waiting._tell = tell
+        assert not waiting.read()
+    assert told[0] == bool(kernels)
+
+
 def test_a_clock_that_starts_at_zero(tmp_path, monkeypatch):
     """Simulators write such captures: zero is a time, not the absence of one."""
     with data("c10").open("rb") as file:
@@ -222,4 +270,23 @@ def test_most_packets_late_is_not_most_packets_unseen(tmp_path):
 def test_all_taps_are_known_before_the_first_packet():
     names = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in "AB"]
     with open_run(names, AnalyzeOptions()) as two:
-        assert two.measuring.tracker.state.copies.shape == (2, 2)
+        assert two.measuring.tracker.copies.shape == (2, 2)
+
+
+def test_an_analysis_leaves_memory_at_its_end(monkeypatch):
+    """Nothing waits for a collection of circles, which large arrays alone never start."""
+    owned = []
+    begin = engine.Run.__init__
+
+    def noted(one, *words):
+        begin(one, *words)
+        parts = one, one.measuring, one.measuring.tracker, one.sources[0].decoder
+        owned.extend(map(weakref.ref, parts))
+
+    monkeypatch.setattr(engine.Run, "__init__", noted)
+    gc.disable()
+    try:
+        run(data("i03"))
+        assert [part() for part in owned] == [None] * 4
+    finally:
+        gc.enable()

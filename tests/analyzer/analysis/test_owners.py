@@ -8,6 +8,8 @@ from examples import thorough
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.analysis.owners import merged
+from rocescope.analyzer.results.flow import Owner
 
 FLOWS = (
     ("10.0.0.1", "10.0.0.2", 0x51),
@@ -126,3 +128,14 @@ def test_comments_pair_connections_exactly(tmp_path, comments, pairs):
     result = analyze([str(path)], AnalyzeOptions())
     assert [tuple(c.flows) for c in result.connections] == pairs
     assert all(c.evidence == ["host_probe"] for c in result.connections)
+
+
+def test_the_host_knows_the_process_and_the_log_its_ranks():
+    host = Owner(12, "python", None, "source")
+    log = Owner(4711, None, 11, "source", "nodea", "mlx5_0", "0xabc", 3)
+    both = Owner(12, "python", 11, "source", "nodea", "mlx5_0", "0xabc", 3)
+    assert merged({1: host, 2: host}, {2: log, 3: log}) == {1: host, 2: both, 3: log}
+    other_end = Owner(13, "python", 5, "destination")
+    assert merged({1: other_end}, {1: log}) == {1: log}
+    without = Owner(4711, None, None, "source", "nodea")
+    assert merged({1: other_end}, {1: without})[1].rank is None

@@ -88,6 +88,24 @@ def test_each_interface_begins_with_its_own_first_frame(tmp_path: Path) -> None:
     assert [tap.first_time_ns for tap in taps.items] == [START_NS, START_NS + 2_000, None]
 
 
+def test_a_clock_that_is_set_back_is_that_of_its_interface(tmp_path: Path) -> None:
+    """Those of other interfaces may be behind; a new section continues its interfaces."""
+    hour, file = 3_600_000_000_000, Pcapng().section()
+    for name in ("a", "b"):
+        file.interface(name=name)
+    for i, back in enumerate([0, 0, hour, hour]):
+        file.enhanced(START_NS + i - back, b"x", interface=0)
+        file.enhanced(START_NS + i - 2 * hour, b"x", interface=1)
+    file.section().interface(name="b").interface(name="a")
+    file.enhanced(START_NS - 3 * hour, b"x", interface=0)
+    file.enhanced(START_NS, b"x", interface=1)
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    read(path, taps)
+    assert {tap.name[-1]: tap.clock_steps for tap in taps.items} == {"a": 1, "b": 1}
+
+
 def test_a_rate_no_link_has_is_unknown(tmp_path: Path) -> None:
     """if_speed has 64 bits; what a damaged file claims must not overflow the decoder's int64."""
     for speed in (1 << 63, (1 << 64) - 1):

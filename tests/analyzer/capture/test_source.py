@@ -471,6 +471,29 @@ def test_the_last_of_many_interfaces_share_a_tap(tmp_path: Path) -> None:
     assert taps[MANY_TAPS].frames == 2
 
 
+@pytest.mark.parametrize(
+    ("value", "said", "leaves_out"),
+    [
+        (b"\0qp == 0x11", "qp == 0x11", True),
+        (b"\0udp dst port 4791 or (vlan and udp port 4791)", None, False),
+        (b"\0udp port 4791 and src host 10.0.0.1", None, True),
+        (b"\1\x28\0\0\0", "a BPF program", True),
+        (b"\0" + b"x\x1b" * 500, ("x?" * 256)[:511], True),
+        (b"\0", None, False),
+        (b"", None, False),
+    ],
+)
+def test_the_capture_filter_of_an_interface(
+    tmp_path: Path, value: bytes, said: str | None, leaves_out: bool
+) -> None:
+    path, taps = tmp_path / "x", Taps()
+    path.write_bytes(Pcapng().section().interface(filter=value).enhanced(START_NS, b"x").bytes())
+    with open_capture(str(path), taps) as capture:
+        rows_of(capture.batches())
+    text = value[1:].decode() if said is None and value[1:] else said
+    assert (taps[0].filter, taps[0].leaves_out_roce) == (text, leaves_out)
+
+
 @pytest.mark.parametrize("kind", ["xz", "zstd"])  # gzip and lz4 expand less
 def test_a_decompression_bomb_ends_early_and_says_so(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x"

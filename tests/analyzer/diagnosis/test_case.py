@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import factories_results as factories
+from captures import data
 from cases import case_of
 from conformance_traces import answer, last, write
 
-from rocescope.analyzer.diagnosis.case import carries_data
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.diagnosis.case import carries_data, queue_pairs
 
 
 def test_a_queue_pair_and_its_answers():
@@ -20,3 +24,15 @@ def test_a_queue_pair_and_its_answers():
 def test_an_empty_case():
     case = case_of([])
     assert (case.first_ns, case.last_ns, case.queue_pairs) == (0, 0, 0)
+
+
+def test_both_halves_of_a_read_and_both_directions_of_writes_are_one_queue_pair():
+    for name, pairs in (("c04_rc_read_q4_64k.atB", 4), ("c16_rc_write_bidir.atB", 2)):
+        found = analyze([data(name)], AnalyzeOptions()).diagnosis
+        assert found.summary.endswith(f"of {pairs} queue pairs"), found.summary
+        assert f"{pairs} queue pairs: none stalled" in found.healthy
+
+
+def test_flows_without_a_known_connection_count_alone():
+    flows = [factories.flow(i, 10, connection=c) for i, c in enumerate((0, 0, 1, None, None))]
+    assert queue_pairs(flows) == 4

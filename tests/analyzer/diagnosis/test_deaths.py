@@ -7,7 +7,7 @@ from cases import case_of
 from conformance_traces import ACK, NAK, answer, last, write
 from factories_results import hop
 
-from rocescope.analyzer.diagnosis.deaths import death_of
+from rocescope.analyzer.diagnosis.deaths import death_of, may_be_answered
 from rocescope.analyzer.measures.hops.state import EDGE, VISIT
 from rocescope.analyzer.measures.hops.ways import Way, Ways
 from rocescope.analyzer.results.hops import TapClock
@@ -38,6 +38,19 @@ def test_three_rewinds_without_an_answer():
     assert (dead.why, dead.packets) == ("unanswered", 3)
     case = case_of([*BEGIN, *rows])
     assert dead.since_ns == case.first_ns + 10_000  # of the request, not of its retransmission
+
+
+def test_answers_without_a_partner_may_be_those_of_the_sender():
+    """Where no tap sees any, they pass elsewhere; where some are seen, they have ended."""
+    begin = [write(0, at=0), last(1, at=1), last(2, at=10)]
+    again = [resend(60 * MS * n, 90 + n) for n in (1, 2, 3)]
+    other = answer(5000, at=12)  # of a PSN that no tap saw
+    seen, unseen = case_of([*begin, other, *again]), case_of([*begin, *again])
+    assert not seen.connections
+    assert death_of(seen, seen.flows[0]).why == "unanswered"
+    assert death_of(unseen, unseen.flows[0]) is None
+    fewer = case_of([*begin, other, *again[:2]])
+    assert death_of(fewer, fewer.flows[0]) is None
 
 
 def test_two_rewinds_and_half_a_second():
@@ -92,3 +105,15 @@ def test_a_nak_is_an_answer():
     for n in range(1, 6):
         rows += [answer(2, NAK, at=60 * MS * n - 5), resend(60 * MS * n, 90 + n)]
     assert death([*rows, answer(2, ACK, at=301 * MS)]) is None
+
+
+def test_a_sender_that_goes_back_to_a_later_packet_got_answers_elsewhere():
+    """Requests and answers take different ways, and the tap is on one of them."""
+    rows = [write(0, at=0), write(1, at=1), last(2, at=2)]
+    case = case_of([*rows, *(resend(60 * MS * n, 90 + n) for n in (1, 2, 3))])
+    assert death_of(case, case.flows[0]) is None
+    assert may_be_answered(case, case.flows[0])
+    from_the_first = [write(0, at=60 * MS * n, ip_id=90 + n) for n in (1, 2, 3)]
+    case = case_of([*rows, *from_the_first])
+    assert death_of(case, case.flows[0]).why == "unanswered"
+    assert not may_be_answered(case, case.flows[0])

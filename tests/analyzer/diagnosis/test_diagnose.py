@@ -129,7 +129,7 @@ def test_a_slow_path_seen_by_the_taps_after_it_is_one_finding():
     found = diagnosed(taps).findings
     (one,) = (finding for finding in found if finding.severity != "note")
     assert (one.kind, one.place.to_tap, one.packets) == ("loss", "leaf2-spine2.pcap.gz", 359)
-    assert one.details == {"slow_path": "leaf2-spine2.pcap.gz"}
+    assert one.details == {"slow_path": "leaf2-spine2.pcap.gz", "lost_retransmissions": 8}
     assert {(flow.src, flow.dst) for flow in one.affected} == {
         ("10.1.2.10", "10.2.4.10"),
         ("10.1.1.10", "10.2.3.10"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 from cases import capture, case_of, table_of
-from conformance_traces import NAK, answer, last, write
+from conformance_traces import NAK, answer, last, response, write
 from factories_results import diagnosis, hop
 
 from rocescope.analyzer.diagnosis.healthy import healthy
@@ -19,10 +20,37 @@ CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
 def test_claims_say_what_they_cover():
     assert healthy(case_of(CLEAN), []) == [
         "4 request and response packets: none lost, retransmitted, reordered or duplicated"
-        " before the tap",
+        " before the tap, from the first captured packet of each flow on",
         "2 ACKs: no NAK, no RNR NAK",
         "1 queue pair: none stalled",
     ]
+
+
+@pytest.mark.parametrize(
+    ("first_psn", "rows", "claimed"),
+    [
+        (0, CLEAN, " before the tap"),
+        (1, CLEAN, " before the tap, from the first captured packet of each flow on"),
+        (None, CLEAN, " before the tap, from the first captured packet of each flow on"),
+        (
+            0,
+            [*CLEAN, response(4)],
+            " before the tap, from the first captured packet of each flow on",
+        ),
+    ],
+    ids=["agreed", "another sequence", "no CM", "responses"],
+)
+def test_no_loss_is_claimed_before_the_first_packet_unless_cm_names_its_psn(
+    first_psn, rows, claimed
+):
+    case = case_of(rows)
+    if first_psn is not None:
+        flow = case.measuring.tracker.flows[0]
+        key = int(flow["src"]), int(flow["dst"]), int(flow["dest_qp"])
+        case.measuring.cm.first_psns[key] = first_psn
+    assert healthy(case, [])[0].partition("duplicated")[2] == claimed
+    case.measuring.ended = Ended(flows=1, request_packets=9, sequenced_packets=9)
+    assert healthy(case, [])[0].endswith("from the first captured packet of each flow on")
 
 
 def test_each_fault_withdraws_its_claim():
@@ -80,6 +108,22 @@ def test_checked_icrcs():
 
 def test_one_direction_is_no_proof_of_life():
     assert not any("stalled" in claim for claim in healthy(case_of(CLEAN[:2]), []))
+
+
+def test_queue_pairs_whose_answers_may_pass_no_tap_are_not_claimed_to_live():
+    """The sender goes back to a later packet without an answer at the tap."""
+    waits = [write(0, at=0), write(1, at=1), last(2, at=2)]
+    waits += [last(2, at=60_000 * n, ip_id=90 + n) for n in (1, 2, 3)]
+    lives = [row | {"dest_qp": 0x21, "udp_sport": 50_000} for row in waits[:3]]
+
+    def claims(rows, pairs):
+        case = case_of(rows)
+        peers = {flow: peer for pair in pairs for flow, peer in (pair, pair[::-1])}
+        case.__dict__["peers"] = peers  # connected by CM messages
+        return [claim for claim in healthy(case, []) if "stalled" in claim]
+
+    assert claims(waits, [(0, 9)]) == []
+    assert claims([*waits, *lives], [(0, 9), (1, 8)]) == ["1 queue pair: none stalled"]
 
 
 def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():

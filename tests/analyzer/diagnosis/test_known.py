@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import get_args
 
 import msgspec
+import pytest
 from factories_results import diagnosis, flow
+from msgspec import UNSET
 
-from rocescope.analyzer.diagnosis.known import AFTERMATH_NS, CLOCKS_NS, EXPLAINS, SLOW_PATH, Known
+from rocescope.analyzer.diagnosis.known import (
+    AFTERMATH_NS,
+    CLOCKS_NS,
+    EXPLAINS,
+    PAUSED_NS,
+    SLOW_PATH,
+    Known,
+)
 from rocescope.analyzer.results.diagnosis import Kind
 
 CAUSE = msgspec.structs.replace(
@@ -80,6 +89,63 @@ def test_packets_that_wait_in_a_queue_are_answered_late():
     assert not lossy.troubled({"c"})
     assert lossy.troubled({"b"}, ("queueing", CAUSE.kind))
     assert not lossy.troubled({"b"}, ("queueing",))
+
+
+LINK = msgspec.structs.replace(CAUSE.place, from_tap=None, to_tap="b", device=None)
+ONTO = msgspec.structs.replace(CAUSE.place, from_tap="a", to_tap="b", device="leaf1")
+PAUSE = msgspec.structs.replace(
+    CAUSE, kind="pause", place=LINK, flows=[], details={PAUSED_NS: 10**8}
+)
+AT, END = CAUSE.from_ns, CAUSE.until_ns
+
+
+def test_packets_wait_in_front_of_a_paused_link():
+    off = msgspec.structs.replace(ONTO, from_tap="b", to_tap="c")
+    known = Known([PAUSE])
+    assert not known.queue_at(off, [7], (AT, AT))
+    assert not known.explains("timeout-recovery", 7, AT, AT)
+    assert known.queue_at(ONTO, [7], (AT, AT))
+    assert known.explains("timeout-recovery", 7, AT, AT)
+    lossy = Known([msgspec.structs.replace(CAUSE, place=LINK, kind="rate-limit")])
+    assert not lossy.queue_at(ONTO, [7], (AT, AT))
+
+
+@pytest.mark.parametrize(
+    ("span", "held"),
+    [
+        ((AT - 10**9, AT - CLOCKS_NS - 1), False),
+        ((AT - 10**9, AT), True),
+        ((END + CLOCKS_NS, END + 10**9), True),
+        ((END + CLOCKS_NS + 1, END + 10**9), False),
+    ],
+    ids=["before", "until it", "drains", "after"],
+)
+def test_a_pause_holds_packets_while_it_lasts(span, held):
+    """Its flows wait at its link; what they meet elsewhere has another cause."""
+    known = Known([msgspec.structs.replace(PAUSE, flows=[2])])
+    assert known.queue_at(ONTO, [7], span) == held
+    assert known.explains("timeout-recovery", 7, *span) == held
+    assert not known.explains("timeout-recovery", 2, *span)
+    other = Known([PAUSE])
+    assert not other.queue_at(ONTO, [7], span, in_pauses=False)
+    assert not other.explains("timeout-recovery", 7, *span)
+
+
+def test_a_pause_of_unknown_length_makes_no_longer_queue():
+    known = Known([msgspec.structs.replace(PAUSE, details=UNSET)])
+    assert known.queue_at(ONTO, [7], (AT, END))
+    assert not known.queue_at(ONTO, [7], (AT, END + 10**8))
+    assert known.queue_at(ONTO, [7], (AT, END + 10**8), 10**8)
+    assert not known.queue_at(ONTO, [7], (AT - 10**8, END))
+    assert known.queue_at(ONTO, [7], (AT - 10**8, END), 10**8)
+    goes_on = Known([msgspec.structs.replace(PAUSE, details=UNSET, until_ns=None)])
+    assert goes_on.queue_at(ONTO, [7], (AT, END + 10**12))
+
+
+def test_a_queue_before_its_cause_has_another():
+    known = Known([msgspec.structs.replace(CAUSE, kind="rate-limit", place=ONTO)])
+    assert not known.queue_at(ONTO, [7], (AT - 10**9, AT - CLOCKS_NS - 1))
+    assert known.queue_at(ONTO, [7], (AT, END))
 
 
 def test_a_host_without_a_link_sends_nothing_either():

@@ -56,8 +56,28 @@ def test_truncated_frames():
 
 
 def test_how_it_was_read():
-    assert said(complete=False).startswith("interrupted")
-    assert "filter" in said(filtered=True)
+    assert said(complete=False).startswith("incomplete")
+
+
+def test_a_filter_of_the_analysis():
+    case = case_of(ROWS, filtered=True)
+    case.measuring.filtered = True
+    assert limits(case)[0].startswith("a filter is set")
+    case.registry.taps[0].filter = "qp == 0x11"
+    assert limits(case)[0].startswith("captured with a filter (qp == 0x11)")
+    assert limits(case)[1].startswith("a filter is set")
+
+
+def test_a_filter_of_the_capture_is_named():
+    case = case_of(ROWS, filtered=True)
+    case.registry.taps[0].filter = "udp dst port 4791"
+    assert not any("filter" in line for line in limits(case))
+    case.registry.taps[0].filter = "qp == 0x11"
+    assert limits(case)[0] == (
+        "captured with a filter (qp == 0x11): packets that it left out are in no count, and"
+        " whether they were lost is unknown"
+    )
+    assert not any("a filter is set" in line for line in limits(case))
 
 
 def test_one_direction():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from cases import case_of
 from conformance_traces import write
+from factories_results import flow
 
 from rocescope.analyzer.diagnosis import words
+from rocescope.analyzer.results.flow import Owner
 
 
 def test_packets_of():
@@ -72,3 +74,21 @@ def test_ways_of_flows():
     assert words.hosts([first, second]) == "2 hosts to 10.0.0.2"
     assert words.hosts([first, third]) == "10.0.0.1 to 2 hosts"
     assert (words.counted(1, "flow"), words.counted(1200, "flow")) == ("1 flow", "1,200 flows")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([], ""),
+        ([(None, 3), (11, None)], ""),
+        ([(11, 3), (11, 3), None], " (rank 11 to rank 3)"),
+        ([(11, 3), (0, 7)], " (ranks 0 to 7, 11 to 3)"),
+        ([(n, n + 1) for n in range(5)], " (ranks 0 to 1, 1 to 2, 2 to 3 and 2 more)"),
+    ],
+)
+def test_ranks(ranks, text):
+    flows = [
+        flow(number, 1, owner=pair and Owner(1, "x", pair[0], "source", peer_rank=pair[1]))
+        for number, pair in enumerate(ranks)
+    ]
+    assert words.ranks(flows) == text

@@ -16,7 +16,7 @@ import pytest
 
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.filtering import compile_filter
+from rocescope.analyzer.filtering.compiler import compile_filter
 from rocescope.analyzer.wire.frames import FrameBatch
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.analyzer.wire.registry import Registry

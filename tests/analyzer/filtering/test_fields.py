@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from batches import decode
 
-from rocescope.analyzer.filtering import compile_filter
+from rocescope.analyzer.filtering.compiler import compile_filter
 from rocescope.analyzer.wire.registry import Registry
 
 from ..decode.multipath.test_mrc import (

@@ -19,12 +19,13 @@ from rocescope.analyzer.decode.headers.cm import CmMessage
 from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle
 from rocescope.analyzer.measures.late_activity import LateActivity
 from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.measures.packet_clock import LATEST
 from rocescope.analyzer.results.ended import Ended
 from rocescope.analyzer.summary.summarize import Summary
 
 SECOND_NS = 1_000_000_000
 ONLY_OF_ENDED = (
-    "flows", "data_flows", "connections", "flows_in_trouble", "first_time_ns", "last_time_ns",
+    "flows", "queue_pairs", "connections", "flows_in_trouble", "first_time_ns", "last_time_ns",
     "untracked_packets", "untracked_wire_bytes", "marked_between_taps", "sequenced_packets",
     "partial_flows", "unknown_between_taps", "untapped_flows", "missed_by_captures",
 )  # fmt: skip
@@ -61,8 +62,14 @@ def measured(paths, rounds, most_kept, idle_ns):
     for table in feed:
         for measuring in both:
             measuring.update(table)
-        end_idle(ending, int(table.time_ns[-1]), idle_ns, registry.tap_names, most_kept, 1)
+        end_idle(ending, idle_ns, registry.tap_names, most_kept, 1)
     return registry, plain, ending
+
+
+def end_at(measuring, now_ns, *how):
+    """End what is idle when the packets' clock stands at `now_ns`."""
+    measuring.clock.update(np.full(LATEST, now_ns))
+    return end_idle(measuring, *how)
 
 
 def record(flow):
@@ -137,7 +144,7 @@ def test_the_worst_idle_flows_stay_and_a_queue_pair_that_comes_back_is_a_new_flo
     troubled = [write(100, psn, psn) for psn in (0, 1, 5, 6)]  # 2, 3, 4 are missing
     clean = [write(qp, psn, 10 + psn) for qp in range(200, 210) for psn in range(3)]
     measuring.update(packets(troubled + clean))
-    assert end_idle(measuring, 5 * SECOND_NS, SECOND_NS, NAMES, 1, 1) == 10
+    assert end_at(measuring, 5 * SECOND_NS, SECOND_NS, NAMES, 1, 1) == 10
     assert measuring.tracker.flows["dest_qp"].tolist() == [100]
     ended = measuring.ended
     assert (ended.flows, ended.packets, ended.flows_in_trouble) == (10, 30, 0)
@@ -147,6 +154,24 @@ def test_the_worst_idle_flows_stay_and_a_queue_pair_that_comes_back_is_a_new_flo
         100: 5,
         205: 1,
     }
+
+
+@pytest.mark.parametrize("wild_ns", [10**18, -(10**18), 4 * SECOND_NS])
+@pytest.mark.parametrize("last", [True, False], ids=["last", "alone"])
+def test_a_frame_with_a_wild_time_ends_no_flow(wild_ns, last):
+    """Whether it is the last of many, or makes a batch of its own; of a flow or of a new one."""
+    measuring = Measuring(100_000_000, many_taps=True)
+    rows = [write(qp, psn, 1000 * psn + qp) for psn in range(5) for qp in range(100, 110)]
+    for qp in (100, 300):
+        wild = write(qp, 5, wild_ns)
+        for table in [[*rows, wild]] if last else [rows, [wild]]:
+            measuring.update(packets(table))
+            assert end_idle(measuring, SECOND_NS, NAMES, 1, 1) == 0
+        rows = [{**row, "psn": row["psn"] + 10} for row in rows]
+    assert {*range(100, 110)} <= set(measuring.tracker.flows["dest_qp"].tolist())
+    later = [write(105, psn, 9 * SECOND_NS + psn) for psn in range(40, 60)]
+    measuring.update(packets(later))
+    assert end_idle(measuring, SECOND_NS, NAMES, 1, 1) >= 7  # the true clock still ends them
 
 
 def test_flows_leave_only_in_worthwhile_numbers_and_both_of_a_connection():
@@ -161,8 +186,8 @@ def test_flows_leave_only_in_worthwhile_numbers_and_both_of_a_connection():
             )  # fmt: skip
     rows.append(write(118, 4, 4 * SECOND_NS, src=0, dst=1))
     measuring.update(packets(rows))
-    assert end_idle(measuring, 5 * SECOND_NS, 2 * SECOND_NS, NAMES, 0, 19) == 0
-    assert end_idle(measuring, 5 * SECOND_NS, 2 * SECOND_NS, NAMES, 0, 1) == 18
+    assert end_at(measuring, 5 * SECOND_NS, 2 * SECOND_NS, NAMES, 0, 19) == 0
+    assert end_at(measuring, 5 * SECOND_NS, 2 * SECOND_NS, NAMES, 0, 1) == 18
     assert sorted(measuring.tracker.flows["dest_qp"].tolist()) == [118, 119]
     assert measuring.ended.connections == 9
 
@@ -187,7 +212,7 @@ def test_any_traffic_any_order(rounds, most_kept):
         ]
         for measuring in both:
             measuring.update(packets(rows))
-        end_idle(both[1], start + len(rows), SECOND_NS, NAMES, most_kept, 1)
+        end_at(both[1], start + len(rows), SECOND_NS, NAMES, most_kept, 1)
     plain, ending = both
     streams = [m.tracker.state.streams[: 2 * len(m.tracker)] for m in both]
     for name, fields in (
@@ -232,7 +257,7 @@ def test_churn_holds_the_state_of_the_active_flows_only():
             for qp in range(300)
         ]
         measuring.update(packets(rows))
-        end_idle(measuring, start + SECOND_NS, SECOND_NS, NAMES, 20, 100)
+        end_at(measuring, start + SECOND_NS, SECOND_NS, NAMES, 20, 100)
         seen.append(held(measuring))
     assert max(seen[2:]) <= seen[2]
     assert measuring.ended.packets + int(measuring.tracker.flows["packets"].sum()) == 15_000
@@ -269,7 +294,7 @@ def test_marks_between_taps_of_flows_that_left_are_counted():
         for psn in range(10) for qp in range(100, 104) for tap in (0, 1)
     ]  # fmt: skip
     measuring.update(packets(sorted(rows, key=lambda row: row["time_ns"])))
-    assert end_idle(measuring, 5 * SECOND_NS, SECOND_NS, ["near", "far"], 1, 1) == 3
+    assert end_at(measuring, 5 * SECOND_NS, SECOND_NS, ["near", "far"], 1, 1) == 3
     assert (measuring.ended.ecn_marked_packets, measuring.ended.marked_between_taps) == (0, 15)
     assert measuring.ended.flows_in_trouble == 3
 
@@ -277,10 +302,10 @@ def test_marks_between_taps_of_flows_that_left_are_counted():
 def test_looks_come_with_time_or_when_flows_have_doubled():
     turns = Turns()
     assert turns.is_due(0, 100.0)
-    turns.taken(0, 100.0, 100.01)
+    turns.taken(0, 0.01, 100.01)
     assert not turns.is_due(2 * LEAST_LEAVING, 100.9)
     assert turns.is_due(2 * LEAST_LEAVING + 1, 100.02) and turns.is_due(0, 101.02)
-    turns.taken(5000, 200.0, 201.0)
+    turns.taken(5000, 1.0, 201.0)
     assert not turns.is_due(10_000, 220.9)
     assert turns.is_due(10_001, 201.0) and turns.is_due(0, 221.0)
 
@@ -291,7 +316,7 @@ def test_what_is_unknown_of_flows_that_leave_is_counted():
     partial = [write(qp, psn, psn) for qp in range(100, 110) for psn in (0, 2, 4, 6)]
     datagrams = [write(qp, psn, psn, opcode=0x64) for qp in range(200, 205) for psn in range(3)]
     measuring.update(packets(partial + datagrams))
-    assert end_idle(measuring, 5 * SECOND_NS, SECOND_NS, NAMES, 0, 1) == 15
+    assert end_at(measuring, 5 * SECOND_NS, SECOND_NS, NAMES, 0, 1) == 15
     ended = measuring.ended
     assert (ended.partial_flows, ended.missing_packets) == (10, 0)
     assert (ended.packets, ended.request_packets, ended.sequenced_packets) == (55, 55, 40)
@@ -320,7 +345,7 @@ def test_what_later_taps_did_not_see_of_flows_that_leave_is_counted(
         for tap in (1, 0)
     ]  # fmt: skip
     measuring.update(packets(sorted(rows, key=lambda row: row["time_ns"])))
-    assert end_idle(measuring, 5 * SECOND_NS, 2 * SECOND_NS, ["a", "b"], 0, 1) == 3
+    assert end_at(measuring, 5 * SECOND_NS, 2 * SECOND_NS, ["a", "b"], 0, 1) == 3
     ended = measuring.ended
     assert ended.untapped_flows == untapped_flows
     assert ended.missed_by_captures == missed_by_captures

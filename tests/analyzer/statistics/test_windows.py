@@ -142,6 +142,7 @@ def test_a_wild_time_takes_memory_for_one_window():
     assert len(sums.values()) == 999_001
 
 
+@pytest.mark.thorough
 def test_sparing_windows_are_bounded_by_those_with_rows():
     few, far = add(WindowedSums(1, 50, 1_000_000), [*range(20), 999_000]), 1_000_000 // 20_000
     width, start, values = few.dense(sparing=True)

@@ -46,7 +46,9 @@ def test_the_commands_to_run(run):
     code, out, _ = run("--commands", "frr")
     assert code == 0
     assert "ip -j route > NAME.route.json" in out.splitlines()
-    assert out.splitlines()[-2] == "vtysh -c 'show ip route json' > NAME.frr-route.json"
+    *_, routes, pairs, _, _ = out.splitlines()
+    assert routes == "vtysh -c 'show ip route json' > NAME.frr-route.json"
+    assert pairs == "rdma -j resource show qp > NAME.qp.json"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,21 @@ import struct
 
 import pytest
 from answers import routers_of
+from hosts_with_queue_pairs import entry
+from job_logs import COMM, nccl
 from router_namespaces import frames, mac
+from sshd import LocalSshd, inventory
 from traced_lab import lab
 
 from rocescope import cli
+from rocescope.analyzer.track.psn.answers import rdma_udp_sport
+from rocescope.discovery.dialects.registry import DIALECTS
+from rocescope.replay.fabrics.parse import parse_fabric
+
+FABRIC = """\
+fabric: leaf-spine:leaves=4,spines=4,hosts=4
+hash: {model: linux, policy: 1, seed: 305419896}
+"""
 
 
 @pytest.fixture
@@ -50,6 +61,31 @@ def test_report_and_rows(run, files, routers, tmp_path):
     assert rows[0]["links"].split()[1].startswith("leaf")
 
 
+def test_ranks_of_flows(run, files, routers, tmp_path):
+    """NCCL's logs name the sender of some flows, and so the receiver of their answers."""
+    code, out, _ = run(*files, "--fabric", routers, "--format", "json")
+    assert code == 0
+    flow = json.loads(out)["flows"][0]
+    there = nccl("h3", 7, 1, 0, flow["dst"], [flow["dest_qp"]])
+    (tmp_path / "r1.log").write_text("".join(f"{line}\n" for line in there))
+    logs = ("--nccl-log", tmp_path / "*.log")
+    code, out, _ = run(*files, "--fabric", routers, "--format", "json", *logs)
+    assert code == 0
+    result = json.loads(out)
+    named = [
+        one
+        for one in result["flows"]
+        if (one["dst"], one["dest_qp"]) == (flow["dst"], flow["dest_qp"])
+    ]
+    assert named and all((one["dst_rank"], one["comm"]) == (1, COMM) for one in named)
+    others = [one for one in result["flows"] if one["dst_rank"] is None]
+    assert others and all((one["src_rank"], one["comm"]) == (None, None) for one in others)
+    code, out, _ = run(*files, "--fabric", routers, "--top", 200, *logs)
+    assert (code, "0>1" in out) == (0, True)
+    code, _, err = run(*files, "--fabric", routers, "--nccl-log", tmp_path / "none*")
+    assert (code, "--nccl-log: no file is named" in err) == (2, True)
+
+
 def test_mistakes(run, files, routers):
     code, _, err = run(*files, "--fabric", routers, "--top", 0)
     assert (code, "--top must be 1 or more" in err) == (2, True)
@@ -77,6 +113,112 @@ def test_counters_need_two_readings(run, files, routers, tmp_path):
     both = ("--verify", "counters", "--counters", tmp_path, "--counters", tmp_path / "x")
     code, _, err = run(*files, "--fabric", routers, *both)
     assert (code, "NAME.link.json" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--verify", "taps"), ("--advise",), ("--follow",), ("--filter", "udp"), ("--concat",)],
+    ids=lambda options: options[0],
+)
+def test_hosts_have_no_packets(run, routers, tmp_path, options):
+    code, out, err = run("--hosts", tmp_path, "--fabric", routers, *options)
+    assert (code, out) == (2, "")
+    assert f"{options[0]} needs captured packets; --hosts knows queue pairs only" in err
+
+
+def test_captures_or_hosts(run, files, routers, tmp_path):
+    code, _, err = run("--fabric", routers)
+    assert (code, "give captures, --live IFACE or --hosts INVENTORY" in err) == (2, True)
+    code, _, err = run(*files, "--hosts", tmp_path, "--fabric", routers)
+    assert (code, "captures, --live and --hosts cannot be combined" in err) == (2, True)
+    (tmp_path / "i.yaml").write_text("switches: {leaf1: {dialect: linux}}\n")
+    code, _, err = run("--hosts", tmp_path / "i.yaml", "--fabric", routers)
+    assert (code, "names no host" in err) == (2, True)
+
+
+def test_sixteen_hosts_with_32_queue_pairs_over_ssh(run, root, need_tool, tmp_path, monkeypatch):
+    """Queue pair i of host a leads to host a xor (1 + i mod 15)."""
+    need_tool("sshd")
+    (tmp_path / "fabric.yaml").write_text(FABRIC)
+    answers = tmp_path / "answers"
+    answers.mkdir()
+    names = [f"g{a}" for a in range(16)]
+    with LocalSshd(tmp_path) as server:
+        for a, name in enumerate(names):
+            save_host(answers, name, f"10.0.0.{1 + a}", "eth0")
+            peers = [a ^ (1 + i % 15) for i in range(32)]
+            entries = [
+                entry(256 + 32 * a + i, 256 + 32 * b + i, pid=1000 * a + i, comm=f"rank{a}")
+                for i, b in enumerate(peers)
+            ]
+            (answers / f"{name}.qp.json").write_text(json.dumps(entries))
+            server.add_recorded(name, answers, DIALECTS["linux"])
+        monkeypatch.setenv("HOME", str(server.home))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        devices = inventory(tmp_path / "i.yaml", {"leaf1": "linux"}, names)
+        common = ("--hosts", devices, "--fabric", tmp_path / "fabric.yaml", "-s", "static")
+        code, out, _ = run(*common, "-f", "json")
+        assert code == 0
+        shown, table, _ = run(*common, "--top", 2)
+    found = json.loads(out)
+    assert (found["queue_pairs"], found["flows_traced"], found["complete_flows"]) == (512, 512, 512)
+    assert found["warnings"] == []
+    ways = {(flow["src"], flow["src_qp"]): flow for flow in found["flows"]}
+    assert len(ways) == 512
+    fabric = parse_fabric(str(tmp_path / "fabric.yaml"))
+    for a in range(16):
+        for i in range(32):
+            b = a ^ (1 + i % 15)
+            flow = ways[f"10.0.0.{1 + a}", 256 + 32 * a + i]
+            assert (flow["dst"], flow["dest_qp"]) == (f"10.0.0.{1 + b}", 256 + 32 * b + i)
+            assert flow["src_port"] == int(rdma_udp_sport(256 + 32 * a + i, 256 + 32 * b + i))
+            assert (flow["src_process"], flow["src_pid"]) == (f"rank{a}", 1000 * a + i)
+            assert (flow["dst_process"], flow["dst_pid"]) == (f"rank{b}", 1000 * b + i)
+            assert (flow["packets"], flow["wire_bytes"]) == (None, None)
+            first, *_, last = flow["links"]
+            assert first.startswith(fabric.host_name(a)) and last.endswith(fabric.host_name(b))
+    text = " ".join(table.split())
+    assert shown == 0
+    assert "512 connected queue pairs of hosts" in text
+    assert "packets and bytes are not known" in text
+    assert " B " not in table and "rank0 0>rank1 1000" in text
+    for loads in found["flow_loads"]:
+        per_host = [one["flows"] for one in loads["links"] if one["name"].startswith("host1>")]
+        assert per_host == [32]
+
+
+def test_rows_of_queue_pairs(run, tmp_path):
+    (tmp_path / "fabric.yaml").write_text("fabric: leaf-spine:leaves=1,spines=1,hosts=2\n")
+    answers = tmp_path / "answers"
+    answers.mkdir()
+    for name, address, own, other in (("a", 1, 17, 33), ("b", 2, 33, 17)):
+        save_host(answers, name, f"10.0.0.{address}", "eth0")
+        (answers / f"{name}.qp.json").write_text(json.dumps([entry(own, other)]))
+    code, _, _ = run(
+        "--hosts", answers, "--fabric", tmp_path / "fabric.yaml", "-o", tmp_path / "paths.csv"
+    )
+    assert code == 0
+    rows = list(csv.DictReader((tmp_path / "paths.csv").open()))
+    assert [(row["src"], row["src_qp"], row["dest_qp"]) for row in rows] == [
+        ("10.0.0.1", "17", "33"), ("10.0.0.2", "33", "17"),
+    ]  # fmt: skip
+    assert {(row["wire_bytes"], row["src_process"], row["dst_pid"]) for row in rows} == {
+        ("", "python", "7")
+    }
+
+
+def save_host(folder, name, address, port):
+    """What a Linux host with one address answers."""
+    (folder / f"{name}.route.json").write_text("[]")
+    own = {"family": "inet", "local": address, "prefixlen": 24, "scope": "global"}
+    link = {
+        "ifindex": 2, "ifname": port, "flags": ["UP", "LOWER_UP"], "link_type": "ether",
+        "operstate": "UP", "address": f"02:00:00:00:00:{int(address.split('.')[3]):02x}",
+        "addr_info": [own],
+    }  # fmt: skip
+    (folder / f"{name}.addr.json").write_text(json.dumps([link]))
+    device = {"ifindex": 0, "ifname": "mlx5_0", "port": 1, "state": "ACTIVE", "netdev": port}
+    (folder / f"{name}.rdma.json").write_text(json.dumps([device]))
 
 
 @pytest.mark.usefixtures("root")

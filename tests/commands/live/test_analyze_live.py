@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import jsonschema
 import pytest
+from examples import first
 from network import bth, ethernet, ipv4, roce, roce_frames, udp
 from processes import children_of, status_of_threads
 from waiting import until
@@ -72,9 +74,9 @@ def packets_of(lines):
 def test_every_psn_is_accounted_for_in_json(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "--format", "json", "--interval", "200ms")
-    for first in range(0, 3000, 1000):
-        net.send([roce(psn) for psn in range(first, first + 1000) if psn % 100 != 50])
-        live.wait_for_packets(99 * (first + 1000) // 100)
+    for start in range(0, 3000, 1000):
+        net.send([roce(psn) for psn in range(start, start + 1000) if psn % 100 != 50])
+        live.wait_for_packets(99 * (start + 1000) // 100)
     assert live.end() == 0
     *intervals, analysis = live.lines()
     for line in intervals:
@@ -101,13 +103,35 @@ def test_every_psn_is_accounted_for_in_json(network, tmp_path):
     assert "rdma_ports" not in analysis or Path("/sys/class/infiniband").exists()
 
 
+def test_a_critical_finding_is_a_line_while_it_runs(network, tmp_path):
+    """A receiver refuses a request: on standard error, so that standard output stays JSON."""
+    net = network()
+    live = Analyzing(net, tmp_path, "left", "--format", "json", "--interval", "200ms")
+
+    def answer(psn, syndrome):
+        said = bth(psn, qp=0x22, opcode=0x11) + struct.pack(">I", syndrome << 24) + bytes(4)
+        answered = ipv4(udp(said), source="10.0.0.2", destination="10.0.0.1")
+        net.send([ethernet(answered)], "right")
+
+    for psn in range(50):
+        net.send([roce(psn)])
+        answer(psn, 0x1F if psn < 49 else 0x62)
+    live.wait_for("critical: 10.0.0.2 refuses requests: 1 NAK remote access error,")
+    time.sleep(1.2)  # another diagnosis: the finding is not new
+    assert live.end() == 0
+    assert live.err.read_text().count("critical:") == 1
+    *_, analysis = live.lines()
+    assert [one["kind"] for one in analysis["diagnosis"]["findings"]] == ["fatal-nak"]
+
+
+@pytest.mark.thorough
 def test_idle_flows_leave_memory_after_the_time_given(network, tmp_path):
     """The default is a minute. One queue pair goes on, 1,000 idle ones stay listed."""
     net = network()
     options = ("-f", "json", "--interval", "100ms", "--idle-after", "300ms")
     live = Analyzing(net, tmp_path, "left", *options)
-    for first in range(0, 2500, 500):
-        net.send([roce(0, qp=0x100 + qp) for qp in range(first, first + 500)])
+    for start in range(0, 2500, 500):
+        net.send([roce(0, qp=0x100 + qp) for qp in range(start, start + 500)])
     live.wait_for_packets(2500)
     for psn in range(20):
         net.send([roce(psn)])
@@ -179,6 +203,16 @@ def test_both_ends_of_a_link_count_once(network, tmp_path):
     assert copies == (400, 400, 0)
     assert (flow["missing_packets"], flow["reordered_packets"]) == (0, 0)
     assert [hop["lost_packets"] for hop in analysis["hops"]] == [0]
+
+
+@pytest.mark.parametrize("number", first(1, [signal.SIGTERM, signal.SIGHUP]))
+def test_signals_end_it_with_its_report(network, tmp_path, number):
+    net = network()
+    live = Analyzing(net, tmp_path, "left", "-f", "json", "--interval", "200ms")
+    net.send(roce_frames(50))
+    live.wait_for_packets(50)
+    assert live.end(number) == 0
+    assert [flow["packets"] for flow in live.lines()[-1]["flows"]] == [50]
 
 
 def test_count(network, tmp_path):
@@ -277,17 +311,20 @@ FILES, GUARD = "the helper for files, see below", "a guard in another network na
 
 @pytest.mark.parametrize(
     ("command", "arguments", "row", "children"),
-    [
-        ("analyze", [], MAIN, [OWNERS]),
-        ("analyze", ["-o", "report.txt"], MAIN, [OWNERS, FILES]),
-        ("capture", [], MAIN, []),
-        ("capture", ["-w", "out.pcapng"], MAIN, [OWNERS]),
-        ("capture", ["-w", "out.pcapng", "--no-owners"], MAIN, []),
-        ("capture", ["-w", "out.pcapng", "--rotate-every", "1h"], MAIN, [OWNERS, FILES]),
-        ("capture", ["--hook", "clsact"], CLSACT, [GUARD, GUARD]),
-        ("capture", ["--counters"], MAIN, []),
-        ("capture", ["--counters", "-w", "out.json"], MAIN, [FILES]),
-    ],
+    first(
+        4,
+        [
+            ("analyze", [], MAIN, [OWNERS]),
+            ("analyze", ["-o", "report.txt"], MAIN, [OWNERS, FILES]),
+            ("capture", [], MAIN, []),
+            ("capture", ["-w", "out.pcapng"], MAIN, [OWNERS]),
+            ("capture", ["-w", "out.pcapng", "--no-owners"], MAIN, []),
+            ("capture", ["-w", "out.pcapng", "--rotate-every", "1h"], MAIN, [OWNERS, FILES]),
+            ("capture", ["--hook", "clsact"], CLSACT, [GUARD, GUARD]),
+            ("capture", ["--counters"], MAIN, []),
+            ("capture", ["--counters", "-w", "out.json"], MAIN, [FILES]),
+        ],
+    ),
 )
 @pytest.mark.usefixtures("libibverbs")
 def test_no_thread_of_any_process_has_more_than_it_needs(
@@ -354,7 +391,7 @@ def test_an_unknown_interface_is_one_line(live_capture, capsys):
 
 
 @pytest.mark.usefixtures("libibverbs")
-@pytest.mark.parametrize("command", ["analyze", "capture"])
+@pytest.mark.parametrize("command", first(1, ["analyze", "capture"]))
 def test_a_helper_for_owners_that_hangs_is_said_while_it_runs(network, tmp_path, command):
     net = network()
     file = ["-w", str(tmp_path / "x.pcapng")] if command == "capture" else []

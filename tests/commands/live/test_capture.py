@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from examples import first
 from network import Network, ethernet, ipv4, roce, roce_frames, udp
 from waiting import until
 
@@ -125,7 +126,7 @@ def test_file_holds_what_was_sent(network, tmp_path, need_tool):
 
 
 @pytest.mark.usefixtures("libibverbs")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", first(2, [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
 def test_signals_end_it_in_good_order(network, tmp_path, number):
     net, path = network(), tmp_path / "out.pcapng"
     capture = Capturing(net, "left", "-w", str(path))
@@ -177,6 +178,7 @@ def test_kill_9_leaves_no_clsact_filter(network):
     until(lambda: "clsact" not in net.run("tc", "qdisc", "show", "dev", "right"))
 
 
+@pytest.mark.thorough
 def test_the_guard_of_a_killed_capture_leaves_the_filters_of_another(network, tmp_path):
     net, path = network(), tmp_path / "out.pcapng"
     killed = Capturing(net, "right", "--hook", "clsact")
@@ -233,6 +235,7 @@ def test_a_closed_pipe_ends_it(network):
     assert "Traceback" not in capture.said
 
 
+@pytest.mark.thorough
 def test_count_and_duration(network, tmp_path):
     net, path = network(), tmp_path / "out.pcapng"
     capture = Capturing(net, "left", "-w", str(path), "--count", "7")
@@ -399,6 +402,11 @@ def test_the_three_capabilities_are_enough(network, need_tool):
         (("lo", "--ring", "lots"), 2, "is not a size"),
         (("lo", "--files", "3"), 2, "--files must be"),
         (("lo", "--rotate-size", "1MB"), 2, "--rotate-every need a file"),
+        (("lo", "--annotate"), 2, "give -w FILE"),
+        (("lo", "--annotate", "-w", "-"), 2, "give -w FILE"),
+        (("lo", "--annotate", "-w", "/dev/null"), 2, "a regular file"),
+        (("lo", "--annotate", "-w", "a", "--rotate-size", "1MB"), 2, "combined with rotation"),
+        (("lo", "--annotate", "--counters"), 2, "combined with --annotate"),
         (("lo", "--count", "0"), 2, "--count"),
         (("lo", "--snaplen", "20"), 2, "snap length"),
         (("lo", "--filter", "psn =="), 2, "filter"),

@@ -79,7 +79,7 @@ def test_exports_come_into_the_folder_of_root(live, tmp_path):
     net.send(roce_frames(30))
     window.keys("2")
     window.wait("no packet late or lost")
-    for name in ("a.json", "b.svg", "c.pcapng"):
+    for name in ("a.json", "b.html", "c.pcapng"):
         export(window, name)
         until((folder / name).exists)
         assert (folder / name).stat().st_uid == 0 and (folder / name).stat().st_size > 100
@@ -91,7 +91,7 @@ def test_exports_come_into_the_folder_of_root(live, tmp_path):
     window.keys("Enter")
     window.wait("another")
     assert mine.read_text() == "mine"
-    made = ["a.json", "b.svg", "c.pcapng", "seen.pcapng"]
+    made = ["a.json", "b.html", "c.pcapng", "seen.pcapng"]
     assert sorted(os.listdir(folder)) == sorted([*made, "mine.json"])
     window.keys("q")
     assert "exit code 0" in window.wait("exit code")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.commands.options.output import Format, Output
+from rocescope.commands.options.output import Format, Output, ReportOutput
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,9 @@ def test_an_option_or_the_suffix_selects_the_format(output: Output, chosen: Form
 def test_formats_that_cannot_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="suffix of a.xlsx"):
         Output(output=Path("a.xlsx")).chosen()
+    with pytest.raises(UsageError, match="give --format table, json, csv, parquet or arrow"):
+        Output(output=Path("a.html")).chosen()
+    assert ReportOutput(output=Path("a.html")).chosen() == "html"
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
     with pytest.raises(UsageError, match="parquet is binary"):
         Output("parquet").chosen()
@@ -37,8 +40,13 @@ def test_formats_that_cannot_be_selected(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_warnings_go_to_standard_error_with_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for format, said in (("csv", "rocescope: two taps\n"), ("json", ""), ("table", "")):
-        to = Output(format, tmp_path / "r")  # type: ignore[arg-type]
+    for format, said in (
+        ("csv", "rocescope: two taps\n"),
+        ("json", ""),
+        ("html", ""),
+        ("table", ""),
+    ):
+        to = ReportOutput(format, tmp_path / "r")  # type: ignore[arg-type]
         to.write(lambda file: print("report", file=file), lambda f: f.encode(), ["two taps"])
         assert (tmp_path / "r").read_text().strip() == ("report" if format == "table" else format)
         assert capsys.readouterr().err == said

@@ -62,6 +62,7 @@ def linear(ports):
     return run
 
 
+@pytest.mark.thorough
 def test_a_function_without_a_seed_is_not_tested(run, routers, asked, monkeypatch):
     ports = [routers.up(cable) for cable in routers.cables if cable.leaf == 1]
     name = "rocescope.discovery.remote.devices.parse_devices"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 
 import pytest
+from waiting import until
 
 from rocescope.discovery.asking import namespaces
 from rocescope.discovery.asking.commands import Request
@@ -44,3 +47,56 @@ def test_a_command_without_end(prefix, monkeypatch):
     monkeypatch.setattr(namespaces, "SECONDS", 0.1)
     (said,) = Namespaces(prefix)([Request("leaf1", "ip monitor")])
     assert said.problem == "no end within 0.1 s"
+
+
+@pytest.mark.parametrize("moment", ["before", "while it begins"])
+def test_no_command_listens_after_close(prefix, monkeypatch, moment):
+    run, reasons = Namespaces(prefix), []
+    begun, begin = [], subprocess.Popen
+
+    def started(*args, **more):
+        closing = threading.Thread(target=run.close)
+        begun.append(begin(*args, **more))
+        closing.start()
+        closing.join(0.2)
+        return begun[0]
+
+    if moment == "before":
+        run.close()
+    else:
+        monkeypatch.setattr(subprocess, "Popen", started)
+    thread = threading.Thread(
+        target=lambda: reasons.append(run.listen("leaf1", "ip monitor link", lambda: None)),
+        daemon=True,
+    )
+    thread.start()
+    try:
+        until(lambda: reasons, 20)
+        assert reasons[0].startswith("closed" if moment == "before" else "exit status -9")
+    finally:
+        for process in [*begun, *run._listening]:
+            process.kill()
+
+
+def test_a_command_that_does_not_end_is_listened_to(root, need_tool):
+    need_tool("ip")
+    name = f"rsfollow{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        run, heard = Namespaces("rsfollow"), []
+        thread = threading.Thread(
+            target=lambda: heard.append(
+                run.listen(str(os.getpid()), "ip monitor link", lambda: heard.append("heard"))
+            )
+        )
+        thread.start()
+        until(lambda: heard)
+        time.sleep(0.2)  # `ip monitor` does not tell when it listens
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        until(lambda: len(heard) > 1)
+        run.close()
+        thread.join()
+        assert heard[-1].startswith("exit status -9")
+        assert set(heard[:-1]) == {"heard"}
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)

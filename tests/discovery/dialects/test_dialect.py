@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
+from rocescope.commands.discovery.discover import DialectName
+from rocescope.commands.table import COMMANDS
 from rocescope.discovery.dialects.registry import DIALECTS
+
+_OF_A_CLI = re.compile(r"(show|display) [a-z0-9 /-]+( \| (json|display json))?")
 
 
 @pytest.mark.parametrize("name", list(DIALECTS))
@@ -13,7 +21,34 @@ def test_commands_are_plain_and_answers_have_files_of_their_own(name):
     assert len({q.suffix for q in questions}) == len({q.command for q in questions})
     assert len({q.suffix for q in questions}) == len(questions)
     for question in questions:
+        assert question.why
+        if DIALECTS[name].role is not None:
+            assert _OF_A_CLI.fullmatch(question.command)
+            continue
         assert not set(question.command) & set(";|&$`<>(){}\\\n*")
         program = question.command.split()[0].rpartition("/")[2]
-        assert program in ("ip", "sysctl", "lldpctl", "rdma", "vtysh")
-        assert question.why
+        known = ("ip", "sysctl", "lldpctl", "rdma", "vtysh", "sonic-db-dump", "cat", "nv", "curl")
+        assert program in known
+
+
+@pytest.mark.parametrize("name", [n for n, d in DIALECTS.items() if d.role is not None])
+def test_roles_hold_every_command_and_no_other_permission(name):
+    dialect = DIALECTS[name]
+    text = dialect.role(tuple(q.command for q in dialect.questions), "reader")
+    for question in dialect.questions:
+        assert question.command.partition(" |")[0] in text.replace("\\", "")
+    assert "reader" in text
+    assert "enable" not in text
+
+
+def test_every_dialect_has_its_name_in_the_command():
+    assert get_args(DialectName) == tuple(DIALECTS)
+
+
+def test_what_never_met_a_device_says_so():
+    assert [name for name, dialect in DIALECTS.items() if dialect.met] == ["linux", "frr"]
+    assert "never met a device" in COMMANDS["discover"].note
+    page = (Path(__file__).parents[3] / "docs" / "discovery.md").read_text()
+    for name, dialect in DIALECTS.items():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` | "))
+        assert row.endswith("| never met a device |") is not bool(dialect.met)

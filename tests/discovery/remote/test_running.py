@@ -56,3 +56,20 @@ def test_devices_at_once_over_connections_that_stay_open(run):
     ports = [run([Request("leaf1", "echo $SSH_CONNECTION")])[0].output for _ in range(2)]
     assert ports[0] == ports[1]
     assert len(ports[0].split()) == 4
+
+
+def test_a_command_that_does_not_end_is_listened_to_until_it_ends(run):
+    """The device is asked meanwhile; afterwards a new connection is made."""
+    heard = []
+
+    def port():
+        return run([Request("leaf1", "echo $SSH_CONNECTION")])[0].output.split()[1]
+
+    before = port()
+    command = "echo one; sleep 0.5; echo two; echo why >&2; exit 3"
+    assert run.listen("leaf1", command, lambda: heard.append(port)) == "exit status 3: why"
+    assert len(heard) == 3  # its begin, and twice that it printed
+    assert port() != before
+    assert "connect" in run.listen("gone", command, heard.clear)
+    assert len(heard) == 3
+    assert run.listen("leaf9", command, heard.clear) == "not in the inventory"

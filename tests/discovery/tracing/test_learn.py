@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from examples import first
 from router_namespaces import ip
 from traced_lab import lab
 
@@ -37,7 +38,7 @@ def fabric(routers, tmp_path):
 
 
 @pytest.mark.parametrize("policy", [0, 1])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", first(1, [False, True]))
 def test_policy_and_seed_of_a_router(policy, weighted, routers, tmp_path):
     routers.set_routes(weight=lambda cable: cable.spine if weighted else 1)
     routers.hash_by("leaf1", policy, 54321)

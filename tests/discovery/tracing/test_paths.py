@@ -14,6 +14,7 @@ from traced_lab import lab, units_of, ways_of
 
 from rocescope.discovery.tracing.paths import (
     CAPTURED,
+    CIRCLE,
     COMPUTED,
     IPV4_ONLY,
     KNOWN,
@@ -21,13 +22,16 @@ from rocescope.discovery.tracing.paths import (
     NO_ROUTE,
     NO_TABLES,
     NOT_SEEN,
+    RECOVERED,
     SEVERAL_LINKS,
     SEVERAL_PORTS,
     SINGLE,
     trace_paths,
 )
 from rocescope.replay.fabrics.fabric import Origin
+from rocescope.replay.fabrics.forwarding import Forwarding
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.fabrics.routes import edge_per_host
 from rocescope.replay.hashing import Group, HashSettings, bind
 from rocescope.replay.traffic.traffic import Seen
 
@@ -41,11 +45,18 @@ HASHES = st.one_of(
 def twin(fabric, units, i, read):
     """(links, reason, switch) of unit i, by loops."""
     host, edge = int(units.src_host[i]), int(fabric.attachments.edge[units.dst_host[i]])
-    links = [int(fabric.attachments.access_link[host, 0])]
+    first = int(fabric.attachments.switch[host, 0])
+    attached = fabric.attachments.switch[units.dst_host[i], 0] == first
+    if not attached and not len(fabric.group(first, edge)[0]):
+        return [], NO_ROUTE, -1
+    links, visited = [int(fabric.attachments.access_link[host, 0])], set()
     while True:
         at = int(fabric.links.target[links[-1]])
         if at == fabric.switches + units.dst_host[i]:
             return links, KNOWN, -1
+        if at in visited:
+            return links, CIRCLE, at
+        visited.add(at)
         if not read[at]:
             return links, NO_TABLES, at
         if fabric.attachments.switch[units.dst_host[i], 0] == at:
@@ -53,6 +64,8 @@ def twin(fabric, units, i, read):
             continue
         members, weights = fabric.group(at, edge)
         own = fabric.hash_settings[at]
+        if len(members) == 0:
+            return links, NO_ROUTE, at
         if len(members) == 1:
             links.append(int(members[0]))
         elif own is None or (own.model == "linux" and own.seed == 0):
@@ -86,6 +99,58 @@ def test_the_walk_and_its_twin(data):
         assert ((found.evidence[i] > 0) == (row >= 0)).all()
 
 
+@st.composite
+def routed(draw):
+    """A fabric of three layers whose switches have any groups: of one member, with weights, with
+    parallel links, back where packets came from, in circles, or no route."""
+    uplinks = draw(st.integers(1, 2))
+    fabric = parse_fabric(
+        draw(st.sampled_from([f"leaf-spine:leaves=3,spines=2,hosts=2,uplinks={uplinks}",
+                              "fat-tree:k=4"]))
+    )  # fmt: skip
+    fabric = edge_per_host(fabric)  # a route of its own for every host
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 20)))
+    changed, none = draw(st.sampled_from([0.05, 0.3, 1.0])), draw(st.sampled_from([0.0, 0.1]))
+    source, target = fabric.links.source, fabric.links.target
+    start, links, weights = [0], [], []
+    group_of = np.full_like(fabric.forwarding.group_of, -1)
+    for switch, edge in np.ndindex(*group_of.shape):
+        members, shares = fabric.group(switch, edge)
+        if rng.random() < none or fabric.attachments.switch[edge, 0] == switch:
+            continue
+        if rng.random() < changed:
+            out = np.flatnonzero((source == switch) & (target < fabric.switches))
+            members = rng.permutation(out)[: rng.integers(1, len(out) + 1)]
+            shares = rng.integers(1, 4, len(members))
+        links += members.tolist()
+        weights += shares.tolist()
+        start.append(len(links))
+        group_of[switch, edge] = len(start) - 2
+    columns = np.array(start), np.array(links, np.int32), np.array(weights, np.int64)
+    return replace(fabric, forwarding=Forwarding(*columns, group_of), routed=False)
+
+
+@examples(40)
+@given(routed(), st.data())
+def test_the_walk_over_any_tables_and_its_twin(fabric, data):
+    n = fabric.switches
+    hashes = data.draw(st.lists(HASHES, min_size=n, max_size=n))
+    read = data.draw(st.lists(st.sampled_from([True, True, True, False]), min_size=n, max_size=n))
+    cables = len(fabric.links.source) // 2
+    tables = tuple("ip -j route" if told else "" for told in read)
+    origin = Origin((("", ""),) * cables, ("",) * cables, tables)
+    fabric = replace(fabric, hash_settings=tuple(hashes), origin=origin)
+    units = random_traffic(fabric, 12, data.draw(st.integers(0, 1000)))
+    found = trace_paths(units, fabric)
+    for i in range(len(units)):
+        links, reason, switch = twin(fabric, units, i, read)
+        row = found.placement.links[i]
+        assert (row[row >= 0].tolist(), int(found.reason[i])) == (links, reason)
+        assert int(found.switch[i]) == switch
+        assert found.placement.dropped[i] == (reason != KNOWN)
+        assert ((found.evidence[i] > 0) == (row >= 0)).all()
+
+
 @pytest.fixture
 def fabric():
     """Two leaves, four spines, one host each; all seeds known."""
@@ -110,6 +175,16 @@ def with_seen(units, *rows):
 def test_evidence_of_single_and_computed_hops(fabric):
     found = trace_paths(traffic(fabric, [0], [1]), fabric)
     assert found.evidence.tolist() == [[SINGLE, COMPUTED, SINGLE, SINGLE]]
+
+
+def test_a_recovered_seed_is_named_and_changes_no_path(fabric):
+    units = traffic(fabric, [0, 1, 0], [1, 0, 1])
+    plain = trace_paths(units, fabric)
+    own = [replace(one, seed_recovered=True) for one in fabric.hash_settings]
+    found = trace_paths(units, replace(fabric, hash_settings=tuple(own)))
+    assert (found.placement.links == plain.placement.links).all()
+    assert COMPUTED in plain.evidence
+    assert (found.evidence == np.where(plain.evidence == COMPUTED, RECOVERED, plain.evidence)).all()
 
 
 def test_a_tap_is_the_best_evidence_and_decides(fabric):

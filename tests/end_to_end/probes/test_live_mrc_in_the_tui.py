@@ -7,7 +7,7 @@ import json
 import struct
 
 import pytest
-from tui_driver import text_of
+from tui_driver import press, text_of
 
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.probes.live import LiveOptions
@@ -61,8 +61,7 @@ def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
             await pilot.pause()
             shown = {}
             for key in ("2", "4", "6"):
-                await pilot.press(key)
-                await pilot.pause()
+                await press(app, pilot, key)
                 shown[key] = text_of(app)
         return snapshot, shown
 

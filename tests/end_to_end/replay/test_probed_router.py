@@ -39,6 +39,7 @@ def check_by_probes(fabric: LeafSpine, leaf: int, keys: PacketKeys, group: Group
     assert len(np.unique(predicted)) > 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [4, *thorough([6])])
 def test_probes_on_the_uplinks_see_every_packet_where_it_was_predicted(family: int) -> None:
     """A seed per leaf, weights, a link down, and a resilient nexthop group."""

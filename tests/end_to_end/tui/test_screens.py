@@ -13,6 +13,7 @@ import factories_results as factories
 import numpy as np
 import pytest
 from captures import data
+from examples import first
 from msgspec.structs import replace
 from textual.widgets import Input
 from tui_driver import Still, drive, svg_of, text_of
@@ -64,7 +65,7 @@ SCREENS = {
 }
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize("name", first(6, SCREENS))
 def test_pictures_of_the_documentation(name, golden):
     paths, keys = SCREENS[name]
     svg = drive(paths, keys, (110, 32), svg_of)

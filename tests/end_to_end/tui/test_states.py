@@ -237,6 +237,7 @@ def test_a_missing_tshark_is_said_where_its_dissection_would_be(monkeypatch):
         assert any("tshark is not installed" in line for line in lines)
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_where_there_is_hardly_a_screen(capture):
     """Sizes that nobody works at; every screen stands, and comes back."""
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from captures import data
@@ -89,6 +90,36 @@ def test_sigterm_ends_it_with_the_terminal_in_order(terminal, tmp_path):
     os.kill(int(told.read_text()), signal.SIGTERM)
     window.wait(f"exit code {128 + signal.SIGTERM}")
     assert "2 QPs" not in window.screen()
+
+
+def test_kill_9_during_an_export_leaves_nothing(terminal, tmp_path):
+    told, folder = tmp_path / "pid", tmp_path / "folder"
+    folder.mkdir()
+    itself = ["sh", "-c", f'echo $$ > {told}; exec "$@"', "sh"]
+    window = terminal([*itself, *command(data("i03_write_reorder5_AtoB"))])
+    window.wait("1 Diag")
+    window.keys("2", "e")
+    window.wait("save as")
+    window.wait("-view.pcapng")
+    window.keys("C-u")
+    until(lambda: "-view.pcapng" not in window.screen())
+    window.keys(str(folder / "x.pcapng"))
+    window.wait("x.pcapng")
+    window.keys("Enter")
+    pid = int(told.read_text())
+    opened = Path(f"/proc/{pid}/fd")
+    while not any(str(folder) in _target(file) for file in opened.iterdir()):
+        assert not list(folder.iterdir())  # it would come too late
+    os.kill(pid, signal.SIGKILL)
+    window.wait(f"exit code {128 + signal.SIGKILL}")
+    assert list(folder.iterdir()) == []
+
+
+def _target(link):
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:
+        return ""
 
 
 def test_a_closed_terminal_ends_it_at_once(terminal, tmp_path):

@@ -438,6 +438,11 @@ def test_layouts_are_those_of_the_c_source(live_capture, structure, dtype):
 
 def test_sizes(live_capture):
     assert default_max_flows(2) == 8192
+    assert default_max_flows(2, 32_768) == 32_768
+    for cpus in (1, 2, 20, 63, 64, 65, 200):
+        flows = default_max_flows(cpus, 32_768)
+        assert flows & flows - 1 == 0, "not rounded up when the tables are made"
+        assert flows * cpus * 2 * COUNTERS.itemsize <= 256 << 20
     assert default_max_flows(256) * 256 * 2 * COUNTERS.itemsize <= 256 << 20
     for number in (0, 3, 1 << 21):
         with pytest.raises(UsageError, match="--max-flows takes a number from 4 to"):

@@ -24,7 +24,7 @@ START_NS = 1_700_000_000_123_456_789
 
 
 HEAD = section_header("rocescope", "Linux", ["a comment", "another"]) + b"".join(
-    interface_description(Tap(name, LINKTYPE_ETHERNET, 256, speed), text)
+    interface_description(Tap(name, LINKTYPE_ETHERNET, 256, speed, text))
     for name, speed, text in (("left in", None, None), ("left out", 25 * 10**9, "qp == 1"))
 )
 STATISTICS = InterfaceStatistics(START_NS, START_NS + 10**9, 100, 90, 7, 83)

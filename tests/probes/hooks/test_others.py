@@ -139,6 +139,7 @@ def test_captures_of_our_own_are_no_others(network, hook):
             assert counters.others.lines() == []
 
 
+@pytest.mark.thorough
 def test_the_commands_say_it(network, tmp_path):
     net = network()
     with xdp(net):

@@ -68,6 +68,40 @@ def test_what_is_not_the_answer_is_passed_over():
         assert len(nldev.queue_pairs(good[:cut], "x")) <= 1
 
 
+def counter(*queue_pairs, **values):
+    pairs = b"".join(attribute(20 | NESTED, u32(21, qp)) for qp in queue_pairs)
+    entries = b"".join(
+        attribute(
+            81 | NESTED,
+            attribute(82, name.encode() + b"\0") + attribute(83, struct.pack("=Q", value)),
+        )
+        for name, value in values.items()
+    )
+    inner = u32(3, 1) + u32(79, 9) + u32(28, 4711) + attribute(19 | NESTED, pairs)
+    return inner + attribute(80 | NESTED, entries)
+
+
+def counters_of(*entries):
+    return DEVICE + attribute(77 | NESTED, b"".join(attribute(78 | NESTED, e) for e in entries))
+
+
+def test_counters_of_queue_pairs():
+    several = counter(0x11, 0x12, out_of_sequence=5, rnr_nak_retry_err=1 << 40)
+    answer = message(17, counters_of(several, counter(), counter(0x13))) + DONE
+    both, without = nldev.counters(answer, "mlx5_2")
+    assert both.queue_pairs == (0x11, 0x12) and (both.device, both.port) == ("mlx5_2", 1)
+    assert both.values == {"out_of_sequence": 5, "rnr_nak_retry_err": 1 << 40}
+    assert both.pid == 4711
+    assert without.queue_pairs == (0x13,) and without.values == {}
+    for cut in range(len(answer)):
+        assert len(nldev.counters(answer[:cut], "x")) <= 2
+
+
+def test_counters_of_this_kernel():
+    found, reason = nldev.dump_counters()
+    assert (reason is None) == bool(found)
+
+
 def test_this_kernel():
     rows, reason = nldev.dump_queue_pairs()
     assert reason is None or "NETLINK_RDMA" in reason or "table of queue pairs" in reason
@@ -85,6 +119,8 @@ def test_numbers_are_those_of_the_header(unavailable):
         *(("DEV_INDEX", 1), ("DEV_NAME", 2), ("PORT_INDEX", 3), ("RES_QP", 19)),
         *(("RES_QP_ENTRY", 20), ("RES_LQPN", 21), ("RES_RQPN", 22), ("RES_RQ_PSN", 23)),
         *(("RES_SQ_PSN", 24), ("RES_TYPE", 26), ("RES_STATE", 27), ("RES_PID", 28)),
-        *(("RES_KERN_NAME", 29),),
+        *(("RES_KERN_NAME", 29), ("STAT_RES", 75), ("STAT_COUNTER", 77)),
+        *(("STAT_COUNTER_ENTRY", 78), ("STAT_HWCOUNTERS", 80), ("STAT_HWCOUNTER_ENTRY", 81)),
+        *(("STAT_HWCOUNTER_ENTRY_NAME", 82), ("STAT_HWCOUNTER_ENTRY_VALUE", 83)),
     ):
         assert number[name] == value

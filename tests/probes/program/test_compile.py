@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from rocescope.analyzer.errors import CaptureError
 from rocescope.probes.program import compile as compiling
-from rocescope.probes.program.compile import known_machine_code, machine_code
+from rocescope.probes.program.compile import known_machine_code, machine_code, machine_code_apart
 
 SOURCE = """
 unsigned long long pseudo(unsigned long long, unsigned long long) asm("llvm.bpf.pseudo");
@@ -41,7 +43,7 @@ def compiled(live_capture: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
         texts.append(text)
         return machine_code(text, functions)
 
-    monkeypatch.setattr(compiling, "machine_code", counted)
+    monkeypatch.setattr(compiling, "machine_code_apart", counted)
     compiling._known.cache_clear()
     yield texts
     compiling._known.cache_clear()
@@ -90,3 +92,28 @@ def test_a_mistake_in_the_source_is_one_error(compiled: list[str], folder: Path)
     with pytest.raises(CaptureError, match="cannot compile"):
         known_machine_code("int probe(", PROBE, ())
     assert not list(folder.iterdir())
+
+
+def test_no_compiler_stays_in_the_process(live_capture: None) -> None:
+    program = f"""
+from rocescope.analyzer.errors import CaptureError
+from rocescope.probes.program import compile as compiling
+compiling.cache_base = lambda: None
+assert compiling.known_machine_code({text(0, 1)!r}, {PROBE}, (3, 4))["probe"]
+try:
+    compiling.known_machine_code("int probe(", {PROBE}, ())
+except CaptureError as error:
+    print(error)
+print("LLVM" in open("/proc/self/maps").read())
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    said, loaded = done.stdout.splitlines()
+    assert "cannot compile" in said
+    assert loaded == "False"
+
+
+def test_a_compiler_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("/bin/false", "/nowhere"):
+        monkeypatch.setattr(sys, "executable", program)
+        with pytest.raises(CaptureError, match="ended without an answer"):
+            machine_code_apart(SOURCE, PROBE)

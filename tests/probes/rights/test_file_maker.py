@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,28 +14,11 @@ from rocescope.probes.rights.file_maker import FileMaker, maker_for
 from rocescope.probes.rights.file_maker_process import Use
 from rocescope.report.whole_file import made_by, whole_file
 
+from .conftest import CSV
+
 pytestmark = pytest.mark.usefixtures("root")
 
-CSV = r".+\.csv"
 NOBODY = 65534
-
-
-@pytest.fixture
-def maker(tmp_path):
-    with FileMaker(tmp_path, CSV, Use.SERIES) as maker:
-        yield maker
-
-
-@pytest.fixture
-def named(tmp_path):
-    with FileMaker(tmp_path, CSV, Use.NAMED) as maker:
-        yield maker
-
-
-@pytest.fixture
-def later(tmp_path):
-    with FileMaker(tmp_path, CSV, Use.NEW) as maker:
-        yield maker
 
 
 def test_files_of_a_series(maker, tmp_path):
@@ -45,6 +29,13 @@ def test_files_of_a_series(maker, tmp_path):
     assert path.read_bytes() == b"new"
     maker.remove(path)
     assert not path.exists()
+
+
+def test_the_end_of_a_service_is_left_to_the_asking_side(maker, tmp_path):
+    """systemd sends SIGTERM to every process; the files of the end are still to be made."""
+    os.kill(maker._process.pid, signal.SIGTERM)
+    os.close(maker.create(tmp_path / "a.csv"))
+    assert maker._process.poll() is None
 
 
 def test_what_is_named_later_replaces_only_what_was_made_here(later, tmp_path):

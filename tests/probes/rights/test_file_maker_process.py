@@ -11,30 +11,11 @@ from processes import status_of_threads
 from waiting import until
 
 from rocescope.probes.files import replacement
-from rocescope.probes.rights.file_maker import FileMaker
 from rocescope.probes.rights.file_maker_process import Making, Use
 
+from .conftest import CSV
+
 pytestmark = pytest.mark.usefixtures("root")
-
-CSV = r".+\.csv"
-
-
-@pytest.fixture
-def maker(tmp_path):
-    with FileMaker(tmp_path, CSV, Use.SERIES) as maker:
-        yield maker
-
-
-@pytest.fixture
-def named(tmp_path):
-    with FileMaker(tmp_path, CSV, Use.NAMED) as maker:
-        yield maker
-
-
-@pytest.fixture
-def later(tmp_path):
-    with FileMaker(tmp_path, CSV, Use.NEW) as maker:
-        yield maker
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def test_both_leaves_by_the_links_of_one() -> None:
     assert found == ["leaf1", "leaf2"]
     own = dict(zip(FABRIC.nodes.names, fabric.hash_settings, strict=False))
     assert own["leaf1"] == own["leaf2"] == TRUE
+    assert own["leaf1"].seed_recovered
     assert {own[f"spine{n}"] for n in range(1, 5)} == {None}
 
 

@@ -7,7 +7,12 @@ from ipaddress import ip_address, ip_network
 import numpy as np
 import pytest
 
-from rocescope.replay.fabrics.addressing import AddressPlan
+from rocescope.replay.fabrics.addressing import (
+    AddressPlan,
+    parse_address,
+    parse_interface,
+    parse_network,
+)
 from rocescope.replay.hashing.keys import addresses
 
 PLAN = AddressPlan(
@@ -53,3 +58,17 @@ def test_packed_addresses_are_the_same_as_texts(ipv6):
 def test_a_host_that_is_not_there():
     with pytest.raises(IndexError):
         PLAN.address_of(300)
+
+
+@pytest.mark.parametrize(
+    ("parse", "plain", "zoned"),
+    [
+        (parse_address, "fe80::1", "fe80::1%1\nroute del default\n#"),
+        (parse_network, "fe80::/64", "fe80::%1\n/64"),
+        (parse_interface, "fe80::1/64", "fe80::1%1\n/64"),
+    ],
+)
+def test_a_zone_is_no_part_of_an_address(parse, plain, zoned):
+    assert str(parse(plain)) == plain
+    with pytest.raises(ValueError, match="has a zone"):
+        parse(zoned)

@@ -85,6 +85,7 @@ def test_groups_of_any_size(reduction, size, value):
     assert chosen(values, group, reduction, 32) == [plain(v, group, reduction, 32) for v in values]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [*range(1, 20), 64, 127, 512])
 def test_every_border_of_equal_groups(size):
     values = near([1] * size, 31)

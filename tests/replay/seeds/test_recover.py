@@ -116,6 +116,7 @@ def test_hash_and_fields_are_found_without_a_hint() -> None:
     assert tried[0] == "linux policy 1" and tried[-1] == "crc16-ccitt of 5-tuple+qpn"
 
 
+@pytest.mark.thorough
 def test_an_unknown_linear_function_is_learned() -> None:
     direction = planted(HashSettings("crc32c", "5-tuple", rotate=7, seed=77), [1] * 8, 150)
     record, tried = recover(direction, Wanted(seeds=NARROW), (), None)
@@ -132,6 +133,7 @@ def test_other_hashes_when_asked_for() -> None:
     assert (candidate.seed, candidate.seeds_that_fit) == (40_000, 1)
 
 
+@pytest.mark.thorough
 def test_chance_fits_nothing() -> None:
     direction = planted(HashSettings("random-oracle", seed=5), [1] * 4)
     record, tried = recover(direction, Wanted(seeds=NARROW), (), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,6 +32,21 @@ def test_quantiles_extremes_and_mean(values: list[float], cut: int) -> None:
         assert abs(value - exact) <= found.resolution
     distinct = len(np.unique(array))
     assert found.distinct == (distinct if distinct <= 64 else None)
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=40), st.randoms())
+def test_the_mean_does_not_depend_on_the_order_of_parts(values: list[float], order: Random) -> None:
+    def mean() -> float:
+        whole = Tally(100)
+        for value in values:
+            part = Tally(100)
+            part.add(np.array([value]))
+            whole.merge(part)
+        return whole.mean
+
+    before = mean()
+    order.shuffle(values)
+    assert mean() == before
 
 
 @given(VALUES, st.integers(1, 20), st.integers(1, 50), st.booleans())

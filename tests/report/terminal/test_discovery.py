@@ -38,3 +38,18 @@ def test_names_of_devices_steer_no_terminal():
         remarks=[Remark(kind="conflict", device="\x07", text="\x1b]0;x")],
     )  # fmt: skip
     assert not set(printed(report)) & {"\x1b", "\x07"}
+
+
+def test_remarks_of_a_kind_are_bounded():
+    """The others are counted; one kind hides no other."""
+    many = [Remark(kind="conflict", device=f"leaf{i}", text="x") for i in range(5000)]
+    report = Discovery(
+        version="0", source="x", hosts=1, switches=1, devices=[], links=[],
+        switches_without_tables=[f"leaf{i}" for i in range(5000)],
+        remarks=[*many, Remark(kind="no answer", device="h1", text="timeout")],
+    )  # fmt: skip
+    text = printed(report)
+    assert len(text.splitlines()) < 60
+    assert "4,980 remarks: conflict not shown: --format json has all" in text
+    assert text.index("no answer: h1") < text.index("conflict: leaf0")
+    assert "and 4,980 more" in text

@@ -54,3 +54,11 @@ def test_left_out_rows_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     page.more(0, "flow")
     page.more(2, "flow")
     assert stream.getvalue() == "  ... 2 flows not shown (--top)\n"
+
+
+def test_warnings_are_bounded():
+    stream = io.StringIO()
+    Page(console_for(stream, "never")).warn(f"warning {i}" for i in range(1000))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 21
+    assert "980 warnings not shown: --format json has all" in lines[-1]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.fabrics.switch_hashing import switch_hashing
 from rocescope.replay.results.recover import Candidate, RecoverResult, SwitchRecovery
+from rocescope.replay.seeds.recover import settings_of
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.report.terminal.recover import print_recovery, strategy_words
 
@@ -42,6 +45,29 @@ def test_one_command_for_both_directions_of_a_switch() -> None:
     line = "rocescope replay FILE... --fabric FABRIC -s "
     words = "ecmp:hash=linux,policy=1,seed=305419896,per-switch=equal"
     assert text.count(line) == 1 and f"  {line}{words}\n" in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"hash": "crc32", "field_set": "src+udp[13:3]", "parameters": {}, "seed": 7},
+        {"hash": "crc32", "field_set": "4-tuple", "parameters": {"symmetric": "yes"}, "seed": 7},
+    ],
+    ids=["linux", "bytes of UDP", "symmetric"],
+)
+def test_the_line_for_the_fabric_file_is_read_back(
+    changes: dict[str, object], tmp_path: Path
+) -> None:
+    found = candidate(**changes)
+    text = printed([found], [found])
+    (line,) = (line for line in text.splitlines() if line.startswith("  hash: "))
+    file = tmp_path / "fabric.yaml"
+    file.write_text(f"fabric: leaf-spine:leaves=2\nnodes:\n  leaf1:\n  {line}\n")
+    own, other = parse_fabric(str(file)).hash_settings[:2]
+    assert other is None and own is not None and own.seed_recovered
+    told = settings_of(found)
+    assert told is not None and own == replace(told, seed=found.seed or 0)
 
 
 @pytest.mark.parametrize(

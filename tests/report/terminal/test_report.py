@@ -13,6 +13,7 @@ from rich.console import Console
 
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.events import Event
+from rocescope.report.terminal.page import Page
 from rocescope.report.terminal.report import Report, print_report
 
 
@@ -22,7 +23,7 @@ def report_text(analysis: Analysis, width: int, encoding: str) -> str:
     console = Console(
         file=stream, width=width, color_system=None, force_terminal=False, highlight=False
     )
-    Report(analysis, console, 20, False).print()
+    Report(analysis, Page(console), 20, False).print()
     stream.seek(0)
     return stream.read()
 

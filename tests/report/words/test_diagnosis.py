@@ -28,7 +28,7 @@ def test_names_from_files_cannot_steer_the_terminal() -> None:
     hostile = msgspec.structs.replace(FOUND.findings[0], sentence="\x1b[2Jgone", next_step="a\nb")
     assert words.sentence(hostile) == "?[2Jgone; next: a?b"
     assert words.place(Place(device="\x1b[2J")) == "?[2J"
-    assert words.healthy(Diagnosis("", [], ["a\x07", "b."], [])) == "a?; b"
+    assert words.healthy(Diagnosis("", [], ["a\x07", "b."], [])) == ["a?", "b"]
 
 
 @pytest.mark.parametrize(

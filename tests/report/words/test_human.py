@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocescope.analyzer.results.flow import Owner
 from rocescope.report.words import human
 from rocescope.report.words.human import ASCII, UNICODE
 
@@ -87,3 +88,20 @@ def test_bars() -> None:
     assert UNICODE.bar(0.0001, 4) == "▏"
     assert UNICODE.bar(0, 4) == ""
     assert ASCII.bar(0.5, 4) == "##"
+
+
+@pytest.mark.parametrize(
+    ("owner", "text"),
+    [
+        (Owner(71, "python", 3, "source"), "python, pid 71, rank 3 (source)"),
+        (Owner(71, "python", None), "python, pid 71 (destination)"),
+        (Owner(71, None, 3, host="nodea"), "nodea, pid 71, rank 3 (destination)"),
+        (
+            Owner(71, "x", 3, host="nodea", peer_rank=11),
+            "x, pid 71, rank 11 to rank 3 (destination)",
+        ),
+        (Owner(None, "perftest", None, device="rxe0"), "perftest (destination)"),
+    ],
+)
+def test_owner(owner: Owner, text: str) -> None:
+    assert human.owner(owner) == text

@@ -6,6 +6,7 @@ import factories_results as factories
 import msgspec
 import pytest
 
+from rocescope.analyzer.results.diagnosis import LOST_AGAIN, Diagnosis
 from rocescope.analyzer.results.ended import Ended
 from rocescope.report.words import verdicts
 
@@ -245,3 +246,14 @@ def test_the_sums_of_ended_flows_say_which_numbers_include_them() -> None:
     assert said.endswith(
         "All numbers below are without these flows, except the packets that passed between taps."
     )
+
+
+def test_the_sentence_about_loss_accounts_for_what_the_diagnosis_counts() -> None:
+    """The diagnosis counts retransmissions that were lost too, columns of flows do not."""
+    lost = factories.diagnosis().findings[0]
+    again = msgspec.structs.replace(lost, details={LOST_AGAIN: 8})
+    found = factories.analysis(diagnosis=Diagnosis("", [again], [], []))
+    assert "lost before the tap and recovered, and 8 retransmissions lost too" in verdicts.loss(
+        found
+    )
+    assert "lost too" not in verdicts.loss(factories.analysis())

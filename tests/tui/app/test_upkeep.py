@@ -51,6 +51,7 @@ def test_a_snapshot_is_drawn_after_the_key_that_came_before_it():
     asyncio.run(run())
 
 
+@pytest.mark.thorough
 def test_garbage_is_looked_for_while_no_key_waits(monkeypatch):
     collected = []
     monkeypatch.setattr(upkeep, "TIDY_EVERY_S", 0.02)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from captures import data, truth
 from fabric_captures import Pair, between, drop, fabric_links, simulate, warnings, write
+from job_logs import LOSSY, ground_truth, nccl, write_logs
 from traffic import packets
 
 from rocescope.analyzer.analysis.analyze import analyze
@@ -30,6 +31,7 @@ from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.flow_columns import COLUMNS
 from rocescope.tui.screens.flow_row import flow_cells
 from rocescope.tui.session.feeds.feeds import STOPPED_EARLY, ended_words, measure_for_screens
+from rocescope.tui.session.packets.packets import PacketScan
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey, SourceState
 
@@ -52,6 +54,19 @@ def test_flows_are_those_of_the_independent_parser():
     found = {snapshot.key(f): packets[f] for f in range(len(packets))}
     streams = facts["captures"]["atB"]["streams"]
     assert found == {FlowKey(s["src"], s["dst"], s["dest_qp"]): s["packets"] for s in streams}
+    session.close()
+
+
+def test_packets_and_the_end_are_news_until_the_next_snapshot():
+    session, _ = whole("c16_rc_write_bidir")
+    assert not session.has_news
+    session._feed.measuring.update(packets([{"psn": 5}]))
+    assert session.has_news
+    session.snapshot()
+    assert not session.has_news
+    session.start()
+    session.snapshot()
+    assert session.wait(120) and session.has_news  # it no longer runs
     session.close()
 
 
@@ -269,7 +284,8 @@ def test_screens_leave_time_to_probes_that_are_behind(monkeypatch):
     session = Session(lambda keep: None, "eth0", "live")
     assert not session.hurried
     behind = [0.0]
-    session._feed = SimpleNamespace(backlog=lambda: behind[0])
+    measuring = SimpleNamespace(batches=0)
+    session._feed = SimpleNamespace(backlog=lambda: behind[0], measuring=measuring)
     app, made = RocescopeApp(session), []
     monkeypatch.setattr(app, "request_snapshot", lambda: made.append(1))
     for share, waited, snapshots in ((0.0, 0.3, 1), (0.5, 0.3, 0), (0.5, 1.1, 1), (1.1, 0.9, 0)):
@@ -383,7 +399,7 @@ def test_flows_that_ended_leave_the_screens_and_the_past():
     stays = before.key(0)
     feed.write([100, *range(200, 210)], 90)
     assert session.snapshot().flows.qp.tolist() == [*range(100, 140), *range(200, 210)]
-    assert end_idle(feed.measuring, 90 * 10**9, 60 * 10**9, ["eth0"], 5, 1) == 34
+    assert end_idle(feed.measuring, 60 * 10**9, ["eth0"], 5, 1) == 34
     now = session.snapshot()
     assert now.flows.qp.tolist() == [100, *range(135, 140), *range(200, 210)]
     assert now.find(stays) == 0 and now.flows.packets[0] == 6
@@ -396,4 +412,46 @@ def test_flows_that_ended_leave_the_screens_and_the_past():
     assert then.flows.packets.tolist() == [3] * 6
     session.looking_at, session.length_ns = None, 30 * 10**9
     assert session.snapshot().flows.packets.tolist() == [3, 0, 0, 0, 0, 0, *[3] * 10]
+    session.close()
+
+
+def test_logs_of_the_job_name_the_ranks(tmp_path):
+    capture = data("i01_write_loss0.5_AtoB.atB")
+    qpns = [pair["client"]["qpn"] for pair in ground_truth(capture)["qp_pairs"]]
+    log = tmp_path / "nccl log"
+    log.write_text("".join(f"{x}\n" for x in nccl("nodea", 100, 11, 3, "10.0.0.1", qpns)))
+    session, snapshot = whole("i01_write_loss0.5_AtoB.atB", job_logs=(str(log),))
+    assert len(snapshot.owners) == len(snapshot.flows) == 2 * len(qpns)
+    texts = {human.owner(owner) for owner in snapshot.owners.values()}
+    assert texts == {
+        "nodea, pid 100, rank 11 to rank 3 (source)",
+        "nodea, pid 100, rank 3 to rank 11 (destination)",
+    }
+    session.diagnose()
+    (finding,) = warnings(session.snapshot().judged.diagnosis)
+    assert finding.sentence.endswith("(rank 11 to rank 3)")
+    assert f"--nccl-log '{log}'" in session.command_line(None)
+    session.close()
+
+
+def test_ranks_filter_flows_at_once_and_packets_in_a_second_pass(tmp_path):
+    options = AnalyzeOptions(job_logs=(write_logs(tmp_path, data(LOSSY).parent),))
+    session = Session.open([str(data(LOSSY))], options)
+    session.start()
+    assert session.wait(60)
+    snapshot = session.snapshot()
+    leaving = [snapshot.key(flow).src == "10.0.0.1" for flow in range(len(snapshot.flows))]
+    for text in ("src_rank == 11", "dst_rank in {2..4}", "comm == 0xabc123 and dst_rank != 11"):
+        assert session.set_filter(text) is False
+        assert session.passing(snapshot).tolist() == leaving
+    assert session.set_filter("not rank") is False
+    assert not session.passing(snapshot).any()
+    assert session.set_filter("src_rank == 11 and opcode == WRITE_FIRST") is True
+    assert session.wait(60)
+    after = session.snapshot()
+    assert 0 < after.source.packets < snapshot.source.packets and not after.source.error
+    assert {owner.ranks for owner in after.owners.values()} == {(11, 3)}
+    key = after.key(0)
+    shown = PacketScan(session.paths, key, options=session.packet_options()).run()
+    assert len(shown) == after.flows.packets[0]
     session.close()

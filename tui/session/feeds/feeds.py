@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
@@ -12,6 +13,7 @@ from ....analyzer.analysis.progress import Progress
 from ....analyzer.analysis.run import Run, open_run
 from ....analyzer.capture.concat import ConcatenatedCapture
 from ....analyzer.capture.source import Capture
+from ....analyzer.filtering.ranks import Ranks
 from ....analyzer.measures.late_activity import LateActivity
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import Totals
@@ -37,6 +39,10 @@ def measure_for_screens(measuring: Measuring) -> None:
     measuring.renumbered = []
     measuring.late = LateActivity()
     measuring.totals = Totals(_FINEST_WINDOW_NS, _MOST_WINDOWS)
+
+
+LOGS_EVERY_S = 5.0
+"""Interval at which logs that may grow are read again."""
 
 
 class Feed(Protocol):
@@ -87,17 +93,28 @@ class CaptureFeed:
         measure_for_screens(self.measuring)
         self.registry = self._run.registry
         self._owners: dict[int, Owner] = {}
-        self._owned = (0, 0, 0)
+        self._logged = bool(options.job_logs)
+        self._follows_logs = self._logged and options.follow
+        self._owned = (0,) * 5
 
     @property
     def owners(self) -> dict[int, Owner]:
-        """Queue pair owners in the comments of the captures so far; the lock must be held."""
+        """Queue pair owners in the captures so far and in logs; the lock must be held."""
         comments = sum(len(source.capture.owner_comments) for source in self._run.sources)
         m = self.measuring
-        known = (comments, m.numbering, len(m.tracker)) if comments else (0, 0, 0)
+        known = (0,) * 5
+        if comments or self._logged:
+            paired = int((m.tracker.flows["peer"] >= 0).sum()) if self._logged else 0
+            turn = int(time.monotonic() / LOGS_EVERY_S) if self._follows_logs else 0
+            known = (comments, m.numbering, len(m.tracker), paired, turn)
         if known != self._owned:
             self._owned, self._owners = known, self._run.owners()
         return self._owners
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """Ranks of the packets, if the filter needs them."""
+        return self._run.ranks
 
     def read(self) -> None:
         """Read all captures to their ends."""

@@ -8,15 +8,20 @@ from collections.abc import Iterator
 from ....analyzer.analysis.conclude import conclude
 from ....analyzer.analysis.fair_lock import FairLock
 from ....analyzer.analysis.heap import give_back_freed
+from ....analyzer.analysis.owners import merged
 from ....analyzer.analysis.prefetch import Prefetched
 from ....analyzer.decode.headers.cm import CmMessage
 from ....analyzer.errors import UnreadableInput
-from ....analyzer.filtering import compile_filter
+from ....analyzer.filtering.compiler import compile_filter
+from ....analyzer.logs.following import FollowedLogs
+from ....analyzer.logs.join import Join, Joined
 from ....analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
 from ....analyzer.measures.measuring import Measuring
+from ....analyzer.measures.messages.times import MessageTimes
 from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.flow import Owner
+from ....analyzer.statistics.keeping import Kept
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.words import printable
 from ....probes.hooks.attach import GONE
@@ -31,6 +36,10 @@ EXPECTED_FLOWS = 16_384
 MOST_FLOWS = 50_000
 """Flows at once: packets of further ones are counted and not analysed. With fewer, arrays of a
 session stay below 1 GB."""
+MOST_ENDS = 1 << 18
+"""First and last packets of messages kept for the arrival order of ranks."""
+LOGS_EVERY_S, SHARE_OF_TIME = 2.0, 20
+"""Minimum interval between joins with logs, in seconds and in multiples of a join's duration."""
 POLL_S = 0.02
 """Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
 AHEAD_PACKETS = 1 << 20
@@ -44,8 +53,17 @@ class LiveFeed:
 
     kind = "live"
 
-    def __init__(self, probes: LiveProbes, keep: str | None, idle_ns: int = IDLE_AFTER_NS) -> None:
-        """idle_ns: flows without a packet for this time are ended, see `measures.ending`."""
+    def __init__(
+        self,
+        probes: LiveProbes,
+        keep: str | None,
+        idle_ns: int = IDLE_AFTER_NS,
+        logs: FollowedLogs | None = None,
+    ) -> None:
+        """idle_ns: flows without a packet for this time are ended, see `measures.ending`.
+
+        logs: of the job whose queue pairs are watched.
+        """
         self.lock = FairLock()
         self.registry = probes.registry
         warm_up(DEFAULT_WINDOW_NS)
@@ -56,7 +74,12 @@ class LiveFeed:
         measure_for_screens(self.measuring)
         self.measuring.tracker.expect(EXPECTED_FLOWS)
         self.owners: dict[int, Owner] = {}
-        """By flow index: the process of this host that owns its queue pair."""
+        """By flow index: the process that owns its queue pair, of this host or from logs."""
+        self._probed: dict[int, Owner] = {}
+        self._logged: dict[int, Owner] = {}
+        self._logs, self._logs_due = logs, 0.0
+        if logs is not None:
+            self.measuring.message_times = MessageTimes(MOST_ENDS, newest=True)
         self._keep = compile_filter(keep) if keep else None
         self.measuring.filtered = bool(keep or probes.source.options.filter)
         self._packets = 0
@@ -85,26 +108,43 @@ class LiveFeed:
                     self.measuring.update(table, cm)
                     self._packets += len(table)
                     if len(table):
-                        self._end_idle(int(table.time_ns[-1]))
+                        self._end_idle()
             with self.lock:
                 found = self._probes.owners(self.measuring.tracker)
             if found is not None:
-                self.owners = found
+                self._probed = found
+                self.owners = merged(found, self._logged)
+            if self._logs is not None:
+                self._join_logs(self._logs)
 
-    def _end_idle(self, now_ns: int) -> None:
-        began, measuring = time.monotonic(), self.measuring
-        if not self._turns.is_due(len(measuring.tracker), began):
+    def _join_logs(self, logs: FollowedLogs) -> None:
+        """Owners with what the logs tell by now; at most a 20th of the time."""
+        began = time.monotonic()
+        if began < self._logs_due:
             return
+        logs.update()
+        with self.lock:
+            joined = Join(logs.job, self.measuring.tracker, self.registry.endpoints).result()
+            self._logged = joined.owners
+            self.owners = merged(self._probed, self._logged)
+        took = time.monotonic() - began
+        self._logs_due = time.monotonic() + max(LOGS_EVERY_S, SHARE_OF_TIME * took)
+
+    def _end_idle(self) -> None:
+        measuring = self.measuring
+        if not self._turns.is_due(len(measuring.tracker), time.monotonic()):
+            return
+        began = time.thread_time()
         readers, taps = measuring.renumbered or [], self.registry.tap_names
         known = len(readers)
-        if end_idle(measuring, now_ns, self._idle_ns, taps):
+        if end_idle(measuring, self._idle_ns, taps):
+            give_back_freed()
             for kept in (measuring.renumbered or [])[known:]:
-                self.owners = {
-                    int(kept.number[flow]): owner
-                    for flow, owner in self.owners.items()
-                    if kept.number[flow] >= 0
-                }
-        self._turns.taken(len(measuring.tracker), began, time.monotonic())
+                self.owners = _renumbered(self.owners, kept)
+                self._probed = _renumbered(self._probed, kept)
+                self._logged = _renumbered(self._logged, kept)
+        spent_s = time.thread_time() - began
+        self._turns.taken(len(measuring.tracker), spent_s, time.monotonic())
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
         """Packet tables, from a thread that only empties the rings and decodes."""
@@ -142,6 +182,10 @@ class LiveFeed:
         if not self._packets:
             raise UnreadableInput(f"{self._name}: no RoCE packet yet")
         self._source.state_losses()
+        joined = Joined()
+        if self._logs is not None:
+            joined = Join(self._logs.job, self.measuring.tracker, self.registry.endpoints).result()
+            joined.notes += self._logs.notes()
         return conclude(
             self.measuring,
             self.registry,
@@ -149,8 +193,16 @@ class LiveFeed:
             path_by="entropy",
             complete=False,
             filtered=self.measuring.filtered,
-            owners=self.owners,
+            owners=merged(self._probed, joined.owners),
+            job_events=joined.events,
+            job_notes=joined.notes,
         )
 
     def close(self) -> None:
         """Does nothing: the session closes the probes."""
+
+
+def _renumbered(owners: dict[int, Owner], kept: Kept) -> dict[int, Owner]:
+    return {
+        int(kept.number[flow]): owner for flow, owner in owners.items() if kept.number[flow] >= 0
+    }

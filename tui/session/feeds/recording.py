@@ -68,8 +68,7 @@ class Recording:
             self._stack.close()
             raise
         taps = self._source.registry.taps.items[self._source.first_tap :]
-        name = self._source.options.filter
-        described = b"".join(interface_description(tap, name) for tap in taps)
+        described = b"".join(map(interface_description, taps))
 
         def head(comments: Sequence[str]) -> bytes:
             system = " ".join(os.uname()[:3:2])

@@ -70,8 +70,9 @@ class PacketExport:
             interface = self._interfaces.get((number, link))
             if interface is None:
                 interface = self._interfaces[number, link] = len(self._interfaces)
-                same = Tap(tap.name, link, tap.snap_length, tap.speed_bits_per_second)
-                yield interface_description(same, None)
+                yield interface_description(
+                    Tap(tap.name, link, tap.snap_length, tap.speed_bits_per_second, tap.filter)
+                )
             said = self._session.marks.packets.get((tap.name, int(table.frame_number[row])))
             yield commented_packet(
                 interface,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -22,29 +21,19 @@ from ....analyzer.capture.concat import ConcatenatedCapture, Part
 from ....analyzer.capture.source import Capture
 from ....analyzer.decode.merge import merge_tables
 from ....analyzer.decode.sources import Source
-from ....analyzer.filtering import compile_filter
+from ....analyzer.filtering.compiler import compile_filter
 from ....analyzer.track import batch as verdicts
+from ....analyzer.track.sights import Sights
 from ....analyzer.track.tracker import FlowTracker
 from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
 from ....analyzer.wire.packets import IPV6, PacketTable
 from ....analyzer.wire.registry import Registry
 from ....analyzer.wire.taps import Taps
-from ....kernels.kernel import Bools, Bytes, Ints, Records, UInt32s
+from ....kernels.kernel import Bools, Bytes, Records
 from ..snapshots.snapshot import FlowKey
 
-PSN_MASK = 0xFFFFFF
 NORMAL = np.array([verdicts.NOT_SEQUENCED, verdicts.IN_ORDER, verdicts.TAP_COPY], np.uint8)
 """Verdicts of packets with the expected PSN."""
-JUDGED = np.dtype([("due", "i8"), ("extent", "i8"), ("late_ns", "i8")])
-"""Results of the PSN order of a packet; -1 if there is none."""
-_NEW = (verdicts.IN_ORDER, verdicts.AHEAD, verdicts.RESTARTED)
-_FIRST_COPIES = (
-    verdicts.IN_ORDER,
-    verdicts.AHEAD,
-    verdicts.REORDERED,
-    verdicts.OVERTAKEN,
-)
-_JUMPS = 4096
 
 
 class Late(NamedTuple):
@@ -81,6 +70,7 @@ class Chunk(NamedTuple):
     table: PacketTable
     verdict: Bytes
     judged: Records
+    """SIGHT of each packet."""
 
 
 @dataclass(slots=True)
@@ -180,22 +170,19 @@ class FlowPass:
         """The wanted packets; their bytes are available until they are released."""
         text = self._options.filter
         keep = compile_filter(text) if text else None
-        tracker = FlowTracker()
-        orders = [_Order() for _ in self._flows]
+        tracker, sights = FlowTracker(), Sights()
         for table in merge_tables([self._tables(source) for source in self._sources]):
             if self._stopped.is_set():
                 return
             if keep is not None:
-                passing = keep.mask(table, self.registry)
+                passing = keep.mask(table, self.registry, self._options.ranks)
                 self.frames.forget(table, ~passing)
                 table = table.take(passing)
-            verdict = tracker.update(table).verdict
-            judged = np.full(len(table), -1, JUDGED)
+            batch = tracker.update(table)
+            verdict, judged = batch.verdict, sights.update(tracker, batch, table.frame_number)
             mine = np.zeros(len(table), np.bool_)
-            for flow, order in zip(self._flows, orders, strict=True):
-                own = _of_flow(table, flow)
-                judged[own] = order.of(table.psn[own], table.time_ns[own], verdict[own])
-                mine |= own
+            for flow in self._flows:
+                mine |= _of_flow(table, flow)
             mine &= self._is_wanted(table, verdict, judged)
             self.frames.forget(table, ~mine)
             if mine.any():
@@ -248,39 +235,3 @@ def _of_flow(table: PacketTable, flow: tuple[int, int, int]) -> Bools:
 def _parts(capture: Capture | ConcatenatedCapture) -> list[Part]:
     """The files of a capture; files of a series are added during the read."""
     return capture.parts if isinstance(capture, ConcatenatedCapture) else [Part(capture.path, 1)]
-
-
-class _Order:
-    """Per packet: the expected PSN, and the extent and late time of late packets.
-
-    Extent and late time refer to the first arrival with a higher PSN, the packet that
-    overtook this one (RFC 4737, 4.2 and 4.3); only first copies count.
-    """
-
-    def __init__(self) -> None:
-        self._next = -1
-        self._arrivals = 0
-        self._jumps: deque[tuple[int, int, int, int]] = deque(maxlen=_JUMPS)
-        """First skipped PSN, number of PSNs, arrival number and time of each gap."""
-
-    def of(self, psn: UInt32s, time_ns: Ints, verdict: Bytes) -> Records:
-        """JUDGED[n]."""
-        judged = np.full(len(psn), -1, JUDGED)
-        due, extent, late = judged["due"], judged["extent"], judged["late_ns"]
-        rows = zip(psn.tolist(), time_ns.tolist(), verdict.tolist(), strict=True)
-        for i, (number, time, kind) in enumerate(rows):
-            if kind in (verdicts.NOT_SEQUENCED, verdicts.TAP_COPY):
-                continue
-            due[i] = number if kind == verdicts.IN_ORDER or self._next < 0 else self._next
-            if kind == verdicts.AHEAD and self._next >= 0:
-                jumped = (number - self._next) & PSN_MASK
-                self._jumps.append((self._next, jumped, self._arrivals, time))
-            elif kind == verdicts.REORDERED:
-                for first, length, arrival, since in reversed(self._jumps):
-                    if (number - first) & PSN_MASK < length:
-                        extent[i], late[i] = self._arrivals - arrival, time - since
-                        break
-            if kind in _NEW:
-                self._next = (number + 1) & PSN_MASK
-            self._arrivals += kind in _FIRST_COPIES
-        return judged

@@ -4,23 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....analyzer.analysis.options import AnalyzeOptions
-from ....analyzer.track import batch as verdicts
+from ....analyzer.track.sights import SIGHT
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.wire.taps import Taps
 from ....kernels.kernel import Bools, Bytes, Ints
-from ....report.words import human
+from ....report.words.hops import short_taps
+from ....report.words.packets import Sight, psn_note
 from ..snapshots.snapshot import FlowKey
 from . import flow_pass
 from .flow_pass import Chunk, FlowPass, FrameBytes, Wanted, link_type
 
 LIMIT = 5_000
 """Packets shown at once."""
-_HALF = 1 << 23
+
+
+class Point(NamedTuple):
+    """A packet by its time, and by its frame if that is known: many packets may share a time."""
+
+    time_ns: int
+    tap: str | None = None
+    frame_number: int | None = None
+    """Each tap numbers its own frames."""
+
+    def at_tap(self, table: PacketTable, taps: Taps) -> Bools:
+        """Which packets are from its tap."""
+        return np.isin(table.tap, [i for i, tap in enumerate(taps.items) if tap.name == self.tap])
+
+    def row(self, table: PacketTable, taps: Taps) -> int:
+        """The row of the packet; without it that of the first one at its time or later."""
+        later = table.time_ns >= self.time_ns
+        same = table.time_ns == self.time_ns
+        same &= self.at_tap(table, taps) & (table.frame_number == (self.frame_number or 0))
+        for found in (same, later):
+            if found.any():
+                return int(np.argmax(found))
+        return max(0, len(table) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +85,13 @@ class Packets:
         """Per packet: it does not have the expected PSN."""
         return ~np.isin(self.verdict, flow_pass.NORMAL)
 
-    def row_of(self, frame_number: int) -> int:
-        """The row of a frame, or of the first later frame."""
-        later = np.flatnonzero(self.table.frame_number >= frame_number)
-        return int(later[0]) if len(later) else max(0, len(self) - 1)
+    def row_of(self, point: Point) -> int:
+        """The row of a packet; without it that of the first one at its time or later."""
+        return point.row(self.table, self.taps)
 
 
 class PacketScan:
-    """Finds the first wanted packets, or those around a frame."""
+    """Finds the first wanted packets, or those around one of them."""
 
     def __init__(
         self,
@@ -78,10 +100,11 @@ class PacketScan:
         wanted: Wanted = flow_pass.EVERY,
         options: AnalyzeOptions | None = None,
         *,
-        around: int | None = None,
+        around: Point | None = None,
         limit: int = LIMIT,
     ) -> None:
         self._key, self._around, self._limit = key, around, limit
+        self._at_tap = False
         self._pass = FlowPass(paths, [key], wanted, options)
 
     def stop(self) -> None:
@@ -101,7 +124,7 @@ class PacketScan:
             for chunk in found.chunks():
                 chunks.append(chunk)
                 kept += len(chunk.table)
-                reached = reached or bool((chunk.table.frame_number >= (self._around or 0)).any())
+                reached = reached or self._reaches(chunk.table, found.registry.taps)
                 if reached and kept >= self._limit:
                     more = True
                     break
@@ -113,7 +136,7 @@ class PacketScan:
         table, verdict, judged = _joined(chunks)
         if len(table) > self._limit:
             more = True
-            span = self._span(table.frame_number)
+            span = self._span(table, found.registry.taps)
             outside = np.ones(len(table), np.bool_)
             outside[span] = False
             found.frames.forget(table, outside)
@@ -130,18 +153,32 @@ class PacketScan:
             more=more,
         )
 
-    def _span(self, numbers: Ints) -> slice:
-        """The rows to show: the first ones, or those around the wanted frame."""
+    def _reaches(self, table: PacketTable, taps: Taps) -> bool:
+        """Whether the wanted packet is among these, or before them.
+
+        A wrong time in the future does not count where frame numbers tell.
+        """
+        if self._around is None:
+            return True
+        passed = table.time_ns >= self._around.time_ns
+        own = self._around.at_tap(table, taps)
+        self._at_tap = self._at_tap or bool(own.any())
+        if self._at_tap and self._around.frame_number is not None:
+            passed &= own & (table.frame_number >= self._around.frame_number)
+        return bool(passed.any())
+
+    def _span(self, table: PacketTable, taps: Taps) -> slice:
+        """The rows to show: the first ones, or those around the wanted packet."""
         begin = 0
         if self._around is not None:
-            wanted = int(np.argmax(numbers >= self._around))
-            begin = max(0, min(wanted - self._limit // 2, len(numbers) - self._limit))
+            wanted = self._around.row(table, taps)
+            begin = max(0, min(wanted - self._limit // 2, len(table) - self._limit))
         return slice(begin, begin + self._limit)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     if not chunks:
-        return Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, flow_pass.JUDGED))
+        return Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, SIGHT))
     tables, verdict, judged = zip(*chunks, strict=True)
     return Chunk(
         PacketTable.concatenate(list(tables)), np.concatenate(verdict), np.concatenate(judged)
@@ -150,31 +187,12 @@ def _joined(chunks: list[Chunk]) -> Chunk:
 
 def notes_of(chunk: Chunk, taps: Taps) -> list[str]:
     """A note on the PSN order of each packet; empty for the expected PSN."""
-    notes = []
+    short = short_taps(tap.name for tap in taps.items)
     table, verdict, judged = chunk
     columns: Any = zip(
-        table.psn.tolist(), verdict.tolist(), judged.tolist(), table.tap.tolist(), strict=True
+        verdict.tolist(), table.psn.tolist(), judged.tolist(), table.tap.tolist(), strict=True
     )
-    for psn, kind, (wanted, extent, late_ns), tap in columns:
-        note = ""
-        distance = (psn - wanted + _HALF & flow_pass.PSN_MASK) - _HALF
-        if kind == verdicts.AHEAD:
-            note = f"gap: {distance} missing" if wanted >= 0 else "gap"
-        elif kind == verdicts.REORDERED:
-            note = f"late by {-distance}"
-            if extent >= 0:
-                note += f", extent {extent}, {human.duration(late_ns)}"
-        elif kind == verdicts.RECOVERED:
-            note = "retransmitted, first copy lost"
-        elif kind == verdicts.RETRANSMITTED:
-            note = "retransmitted, first copy seen"
-        elif kind in (verdicts.DUPLICATE, verdicts.MIRROR_DUPLICATE):
-            note = "duplicated by the " + ("network" if kind == verdicts.DUPLICATE else "mirror")
-        elif kind == verdicts.OVERTAKEN:
-            note = "first copy, late: already retransmitted"
-        elif kind == verdicts.TAP_COPY:
-            note = f"copy at {taps[tap].name}"
-        elif kind == verdicts.RESTARTED:
-            note = "PSN sequence restarts"
-        notes.append(note)
-    return notes
+    return [
+        psn_note(kind, psn, Sight(*sight), short[taps[tap].name])
+        for kind, psn, sight, tap in columns
+    ]

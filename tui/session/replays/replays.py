@@ -7,7 +7,7 @@ be read at any time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,9 +15,12 @@ import numpy as np
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError, UsageError
 from ....analyzer.words import scaled
+from ....discovery.asking.commands import Line
+from ....discovery.dialects.dialect import Dialect
 from ....kernels.kernel import Ints, UInt32s
 from ....probes.rights.priority import lower_own
 from ....replay.compare.captured import AS_CAPTURED
+from ....replay.compare.flows import mapped
 from ....replay.compare.prepared import PreparedReplay
 from ....replay.compare.request import ReplayRequest, with_words
 from ....replay.compare.seeds import sweep_result
@@ -27,6 +30,7 @@ from ....replay.results.replay import LinkLoad, StrategyResult
 from ....replay.results.sweep import SweepResult
 from ....replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
 from .placed import Noted, Placed
+from .traced import MOST_POINTS, TRACED, Followed, Point, Traced, traceable, traced
 
 HASHES = ("linux", "crc32", "toeplitz")
 """Hashes of the first sweeps."""
@@ -65,6 +69,10 @@ class ReplayView:
     recovered: tuple[str, ...] = ()
     """Switches whose hash and seed were recovered from the captures."""
     flows: int = 0
+    traced: tuple[int, int] | None = None
+    """(flows whose path is traced to the destination, all)."""
+    followed: tuple[Point, ...] = ()
+    """What the switches did since, while they are followed."""
 
     @property
     def rows(self) -> list[str]:
@@ -109,7 +117,12 @@ class Replays:
         self._prepared: PreparedReplay | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
+        self._searching = False
+        """Whether the thread only searches seeds, which ends for what is asked then."""
+        self._hurry = threading.Event()
+        self._searched = False
+        self._lock = threading.RLock()
+        self._followed: Followed | None = None
 
     @property
     def running(self) -> bool:
@@ -135,18 +148,49 @@ class Replays:
         self.request = request
         self.stop()
         self.placed = {}
+        self._searched = False
         self.view = ReplayView(request.fabric, request.map, request.options)
 
-    def run(self, strategies: Sequence[str] | None = None) -> None:
+    def run(
+        self, strategies: Sequence[str] | None = None, recover: SeedRange | None = None
+    ) -> None:
         """Place the traffic by these strategies; default: all.
 
-        Packet by packet if a model, a transport or failures are set.
+        Packet by packet if a model, a transport or failures are set. recover: then search the seeds
+        of the switches in this range, and use those found.
         """
         if self.request.by_packet:
             self.by_packets(strategies)
             return
         names = list(strategies) if strategies is not None else list(STRATEGIES)
-        self._begin(lambda it: self._run(it, names), asked=tuple(names), asked_seeds=False)
+
+        def work(prepared: PreparedReplay) -> None:
+            self._run(prepared, names)
+            self._use_recovered(prepared, recover)
+
+        self._begin(work, asked=tuple(names), asked_seeds=False)
+
+    def trace(
+        self, line: Line | None = None, dialects: Mapping[str, Dialect] | None = None
+    ) -> None:
+        """Trace the flows on the fabric, if hashes are known. line: then follow the switches."""
+
+        def failed(text: str) -> None:
+            self._tell(error=text)
+
+        def work(prepared: PreparedReplay) -> None:
+            self._show_traced(prepared)
+            if line is not None:
+                self._followed = Followed(line, dialects or {}, self._moved, failed)
+                self._followed.begin(prepared.read(messages=True), prepared.fabric)
+
+        self._begin(work, asked_seeds=False)
+
+    def end(self) -> None:
+        """End everything, also what follows switches."""
+        if self._followed is not None:
+            self._followed.stop()
+        self.stop()
 
     def by_packets(self, strategies: Sequence[str] | None = None) -> None:
         """Replay packet by packet; default: all strategies."""
@@ -164,11 +208,8 @@ class Replays:
 
         def work(prepared: PreparedReplay) -> None:
             self._sweep(prepared, list(hashes), seeds)
-            if recover is not None and not self.view.recovered and not prepared.request.pattern:
-                self._recover(prepared, recover)
-                if self.view.recovered:
-                    self._run(prepared, ["ecmp"])
-                    self._sweep(prepared, list(hashes), seeds)
+            if self._use_recovered(prepared, recover):
+                self._sweep(prepared, list(hashes), seeds)
 
         self._begin(work, asked_seeds=True)
 
@@ -187,8 +228,10 @@ class Replays:
 
     def _begin(self, work: Callable[[PreparedReplay], None], **changes: object) -> None:
         prepared = self._prepared
-        if prepared is None or self.running:
+        before = self._thread if self.running else None
+        if prepared is None or (before is not None and not self._searching):
             return
+        self._hurry.set()
         self._stopping.clear()
         self._tell(running="reading the traffic", done=0.0, error="", **changes)
 
@@ -197,6 +240,10 @@ class Replays:
 
         def go() -> None:
             lower_own()
+            if before is not None:
+                before.join()
+            self._hurry.clear()
+            self._tell(running="reading the traffic")
             try:
                 traffic = prepared.read(read, messages=True)
                 self._tell(flows=len(traffic))
@@ -214,6 +261,8 @@ class Replays:
 
     def _run(self, prepared: PreparedReplay, names: list[str]) -> None:
         self._show_captured(prepared)
+        if self._followed is None:
+            self._show_traced(prepared)
         for number, name in enumerate(names):
             if self._stopping.is_set():
                 return
@@ -224,15 +273,38 @@ class Replays:
             except RocescopeError as error:
                 self._tell(failed=self.view.failed | {name: str(error)})
                 continue
-            strategies = self.view.strategies | {name: result.strategies[0]}
             if strategy.outcome is not None and not prepared.request.pattern:
                 self.placed[name] = Placed(name, strategy.outcome, prepared.fabric)
-            self._tell(strategies=strategies, warnings=tuple(result.warnings))
+            with self._lock:
+                strategies = self.view.strategies | {name: result.strategies[0]}
+                self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
     def _show_captured(self, prepared: PreparedReplay) -> None:
         captured = prepared.as_captured()
         if captured is not None:
-            self._tell(strategies={AS_CAPTURED: captured} | self.view.strategies)
+            with self._lock:
+                self._tell(strategies={AS_CAPTURED: captured} | self.view.strategies)
+
+    def _show_traced(self, prepared: PreparedReplay) -> None:
+        if not prepared.request.pattern and traceable(prepared.fabric):
+            traffic, _ = mapped(prepared.read(messages=True), prepared.fabric)
+            self._take_traced(traced(traffic, prepared.fabric), len(traffic))
+
+    def _take_traced(self, found: Traced | None, flows: int) -> None:
+        """found: None if no path is known now: paths of before are not shown any more."""
+        with self._lock:
+            others = {name: one for name, one in self.view.strategies.items() if name != TRACED}
+            if found is None:
+                self.placed.pop(TRACED, None)
+                self._tell(strategies=others, traced=(0, flows))
+            else:
+                self.placed[TRACED] = found.placed
+                strategies = {TRACED: found.result} | others
+                self._tell(strategies=strategies, traced=(found.known, found.flows))
+
+    def _moved(self, point: Point, found: Traced | None, flows: int) -> None:
+        self._tell(followed=(*self.view.followed, point)[-MOST_POINTS:])
+        self._take_traced(found, flows)
 
     def _by_packets(self, prepared: PreparedReplay, names: list[str]) -> None:
         self._show_captured(prepared)
@@ -249,8 +321,9 @@ class Replays:
             except RocescopeError as error:
                 self._tell(failed=self.view.failed | {shown: str(error)})
                 continue
-            strategies = self.view.strategies | {shown: result.strategies[0]}
-            self._tell(strategies=strategies, warnings=tuple(result.warnings))
+            with self._lock:
+                strategies = self.view.strategies | {shown: result.strategies[0]}
+                self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
     def _follow(self, before: float, share: float) -> Callable[[str, int, int], None]:
         """Progress callback, every few million packet hops of a strategy."""
@@ -262,18 +335,36 @@ class Replays:
 
         return follow
 
+    def _use_recovered(self, prepared: PreparedReplay, seeds: SeedRange | None) -> bool:
+        """Search the seeds of the switches once, and place ECMP again with those found; whether
+        there are any."""
+        if seeds is None or self._searched or prepared.request.pattern or self._stopping.is_set():
+            return False
+        self._searching = True
+        try:
+            self._recover(prepared, seeds)
+        finally:
+            self._searching = False
+        if self.view.recovered:
+            self._run(prepared, ["ecmp"])
+        return bool(self.view.recovered)
+
     def _recover(self, prepared: PreparedReplay, seeds: SeedRange) -> None:
         from ....replay.compare.recovered import with_recovered_seeds  # loads the searches
 
         def follow(_what: str, done: int, total: int) -> None:
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._hurry.is_set():
                 raise _Stopped
             self._tell(running="seeds of the switches", done=min(1.0, done / max(1, total)))
 
         try:
             found = with_recovered_seeds(prepared.request, prepared.fabric, seeds, follow)
-        except (_Stopped, UsageError):  # flows that do not tell the sides of the links
+        except _Stopped:
             return
+        except UsageError:  # flows that do not tell the sides of the links
+            self._searched = True
+            return
+        self._searched = True
         prepared.fabric, switches = found
         self._tell(recovered=tuple(switches))
 

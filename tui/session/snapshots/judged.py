@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
 from ....analyzer.results.hops import CaptureLoss, Hop, TapClock
+from ....analyzer.results.ranks import Ranks
 
 STALLED = "STALLED"
 STATES = {
@@ -53,8 +54,14 @@ class Judged:
     hops: Sequence[Hop] = ()
     capture_losses: Sequence[CaptureLoss] = ()
     clocks: Sequence[TapClock] = ()
+    job_ranks: Ranks | None = None
+    """What the logs of the job tell about ranks; None without any."""
     states: dict[int, tuple[int, str]] = field(default_factory=dict)
     """By flow: how bad its worst finding is (larger is worse), and its name."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """By flow: packets that were lost between taps."""
+    last_seen: frozenset[tuple[str, int]] = frozenset()
+    """Tap and frame number of packets that no later tap saw, as far as the hops list them."""
 
     @classmethod
     def of(cls, analysis: Analysis, final: bool, numbering: int = 0) -> Judged:
@@ -70,7 +77,14 @@ class Judged:
             hops=analysis.hops,
             capture_losses=analysis.capture_losses,
             clocks=analysis.clocks,
-            states=_states(diagnosis.findings),
+            job_ranks=analysis.ranks if isinstance(analysis.ranks, Ranks) else None,
+            states=_states(diagnosis.findings, _answered(analysis)),
+            lost={
+                flow.id: flow.lost_between_taps for flow in analysis.flows if flow.lost_between_taps
+            },
+            last_seen=frozenset(
+                (hop.from_tap, frame) for hop in analysis.hops for frame in hop.lost_frames
+            ),
         )
 
     @property
@@ -87,14 +101,28 @@ class Judged:
         return ranks
 
 
-def _states(findings: Sequence[Finding]) -> dict[int, tuple[int, str]]:
+def _answered(analysis: Analysis) -> dict[int, int]:
+    """By flow of ACKs only: the flow that waits for them."""
+    both = [tuple(one.flows) for one in analysis.connections if len(one.flows) == 2]
+    peers = {flow: peer for a, b in both for flow, peer in ((a, b), (b, a))}
+    return {
+        flow.id: peers[flow.id]
+        for flow in analysis.flows
+        if flow.id in peers and not flow.request_packets + flow.response_packets
+    }
+
+
+def _states(findings: Sequence[Finding], answered: dict[int, int]) -> dict[int, tuple[int, str]]:
+    """By flow; the loss of ACKs is a trouble of the flow that waits for them too."""
     states: dict[int, tuple[int, str]] = {}
     for finding in findings:
         name = STATES.get(finding.kind, finding.kind)
         rank = len(SEVERITIES) - SEVERITIES.index(finding.severity)
         if name == STALLED:
             rank = len(SEVERITIES) + 1
-        for flow in finding.flows:
+        hit = [] if finding.severity == "note" else finding.flows
+        waiting = [answered[flow] for flow in hit if flow in answered]
+        for flow in (*finding.flows, *waiting):
             if rank > states.get(flow, (0, ""))[0]:
                 states[flow] = rank, name
     return states

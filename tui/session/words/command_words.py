@@ -31,6 +31,8 @@ def analyze_command(
         parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
     words = ["rocescope", "analyze", *(paths or ("--live", *interfaces)), *reading_words(options)]
     words += ["--fabric", options.fabric.spec] if options.fabric and options.fabric.spec else []
+    for pattern in options.job_logs:
+        words += ["--nccl-log", pattern]
     keep = " and ".join(filter(None, parts))
     return shlex.join([*words, "--filter", keep] if keep else words)
 

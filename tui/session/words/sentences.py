@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 
 from ....analyzer.results.flow import Flow
@@ -107,12 +105,9 @@ def _by_tap(snapshot: Snapshot, paths: PathColumns, data: Bools) -> str:
     known = snapshot.judged.diagnosis is not None
     if taps is None or paths.by != "entropy" or snapshot.source.kind == "live" or not known:
         return ""
-    serial = {frozenset((hop.from_tap, hop.to_tap)) for hop in snapshot.judged.hops}
+    sprayed = {f for one in snapshot.judged.findings if one.kind == "spraying" for f in one.flows}
     wide = data & (taps.width >= SPRAYS_FROM_WIDTH) & (paths.width < SPRAYS_FROM_WIDTH)
-    spread = 0
-    for flow in np.flatnonzero(wide).tolist():
-        names = [taps.name(int(key)) for key in taps.key[taps.of(flow)]]
-        spread += not any(frozenset(pair) in serial for pair in combinations(names, 2))
+    spread = len(sprayed & set(np.flatnonzero(wide).tolist()))
     if not spread:
         return ""
     return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps (p)."
@@ -153,7 +148,11 @@ def reordering(flow: Flow | None) -> str:
         return flow.notes[0] if flow.notes else "The order of the packets is unknown."
     record = flow.reordering
     if not flow.reordered_packets or record is None:
-        return "Every packet of this flow arrived in order at this tap."
+        text = "Every packet of this flow arrived in order at "
+        text += "the tap that saw it first" if len(flow.taps) > 1 else "this tap"
+        if flow.reordered_between_taps:
+            text += f"; {human.count(flow.reordered_between_taps)} late at later taps (3)"
+        return f"{text}."
     text = f"{human.percent(record.ratio)} of the packets arrive late"
     held, size = record.held_packets, record.byte_offset
     if held:

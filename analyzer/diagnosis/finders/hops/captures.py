@@ -100,6 +100,29 @@ def clocks_set_back(case: Case, _: Known) -> Iterator[Finding]:
         )
 
 
+def clocks_set_forward(case: Case, _: Known) -> Iterator[Finding]:
+    """Captures whose times jump forward while those of the other taps do not."""
+    forward = {} if case.ways is None else case.ways.set_forward
+    for index, (times, ns) in forward.items():
+        tap = case.registry.taps[index]
+        if tap.carrier is not None:
+            continue
+        yield finding(
+            case,
+            "clock",
+            Place(capture=tap.name),
+            {},
+            0,
+            (case.first_ns, case.last_ns),
+            f"the clock of {printable(_short(case)[index])} is set forward {counted(times, 'time')}"
+            f" by {duration(ns)}: losses and delays from and to it are unknown",
+            "keep the clock from being set during a capture (PTP or NTP that slews)",
+            severity="warning",
+            until_ns=None,
+            costs=False,
+        )
+
+
 def clocks_ahead_ns(case: Case) -> dict[str, float]:
     """By tap, how far its clock is ahead of those of most taps, as far as it is known."""
     return {tap: offset for tap, (offset, _) in _offsets(case).items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
+from ...pausing import made_by, spans_at
 from ...words import duration, packets_of
 from .captures import moving_clocks
 from .groups import HopGroup, groups, hits_by_flow
@@ -26,22 +27,34 @@ SLOW_SHARE = 0.6
 """A path that carries this share of the late packets is the slow one."""
 
 
+def long_delays(case: Case) -> dict[tuple[int, int], float]:
+    """By taps of a hop, the p99 of its delay above the least, ns, where clocks let it be known."""
+    if case.ways is None:
+        return {}
+    moving = moving_clocks(case, QUEUE_NS)
+    return {
+        (way.from_tap, way.to_tap): hop.queueing_ns.p99
+        for way, hop in zip(case.ways.hops, case.hops, strict=True)
+        if hop.queueing_ns is not None
+        and hop.queueing_ns.count >= LEAST_PACKETS
+        and not moving & {hop.from_tap, hop.to_tap}
+    }
+
+
+def queue_limit(p99: Mapping[tuple[int, int], float]) -> float:
+    """The delay above the least, ns, from which a packet waits in a queue."""
+    return max(QUEUE_NS, QUEUE_FACTOR * float(np.median(list(p99.values()))))
+
+
 def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
     """Hops whose delay is far above the least."""
     ways = case.ways
     if ways is None:
         return
-    moving = moving_clocks(case, QUEUE_NS)
-    p99 = {
-        (way.from_tap, way.to_tap): hop.queueing_ns.p99
-        for way, hop in zip(ways.hops, case.hops, strict=True)
-        if hop.queueing_ns is not None
-        and hop.queueing_ns.count >= LEAST_PACKETS
-        and not moving & {hop.from_tap, hop.to_tap}
-    }
+    p99 = long_delays(case)
     if not p99:
         return
-    limit = max(QUEUE_NS, QUEUE_FACTOR * float(np.median(list(p99.values()))))
+    limit = queue_limit(p99)
     queues = [
         (max(p99[hop.from_tap, hop.to_tap] for hop in group.hops), group)
         for group in groups(ways, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit)
@@ -49,7 +62,11 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
     waiting: set[int] = set()
     longest = 0.0
     for queue, group in sorted(queues, key=lambda item: -item[0]):
-        first, last = group.queued(limit)
+        place = group.place(case)
+        stretches, paused = group.queues(limit), spans_at(case, place.to_tap)
+        own = [s for s in stretches if not made_by(paused, s, ways.window_ns, group.wait(s))]
+        in_pauses = not own
+        first, last = (own or stretches)[0][0], (own or stretches)[-1][1]
         slow = np.concatenate(
             [
                 hop.passed[hop.passed["delay_max"] - hop.whole["delay_min"] >= limit]
@@ -61,7 +78,13 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items()
             if not known.explains("queueing", flow, first, last)
         }
-        if known.queue_at(group.place(case), np.unique(slow["flow"]).tolist()) or not hits:
+        waited = np.unique(slow["flow"]).tolist()
+        span = first, last
+        if known.queue_at(place, waited, span, ways.window_ns, in_pauses):
+            waiting |= set(waited)
+            longest = max(longest, queue)
+            continue
+        if not hits:
             continue
         if queue < BURST_SHARE * longest and waiting >= hits.keys():
             continue
@@ -71,10 +94,10 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
         yield finding(
             case,
             "queueing",
-            group.place(case),
+            place,
             hits,
             sum(hop.passed_packets for hop in group.hops),
-            (first, last),
+            span,
             f"{group.name()} {text}",
             f"check the load and the speed of the egress of {group.name()}",
             severity="warning",

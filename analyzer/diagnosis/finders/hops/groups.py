@@ -119,16 +119,39 @@ class HopGroup:
     def queued(self, limit: float) -> tuple[int, int]:
         """Begin of the first and end of the last window with a delay of `limit` ns above the
         least; without such a window all the time."""
+        queues = self.queues(limit)
+        if not queues:
+            return self.ways.origin_ns, self.ways.newest_ns
+        return queues[0][0], queues[-1][1]
+
+    def queues(self, limit: float) -> list[tuple[int, int]]:
+        """Begin and end of each stretch of windows with a delay of `limit` ns above the least, with
+        windows without packets between them."""
         width, origin = self.ways.window_ns, self.ways.origin_ns
-        long = np.zeros(WINDOWS, np.bool_)
+        used, long = np.zeros(WINDOWS, np.bool_), np.zeros(WINDOWS, np.bool_)
         for hop in self.hops:
             if hop.whole is not None:
-                used = hop.windows[:, PACKETS_IN] > 0
-                long |= used & (hop.windows[:, DELAY_MOST] - hop.whole["delay_min"] >= limit)
-        at = np.flatnonzero(long)
-        if not len(at):
-            return origin, self.ways.newest_ns
-        return origin + int(at[0]) * width, origin + (int(at[-1]) + 1) * width
+                filled = hop.windows[:, PACKETS_IN] > 0
+                long |= filled & (hop.windows[:, DELAY_MOST] - hop.whole["delay_min"] >= limit)
+                used |= filled
+        at = np.flatnonzero(used)
+        edges = np.flatnonzero(np.diff(long[at], prepend=False, append=False)).reshape(-1, 2)
+        return [
+            (origin + int(at[a]) * width, origin + (int(at[b - 1]) + 1) * width) for a, b in edges
+        ]
+
+    def wait(self, queue: tuple[int, int]) -> float:
+        """Longest delay above the least, ns, in the windows of one of `queues`."""
+        width, origin = self.ways.window_ns, self.ways.origin_ns
+        begin, end = ((time - origin) // width for time in queue)
+        longest = 0
+        for hop in self.hops:
+            if hop.whole is not None:
+                rows = hop.windows[begin:end]
+                rows = rows[rows[:, PACKETS_IN] > 0]
+                above = rows[:, DELAY_MOST] - int(hop.whole["delay_min"])
+                longest = max(longest, int(above.max(initial=0)))
+        return longest
 
     def lost(self) -> NDArray[np.void]:
         """LOST records in the order of time."""

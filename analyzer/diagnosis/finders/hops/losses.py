@@ -14,7 +14,8 @@ from ...case import Case
 from ...finding import MOST_EVIDENCE, finding
 from ...known import Known
 from ...words import counted, packets_of, rate
-from .groups import HopGroup, groups
+from .groups import HopGroup
+from .ports import losing_groups, of_ports
 from .selective import CHANCE, dscp_selection, selection, unlikely
 
 MOST_RUNS = 2
@@ -44,9 +45,10 @@ class _Cause(NamedTuple):
 
 def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
     """One finding per device and direction that loses packets."""
-    if case.ways is None:
-        return
-    for group in groups(case.ways, lambda hop: len(hop.lost) > 0):
+    ports = [group.hops for group in of_ports(case).values()]
+    for group in losing_groups(case):
+        if group.hops in ports:
+            continue
         lost = group.lost()
         cause = _cause(case, group, lost)
         flows, counts = np.unique(lost["flow"], return_counts=True)
@@ -63,7 +65,7 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
             cause.says + _by_fabric(group),
             cause.next_step,
             confidence="proven" if _is_proven(group) else "likely",
-            evidence=_evidence(case, group),
+            evidence=loss_evidence(case, group),
             details=cause.details,
         )
 
@@ -87,14 +89,15 @@ def _is_proven(group: HopGroup) -> bool:
     return all(hop.expected_by in ("flow", "destination", "host") for hop in group.hops)
 
 
-def _evidence(case: Case, group: HopGroup) -> list[Evidence]:
+def loss_evidence(case: Case, group: HopGroup) -> list[Evidence]:
+    """The first frames that were lost, at the tap before the fault."""
     names = case.registry.tap_names
     found = []
     for hop in group.hops:
         known = hop.lost[hop.lost["frame"] > 0][:MOST_EVIDENCE]
         found += [
-            Evidence(names[hop.from_tap], int(packet["frame"]), int(packet["time"]))
-            for packet in known
+            Evidence(names[hop.from_tap], int(lost["frame"]), int(lost["time"]), int(lost["flow"]))
+            for lost in known
         ]
     return found
 
@@ -106,7 +109,7 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
     check = f"check {name} and its links"
     first, last = int(lost["time"][0]), int(lost["time"][-1])
     if len(lost) >= TOTAL_PACKETS and last > first and not _passed_between(group, first, last):
-        everything = f"all {counted(len(lost), 'packet')}{way}"
+        everything = f"everything{way} ({counted(len(lost), 'packet')})"
         if _left(case, group, last):
             says = f"{name} loses {everything} until flows take another way"
             return _Cause("link-down", says, f"{check}: a link went down", {})

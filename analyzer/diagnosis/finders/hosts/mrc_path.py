@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import UNSET, UnsetType
+import numpy as np
+from msgspec import UNSET, UnsetType, structs
 
-from ....results.diagnosis import Finding, Place
+from ....results.diagnosis import Confidence, Evidence, Finding, Place
 from ....results.flow import Flow
 from ....results.mrc import MrcRetirement
 from ....words import printable
@@ -14,44 +15,82 @@ from ...case import Case
 from ...finding import finding
 from ...known import Known
 from ...words import counted
+from ..hops.groups import hits_by_flow
+from ..hops.losses import loss_evidence
+from ..hops.ports import of_ports
 from ..places import only
 
 CAUSES = ("always_skip", "loss")
 """Causes of a retirement that show a bad path; a port down is its own finding."""
 
 
-def mrc_paths(case: Case, known: Known) -> Iterator[Finding]:
-    """One finding per port of a host that is down, one for all retired entropy values."""
+def mrc_ports(case: Case, known: Known) -> Iterator[Finding]:
+    """One finding per port of a host that is down, with what the last hop to it loses meanwhile.
+
+    Where that is known, only the flows that lose packets there are hit; the others are affected.
+    """
     if case.mrc is None:
         return
-    for outage in case.mrc.outages:
+    losing = of_ports(case)
+    for number, outage in enumerate(case.mrc.outages):
         flows = [
             flow
             for flow in case.flows
             if outage.host in (flow.src, flow.dst) and flow.mrc is not UNSET
         ]
-        yield finding(
+        hits = {flow.id: 0 for flow in flows}
+        place = Place(host=outage.host, device=f"port {outage.port}")
+        says, begin = f"port {outage.port} of {printable(outage.host)} is down", outage.down_time_ns
+        evidence: list[Evidence] = []
+        confidence: Confidence = "proven"
+        if number in losing:
+            group = losing[number]
+            lost = group.lost()
+            hits |= hits_by_flow(lost["flow"], np.ones(len(lost), np.int64))
+            there = group.place(case)
+            place = structs.replace(place, from_tap=there.from_tap, to_tap=there.to_tap)
+            begin = min(begin, int(lost["time"][0]))
+            evidence = loss_evidence(case, group)
+            says += f": {group.name()} loses everything{group.way()}"
+            says += f" ({counted(len(lost), 'packet')})"
+            says += ", likely because of it: nothing tells which hop leads to which port"
+            confidence = "likely"
+        found = finding(
             case,
             "mrc-path",
-            Place(host=outage.host, device=f"port {outage.port}"),
-            {flow.id: 0 for flow in flows},
+            place,
+            hits,
             sum(flow.packets for flow in flows),
-            (outage.down_time_ns, outage.up_time_ns or case.last_ns),
-            f"port {outage.port} of {printable(outage.host)} is down",
+            (begin, outage.up_time_ns or case.last_ns),
+            says,
             f"check the link of port {outage.port} of {printable(outage.host)} and its plane",
-            confidence="proven",
+            confidence=confidence,
+            evidence=evidence,
             severity="warning",
+            sure_onset=True,
             until_ns=outage.up_time_ns,
         )
+        if number in losing:
+            found = structs.replace(found, flows=[flow for flow in found.flows if hits[flow]])
+        yield found
+
+
+def retired_values(case: Case, known: Known) -> Iterator[Finding]:
+    """One finding for all retired entropy values, but those that a known fault explains."""
     retired = [
         (flow, end)
         for flow in case.flows
         if flow.mrc is not UNSET
         for end in flow.mrc.retirements
-        if end.certain and end.cause in CAUSES
+        if end.certain and end.cause in CAUSES and not _is_explained(known, flow, end)
     ]
     if retired:
         yield _retired(case, retired)
+
+
+def _is_explained(known: Known, flow: Flow, end: MrcRetirement) -> bool:
+    at_ns = end.cause_time_ns or end.retired_time_ns
+    return end.cause == "loss" and known.explains("mrc-path", flow.id, end.retired_time_ns, at_ns)
 
 
 def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
@@ -61,7 +100,8 @@ def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
     values = {(flow.id, end.ev) for flow, end in ends}
     planes = {end.plane for _, end in ends}
     plane = only(end.plane or "" for _, end in ends) or None
-    where = f"plane {printable(plane)}" if plane else f"{len(planes)} planes"
+    where = f"{len(planes)} planes" if None not in planes else "their paths"
+    where = f"plane {printable(plane)}" if plane else where
     back = [end.returned_time_ns for _, end in ends]
     until = None if None in back else max(time for time in back if time is not None)
     used = sum(
@@ -74,7 +114,8 @@ def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
         hits,
         used,
         (min(end.retired_time_ns for _, end in ends), until or case.last_ns),
-        f"senders stopped using {counted(len(values), 'entropy value')} on {where}",
+        f"senders stopped using {counted(len(values), 'entropy value')}"
+        + (f" on {where}" if None not in planes else ""),
         f"look for loss or congestion on {where}",
         confidence="likely",
         severity="warning",

@@ -9,6 +9,7 @@ from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....words import printable
 from ...case import Case
+from ...deaths import answered_elsewhere
 from ...finding import cheap, finding
 from ...interval import span_of
 from ...known import Known
@@ -66,6 +67,12 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
         if arrived
         else "no NAK came"
     )
+    says = f"wait for timeouts (up to {duration(longest)}): {why}"
+    step = "look for loss of last packets or of ACKs; a capture at the other host tells where"
+    unseen = all(answered_elsewhere(case, flow) for flow in group)
+    if unseen:
+        says = "are retransmitted: lost or late after the tap; their answers pass no tap"
+        step = "capture the ways of the answers as well, and the links behind this one"
     return finding(
         case,
         "timeout-recovery",
@@ -76,11 +83,9 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
         hits,
         could,
         span_of(resent),
-        f"{packets_of(packets, could)} {way} wait for timeouts (up to {duration(longest)}): {why}",
-        "look for a busy receiver, or raise the ACK timeout"
-        if late
-        else "look for loss of last packets or of ACKs; a capture at the other host tells where",
-        confidence="likely",
+        f"{packets_of(packets, could)} {way} {says}",
+        "look for a busy receiver, or raise the ACK timeout" if late else step,
+        confidence="possible" if unseen else "likely",
         seen=resent,
         severity="note" if cheap(group) else None,
     )

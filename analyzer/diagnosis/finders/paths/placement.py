@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ....measures.hops.ways import Ways
 from ....results.diagnosis import Finding, Kind, Place
 from ....words import printable
 from ...case import Case, carries_data
@@ -72,7 +73,8 @@ def choices(case: Case) -> list[Choice]:
     """The devices that choose among parallel links, with the data flows that they put there.
 
     Links are parallel where flows to one host take them; a link without flows belongs to them if
-    its name differs only in digits.
+    its name differs only in digits. Where all flows take one link, those are parallel that lead to
+    another device which has links to the same next devices.
     """
     if case.ways is None:
         return []
@@ -88,12 +90,12 @@ def choices(case: Case) -> list[Choice]:
     return [
         Choice(device, {case.registry.tap_names[tap]: sorted(on) for tap, on in links.items()})
         for device, hosts in taken.items()
-        for links in _parallel(case.ways.names, device, list(hosts.values()))
+        for links in _parallel(case.ways, device, list(hosts.values()))
     ]
 
 
 def _parallel(
-    names: list[str], device: str, by_host: list[dict[int, set[int]]]
+    ways: Ways, device: str, by_host: list[dict[int, set[int]]]
 ) -> list[dict[int, set[int]]]:
     """Sets of parallel links with their flows, those without flows included."""
     sets: list[dict[int, set[int]]] = []
@@ -105,6 +107,10 @@ def _parallel(
                 joined.setdefault(tap, set()).update(flows)
         sets.append(joined)
     used = {tap for links in sets for tap in links}
+    names = ways.names
+    for links in sets:
+        if len(links) == 1:
+            links.update({tap: set() for tap in _twins(ways, device, next(iter(links)))})
     found = [links for links in sets if len(links) > 1]
     for links in found:
         kinds = {_without_digits(names[tap], device) for tap in links}
@@ -112,6 +118,38 @@ def _parallel(
             if tap not in used and _without_digits(name, device) in kinds:
                 links[tap] = set()
     return found
+
+
+def _twins(ways: Ways, device: str, tap: int) -> set[int]:
+    """Taps on links of the device to others that stand where the device behind `tap` stands: each
+    tap by which packets leave this one has a namesake there."""
+    names = ways.names
+    ends = names[tap].split("-")
+    if device not in ends or len(ends) != 2:
+        return set()
+    behind = ends[1 - ends.index(device)]
+    then = [
+        names[way.to_tap]
+        for way in ways.hops
+        if way.from_tap == tap and ways.devices.get((tap, way.to_tap)) == behind
+    ]
+    return {
+        other
+        for other, name in enumerate(names)
+        if then
+        and other != tap
+        and _without_digits(name, device) == _without_digits(names[tap], device)
+        and all(_with_end(each, behind, _other_end(name, device)) in names for each in then)
+    }
+
+
+def _other_end(name: str, device: str) -> str:
+    ends = name.split("-")
+    return ends[1 - ends.index(device)]
+
+
+def _with_end(name: str, end: str, becomes: str) -> str:
+    return "-".join(becomes if each == end else each for each in name.split("-"))
 
 
 def _without_digits(name: str, device: str) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from ....results.flow import Flow
 from ....results.paths import Spraying
 from ....wire.opcodes import MRC, TRANSPORT_NAMES
 from ....words import printable
-from ...case import Case
+from ...case import Case, carries_data
 from ...finding import finding
 from ...known import Known
 from ...words import counted
@@ -41,17 +41,20 @@ def sprays(case: Case, known: Known) -> Iterator[Finding]:
             case,
             Place(host=sources[0] if len(sources) == 1 else None),
             flows,
-            f"{who} {counted(len(flows), 'flow')} over {ports}"
-            f" {'entropy values' if mrc else 'source ports'}",
+            f"{who} {_counted(flows)} over {ports} {'entropy values' if mrc else 'source ports'}",
         )
     if by_switch:
         paths = max(spraying.paths_seen for spraying in by_switch.values())
-        yield _finding(
-            case,
-            Place(),
-            [case.flows[f] for f in by_switch],
-            f"switches spray {counted(len(by_switch), 'flow')} over {paths} parallel taps",
-        )
+        flows = [case.flows[f] for f in by_switch]
+        says = f"switches spray {_counted(flows)} over {paths} parallel taps"
+        yield _finding(case, Place(), flows, says)
+
+
+def _counted(flows: list[Flow]) -> str:
+    """`6 flows (2 of ACKs)`: other figures of spraying are of flows that carry data."""
+    acks = sum(not carries_data(flow) for flow in flows)
+    text = counted(len(flows), "flow")
+    return f"{text} ({acks:,} of ACKs)" if acks and acks < len(flows) else text
 
 
 def is_sprayed(spraying: Spraying) -> bool:

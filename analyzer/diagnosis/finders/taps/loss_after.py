@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ....measures.troubles import LATE_AFTER, LOST_AFTER, Trouble
 from ....results.diagnosis import Finding, Kind, Place
@@ -15,7 +15,7 @@ from ...interval import span_of
 from ...known import Known
 from ...words import hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
-from ..places import after, link_of_receiver, only, tap_of
+from ..places import LAST_SWITCH, after, link_of_receiver, may_be_incast, only, tap_of
 
 LATE_SHARE = 0.25
 """Share of the NAKed packets that were only late, from which reordering is the cause: a go-back-N
@@ -28,22 +28,31 @@ drops a few packets when it starts or is busy."""
 def losses_after(case: Case, known: Known) -> Iterator[Finding]:
     """Packets seen in order at the last tap of their flow that the receiver missed."""
     troubles = case.measuring.troubles
-    lost: list[Flow] = []
-    late: list[Flow] = []
+    hit: list[Flow] = []
     for f in sorted({*troubles.flows(LOST_AFTER), *troubles.flows(LATE_AFTER)}):
         seen = _seen(case, f)
         first, last = span_of(seen)
         explained = known.explains("loss", f, first, last)
         if explained or case.flows[f].retransmitted_packets is None:
             continue
-        overtaken = troubles.of(f, LATE_AFTER)
-        n_late = overtaken.packets if overtaken else 0
-        is_late = n_late > LATE_SHARE * sum(t.packets for t in seen)
-        (late if is_late else lost).append(case.flows[f])
-    for group in by_hosts(lost):
-        yield _finding(case, "loss", group)
-    for group in by_hosts(late):
-        yield _finding(case, "reordering", group)
+        hit.append(case.flows[f])
+    for group in by_hosts(hit):
+        late = [flow for flow in group if _late_share(case, [flow]) > LATE_SHARE]
+        if late and _late_share(case, group) <= LATE_SHARE:
+            late = []  # late packets that the sender retransmits at once look like lost ones
+        lost = [flow for flow in group if flow not in late]
+        yield from (_finding(case, "loss", part) for part in by_hosts(lost))
+        yield from (_finding(case, "reordering", part) for part in by_hosts(late))
+
+
+def _late_share(case: Case, flows: Iterable[Flow]) -> float:
+    """Share of the NAKed packets of these flows that were only late."""
+    late = everything = 0
+    for flow in flows:
+        overtaken = case.measuring.troubles.of(flow.id, LATE_AFTER)
+        late += overtaken.packets if overtaken else 0
+        everything += sum(trouble.packets for trouble in _seen(case, flow.id))
+    return late / everything
 
 
 def _seen(case: Case, f: int) -> list[Trouble]:
@@ -70,7 +79,8 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         says = f"{packets_of(packets, could)} from {hosts(group)} reach their link, but {who} drop"
         says += "s them" if receiver else " them"
     else:
-        says = f"{packets_of(packets, could)} from {hosts(group)} are lost {after(case, tap)}"
+        says = f"{packets_of(packets, could)} from {hosts(group)} are lost or late"
+        says += f" {after(case, tap)}"
     return finding(
         case,
         kind,
@@ -81,7 +91,10 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         says,
         "look at the drop counters of the receiving NIC and host"
         if link
-        else "capture at the receiver as well: it tells whether the network or the host drops",
+        else LAST_SWITCH
+        if may_be_incast(group)
+        else "capture at the receiver as well: it tells loss from delay, and the network from the"
+        " host",
         confidence="likely",
         seen=seen,
         severity="note" if link and wilson(packets, could)[1] <= RARE else None,

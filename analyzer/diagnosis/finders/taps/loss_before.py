@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from ....measures.troubles import CORRUPT, JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS, RESENT
-from ....results.diagnosis import Finding, Place
+from ....results.diagnosis import LOST_AGAIN, Finding, Place
 from ....results.flow import Flow
 from ....wire.opcodes import MRC, TRANSPORT_NAMES, UC
-from ...case import Case, seen_in_part
+from ...case import Case, lost_or_late, seen_in_part
 from ...finding import finding
 from ...interval import span_of
 from ...known import SLOW_PATH, Known
 from ...words import counted, hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
-from ..places import before, only, tap_of
+from ..places import LAST_SWITCH, before, may_be_incast, only, tap_of
 from .late import late_over
 
 GO_BACK_N = 2
@@ -65,8 +65,8 @@ def lost_before(case: Case, flow: Flow) -> int:
     disordered = troubles.of(flow.id, LATE) or troubles.of(flow.id, LATE_AFTER)
     if (peer := case.peers.get(flow.id)) is not None:
         disordered = disordered or troubles.of(peer, CORRUPT)
-    if seen_in_part(flow):
-        return 0  # what was lost and what took another way looks the same
+    if seen_in_part(flow) or lost_or_late(case, flow):
+        return 0  # what was lost, is late, or took another way looks the same
     if jumped is None or resent is None or disordered:
         return recovered
     if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:
@@ -105,6 +105,9 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         first, last = min(first, span_of(late.values())[0]), max(last, span_of(late.values())[1])
         overtaken = counted(sum(trouble.packets for trouble in late.values()), "packet")
         says += f", and {overtaken} of {counted(len(late), 'flow')} over this path are late"
+    details: dict[str, str | int | float] = {LOST_AGAIN: again} if again else {}
+    if late and tap is not None:
+        details[SLOW_PATH] = tap
     return finding(
         case,
         "loss",
@@ -115,10 +118,12 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         says,
         "look for a queue that overflows on this path"
         if late
+        else LAST_SWITCH
+        if may_be_incast(group)
         else "check links and devices between the sender and the tap; a capture at the sender tells"
         " which",
         confidence="proven",
         seen=[*seen, *late.values()],
         packets=packets,
-        details={SLOW_PATH: tap} if late and tap is not None else UNSET,
+        details=details or UNSET,
     )

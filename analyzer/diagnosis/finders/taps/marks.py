@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ....measures.troubles import CNP_SENT, MARKED
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
@@ -100,28 +102,41 @@ def marks_without_notification(case: Case, known: Known) -> Iterator[Finding]:
     if not notifying:
         return
     marked: dict[str, list[Flow]] = {}
-    for f in case.measuring.troubles.flows(MARKED):
-        marked.setdefault(case.flows[f].dst, []).append(case.flows[f])
+    for flow in case.flows:
+        if flow.ecn_marked_packets:
+            marked.setdefault(flow.dst, []).append(flow)
     for receiver, flows in marked.items():
-        found = {f.id: t for f in flows if (t := case.measuring.troubles.of(f.id, MARKED))}
+        found = [t for f in flows if (t := case.measuring.troubles.of(f.id, MARKED))]
         answers = any((f.dst, f.src) in case.hosts_seen for f in flows)
-        total = sum(trouble.packets for trouble in found.values())
+        total = sum(flow.ecn_marked_packets for flow in flows)
         if receiver in notifying or total < ENOUGH_MARKS or not answers:
             continue
         yield finding(
             case,
             "mark-without-cnp",
             Place(host=receiver),
-            {f: trouble.packets for f, trouble in found.items()},
+            {flow.id: flow.ecn_marked_packets for flow in flows},
             sum(f.congestion.ecn_capable_packets for f in flows),
-            span_of(found.values()),
+            _marked_between(case, flows),
             f"{printable(receiver)} gets {counted(total, 'packet')} marked CE and sends no CNP",
             f"enable ECN and CNPs on {printable(receiver)}",
             confidence="likely",
-            seen=found.values(),
+            seen=found,
             severity="warning",
             costs=False,
         )
+
+
+def _marked_between(case: Case, flows: list[Flow]) -> tuple[int, int]:
+    """Times of the first and the last mark of these flows, before the first tap or on a hop."""
+    troubles = (case.measuring.troubles.of(flow.id, MARKED) for flow in flows)
+    spans = [(trouble.first_ns, trouble.last_ns) for trouble in troubles if trouble]
+    numbers = [flow.id for flow in flows]
+    for hop in () if case.ways is None else case.ways.hops:
+        rows = hop.passed[np.isin(hop.passed["flow"], numbers) & (hop.passed["marked"] > 0)]
+        if len(rows):
+            spans.append((int(rows["first_marked_ns"].min()), int(rows["last_marked_ns"].max())))
+    return min(first for first, _ in spans), max(last for _, last in spans)
 
 
 def _unrouted(case: Case, flow: Flow) -> bool:

@@ -27,7 +27,7 @@ def read_counters(path: Path) -> dict[str, int]:
         found: dict[str, int] = {}
         for file in sorted(p for p in path.iterdir() if p.is_file()):
             text = _text(file).strip()
-            if text.isdigit():
+            if text.isdecimal():
                 found[file.name] = int(text)
     else:
         found = _parse(_text(path))

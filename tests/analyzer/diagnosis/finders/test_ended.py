@@ -17,7 +17,7 @@ CLEAN = [write(0), last(1), answer(1)]
 def with_ended(**sums):
     case = case_of(CLEAN)
     case.measuring.ended = Ended(
-        flows=1200, data_flows=1200, packets=36_000, request_packets=36_000,
+        flows=1200, queue_pairs=1200, packets=36_000, request_packets=36_000,
         first_time_ns=START_NS - 1_000_000, last_time_ns=START_NS, **sums,
     )  # fmt: skip
     return diagnose(case)

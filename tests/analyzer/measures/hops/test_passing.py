@@ -6,6 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from journeys import WRITE_ONLY, edge, hop
 from tracked_batches import START_NS, parts, tracked
 
 from rocescope.analyzer.measures.hops.measure import HopMeasure
-from rocescope.analyzer.measures.hops.passing import TWIN_NS
-from rocescope.analyzer.measures.hops.state import BYTES_MOST, END, START
+from rocescope.analyzer.measures.hops.passing import AHEAD_TRUSTED, BEHIND_TRUSTED, TWIN_NS
+from rocescope.analyzer.measures.hops.state import BYTES_MOST, END, NEWEST, START
 
 CE = 3
 TAPS = 4
@@ -117,6 +118,59 @@ def check(measure, rows):
 def test_equals_the_twin_however_the_batches_are_cut(rows, cuts):
     if rows:
         check(measured(rows, [min(cut, len(rows)) for cut in sorted(cuts)]), rows)
+
+
+@examples(100)
+@given(
+    journeys(),
+    st.lists(
+        st.tuples(st.integers(0, 60), st.sampled_from([-(2**63), -(10**17), 10**17, 2**63 - 1])),
+        max_size=AHEAD_TRUSTED - 1,
+    ),
+)
+def test_packets_with_wild_times_leave_the_others_as_they_are(rows, wild):
+    """At any place but the first; all that was on its way between two taps arrives."""
+    for number, (at, time) in enumerate(wild if rows else []):
+        row = hop(0, number % TAPS, number, flow=2) | {"time_ns": time, "psn": 100 + number}
+        rows.insert(1 + at, row)
+    if rows:
+        check(measured(rows), rows)
+
+
+def test_the_present_follows_packets_after_a_silence_and_after_a_wrong_first_time():
+    for wrong, trusted in ((0, AHEAD_TRUSTED), (2 * START_NS, BEHIND_TRUSTED)):
+        rows = [hop(0, 0, 1) | {"time_ns": wrong}]
+        rows += [hop(1_000 * n, n % 2, 10 + n // 2) for n in range(trusted)]
+        measure = measured(rows[:-1])
+        assert measure.state.clock[NEWEST] == wrong
+        measure = measured(rows)
+        assert measure.state.clock[NEWEST] == rows[-1]["time_ns"]
+        assert edge(measure, 0, 1)["packets"] == trusted // 2
+
+
+SILENCE_NS = 15 * 10**9
+
+
+@pytest.mark.parametrize("packets", [AHEAD_TRUSTED - 1, AHEAD_TRUSTED, 20, 5_000])
+@pytest.mark.parametrize("cuts", [(), range(0, 10_000, 5)], ids=["whole", "cut"])
+def test_packets_on_their_way_when_a_silence_ends_arrive(packets, cuts):
+    """Many packets within the time from tap to tap, before and after each silence."""
+    rows = []
+    for burst in range(3):
+        for tap in range(3):
+            at = burst * SILENCE_NS + tap * 20_000_000
+            psns = range(burst * packets, (burst + 1) * packets)
+            rows += [hop(at + 1_000 * n, tap, psn, traffic_class=0) for n, psn in enumerate(psns)]
+    check(measured(rows, cuts), rows)
+
+
+def test_packets_on_their_way_when_a_wrong_present_ends_arrive():
+    """All packets within the time from tap to tap: the wrong one has no time to pass."""
+    rows = [hop(0, 0, 1, traffic_class=0) | {"time_ns": 2 * START_NS}]
+    for tap in range(2):
+        at = tap * 20_000_000
+        rows += [hop(at + n, tap, 10 + n, traffic_class=0) for n in range(2_000)]
+    check(measured(rows), rows)
 
 
 def test_hop_limits_order_taps_whatever_the_clocks_say():

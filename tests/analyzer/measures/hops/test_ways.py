@@ -11,7 +11,7 @@ from tracked_batches import tracked
 
 from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
 from rocescope.analyzer.measures.hops.measure import HopMeasure
-from rocescope.analyzer.measures.hops.ways import ways_of
+from rocescope.analyzer.measures.hops.ways import spread_times, ways_of
 from rocescope.analyzer.track.batch import RETRANSMITTED
 from rocescope.analyzer.track.state import FLOW
 
@@ -402,3 +402,12 @@ def test_without_sampled_taps():
     found = ways(rows + late_traffic([0, 1, 2]), ["a", "b", "c"]).without({1})
     assert all(1 not in (w.from_tap, w.to_tap) for w in found.hops)
     assert not found.missed
+
+
+def test_spread_times_reach_the_last_time_of_int64_exactly():
+    last = np.iinfo(np.int64).max
+
+    with np.errstate(all="raise"):
+        assert spread_times(last - 6, last, 3).tolist() == [last - 4, last - 2, last]
+        assert spread_times(-last - 1, last, 1).tolist() == [last]
+        assert spread_times(-last - 1, last, 2).tolist() == [0, last]

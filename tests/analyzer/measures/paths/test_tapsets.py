@@ -215,7 +215,7 @@ def test_links_of_a_real_leaf(data):
         usage,
         flows["src"],
         flows["dst"],
-        tracker.state.copies,
+        tracker.copies,
         registry.tap_names,
         registry.endpoints.texts(),
     )

@@ -41,7 +41,7 @@ def test_a_thousand_on_their_way(delays, flags):
     found = track(tracker, packets(rows), range(0, len(rows), 1000))
     assert np.count_nonzero(found == TAP_COPY) == 3000 * len(delays)
     assert tracker.flows[0]["ack_packets"] == 3000
-    assert tracker.state.copies[0].tolist() == [0, *[3000] * len(delays)]
+    assert tracker.copies[0].tolist() == [0, *[3000] * len(delays)]
 
 
 def test_identifications_that_count_up():

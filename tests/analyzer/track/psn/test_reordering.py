@@ -79,7 +79,9 @@ def test_equals_the_definitions(traffic, start, cuts):
         else:
             assert (q.count, q.min, q.max) == (len(values), min(values), max(values))
             assert q.mean == pytest.approx(sum(values) / len(values))
-    degrees = Counter({n + 1: int(c) for n, c in enumerate(stream["n_counts"]) if c})
+    degrees = Counter(
+        {n + 1: int(c) for n, c in enumerate(tracker.n_counts(0, state.REQUESTS)) if c}
+    )
     capped = Counter()
     for n, c in expected.n_degrees.items():
         capped[min(n, state.STACK)] += c
@@ -106,7 +108,7 @@ def test_worked_examples(arrivals, extents, offsets, degrees):
     assert bins == Counter(extents)
     q = tracker.histograms.quantiles(0, state.BYTE_OFFSET)
     assert (q.min, q.max, q.mean) == (min(offsets), max(offsets), np.mean(offsets))
-    found = tracker.stream(0, state.REQUESTS)["n_counts"]
+    found = tracker.n_counts(0, state.REQUESTS)
     assert sorted(n + 1 for n, c in enumerate(found) for _ in range(c)) == sorted(degrees)
 
 

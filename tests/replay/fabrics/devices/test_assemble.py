@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from ipaddress import ip_network
 
 import pytest
 from answers import connected, device, recorded, route
 from fabric_walking import hops
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.fabrics.devices.assemble import assemble
+from rocescope.replay.fabrics.devices.assemble import Router, assemble
+from rocescope.replay.fabrics.devices.topology import Topology
 from rocescope.replay.fabrics.files.convert import yaml_bytes
 from rocescope.replay.fabrics.files.linux_tables import read_devices
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -125,3 +129,27 @@ def test_mistakes():
 def test_remarks_of_devices_are_told():
     found = made(leaf(TO_SPINE, remarks=("it is strange",)), SPINE)
     assert [(n.device, n.text) for n in found.notes] == [("leaf", "it is strange")]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 8, 12, 16, 24, 32]), st.integers(0, 3)), min_size=1),
+    st.lists(st.tuples(st.sampled_from([16, 24, 32]), st.integers(0, 3)), min_size=1, max_size=3),
+)
+def test_the_longest_route(routes, targets):
+    """Against a plain search in all routes; of two for one network the first counts."""
+
+    def network(length, number):
+        return ip_network((0x14000000 + (number << 12 if length > 8 else 0), length), strict=False)
+
+    one = device(
+        "leaf", *(route(str(network(*pair)), ("", f"swp{i}")) for i, pair in enumerate(routes))
+    )
+    wanted = [network(*pair) for pair in targets]
+    expected = None
+    for target in wanted:
+        around = [r for r in one.routes if target.subnet_of(r.network)]
+        if around:
+            expected = max(around, key=lambda r: r.network.prefixlen)
+            break
+    router = Router(made(leaf()).fabric, {}, Topology(), {}, False)
+    assert router._lookup(one, wanted) is expected

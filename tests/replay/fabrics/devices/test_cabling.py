@@ -168,3 +168,15 @@ def test_ports_that_are_left_out():
     )
     found = cabling(*devices, left_out=[("leaf", "eth0"), ("spine", "eth0")])
     assert shown(found) == [("leaf", "swp1", "spine", "swp1", ("LLDP",))]
+
+
+def test_ports_and_neighbours_without_an_id_are_not_the_same():
+    leaf = device("leaf", advertised=(heard("swp1", "", "", ""),), interfaces=(port("swp1", ""),))
+    spine = device("spine", interfaces=(port("lo", ""), port("swp9", "00:00:00:00:00:00")))
+    assert not shown(cabling(leaf, spine))
+
+
+def test_a_tunnel_is_no_connected_network():
+    leaf = device("leaf", route("10.1.2.0/24", (None, "")))
+    host = device("host", connected("10.1.2.0/24", "swp1", "10.1.2.1"))
+    assert [len(members) for members in connected_networks((leaf, host)).values()] == [1]

@@ -35,6 +35,24 @@ def three(management_port, *more):
     ]
 
 
+def unread(name, **ports):
+    told = tuple(port(p, "", *addresses) for p, addresses in ports.items())
+    return device(name, interfaces=told, tables_read=False)
+
+
+def test_a_device_whose_table_could_not_be_read_is_on_the_networks_of_its_addresses():
+    more = {"lo": ["10.255.0.1/32"], "down1": ["fe80::1/64", "10.1.0.1/24"]}
+    found = connected_networks([unread("r1", **more)])
+    assert {network: [member.end for member in members] for network, members in found.items()} == {
+        ip_network("10.1.0.0/24"): [End("r1", "down1")]
+    }
+
+
+def test_a_management_network_stays_one_when_a_table_could_not_be_read():
+    r4 = unread("r4", eth0=["192.168.0.4/24"])
+    assert management([*three("eth0"), r4]) == {ip_network("192.168.0.0/24")}
+
+
 @pytest.mark.parametrize("name", ["eth0", "swp48"])
 def test_a_network_of_three_that_no_route_uses(name):
     assert management(three(name)) == {ip_network("192.168.0.0/24")}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from answers import connected, device, heard, port, route
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.devices.topology import find_topology
 
@@ -74,3 +76,21 @@ def test_an_unnumbered_gateway_without_tables_is_named_by_lldp():
     assert found.switches == ["leaf", "spine", "via fe80::9 on leaf up8", "via sp?ine?9?"]
     behind = [wire for wire in found.wires if wire.b == "10.9.0.0/16"]
     assert [wire.a for wire in behind] == found.switches[2:]
+
+
+NESTED = [f"20.{i}.0.0/{n}" for i in range(3) for n in (14, 15, 16) if i % (1 << (16 - n)) == 0] + [
+    f"20.{i}.{k}.0/{n}" for i in range(2) for k in range(0, 256, 128) for n in (17, 24, 32)
+]
+
+
+@given(st.permutations(NESTED), st.integers(1, len(NESTED)))
+def test_a_network_around_known_ones_is_no_host(networks, count):
+    """Against a plain comparison of all pairs; the order of the routes decides."""
+    via = ("172.16.0.1", "up1")
+    found = find_topology([leaf(*(route(network, via) for network in networks[:count]))])
+    expected = []
+    for network in map(ip_network, networks[:count]):
+        if not any(inner != network and inner.subnet_of(network) for inner in expected):
+            expected.append(network)
+    told = [host for host in found.hosts if host.startswith("20.")]
+    assert told == [str(network) for network in expected]

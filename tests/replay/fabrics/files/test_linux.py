@@ -86,6 +86,12 @@ def test_links_down_leave_the_groups_of_tables(tables):
         ("route", '[\n\n{"dst": "10.2.0.0/16"}]', r"route.json: \[0\]: the route has no next"),
         ("route", "{}{}", "route.json: not JSON"),
         ("route", '[{"dst": "10.2.0.0/16", "gateway": "here"}]', "'here' is not an address"),
+        (
+            "route",
+            '[{"dst": "fd01::/64", "dev": "up1", "prefsrc": "fd01::1%1\\nroute del default"}]',
+            "is not an address",
+        ),
+        ("route", '[{"dst": "fd01::%1\\n/64", "dev": "up1"}]', "is not a network"),
         ("nexthop", '[{"id": 10, "group": [{"id": 7}]}]', "there is no nexthop 7"),
         ("nexthop", '[{"group": []}]', r"nexthop.json: \[0\]: not an entry"),
         ("bucket", '[{"id": 11, "bucket": {"index": 1, "nhid": 1}}]', "buckets .* incomplete"),

@@ -11,6 +11,7 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.files.linux_neighbours import (
     advertised_of,
     interfaces_of,
+    policies_of,
     resolved_of,
 )
 from rocescope.replay.fabrics.files.linux_tables import read_device
@@ -98,3 +99,29 @@ def test_other_content_is_named(content, tmp_path):
     file.write_bytes(b'[{"ifname": "a", "flags": [], "addr_info": [{"local": "x"}]}]')
     with pytest.raises(UsageError, match=r"r.lldp.json: 'x/0' does not appear to be"):
         interfaces_of(file)
+
+
+@pytest.mark.parametrize(
+    ("rules", "count"),
+    [
+        ([], 0),
+        ([{"priority": 0, "src": "all", "table": "local"}], 0),
+        ([{"priority": 1000, "src": "all", "l3mdev": None}], 0),
+        ([{"priority": 9, "src": "all", "fwmark": "0x1", "table": "7"}], 1),
+        ([{"priority": 9, "src": "10.0.0.0", "srclen": 8, "table": "main"}], 1),
+    ],
+)
+def test_rules_beside_those_of_every_system(rules, count, tmp_path):
+    file = tmp_path / "r1.rule.json"
+    file.write_text(json.dumps(rules))
+    told = policies_of(file, "IPv4")
+    assert len(told) == count
+    assert all(text.startswith("policy routing: 1 IPv4 rules") for text in told)
+
+
+@pytest.mark.parametrize("content", ["[", "{}", "[1]"])
+def test_rules_that_are_none(content, tmp_path):
+    file = tmp_path / "r1.rule.json"
+    file.write_text(content)
+    with pytest.raises(UsageError, match="r1.rule.json: not the output of `ip -j rule`"):
+        policies_of(file, "IPv4")

@@ -117,6 +117,7 @@ def test_a_spec_as_the_base(parse):
         ),
         ("spine2: {plane: 1}", "spine1:", r"lab.yaml:8: 'spine1' is given twice"),
         ("10.0.1.10", "10.0.1", r"lab.yaml:9: '10.0.1' is not an address"),
+        ("10.0.1.10", '"fd01::1%1\\nroute del default"', r"lab.yaml:9: .* is not an address"),
         (
             "host2: {kind: host}",
             "host2: {kind: host, addresses: [10.0.1.10]}",
@@ -143,6 +144,13 @@ def test_mistakes_in_yaml(old, new, message, parse):
     with pytest.raises(UsageError, match=message) as error:
         parse(LAB.replace(old, new))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "0x" + "f" * 5000])
+def test_numbers_with_thousands_of_digits_are_refused(text, parse):
+    with pytest.raises(UsageError, match=r"lab.yaml:3: seed has more than 64 digits") as error:
+        parse(LAB.replace("seed: 7", f"seed: {text}"))
+    assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize("text", ["", "3", "[]", "a: b", "nodes: {a: }", "\t", "\x00", "&a [*a]"])
@@ -253,6 +261,25 @@ def test_routes_and_hash_settings_are_written_too(parse, tmp_path):
     again = parse_fabric(str(file))
     same(again, fabric)
     assert str(again.address_of(0)) == "10.0.1.10" and not again.routed
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(yaml_bytes, "yaml"), (json_bytes, "json")])
+def test_a_recovered_seed_stays_recovered(write, suffix, tmp_path):
+    text = "fabric: leaf-spine:leaves=2\nnodes:\n"
+    text += "  leaf1: {hash: {model: linux, policy: 1, seed: 7, seed_recovered: true}}\n"
+    text += "  leaf2: {hash: {model: linux, policy: 1, seed: 7}}\n"
+    (tmp_path / "lab.yaml").write_text(text)
+    first = parse_fabric(str(tmp_path / "lab.yaml"))
+    (tmp_path / f"again.{suffix}").write_bytes(write(first))
+    for fabric in (first, parse_fabric(str(tmp_path / f"again.{suffix}"))):
+        one, other = fabric.hash_settings[:2]
+        assert (one.seed_recovered, other.seed_recovered) == (True, False)
+        assert one == other  # they hash alike
+
+
+def test_whether_a_seed_was_recovered_is_true_or_false(parse):
+    with pytest.raises(UsageError, match=r"seed_recovered must be true or false"):
+        parse("fabric: leaf-spine:leaves=2\nhash: {model: linux, seed: 7, seed_recovered: 1}\n")
 
 
 @pytest.mark.parametrize("spec", [SPECS[0].split(",slow")[0], *SPECS[2:]])

@@ -12,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from job_logs import nccl
 from jobs import HERE, THERE, Job, frame
 from network import roce, roce_frames
 from tui_driver import text_of
 
-from rocescope.analyzer.errors import RocescopeError
+from rocescope.analyzer.errors import RocescopeError, UsageError
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.rights import dropping
 from rocescope.probes.rights.dropping import LOADING, READING
@@ -168,3 +169,44 @@ session.close()
     held = {int(line, 16) for line in done.stdout.split()}
     names = READING + LOADING
     assert held == {sum(1 << dropping._NUMBERS[name] for name in names)}
+
+
+def test_logs_that_grow_during_the_session_name_ranks(network, tmp_path):
+    net = network()
+    net.ip("addr", "add", f"{HERE}/24", "dev", "left")
+    log = tmp_path / "a.log"
+    session = open_live(
+        [net.interface("left")],
+        LiveOptions(ring_bytes=1 << 20),
+        job_logs=(str(tmp_path / "*.log"),),
+    )
+    try:
+        session.start()
+        assert comes(lambda: session.snapshot().source.dropped == 0)
+        for psn in range(20):
+            net.send([frame(HERE, THERE, 0x51, psn, 0x04)], "left")
+        assert comes(lambda: session.snapshot().source.packets == 20)
+        assert session.snapshot().owners == {}
+        assert "No such file" in " ".join(session.analysis().warnings)
+        log.write_text("".join(f"{line}\n" for line in nccl("b", 7, 3, 11, THERE, [0x51])))
+        assert comes(lambda: session.snapshot().owners)
+        owner = session.snapshot().owners[0]
+        assert (owner.host, owner.pid, owner.ranks) == ("b", 7, (11, 3))
+        analysis = session.analysis()
+        assert analysis.flows[0].owner == owner
+        assert [(pair.sender, pair.receiver) for pair in analysis.ranks.pairs] == [(11, 3)]
+        assert session.set_filter("src_rank == 11") is False
+        assert session.passing(session.snapshot()).tolist() == [True]
+        with pytest.raises(UsageError, match="cannot be combined"):
+            session.set_filter("src_rank == 11 and psn > 3")
+    finally:
+        session.close()
+
+
+def comes(holds):
+    """Whether it holds within twenty seconds."""
+    for _ in range(400):
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False

@@ -29,6 +29,7 @@ async def until(pilot, condition):
     pytest.fail("it did not come")
 
 
+@pytest.mark.thorough
 def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_tool):
     path = tmp_path / "record.pcapng"
 
@@ -101,6 +102,7 @@ def test_all_that_was_recorded_is_read_when_it_ends_and_again(network, tmp_path)
     asyncio.run(run())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("libibverbs")
 def test_a_recording_names_owners(network, tmp_path):
     path, net = tmp_path / "record.pcapng", network()

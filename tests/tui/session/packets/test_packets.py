@@ -21,7 +21,7 @@ from rocescope.tui.session.export import save
 from rocescope.tui.session.packets.dissect import dissect
 from rocescope.tui.session.packets.export import PacketExport, commented_packet
 from rocescope.tui.session.packets.flow_pass import Late, Wanted
-from rocescope.tui.session.packets.packets import PacketScan
+from rocescope.tui.session.packets.packets import PacketScan, Point
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import FlowKey
 
@@ -95,14 +95,35 @@ def test_late_packets_of_one_bucket():
     assert path.endswith(".pcap.gz") and number == int(packets.table.frame_number[0])
 
 
-def test_packets_around_a_frame():
+def test_packets_around_a_time():
     path = str(data(I03))
-    packets = PacketScan([path], KEY, around=20_000, limit=100).run()
-    row = packets.row_of(20_000)
+    every = PacketScan([path], KEY, limit=100_000).run().table
+    wanted = int(every.time_ns[len(every) // 2])
+    packets = PacketScan([path], KEY, around=Point(wanted), limit=100).run()
+    row = packets.row_of(Point(wanted))
     assert len(packets) == 100 and packets.more
     assert 40 <= row <= 60
-    assert packets.table.frame_number[row - 1] < 20_000 <= packets.table.frame_number[row]
+    assert packets.table.time_ns[row - 1] < wanted == packets.table.time_ns[row]
     assert len(packets.frames.stored) == 100
+
+
+def test_a_frame_is_found_among_wrong_and_equal_times(tmp_path):
+    """Clocks may be coarse: 94 frames share one time. And an early packet has a wild one."""
+    with gzip.open(data(I03)) as file:
+        frames = [(int(time * 1_000_000) * 1_000, frame) for time, frame in dpkt.pcap.Reader(file)]
+    before = PacketScan([str(data(I03))], KEY, limit=100_000).run().table.frame_number.tolist()
+    year_ns = 366 * 86_400 * 1_000_000_000
+    wild = before[3] - 1
+    frames[wild] = (frames[wild][0] + year_ns, frames[wild][1])
+    path = str(write_pcap(tmp_path / "coarse.pcap", [Frame(*one) for one in frames]))
+    for number in before[4], before[50], before[len(before) // 2], before[-9]:
+        point = Point(frames[number - 1][0], "coarse.pcap", number)
+        packets = PacketScan([path], KEY, around=point, limit=100).run()
+        row = packets.row_of(point)
+        assert int(packets.table.frame_number[row]) == number
+    elsewhere = point._replace(tap="elsewhere")  # the flow is not seen there: by the time
+    packets = PacketScan([path], KEY, around=elsewhere, limit=100_000).run()
+    assert packets.row_of(elsewhere) == 3
 
 
 def test_odd_packets_only():

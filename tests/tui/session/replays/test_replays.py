@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from tui_driver import drive, press, settled, text_of
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.captured import AS_CAPTURED
 from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.seeds.recover import ALL_SEEDS
 from rocescope.replay.strategies.registry import STRATEGIES
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens.fabric import packets_sentence
@@ -82,9 +84,7 @@ def test_sweeps_hold_what_was_asked_for():
 
 def test_recovered_seeds_are_used():
     """ecmp then loads every link as it was captured."""
-    run = data("leafspine") / "r01_clean_write"
-    made = Replays([str(path) for path in sorted(run.glob("leaf1-spine*.pcap.gz"))])
-    made.set_fabric(FABRIC)
+    made = clean()
     made.run(["static"])
     made.wait(60)
     made.sweep(["linux"], 50, recover=SeedRange(0x12345600, 0x12345700))
@@ -99,6 +99,35 @@ def test_recovered_seeds_are_used():
     production = view.sweeps["linux"].production
     assert production is not None
     assert production.value == pytest.approx(view.strategies[AS_CAPTURED].max_over_mean)
+
+
+def clean():
+    run = data("leafspine") / "r01_clean_write"
+    made = Replays([str(path) for path in sorted(run.glob("leaf1-spine*.pcap.gz"))])
+    made.set_fabric(FABRIC)
+    return made
+
+
+def test_strategies_use_recovered_seeds_without_a_sweep():
+    made = clean()
+    made.run(["ecmp"], recover=SeedRange(0x12345600, 0x12345700))
+    made.wait(120)
+    view = made.view
+    assert view.recovered == ("leaf1", "leaf2") and not view.sweeps and not view.error
+    captured, ecmp = (view.strategies[name].max_over_mean for name in (AS_CAPTURED, "ecmp"))
+    assert ecmp == pytest.approx(captured)
+
+
+def test_what_is_asked_during_a_search_comes_first():
+    """The search of all seeds takes a minute; it goes on with the next strategies."""
+    made = clean()
+    made.run(["static"], recover=ALL_SEEDS)
+    while made.view.running != "seeds of the switches":
+        time.sleep(0.005)
+    made.run(["ecmp"])
+    made.wait(60)
+    assert set(made.view.strategies) == {AS_CAPTURED, "static", "ecmp"}
+    assert not made.view.recovered and not made.view.running and not made.view.error
 
 
 def test_nonsense_fabrics_are_refused():

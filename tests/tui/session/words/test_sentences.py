@@ -7,6 +7,7 @@ from dataclasses import replace
 import factories_results as factories
 import numpy as np
 import pytest
+from msgspec import structs
 
 from rocescope.tui.session.snapshots.judged import Judged
 from rocescope.tui.session.snapshots.snapshot import (
@@ -16,7 +17,7 @@ from rocescope.tui.session.snapshots.snapshot import (
     Snapshot,
     SourceState,
 )
-from rocescope.tui.session.words.sentences import queue_pairs
+from rocescope.tui.session.words.sentences import queue_pairs, reordering
 
 
 def said(taps=("a",), judged=None, **columns):
@@ -60,3 +61,13 @@ def test_any_trouble_withdraws_it(column, word):
 def test_losses_between_taps_are_told():
     hops = Judged.of(factories.analysis(hops=[factories.hop()]), True)
     assert "71 lost between taps (3)" in said(judged=hops)
+
+
+def test_a_flow_in_order_at_its_first_tap_may_be_late_at_others():
+    flow = factories.flow(0, 100, reordered_packets=0)
+    assert reordering(flow) == "Every packet of this flow arrived in order at this tap."
+    several = structs.replace(flow, taps={"a": 100, "b": 100}, reordered_between_taps=0)
+    first = "Every packet of this flow arrived in order at the tap that saw it first"
+    assert reordering(several) == f"{first}."
+    late = structs.replace(several, reordered_between_taps=9)
+    assert reordering(late) == f"{first}; 9 late at later taps (3)."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import encapsulations
 import pytest
 from fabric_captures import (
     LINKS,
@@ -20,6 +21,8 @@ from fabric_captures import (
     warnings,
     write,
 )
+from factories import Frame, write_pcap
+from network import roce
 
 NEAR, FAR = "leaf1-spine2", "leaf2-spine2"
 SPINE = (NEAR, FAR, "spine2", "leaf1 to leaf2")
@@ -97,9 +100,23 @@ def test_a_clock_that_is_set_back_is_the_only_finding(tmp_path, clean, tap, ns, 
     """Its packets come long after those of the other taps: whether they passed is unknown."""
     first, last = (START_NS + 100 * MS if ahead == "between" else 0), START_NS + 200 * MS
     taps = shifted(clean, tap, lambda t: t + (ns if first < t <= last else 0))
-    (one,) = warnings(diagnosis(write(tmp_path, taps)))
+    found = diagnosis(write(tmp_path, taps))
+    (one,) = warnings(found)
     assert (one.kind, tap_of(one.place.capture)) == ("clock", tap)
     assert "go back 1 time by more than 1 s" in one.sentence
+    assert any(line.startswith(f"the clock of {tap} was set") for line in found.limits)
+
+
+def test_a_clock_that_is_set_back_is_that_of_all_sessions_of_its_capture(tmp_path):
+    """Mirror sessions are taps, with the times of the file that carries them."""
+    frames = []
+    for i in range(800):
+        mirrored = encapsulations.erspan2(roce(i // 2), session=i % 2)
+        carried = encapsulations.ethernet(0x0800, encapsulations.ipv4(47, mirrored))
+        frames.append(Frame(START_NS + i * US - (3_600_000 * MS if i > 400 else 0), carried))
+    path = write_pcap(tmp_path / "mirrors.pcap", frames)
+    (finding,) = diagnosis([path]).findings
+    assert (finding.kind, finding.place.capture) == ("clock", "mirrors.pcap")
 
 
 def test_a_clock_that_drifts_makes_no_queue(tmp_path, clean):

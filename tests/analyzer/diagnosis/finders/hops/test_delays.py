@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from fabric_captures import (
     DURATION,
@@ -73,6 +75,20 @@ def test_a_queue_at_the_port_of_a_host_is_one_finding(tmp_path):
     # A link with less than a hundred packets is not judged.
     busy = [hit for hit in run.hits if hit.packet.payload_bytes]
     assert flows_hit(busy) <= flows_of(one) <= flows_hit(run.hits)
+
+
+def test_one_pause_frame_at_another_time_explains_no_queue(tmp_path):
+    run = simulate(fault=queue(NEAR, FAR, 12e6, FROM, UNTIL))
+    paths = write(tmp_path, run.taps)
+    (far,) = (path for path in paths if path.name == f"{FAR}.pcap")
+    frame = bytes.fromhex("0180c2000001 020000000001 8808 0101 0001") + b"\0\1" + bytes(42)
+    record = struct.pack("<IIII", START_NS // 10**9, START_NS % 10**9, len(frame), len(frame))
+    data = far.read_bytes()
+    far.write_bytes(data[:24] + record + frame + data[24:])
+    pause, one = sorted(warnings(diagnosis(paths)), key=lambda f: f.from_ns)
+    assert (pause.kind, pause.packets) == ("pause", 1)
+    assert (one.kind, place_of(one)) == ("queueing", SPINE)
+    assert flows_of(one) == flows_hit(run.hits)
 
 
 def test_what_a_queue_releases_is_no_second_queue(tmp_path):

@@ -43,6 +43,13 @@ def test_an_ack_that_the_sender_did_not_get():
     assert "the ACKs were late or lost after the tap" in one.sentence
 
 
+def test_retransmissions_whose_answers_pass_no_tap():
+    rows = [write(0, at=0), last(1, at=1), last(2, at=10), last(2, at=4000, ip_id=80)]
+    (one,) = found(rows)
+    assert "lost or late after the tap; their answers pass no tap" in one.sentence
+    assert one.confidence == "possible"
+
+
 def test_a_known_loss_explains_it():
     case = case_of(LOST)
     cause = msgspec.structs.replace(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from captures import DATA
-from fabric_captures import between, diagnosis, drop, queue, simulate, some, write
+from fabric_captures import between, diagnosis, drop, queue, simulate, some, usual_pairs, write
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -58,6 +60,36 @@ def test_a_few_flows_on_two_links_collide(over_two_spines):
     (found,) = placements(only(*one[:2], *two[:1]))
     assert (found.kind, found.severity, found.place.device) == ("collision", "note", "leaf1")
     assert "leaf1 leaves 2 of 4 parallel links idle: 3 flows share the others" in found.sentence
+
+
+@pytest.fixture(scope="module")
+def over_one_spine(tmp_path_factory):
+    """Captures of four queue pairs: all requests take spine1, and ACKs take all spines in turn."""
+    pairs = usual_pairs(hosts=[(1, 3), (2, 4)])
+
+    def route(packet, now):
+        return 1 if packet.dst in (3, 4) else 1 + packet.sport % 4
+
+    pairs = [replace(pair, sport=50_000 + n) for n, pair in enumerate(pairs)]
+    return write(tmp_path_factory.mktemp("taps"), simulate(pairs, route=route).taps)
+
+
+def collisions(paths):
+    return [f.sentence for f in diagnosis(paths).findings if f.kind == "collision"]
+
+
+def test_flows_that_all_take_one_link_collide(over_one_spine):
+    """The other links lead to spines that have links to leaf2 as well."""
+    (sentence,) = collisions(over_one_spine)
+    assert "leaf1 leaves 3 of 4 parallel links idle: 4 flows share the others" in sentence
+
+
+def test_links_of_unknown_ends_are_not_parallel(over_one_spine):
+    """Without the links between the other spines and leaf2 nothing tells that they lead there."""
+    known = [path for path in over_one_spine if path.stem[:-1] != "leaf2-spine"]
+    known += [path for path in over_one_spine if path.stem == "leaf2-spine1"]
+    assert len(known) == len(over_one_spine) - 3
+    assert collisions(known) == []
 
 
 @pytest.mark.parametrize("fault", ["loss", "queue"])

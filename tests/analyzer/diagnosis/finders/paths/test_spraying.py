@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from captures import data
 from cases import case_of
 from conformance_traces import write
 
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.finders.paths.spraying import sprays
 from rocescope.analyzer.diagnosis.known import Known
 
@@ -32,3 +35,11 @@ def test_a_switch_that_sprays_over_parallel_taps():
     rows = [write(n, ip_id=n, tap=n % 4) for n in range(400)]
     (one,) = sprays(case_of(rows, taps=("s1", "s2", "s3", "s4")), Known())
     assert "switches spray 1 flow over 4 parallel taps" in one.sentence
+
+
+def test_flows_of_acks_among_them_are_counted():
+    """Everything else about spraying counts flows that carry data."""
+    names = [f"leafspine/r09_packet_spray_h1/leaf2-spine{n}" for n in (1, 2, 3, 4)]
+    found = analyze([data(name) for name in names], AnalyzeOptions()).diagnosis.findings
+    (one,) = (finding for finding in found if finding.kind == "spraying")
+    assert "switches spray 6 flows (2 of ACKs) over 4 parallel taps" in one.sentence

@@ -28,7 +28,9 @@ def test_a_nak_for_what_the_tap_saw():
     (one,) = found(LOST)
     assert (one.kind, one.packets, one.flows) == ("loss", 1, [0])
     assert (one.place.from_tap, one.place.host) == ("tap", "10.0.0.2")
-    assert "1 of 27 packets from 10.0.0.1 to 10.0.0.2 are lost after the tap" in one.sentence
+    assert (
+        "1 of 27 packets from 10.0.0.1 to 10.0.0.2 are lost or late after the tap" in one.sentence
+    )
     assert one.evidence[0].frame_number == 22
 
 
@@ -36,6 +38,32 @@ def test_a_nak_without_a_retransmission_is_a_late_packet():
     (one,) = found(LATE)
     assert one.kind == "reordering"
     assert "arrive late after the tap" in one.sentence
+
+
+def sent_by(source, rows):
+    return [row | ({"dst": source} if row.get("answer") else {"src": source}) for row in rows]
+
+
+def test_several_hosts_that_lose_on_the_way_to_one_may_be_an_incast():
+    rows = LOST
+    for source in (2, 3):
+        rows = rows + sent_by(source, [row | {"at": row["at"] + 1000 * source} for row in LOST])
+    (one,) = found(rows)
+    assert (one.kind, one.packets) == ("loss", 3)
+    assert "3 hosts" in one.sentence
+    assert "(incast) or a bad link" in one.next_step
+    assert "incast" not in found(LOST)[0].next_step
+
+
+def test_late_packets_beside_many_that_seem_lost_are_one_finding():
+    later = [row | {"at": row["at"] + 1000} for row in LATE]
+    few = [*LATE, *sent_by(2, [row | {"at": row["at"] + 1000} for row in LOST])]
+    assert sorted(one.kind for one in found(few)) == ["loss", "reordering"]
+    many = sent_by(7, later)
+    for source in range(2, 7):
+        many += sent_by(source, [row | {"at": row["at"] + 1000 * source} for row in LOST])
+    (one,) = found(many)
+    assert (one.kind, one.packets) == ("loss", 7)
 
 
 def test_a_nak_for_a_gap_at_the_tap_is_no_loss_after_it():

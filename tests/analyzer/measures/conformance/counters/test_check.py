@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import traffic
 from conformance_traces import NAK, answer, last, read, response, write
@@ -60,7 +61,9 @@ def taps():
     tracker.pair(0, 1, EVIDENCE_CM)
     one.update(tracker.update(table), tracker.flows)
     book = one.keeper.book
-    return [TapCounts("tap", tracker.flows, book.states[:2], tracker.opcodes)]
+    return [
+        TapCounts("tap", tracker.flows, book.states[:2], tracker.opcodes(np.arange(len(tracker))))
+    ]
 
 
 @pytest.mark.parametrize("host", [SENDER, RECEIVER])

@@ -1,0 +1,1 @@
+"""The exporter for a fleet: what the kernel counts on this host, for Prometheus."""

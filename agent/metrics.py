@@ -1,0 +1,233 @@
+"""The metrics: names, help and labels. No queue pair is a label, so series stay few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.samples import Exemplar
+
+from ..kernels.kernel import Array, Ints
+from ..version import VERSION
+from .adapters import AdapterState
+from .findings import Place
+from .flows import COUNTED, WIDTH_BOUNDS
+from .results import AgentFinding, Blind
+
+_PLACE: Final = ["device", "direction"]
+_COUNTERS: Final = {
+    "payload_bytes": ("payload_bytes", "RDMA payload of the packets"),
+    "messages": ("messages", "Requests that begin a message"),
+    "late": ("late_packets", "Packets with a PSN below the expected one, with retransmissions"),
+    "gap_psns": ("skipped_psns", "PSNs passed over: late packets may fill them, others are lost"),
+    "naks": ("naks", "NAKs without RNR NAKs"),
+    "rnr_naks": ("rnr_naks", "RNR NAKs: the receiver was not ready"),
+    "cnps": ("cnps", "Congestion notification packets"),
+    "ecn_capable": ("ecn_capable_packets", "Packets that ECN may mark, with those marked"),
+    "ecn_marked": ("ecn_marked_packets", "Packets marked by ECN (CE)"),
+    "restarts": ("sequence_restarts", "PSNs that jumped far: a new connection, or loss of many"),
+    "unordered": ("unordered_packets", "Packets that were counted without a look at their order"),
+}
+"""Field of COUNTED -> name and help."""
+_OF_PEERS: Final = ("late", "gap_psns", "naks", "rnr_naks", "cnps", "ecn_marked")
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The flow with the most of something in the last interval with any."""
+
+    dest_qp: int
+    peer: str
+    count: int
+    time_s: float
+
+    def exemplar(self) -> Exemplar:
+        """Labels and value of the exemplar in OpenMetrics."""
+        labels = {"dest_qp": f"0x{self.dest_qp:06x}", "peer": self.peer}
+        return Exemplar(labels, self.count, self.time_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Counts of a place whose packets are seen."""
+
+    place: Place
+    packets: int
+    wire_bytes: int
+    sums: Array
+    """[COUNTED]"""
+    dropped: int
+    merged: int
+    ultra_ethernet: int
+    active_flows: int
+    unsprayed_flows: int
+    missing: int
+    width_bins: Ints
+    width_sum: float
+    peers: list[tuple[str, Array]]
+    """Address or `other`, and [COUNTED]."""
+    worst: dict[str, Worst] = field(default_factory=dict)
+    """By field of COUNTED."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that is exported at one time."""
+
+    time_s: float
+    places: Sequence[Seen]
+    sources: dict[str, str]
+    """Interface -> packets, or none."""
+    blind: Sequence[Blind]
+    adapters: AdapterState
+    has_adapters: bool
+    findings: Sequence[AgentFinding]
+    unlisted_packets: int
+    recordings: int | None
+    """Recordings of findings so far; None: nothing is recorded."""
+
+
+def families(state: State) -> list[Metric]:
+    """All metrics of a state. Series of what is not seen are absent."""
+    every = (_about(state), _packets(state.places), _peers(state.places), _adapters(state))
+    return [metric for metrics in every for metric in metrics if metric.samples]
+
+
+def _about(state: State) -> list[Metric]:
+    build = InfoMetricFamily("rocescope_build", "The version of rocescope")
+    build.add_metric([], {"version": VERSION})
+    source = InfoMetricFamily(
+        "rocescope_source",
+        "Where the figures of a device are from: packets, queue_pairs, or none",
+        labels=["device", "source"],
+    )
+    for device, name in state.sources.items():
+        source.add_metric([device, name], {})
+    blind = GaugeMetricFamily(
+        "rocescope_blind",
+        "1: packets of this device are not seen, and their series are absent",
+        labels=["device", "reason"],
+    )
+    for one in state.blind:
+        blind.add_metric([one.interface, one.reason], 1)
+    findings = GaugeMetricFamily(
+        "rocescope_findings",
+        "1: the finding holds at this time; /diagnosis says more",
+        labels=[*_PLACE, "kind", "severity"],
+    )
+    for finding in state.findings:
+        labels = [finding.interface, finding.direction, finding.kind, finding.severity]
+        findings.add_metric(labels, 1)
+    found: list[Metric] = [build, source, blind, findings]
+    if state.recordings is not None:
+        found.append(
+            CounterMetricFamily(
+                "rocescope_recordings", "Findings that were recorded", value=state.recordings
+            )
+        )
+    return found
+
+
+def _packets(places: Sequence[Seen]) -> list[Metric]:
+    def counter(name: str, text: str) -> CounterMetricFamily:
+        return CounterMetricFamily(f"rocescope_{name}", text, labels=_PLACE)
+
+    def gauge(name: str, text: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"rocescope_{name}", text, labels=_PLACE)
+
+    packets = counter("packets", "RoCE packets")
+    wire_bytes = counter("wire_bytes", "Bytes of RoCE packets on the wire")
+    dropped = counter(
+        "probe_dropped_packets", "Packets in the totals whose details the full table lost"
+    )
+    merged = counter("merged_packets", "Packets that the kernel had merged of several: GRO or GSO")
+    ultra = counter("ultra_ethernet_packets", "Packets of Ultra Ethernet, which are not counted")
+    active = gauge("active_flows", "Flows with a packet within the last minute")
+    unsprayed = gauge("unsprayed_flows", "Flows whose data took one path in the last interval")
+    missing = gauge(
+        "missing_packets",
+        "PSNs of active flows skipped beyond their late packets: at least so many are missing;"
+        " retransmissions hide losses",
+    )
+    widths = HistogramMetricFamily(
+        "rocescope_spraying_width",
+        "Effective number of paths of a flow's data, once per flow and interval",
+        labels=_PLACE,
+    )
+    others = {field: counter(name, text) for field, (name, text) in _COUNTERS.items()}
+    for seen in places:
+        labels = [seen.place.interface, seen.place.direction]
+        packets.add_metric(labels, seen.packets)
+        wire_bytes.add_metric(labels, seen.wire_bytes)
+        dropped.add_metric(labels, seen.dropped)
+        merged.add_metric(labels, seen.merged)
+        ultra.add_metric(labels, seen.ultra_ethernet)
+        active.add_metric(labels, seen.active_flows)
+        unsprayed.add_metric(labels, seen.unsprayed_flows)
+        missing.add_metric(labels, seen.missing)
+        bounds = [*(f"{bound:g}" for bound in WIDTH_BOUNDS), "+Inf"]
+        buckets = list(zip(bounds, seen.width_bins.cumsum().tolist(), strict=True))
+        widths.add_metric(labels, buckets=buckets, sum_value=seen.width_sum)
+        for name, family in others.items():
+            worst = seen.worst.get(name)
+            family.add_metric(
+                labels,
+                int(seen.sums[COUNTED.index(name)]),
+                exemplar=None if worst is None else worst.exemplar(),
+            )
+    return [
+        *(packets, wire_bytes, *others.values(), dropped, merged, ultra),
+        *(active, unsprayed, missing, widths),
+    ]
+
+
+def _peers(places: Sequence[Seen]) -> list[Metric]:
+    named = {
+        "packets": ("packets", "RoCE packets"),
+        "wire_bytes": ("wire_bytes", "Bytes of RoCE packets on the wire"),
+        **{field: _COUNTERS[field] for field in _OF_PEERS},
+    }
+    found: list[Metric] = []
+    for name, (metric, text) in named.items():
+        family = CounterMetricFamily(
+            f"rocescope_peer_{metric}", f"{text}, by peer", labels=[*_PLACE, "peer"]
+        )
+        column = COUNTED.index(name)
+        for seen in places:
+            labels = [seen.place.interface, seen.place.direction]
+            for peer, sums in seen.peers:
+                family.add_metric([*labels, peer], int(sums[column]))
+        found.append(family)
+    return found
+
+
+def _adapters(state: State) -> list[Metric]:
+    if not state.has_adapters or state.adapters.reason is not None:
+        return []
+    pairs = GaugeMetricFamily(
+        "rocescope_queue_pairs",
+        "Queue pairs of this host, by the kernel's table",
+        labels=["adapter", "type", "state"],
+    )
+    for labels, number in state.adapters.states().items():
+        pairs.add_metric(labels, number)
+    worst: dict[tuple[str, str], int] = {}
+    for one in state.adapters.counters:
+        for name, value in one.values.items():
+            worst[one.device, name] = max(value, worst.get((one.device, name), 0))
+    largest = GaugeMetricFamily(
+        "rocescope_queue_pair_counter_max",
+        "The largest value of an adapter's counter among its queue pairs; see /queue-pairs",
+        labels=["adapter", "counter"],
+    )
+    for (adapter, name), number in worst.items():
+        largest.add_metric([adapter, name], number)
+    return [pairs, largest]

@@ -1,0 +1,1 @@
+"""Logs of jobs beside a capture: which process and rank owns each queue pair."""

@@ -1,0 +1,64 @@
+"""The lines of log files, compressed or not, in constant memory."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ..capture.bytestream import RawStream
+from ..capture.identify import compression
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..capture.decompress import DecompressedStream
+
+_PIECE_BYTES = 1 << 20
+LONGEST_LINE_BYTES = 1 << 14
+_MAGIC_BYTES = 16
+
+
+def named(patterns: Sequence[str]) -> tuple[str, ...]:
+    """The files that patterns name, sorted: rotated parts of a log are in order of their names.
+
+    UsageError for a pattern without a file.
+    """
+    paths: dict[str, None] = {}
+    for pattern in patterns:
+        found = sorted(glob.glob(pattern, recursive=True)) or glob.glob(glob.escape(pattern))
+        found = [path for path in found if not os.path.isdir(path)]
+        if not found:
+            raise UsageError(f"--nccl-log: no file is named {pattern}")
+        paths.update(dict.fromkeys(found))
+    return tuple(paths)
+
+
+def lines(path: str) -> Iterator[bytes]:
+    """The complete lines of a file without their ends; errors as `open_capture`.
+
+    Lines beyond LONGEST_LINE_BYTES and a last line without an end say nothing for certain: they are
+    left out.
+    """
+    raw = RawStream(path)
+    kind = compression(raw.peek(_MAGIC_BYTES))
+    stream: RawStream | DecompressedStream = raw
+    if kind is not None:
+        from ..capture.decompress import DecompressedStream  # its libraries load slowly
+
+        stream = DecompressedStream(raw, kind)
+    with closing(stream):
+        piece = memoryview(bytearray(_PIECE_BYTES))
+        rest, too_long = b"", False
+        while got := stream.read_into(piece):
+            first, *others = bytes(piece[:got]).split(b"\n")
+            rest = b"" if too_long else rest + first
+            if others:
+                if not too_long and len(rest) <= LONGEST_LINE_BYTES:
+                    yield rest
+                *whole, rest = others
+                yield from (line for line in whole if len(line) <= LONGEST_LINE_BYTES)
+                too_long = False
+            if len(rest) > LONGEST_LINE_BYTES:
+                rest, too_long = b"", True

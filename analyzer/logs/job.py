@@ -1,0 +1,288 @@
+"""What the logs of a job say about its queue pairs, processes, communicators and errors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .files import lines
+from .lines import (
+    INTERESTING,
+    ChannelLine,
+    CommunicatorLine,
+    DevicesLine,
+    ErrorLine,
+    PerftestLine,
+    QueuePairLine,
+    Said,
+    Speaker,
+    perftest,
+    said,
+    suspect,
+)
+
+MOST_QUEUE_PAIRS = 1_000_000
+MOST_CHANNELS = 1_000_000
+MOST_ERRORS = 10_000
+_MOST_SPEAKERS = 100_000
+_COMMUNICATORS_EACH = 1000
+
+
+@dataclass(slots=True)
+class LoggedPair:
+    """A queue pair as a log names it."""
+
+    qpn: int
+    speaker: Speaker | None
+    """None for perftest, which does not say who it is."""
+    sends: bool = True
+    number: int | None = None
+    device: str | None = None
+    address: str | None = None
+    comm: str | None = None
+    rank: int | None = None
+    time_ns: int | None = None
+    ended_ns: int | None = None
+    """When its communicator was destroyed or aborted."""
+    remote_qpn: int | None = None
+    remote_address: str | None = None
+    channel: int | None = None
+    """By the order of lines only."""
+
+
+@dataclass(slots=True)
+class LoggedError:
+    """A completion with an error."""
+
+    speaker: Speaker
+    time_ns: int | None
+    qpn: int | None
+    status: int | None = None
+    local: str | None = None
+    remote: str | None = None
+
+
+@dataclass(slots=True)
+class _Process:
+    """What one process said so far."""
+
+    communicators: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Name and rank by pointer."""
+    beginning: list[str] = field(default_factory=list)
+    """Pointers of communicators that are not ready yet."""
+    channels: dict[tuple[str | None, int, int], None] = field(default_factory=dict)
+    """(communicator, channel, peer) in the order of the lines that name a sender."""
+    pairs: dict[int, LoggedPair] = field(default_factory=dict)
+
+    def current(self) -> tuple[str | None, int | None]:
+        """The communicator that a line is about, and the rank in it; None where not certain."""
+        known = self.communicators
+        if len(self.beginning) == 1:
+            return known[self.beginning[0]]
+        ranks = {rank for _, rank in known.values()}
+        names = {name for name, _ in known.values()}
+        return (
+            names.pop() if len(names) == 1 else None,
+            ranks.pop() if len(ranks) == 1 else None,
+        )
+
+
+class Job:
+    """The logs of a job, read once."""
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self.files = 0
+        self.unknown_lines = 0
+        self.dropped = 0
+        """Queue pairs, channels, errors and processes beyond what is kept."""
+        self.errors: list[LoggedError] = []
+        self.neighbours: dict[tuple[str | None, int], set[int]] = defaultdict(set)
+        """Ranks that a rank has network channels with, by communicator."""
+        self.hosts: dict[tuple[str | None, int], str] = {}
+        """Host of a rank, by communicator."""
+        self._processes: dict[Speaker, _Process] = {}
+        self._perftest: list[LoggedPair] = []
+        self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
+        """Addresses by host and device number."""
+        self._devices: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._failed: LoggedError | None = None
+        self._kept = 0
+        for path in paths:
+            self.read(lines(path))
+
+    def read(self, log: Iterable[bytes], again: bool = False) -> None:
+        """Read one file, or what is new in it `again`; afterwards call `pairs` for all of them."""
+        self.files += not again
+        self._failed = None
+        ends: dict[bool, list[LoggedPair]] = {True: [], False: []}
+        device: str | None = None
+        for raw in log:
+            if INTERESTING.search(raw) is None:
+                continue
+            line = raw.decode("utf-8", "replace")
+            spoken = said(line)
+            if spoken is not None:
+                self._hear(*spoken)
+            elif (one := perftest(line)) is not None:
+                if one.device is not None:
+                    self._keep_perftest(ends)
+                    device = one.device
+                else:
+                    _hear_perftest(one, ends, device)
+            elif suspect(line):
+                self.unknown_lines += 1
+        self._keep_perftest(ends)
+
+    def pairs(self) -> list[LoggedPair]:
+        """All queue pairs, with the device and address that other lines of their host tell."""
+        for process in self._processes.values():
+            _infer_channels(process)
+        found = [pair for process in self._processes.values() for pair in process.pairs.values()]
+        for pair in found:
+            if pair.speaker is None or pair.number is None:
+                continue
+            where = (pair.speaker.host, pair.number)
+            if pair.address is None and len(self._addresses[where]) == 1:
+                (pair.address,) = self._addresses[where]
+            if pair.device is None and len(self._devices[where]) == 1:
+                (pair.device,) = self._devices[where]
+        return found + self._perftest
+
+    def pair_of(self, speaker: Speaker, qpn: int) -> LoggedPair | None:
+        """The queue pair of a process."""
+        process = self._processes.get(speaker)
+        return None if process is None else process.pairs.get(qpn)
+
+    def _hear(self, speaker: Speaker, time_ns: int | None, what: Said) -> None:
+        if isinstance(what, CommunicatorLine):
+            speaker = speaker._replace(gpu=what.gpu)
+        if speaker not in self._processes and len(self._processes) >= _MOST_SPEAKERS:
+            self.dropped += 1
+            return
+        process = self._processes.setdefault(speaker, _Process())
+        if isinstance(what, QueuePairLine):
+            self._pair(speaker, process, time_ns, what)
+        elif isinstance(what, CommunicatorLine):
+            self._communicator(speaker, process, time_ns, what)
+        elif isinstance(what, ChannelLine):
+            self._channel(process, what)
+        elif isinstance(what, DevicesLine):
+            for number, name, _port in what.devices:
+                self._devices[speaker.host, number].add(name)
+        else:
+            self._error(speaker, time_ns, what)
+
+    def _pair(
+        self, speaker: Speaker, process: _Process, time_ns: int | None, what: QueuePairLine
+    ) -> None:
+        if what.address is not None and what.number is not None:
+            self._addresses[speaker.host, what.number].add(what.address)
+        known = process.pairs.get(what.qpn)
+        comm, rank = process.current()
+        if known is not None:
+            known.ended_ns = None
+            known.address = what.address or known.address
+            known.device = what.device or known.device
+            if known.comm != comm:
+                known.comm = None
+            if known.rank != rank:
+                known.rank = None
+            return
+        if self._kept >= MOST_QUEUE_PAIRS:
+            self.dropped += 1
+            return
+        self._kept += 1
+        process.pairs[what.qpn] = LoggedPair(
+            what.qpn,
+            speaker,
+            what.sends,
+            what.number,
+            what.device,
+            what.address,
+            comm,
+            rank,
+            time_ns,
+        )
+
+    def _communicator(
+        self, speaker: Speaker, process: _Process, time_ns: int | None, what: CommunicatorLine
+    ) -> None:
+        begins = what.step == "Init START"
+        if what.pointer in process.beginning:
+            process.beginning.remove(what.pointer)
+        if what.step in ("Destroy COMPLETE", "Abort COMPLETE"):
+            name, _ = process.communicators.pop(what.pointer, (what.name, what.rank))
+            for pair in process.pairs.values() if time_ns is not None else ():
+                if pair.ended_ns is None and pair.comm == name:
+                    pair.ended_ns = time_ns
+            return
+        if len(process.communicators) >= _COMMUNICATORS_EACH:
+            self.dropped += 1
+            return
+        process.communicators[what.pointer] = (what.name, what.rank)
+        self.hosts[what.name, what.rank] = speaker.host
+        if begins:
+            process.beginning.append(what.pointer)
+
+    def _channel(self, process: _Process, what: ChannelLine) -> None:
+        comm, rank = process.current()
+        own, peer = (what.sender, what.receiver) if what.sends else (what.receiver, what.sender)
+        if rank is not None and rank != own:
+            return
+        if len(self.neighbours) >= MOST_CHANNELS or len(process.channels) >= MOST_CHANNELS:
+            self.dropped += 1
+            return
+        self.neighbours[comm, own].add(peer)
+        if what.sends:
+            process.channels[comm, what.channel, peer] = None
+
+    def _error(self, speaker: Speaker, time_ns: int | None, what: ErrorLine) -> None:
+        failed = self._failed
+        if (
+            what.qpn is None
+            and failed is not None
+            and failed.speaker == speaker
+            and failed.status is None
+        ):
+            failed.status, failed.local, failed.remote = what.status, what.local, what.remote
+            return
+        if len(self.errors) >= MOST_ERRORS:
+            self.dropped += 1
+            return
+        self._failed = LoggedError(speaker, time_ns, what.qpn, what.status, what.local, what.remote)
+        self.errors.append(self._failed)
+
+    def _keep_perftest(self, ends: dict[bool, list[LoggedPair]]) -> None:
+        """Keep the queue pairs of one run; the ends are listed in the same order."""
+        own, others = ends[True], ends[False]
+        if len(own) == len(others):
+            for pair, other in zip(own, others, strict=True):
+                pair.remote_qpn, pair.remote_address = other.qpn, other.address
+        room = max(0, MOST_QUEUE_PAIRS - self._kept)
+        self.dropped += max(0, len(own) - room)
+        self._perftest += own[:room]
+        self._kept += len(own[:room])
+        ends[True], ends[False] = [], []
+
+
+def _hear_perftest(
+    one: PerftestLine, ends: dict[bool, list[LoggedPair]], device: str | None
+) -> None:
+    if one.qpn is not None and len(ends[one.local]) < MOST_QUEUE_PAIRS:
+        ends[one.local].append(LoggedPair(one.qpn, None, device=device))
+    elif one.address is not None:
+        last = ends[not ends[False]]  # the remote ends follow the local ones
+        if last and last[-1].address is None:
+            last[-1].address = one.address
+
+
+def _infer_channels(process: _Process) -> None:
+    """Channels by order: NCCL names neither the channel of a queue pair nor its peer's rank."""
+    pairs = [pair for pair in process.pairs.values() if pair.sends and pair.comm is not None]
+    channels = [channel for comm, channel, _ in process.channels if comm is not None]
+    if not channels or len({pair.comm for pair in pairs}) != 1 or len(pairs) % len(channels):
+        return
+    each = len(pairs) // len(channels)
+    for at, pair in enumerate(pairs):
+        pair.channel = channels[at // each]

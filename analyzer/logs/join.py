@@ -1,0 +1,277 @@
+"""Joins the queue pairs of logs with flows, by address, queue pair number and time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..results.events import Event
+from ..results.flow import Owner
+from ..track.connections import CmPairs, settle
+from ..track.state import EVIDENCE_HOST_PROBE
+from ..track.tracker import FlowTracker
+from ..wire.endpoints import Endpoints
+from .job import Job, LoggedError, LoggedPair
+
+_SLACK_NS = 2_000_000_000
+"""Times in logs are whole seconds."""
+_MOST_AFTER_NS = 600_000_000_000
+"""An error is reported after the last retry, maybe after the capture."""
+_RETRIES_EXCEEDED = {12: " (retries exceeded)", 13: " (RNR retries exceeded)"}
+
+_Key = tuple[str, int]
+
+
+@dataclass
+class Joined:
+    """Owners by flow index, errors of the logs as events, and what could not be joined."""
+
+    owners: dict[int, Owner] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    number: int
+    src: str
+    dst: str
+    dest_qp: int
+    peer: int
+    first_ns: int
+    last_ns: int
+
+
+class Join:
+    """The join of one job with the flows of one analysis.
+
+    cm: settles the pairing of connections; None: of a running analysis, whose inferred pairing
+    stays unchanged.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        tracker: FlowTracker,
+        endpoints: Endpoints,
+        cm: CmPairs | None = None,
+    ) -> None:
+        self._job = job
+        self._tracker = tracker
+        pairs = job.pairs()
+        self._by_key: dict[_Key, list[LoggedPair]] = defaultdict(list)
+        self._hosts: dict[str, set[str]] = defaultdict(set)
+        """Hosts by address."""
+        self._nowhere = 0
+        for pair in pairs:
+            if pair.address is None:
+                self._nowhere += 1
+                continue
+            self._by_key[pair.address, pair.qpn].append(pair)
+            if pair.speaker is not None:
+                self._hosts[pair.address].add(pair.speaker.host)
+        self._pairs = len(pairs)
+        self._dated = any(pair.time_ns is not None for pair in pairs)
+        self._later = self._ambiguous = self._undated = self._elsewhen = 0
+        if cm is not None:
+            settle(tracker, cm)
+        self._pair_connections(endpoints)
+        self._flows = _flows(tracker, endpoints)
+
+    def result(self) -> Joined:
+        """Owners of the destination queue pair of a flow, else of its source."""
+        owners: dict[int, Owner] = {}
+        at_end = [self._of(flow) for flow in self._flows]
+        for flow in self._flows:
+            here = at_end[flow.number]
+            there = None
+            if flow.peer >= 0 and self._flows[flow.peer].dst == flow.src:
+                there = at_end[flow.peer]
+            if here is not None:
+                owners[flow.number] = self._owner(here, there, flow.src, "destination")
+            elif there is not None:
+                owners[flow.number] = self._owner(there, None, flow.dst, "source")
+        return Joined(owners, self._events(at_end), self._notes(owners))
+
+    def _pair_connections(self, endpoints: Endpoints) -> None:
+        """Pair the flows of connections of which a log names both ends."""
+        numbers = {
+            (flow.src, flow.dst, flow.dest_qp): flow.number
+            for flow in _flows(self._tracker, endpoints)
+        }
+        for found in self._by_key.values():
+            pair = found[0]
+            if len(found) > 1 or pair.remote_qpn is None or pair.remote_address is None:
+                continue
+            assert pair.address is not None
+            to_here = numbers.get((pair.remote_address, pair.address, pair.qpn))
+            from_here = numbers.get((pair.address, pair.remote_address, pair.remote_qpn))
+            if to_here is not None and from_here is not None:
+                self._tracker.pair(from_here, to_here, EVIDENCE_HOST_PROBE)
+
+    def _of(self, flow: _Flow) -> LoggedPair | None:
+        """The logged queue pair that a flow goes to; None if there is none or more than one."""
+        named = self._by_key.get((flow.dst, flow.dest_qp), [])
+        possible = [
+            pair
+            for pair in named
+            if (pair.time_ns is None or pair.time_ns <= flow.last_ns + _SLACK_NS)
+            and (pair.ended_ns is None or flow.first_ns <= pair.ended_ns + _SLACK_NS)
+            and pair.remote_address in (None, flow.src)
+        ]
+        if named and not possible:
+            self._later += 1
+        if len(possible) > 1:
+            times = [pair.time_ns for pair in possible]
+            if None not in times and len(set(times)) == len(times):
+                last = max(possible, key=lambda pair: pair.time_ns or 0)
+                assert last.time_ns is not None
+                if last.time_ns <= flow.first_ns + _SLACK_NS:
+                    return last
+            self._ambiguous += 1
+            return None
+        return possible[0] if possible else None
+
+    def _owner(self, pair: LoggedPair, other: LoggedPair | None, far: str, end: str) -> Owner:
+        speaker = pair.speaker
+        return Owner(
+            pid=None if speaker is None else speaker.pid,
+            command="perftest" if speaker is None else None,
+            rank=pair.rank,
+            end=end,
+            host=None if speaker is None else speaker.host,
+            device=pair.device,
+            comm=pair.comm,
+            peer_rank=self._peer(pair, other, far),
+            inferred_channel=pair.channel,
+        )
+
+    def _peer(self, pair: LoggedPair, other: LoggedPair | None, far: str) -> int | None:
+        """The rank at the other end: as its own log says, else the only neighbour on its host, or
+        the only one at all where no log names that host."""
+        if pair.rank is None:
+            return None
+        if other is not None:
+            same = None not in (pair.comm, other.comm) and pair.comm == other.comm
+            return other.rank if same else None
+        there = self._hosts.get(far, set())
+        near = self._job.neighbours.get((pair.comm, pair.rank), set())
+        if there:
+            near = {rank for rank in near if self._job.hosts.get((pair.comm, rank)) in there}
+        return next(iter(near)) if pair.comm is not None and len(near) == 1 else None
+
+    def _events(self, at_end: Iterable[LoggedPair | None]) -> list[Event]:
+        """Errors of the logs that have a time and belong to a queue pair or address here."""
+        flows_of = {id(pair): number for number, pair in enumerate(at_end) if pair is not None}
+        hosts = {host for flow in self._flows for host in (flow.src, flow.dst)}
+        first = min((flow.first_ns for flow in self._flows), default=0)
+        last = max((flow.last_ns for flow in self._flows), default=0)
+        events = []
+        for error in self._job.errors:
+            pair = self._failed(error)
+            number: int | None = None if pair is None else flows_of.get(id(pair))
+            if number is None and not ({error.local, error.remote} & hosts):
+                continue  # of another job, or of other hosts
+            if error.time_ns is None:
+                self._undated += 1
+                continue
+            if not first - _SLACK_NS <= error.time_ns <= last + _MOST_AFTER_NS:
+                self._elsewhen += 1
+                continue
+            if number is not None and pair is not None and pair.sends:
+                data = self._flows[number].peer
+                number = number if data < 0 else data
+            events.append(
+                Event(
+                    time_ns=error.time_ns,
+                    kind="job_error",
+                    flow=number,
+                    frame_number=None,
+                    tap=None,
+                    text=_error_text(error, pair),
+                )
+            )
+        return events
+
+    def _failed(self, error: LoggedError) -> LoggedPair | None:
+        """The queue pair of the process that reports an error."""
+        if error.qpn is None:
+            return None
+        return self._job.pair_of(error.speaker, error.qpn)
+
+    def _notes(self, owners: dict[int, Owner]) -> list[str]:
+        job, notes = self._job, []
+        files = f"{job.files:,} {'file' if job.files == 1 else 'files'}"
+        if self._pairs and not (owners or self._ambiguous or self._later):
+            notes.append(
+                f"job logs: none of the {self._pairs:,} queue pairs in {files} is in this capture:"
+                " logs of another job, or of other hosts?"
+            )
+        elif not self._pairs:
+            notes.append(
+                f"job logs: no queue pair with a RoCE address in {files}: NCCL names them with"
+                " NCCL_DEBUG=INFO and NET in NCCL_DEBUG_SUBSYS"
+            )
+        elif not self._dated:
+            notes.append(
+                "job logs: their queue pairs have no times: a queue pair of an earlier job with"
+                " the same address and number would match as well"
+            )
+        if self._nowhere:
+            notes.append(
+                f"job logs: {self._nowhere:,} queue pairs have no address in the logs: not joined"
+            )
+        if self._ambiguous:
+            notes.append(
+                f"job logs: {self._ambiguous:,} flows fit several queue pairs of the logs: their"
+                " owner stays open"
+            )
+        if self._later:
+            notes.append(
+                f"job logs: {self._later:,} flows ended before the log made their queue pair, began"
+                " after it destroyed its communicator, or come from another peer:"
+                " not joined (log times are read as local time, see TZ)"
+            )
+        if self._undated:
+            notes.append(f"job logs: {self._undated:,} errors have no time: not among the events")
+        if self._elsewhen:
+            notes.append(
+                f"job logs: {self._elsewhen:,} errors are not from the time of the capture: not"
+                " among the events (log times are read as local time, see TZ)"
+            )
+        if job.unknown_lines:
+            notes.append(f"job logs: {job.unknown_lines:,} lines have an unknown form: not used")
+        if job.dropped:
+            notes.append(f"job logs: {job.dropped:,} entries are more than is kept: not used")
+        return notes
+
+
+def _error_text(error: LoggedError, pair: LoggedPair | None) -> str:
+    who = f"{error.speaker.host} pid {error.speaker.pid}"
+    if pair is not None and pair.rank is not None:
+        who = f"rank {pair.rank} ({who})"
+    text = f"{who}: completion with error"
+    if error.status is not None:
+        text += f" {error.status}{_RETRIES_EXCEEDED.get(error.status, '')}"
+    if error.qpn is not None:
+        text += f", QP 0x{error.qpn:06x}"
+    if error.remote is not None:
+        text += f" to {error.remote}"
+    return text
+
+
+def _flows(tracker: FlowTracker, endpoints: Endpoints) -> list[_Flow]:
+    texts = endpoints.texts()
+    return [
+        _Flow(
+            number,
+            texts[flow["src"]],
+            texts[flow["dst"]],
+            int(flow["dest_qp"]),
+            int(flow["peer"]),
+            int(flow["first_time"]),
+            int(flow["last_time"]),
+        )
+        for number, flow in enumerate(tracker.flows)
+    ]

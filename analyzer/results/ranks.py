@@ -1,0 +1,85 @@
+"""Ranks of a job: what passes between each two of them, and who waits for whom."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from .base import Quantiles, Record
+
+
+class RankPair(Record, frozen=True, kw_only=True):
+    """The data of one rank to another one, over all queue pairs between them."""
+
+    comm: str
+    sender: int
+    receiver: int
+    flows: Annotated[int, Meta(description="that carry data")]
+    packets: int
+    wire_bytes: int
+    retransmitted_packets: Annotated[int | None, Meta(description="None: unknown for a flow")]
+    recovered_packets: Annotated[
+        int | None, Meta(description="lost before the tap and retransmitted; None likewise")
+    ]
+    missing_packets: Annotated[int | None, Meta(description="never seen; None likewise")]
+    messages: Annotated[int | None, Meta(description="None likewise")]
+    completion_p50_ns: Annotated[
+        float | None,
+        Meta(description="median completion time of messages, of the slowest flow; None: no ACKs"),
+    ]
+    completion_max_ns: Annotated[
+        float | None, Meta(description="longest completion time of a message; None: no ACKs")
+    ]
+
+
+class RankTiming(Record, frozen=True, kw_only=True):
+    """When one rank arrives in the collectives of a communicator, and what it waits for."""
+
+    rank: int
+    last: Annotated[int, Meta(description="collectives in which it arrives last")]
+    late_ns: Annotated[
+        Quantiles, Meta(description="its first message after the first one of any rank")
+    ]
+    others_wait_ns: Annotated[
+        int, Meta(description="sum over those where it is last: time since the last but one")
+    ]
+    ring_steps: Annotated[
+        int | None, Meta(description="sends that follow a receive; None: not a ring, see `why`")
+    ]
+    waits_ns: Annotated[
+        int | None, Meta(description="ring: time without a message to pass on, in all steps")
+    ]
+    holds_ns: Annotated[
+        int | None, Meta(description="ring: time from having a message to passing it on")
+    ]
+
+
+class CommunicatorTiming(Record, frozen=True, kw_only=True):
+    """The order in which the ranks of a communicator arrive in its collectives."""
+
+    comm: str
+    collectives: Annotated[
+        int,
+        Meta(
+            description="until a silence after which all data flows have carried equally many"
+            " messages"
+        ),
+    ]
+    partial: Annotated[int, Meta(description="those with unequal numbers: not counted")]
+    ranks: Annotated[list[RankTiming], Meta(description="longest `others_wait_ns` first")]
+    slowest: Annotated[
+        int | None,
+        Meta(description="rank that arrives last in more than half of at least 3 collectives"),
+    ]
+    waits_least: Annotated[
+        int | None, Meta(description="ring: the rank that waits least for its predecessor")
+    ]
+    why: Annotated[list[str], Meta(description="why a value above is unknown")]
+
+
+class Ranks(Record, frozen=True, kw_only=True):
+    """What the logs of the job tell about its ranks in this capture."""
+
+    pairs: Annotated[list[RankPair], Meta(description="worst first: losses, then bytes")]
+    timing: list[CommunicatorTiming]

@@ -1,0 +1,293 @@
+"""Ranks of a job: sums of each pair, arrival in collectives, and the steps of rings.
+
+docs/ranks.md defines every number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from msgspec.structs import replace
+
+from ...kernels.kernel import Ints, Records
+from ..measures.messages.times import MessageTimes
+from ..results.base import Quantiles
+from ..results.flow import Connection, Flow
+from ..results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
+
+SILENCE_NS = 1_000_000
+"""If no message of a communicator begins or is on its way for this time, a collective may end."""
+SMALL = 16
+"""A queue pair whose requests have less than one 16th of the payload of the other direction makes
+room for that data (clear to send) and carries none of its own."""
+_FEWEST = 3
+
+_Pair: TypeAlias = tuple[str, int, int]
+
+
+class _Link(NamedTuple):
+    """A flow between two ranks."""
+
+    flow: int
+    sender: int
+    receiver: int
+    is_data: bool
+
+
+def ranks_of(flows: Sequence[Flow], times: MessageTimes | None) -> Ranks | None:
+    """None if no flow has two known ranks."""
+    by_pair: dict[_Pair, list[Flow]] = defaultdict(list)
+    links: dict[str, list[_Link]] = defaultdict(list)
+    payload = {(flow.connection, flow.src): flow.payload_bytes for flow in flows}
+    for flow in flows:
+        owner = flow.owner
+        if owner is None or owner.comm is None or not flow.request_packets + flow.response_packets:
+            continue
+        sender, receiver = owner.ranks
+        if sender is None or receiver is None:
+            continue
+        by_pair[owner.comm, sender, receiver].append(flow)
+        if flow.request_packets:
+            back = 0 if flow.connection is None else payload.get((flow.connection, flow.dst), 0)
+            is_data = flow.payload_bytes * SMALL >= back
+            links[owner.comm].append(_Link(flow.id, sender, receiver, is_data))
+    if not by_pair:
+        return None
+    pairs = sorted((_pair(*pair, found) for pair, found in by_pair.items()), key=_badness)
+    timing: list[CommunicatorTiming] = []
+    if times is not None:
+        messages = times.messages()
+        timing = [_timing(comm, found, messages, times.full) for comm, found in links.items()]
+        timing.sort(key=lambda one: -max((rank.others_wait_ns for rank in one.ranks), default=-1))
+    return Ranks(pairs=pairs, timing=timing)
+
+
+def with_ranks(connections: Sequence[Connection], flows: Sequence[Flow]) -> list[Connection]:
+    """The connections with the ranks at both ends, as the owners of their flows name them."""
+    by_id = {flow.id: (flow.src, flow.owner.ranks) for flow in flows if flow.owner is not None}
+    found = []
+    for one in connections:
+        known: dict[str, int] = {}
+        for src, ranks in (by_id[number] for number in one.flows if number in by_id):
+            ends = ("a_rank", "b_rank") if src == one.a else ("b_rank", "a_rank")
+            known |= {end: rank for end, rank in zip(ends, ranks, strict=True) if rank is not None}
+        found.append(replace(one, **known) if known else one)
+    return found
+
+
+def _pair(comm: str, sender: int, receiver: int, flows: Sequence[Flow]) -> RankPair:
+    done = [flow.message_statistics.completion_ns for flow in flows]
+    known = [one for one in done if one is not None]
+    return RankPair(
+        comm=comm,
+        sender=sender,
+        receiver=receiver,
+        flows=len(flows),
+        packets=sum(flow.packets for flow in flows),
+        wire_bytes=sum(flow.wire_bytes for flow in flows),
+        retransmitted_packets=_sum(flow.retransmitted_packets for flow in flows),
+        recovered_packets=_sum(flow.recovered_packets for flow in flows),
+        missing_packets=_sum(flow.missing_packets for flow in flows),
+        messages=_sum(flow.messages for flow in flows),
+        completion_p50_ns=max((one.p50 for one in known), default=None),
+        completion_max_ns=max((one.max for one in known), default=None),
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _badness(pair: RankPair) -> tuple[object, ...]:
+    gone = (pair.missing_packets or 0) + (pair.recovered_packets or 0)
+    name = pair.comm, pair.sender, pair.receiver
+    return -gone, -(pair.retransmitted_packets or 0), -pair.wire_bytes, name
+
+
+def _timing(comm: str, links: Sequence[_Link], messages: Records, full: bool) -> CommunicatorTiming:
+    """Arrivals and ring steps of one communicator."""
+    why = ["there are more messages than are kept: the later ones do not count"] if full else []
+    numbers = np.array([link.flow for link in links])
+    own = messages[np.isin(messages["flow"], numbers)]
+    own = own[np.argsort(own["begun_ns"], kind="stable")]
+    sender_of = {link.flow: link.sender for link in links}
+    senders = np.array([sender_of[flow] for flow in own["flow"].tolist()], np.int64)
+    everyone = sorted({rank for link in links for rank in (link.sender, link.receiver)})
+    data = [link for link in links if link.is_data]
+    ways = {(link.sender, link.receiver) for link in data}
+    is_ring = _is_ring(ways, everyone)
+    steps_of = {}
+    if is_ring and len(data) == len(everyone):
+        into = {link.receiver: link.flow for link in data}
+        steps_of = {link.sender: (into[link.sender], link.flow) for link in data}
+    arrivals: list[Ints] = []
+    steps = {rank: np.zeros(3, np.int64) for rank in everyone}
+    early: set[int] = set()
+    rounds, partial = _rounds(own, [link.flow for link in data])
+    for begin, end in rounds:
+        first = _first(own["begun_ns"][begin:end], senders[begin:end], everyone)
+        if first is None:
+            partial += 1
+            continue
+        arrivals.append(first)
+        for rank, (received, sent) in steps_of.items():
+            found = _steps(own[begin:end], received, sent)
+            if found is None:
+                early.add(rank)
+            else:
+                steps[rank] += found
+    if not is_ring and len(ways) != len(everyone) * (len(everyone) - 1):
+        arrivals = []
+        why.append(
+            f"only rank {data[0].sender} sends data"
+            if len({link.sender for link in data}) == 1
+            else "neither a ring nor all to all: the first message of a rank may wait for others,"
+            " so that it tells no arrival"
+        )
+    elif not arrivals:
+        why.append("the flows of the ring never carry equal numbers of messages before a silence")
+    if is_ring and not steps_of:
+        why.append(
+            "steps: several queue pairs between two ranks: which message goes on where is unknown"
+        )
+    if early:
+        why.append(
+            f"steps: rank {min(early)} sends before it receives: its sends do not follow receives"
+        )
+    timed = _timed(everyone, arrivals, steps if steps_of and not early else None)
+    return CommunicatorTiming(
+        comm=comm,
+        collectives=len(arrivals),
+        partial=partial,
+        ranks=timed,
+        slowest=_slowest(timed, len(arrivals)),
+        waits_least=_waits_least(timed),
+        why=why,
+    )
+
+
+def _rounds(messages: Records, data: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
+    """Collectives, as first and last row of messages sorted by begin, and the number of partial
+    ones at both ends.
+
+    Collectives end with silences after which all flows with data have carried equally many
+    messages: in other silences ranks wait. In a capture that begins within a collective the flows
+    differ by what it misses of that: as in the silences that are longest in the median.
+    """
+    if not len(messages):
+        return [], 0
+    busy_until = np.maximum.accumulate(messages["ended_ns"])
+    silence = messages["begun_ns"][1:] - busy_until[:-1]
+    ends = np.flatnonzero(silence >= SILENCE_NS) + 1
+    stops = [*ends.tolist(), len(messages)]
+    lengths = [*silence[ends - 1].tolist(), 0]
+    place = {flow: at for at, flow in enumerate(data)}
+    of_data = np.array([place.get(flow, len(data)) for flow in messages["flow"].tolist()])
+    counts = np.zeros(len(data), np.int64)
+    at_silence: dict[bytes, list[int]] = defaultdict(list)
+    for number, (first, stop) in enumerate(pairwise([0, *stops])):
+        counts += np.bincount(of_data[first:stop], minlength=len(data) + 1)[:-1]
+        if counts.any():
+            at_silence[(counts - counts.min()).tobytes()].append(number)
+    whole = at_silence.get(np.zeros(len(data), np.int64).tobytes())
+    if whole:
+        chosen, begun = [stops[number] for number in whole], [0]
+    elif at_silence:
+        longest = max(
+            at_silence.values(), key=lambda numbers: np.median([lengths[n] for n in numbers])
+        )
+        chosen, begun = [stops[number] for number in longest], []
+    else:
+        return [], 1
+    edges = [*begun, *chosen]
+    partial = (edges[0] > 0) + (edges[-1] < len(messages))
+    return list(pairwise(edges)), partial
+
+
+def _first(begun: Ints, senders: Ints, everyone: Sequence[int]) -> Ints | None:
+    """The time of the first message of every rank; None if one sends nothing."""
+    ranks, at = np.unique(senders, return_index=True)
+    return begun[at] if ranks.tolist() == list(everyone) else None
+
+
+def _is_ring(ways: set[tuple[int, int]], everyone: Sequence[int]) -> bool:
+    """Whether each rank sends to one other, and all are in one circle."""
+    after = dict(ways)
+    at, seen = everyone[0], {everyone[0]}
+    while (at := after.get(at, everyone[0])) not in seen:
+        seen.add(at)
+    return len(ways) == len(after) == len(seen) == len(everyone) and at == everyone[0]
+
+
+def _steps(messages: Records, received: int, sent: int) -> Ints | None:
+    """Number, waiting and holding of the steps of one rank in one collective.
+
+    Send i follows receive i - 1; None if the order contradicts it.
+    """
+    into = messages[messages["flow"] == received]
+    out = messages[messages["flow"] == sent]
+    steps = min(len(into), len(out) - 1)
+    if steps <= 0:
+        return np.zeros(3, np.int64)
+    ready, begun = into["ended_ns"][:steps], out["begun_ns"][1 : steps + 1]
+    if (begun < into["begun_ns"][:steps]).any():
+        return None
+    free = out["ended_ns"][:steps]
+    waits = np.maximum(ready - free, 0).sum()
+    holds = np.maximum(begun - np.maximum(ready, free), 0).sum()
+    return np.array([steps, waits, holds])
+
+
+def _timed(
+    everyone: Sequence[int], arrivals: Sequence[Ints], steps: dict[int, Ints] | None
+) -> list[RankTiming]:
+    if not arrivals:
+        return []
+    times = np.array(arrivals)
+    late = times - times.min(axis=1, keepdims=True)
+    order = np.sort(times, axis=1)
+    last = times.argmax(axis=1)
+    waited = order[:, -1] - order[:, -2] if len(everyone) > 1 else np.zeros(len(times), np.int64)
+    found = []
+    for at, rank in enumerate(everyone):
+        number, waits, holds = (None,) * 3 if steps is None else steps[rank].tolist()
+        found.append(
+            RankTiming(
+                rank=rank,
+                last=int(((last == at) & (waited > 0)).sum()),
+                late_ns=_quantiles(late[:, at]),
+                others_wait_ns=int(waited[last == at].sum()),
+                ring_steps=number,
+                waits_ns=waits,
+                holds_ns=holds,
+            )
+        )
+    return sorted(found, key=lambda one: (-one.others_wait_ns, one.rank))
+
+
+def _quantiles(values: Ints) -> Quantiles:
+    p50, p90, p99, p999 = np.percentile(values, (50, 90, 99, 99.9)).tolist()
+    low, high = int(values.min()), int(values.max())
+    return Quantiles(len(values), low, float(values.mean()), p50, p90, p99, p999, high)
+
+
+def _slowest(ranks: Sequence[RankTiming], collectives: int) -> int | None:
+    found = [one.rank for one in ranks if 2 * one.last > collectives >= _FEWEST]
+    return found[0] if found else None
+
+
+def _waits_least(ranks: Sequence[RankTiming]) -> int | None:
+    """The only rank that waits least, if each has steps."""
+    waits = sorted((one.waits_ns, one.rank) for one in ranks if one.waits_ns is not None)
+    if len(waits) < 2 or any(not one.ring_steps for one in ranks) or waits[0][0] == waits[1][0]:
+        return None
+    return waits[0][1]

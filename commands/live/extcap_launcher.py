@@ -1,0 +1,130 @@
+"""The program in Wireshark's extcap folder: names interfaces and options, and starts the capture.
+
+Wireshark runs it several times at each start, so it is one file that imports little. `rocescope
+extcap --install` writes it with the command line of rocescope in place of RUN.
+Interface: https://www.wireshark.org/docs/wsdg_html_chunked/ChCaptureExtcap.html
+"""
+
+import os
+import sys
+
+RUN: list[str] = []
+"""The command line that starts rocescope."""
+PREFIX = "roce-"
+_INTERFACES = "/sys/class/net"
+_OPTIONS = (
+    ("--filter", "string", "", "Filter", "Only packets that pass, such as qp == 0x1a2b or cnp"),
+    ("--snaplen", "integer", "96", "Bytes of each frame", "Encapsulated frames keep 256"),
+    ("--hook", "selector", "tc", "Hook", "tc sees both directions, xdp only received packets"),
+    ("--sample", "integer", "1", "One packet in N", "Of each flow"),
+    ("--udp-port", "integer", "", "Another UDP port", "Carries RoCE besides 4791"),
+    ("--netns", "string", "", "Network namespace", "A name of ip netns, a path, or pid:N"),
+)
+_HOOKS = ("tc", "xdp", "xdp-generic", "clsact")
+_NET_ADMIN, _SYS_ADMIN, _PERFMON, _BPF = 12, 21, 38, 39
+
+
+def main(words: list[str]) -> int:
+    """Answer one question of Wireshark, or capture; returns the exit code."""
+    given = _given(words)
+    if "--extcap-interfaces" in given:
+        print("extcap {version=1}{display=rocescope}")
+        for name in sorted(os.listdir(_INTERFACES)):
+            if os.path.isdir(os.path.join(_INTERFACES, name)):
+                print(f"interface {{value={PREFIX}{name}}}{{display=RoCE on {name} (rocescope)}}")
+        return 0
+    if "--extcap-dlts" in given:
+        print("dlt {number=1}{name=EN10MB}{display=Ethernet}")
+        return 0
+    if "--extcap-config" in given:
+        _print_options()
+        return 0
+    if "--capture" in given:
+        return _capture(given)
+    if given.get("--extcap-capture-filter"):
+        print("RoCE interfaces take no capture filter: use the option Filter of the interface")
+        return 0
+    return _fail("this program is for Wireshark: see rocescope extcap --help")
+
+
+def _given(words: list[str]) -> dict[str, str]:
+    """Options with their values, "" for those without one."""
+    given: dict[str, str] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            given[name] = value
+        elif name:
+            given[name], name = word, ""
+    return given
+
+
+def _print_options() -> None:
+    for number, (call, kind, default, display, tooltip) in enumerate(_OPTIONS):
+        line = f"arg {{number={number}}}{{call={call}}}{{display={display}}}{{tooltip={tooltip}}}"
+        line += f"{{type={kind}}}"
+        print(line + (f"{{default={default}}}" if default and kind != "selector" else ""))
+        for hook in _HOOKS if kind == "selector" else ():
+            chosen = "{default=true}" if hook == default else ""
+            print(f"value {{arg={number}}}{{value={hook}}}{{display={hook}}}{chosen}")
+
+
+def _capture(given: dict[str, str]) -> int:
+    interface = given.get("--extcap-interface", "").removeprefix(PREFIX)
+    if not interface or "/" in interface:
+        return _fail("no interface is given")
+    if given.get("--extcap-capture-filter"):
+        return _fail("RoCE interfaces take no capture filter: use the option Filter")
+    command = [*RUN, "capture", interface, "-w", "-", "--no-owners", "--quiet"]
+    command += [f"{call}={given[call]}" for call, *_ in _OPTIONS if given.get(call)]
+    if not _may_capture():
+        why = _allowed_by_sudo(command)
+        if why:
+            return _fail(why)
+        command = ["sudo", "-n", "--", *command]
+    try:
+        fifo = os.open(given.get("--fifo", ""), os.O_WRONLY)
+        os.dup2(fifo, 1)
+        os.execvp(command[0], command)
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}".lower())
+
+
+def _may_capture() -> bool:
+    """Whether this process has the capabilities of a capture."""
+    held = 0
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("CapEff:"):
+                held = int(line.split()[1], 16)
+    own = held >> _PERFMON & held >> _BPF & 1 or held >> _SYS_ADMIN & 1
+    return bool(held >> _NET_ADMIN & 1 and own)
+
+
+def _allowed_by_sudo(command: list[str]) -> str:
+    """Why sudo does not run the command without a password; "" if it does."""
+    import subprocess
+
+    try:
+        asked = ["sudo", "-n", "-l", "--", *command]
+        if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+            return ""
+    except OSError:
+        pass
+    allowed = " ".join([*RUN, "capture", "*"])
+    return (
+        "capturing needs rights: run Wireshark with CAP_NET_ADMIN, CAP_PERFMON and CAP_BPF, or let"
+        f" sudo run it without a password (visudo): {os.environ.get('USER', 'USER')}"
+        f" ALL=(root) NOPASSWD: {allowed} (with any options, so that this user may write any file"
+        " as root: grant it only to users who may have root's files)"
+    )
+
+
+def _fail(why: str) -> int:
+    print(f"rocescope: {why}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

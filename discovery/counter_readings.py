@@ -1,0 +1,63 @@
+"""The byte counters of ports now, asked from switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..analyzer.errors import UsageError
+from ..analyzer.words import printable
+from .asking.commands import Request, Run
+from .dialects.dialect import Dialect
+from .port_counters import COMMAND, Bytes, Port, parse_counters
+
+
+def read_counters_now(
+    run: Run, dialects: Mapping[str, Dialect], devices: Sequence[str]
+) -> tuple[dict[Port, Bytes], list[str]]:
+    """The counters of all ports, and a line for each device that told none."""
+    asked = [(name, *own) for name in devices if (own := _question(dialects.get(name)))]
+    silent = [
+        f"port counters: {name}: not a device whose counters are read"
+        for name in devices
+        if name not in {one[0] for one in asked}
+    ]
+    said = run([Request(name, command) for name, command, _ in asked])
+    found: dict[Port, Bytes] = {}
+    for (name, command, parse), one in zip(asked, said, strict=True):
+        try:
+            if one.problem:
+                raise UsageError(f"`{command}`: {one.problem}")
+            found |= parse(name, one.output)
+        except UsageError as error:
+            silent.append(printable(f"port counters: {name}: {error}"))
+    return found, silent
+
+
+_Parse = Callable[[str, bytes], dict[Port, Bytes]]
+
+
+def _question(dialect: Dialect | None) -> tuple[str, _Parse] | None:
+    """The command for the counters of a device, and what reads its answer."""
+    if dialect is None:
+        return None
+    for question in dialect.questions:
+        if question.counts:
+            return question.command, _counters
+        if dialect.counters is not None and question.suffix == dialect.counters[0]:
+            return question.command, _from_file(*dialect.counters)
+    return None
+
+
+def _counters(name: str, answer: bytes) -> dict[Port, Bytes]:
+    return parse_counters(name, answer, f"`{COMMAND}`")
+
+
+def _from_file(suffix: str, read: Callable[[Path, str, str], dict[Port, Bytes]]) -> _Parse:
+    def parse(name: str, answer: bytes) -> dict[Port, Bytes]:
+        with TemporaryDirectory(prefix="rocescope-") as temporary:
+            (Path(temporary) / f"{name}.{suffix}").write_bytes(answer)
+            return read(Path(temporary), name, suffix)
+
+    return parse

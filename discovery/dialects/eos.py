@@ -1,0 +1,207 @@
+"""Arista EOS: `show ... | json`. The routes tell of each whether hardware has it.
+
+No `enable`: a user whose role or privilege lets it run these commands is enough. Shapes: the eAPI
+models in Arista's own tools (ANTA, AVD) and in napalm.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.files.json_source import load_json
+from ...replay.fabrics.files.yaml_source import Source
+from ..asking.route_get import Query
+from ..port_counters import Bytes, Port
+from .dialect import Calculator, Dialect, Question
+from .reading import (
+    Entry,
+    Reader,
+    Told,
+    address,
+    hop,
+    mac,
+    mac_or_text,
+    network,
+    octets,
+    one_of,
+    own_address,
+    port_name,
+    rate,
+    weight,
+)
+from .roles import eos_role
+
+_ROUTES, _ROUTES6 = "eos-route.json", "eos-route6.json"
+_QUESTIONS = (
+    Question(_ROUTES, "show ip route vrf all | json", "IPv4 routes"),
+    Question(_ROUTES6, "show ipv6 route vrf all | json", "IPv6 routes"),
+    Question("eos-interfaces.json", "show interfaces | json", "ports, addresses, MAC addresses"),
+    Question("eos-lldp.json", "show lldp neighbors detail | json", "LLDP neighbours"),
+    Question("eos-arp.json", "show ip arp | json", "neighbour MAC addresses"),
+    Question("eos-version.json", "show version | json", "the chassis id"),
+    Question("eos-hostname.json", "show hostname | json", "its own name"),
+)
+_UP = {"up", "down", "lowerLayerDown", "dormant", "testing", "unknown", "notPresent"}
+"""ifOperStatus of RFC 2863, as EOS writes it."""
+_ACTIONS = {"forward", "drop", "receive"}
+_TUNNELS = ("vtepAddr", "vniTag", "tunnelDescriptor", "resolvingTunnel", "labelStack")
+"""Keys of next hops that add a header."""
+_MEMBER = re.compile(r"Member of (Port-Channel\d+)")
+
+
+def _read(folder: Path, name: str) -> Device:
+    reader = Reader(folder, name, _QUESTIONS)
+    four, six = reader.json(_ROUTES, _routes), reader.json(_ROUTES6, _routes)
+    version = reader.json("eos-version.json", lambda top: Entry(top).text("systemMacAddress"))
+    remarks = dict.fromkeys(text for one in (four, six) if one is not None for text in one[1])
+    return reader.device(
+        Told(
+            reader.json("eos-interfaces.json", _interfaces),
+            None if four is None else four[0],
+            None if six is None else six[0],
+            reader.json("eos-lldp.json", _lldp),
+            reader.json("eos-arp.json", _arp),
+            system=reader.json("eos-hostname.json", lambda top: Entry(top).text("hostname")) or "",
+            chassis=mac_or_text(version or ""),
+            remarks=list(remarks),
+        )
+    )
+
+
+def _interfaces(top: Source) -> list[Interface]:
+    found = []
+    for name, entry in Entry(top).named("interfaces"):
+        state = one_of(entry.text("lineProtocolStatus"), _UP, "lineProtocolStatus", entry.place)
+        own = []
+        for given in entry.each("interfaceAddress"):
+            listed = [given.inner(key) for key in ("primaryIp", "virtualIp") if key in given]
+            for one in [*listed, *given.each("secondaryIpsOrderedList")]:
+                if one.text("address") != "0.0.0.0":
+                    own.append(own_address(one.text("address"), one.text("maskLen"), one.place))
+        if "interfaceAddressIp6" in entry:
+            six = entry.inner("interfaceAddressIp6")
+            local = [six.inner("linkLocalIp6")] if "linkLocalIp6" in six else []
+            for one in [*six.each("globalUnicastIp6s"), *local]:
+                length = one.text("subnet").partition("/")[2]
+                own.append(own_address(one.text("address"), length, one.place))
+        bond = _MEMBER.search(entry.text("interfaceMembership", ""))
+        vrf = entry.text("vrf", "default")
+        found.append(
+            Interface(
+                port_name(name, entry.place),
+                mac(entry.text("physicalAddress", ""), entry.place),
+                tuple(own),
+                state == "up",
+                bond[1] if bond else "",
+                "" if vrf == "default" else vrf,
+                "vxlan" if name.startswith("Vxlan") else "",
+                rate(entry.values.get("bandwidth")),
+            )
+        )
+    return found
+
+
+def _routes(top: Source) -> tuple[list[Route], list[str]]:
+    """The routes of the default VRF, and remarks."""
+    vrfs = Entry(top).inner("vrfs")
+    remarks = [
+        f"VRF {name} is left out: only the main table was read"
+        for name in vrfs.values
+        if name != "default"
+    ]
+    found, soft, tunnels = [], [], []
+    for dest, entry in vrfs.inner("default").named("routes"):
+        action = one_of(entry.text("routeAction"), _ACTIONS, "routeAction", entry.place)
+        if action == "receive":
+            continue
+        if not entry.at("hardwareProgrammed").boolean("hardwareProgrammed"):
+            soft.append(dest)  # a shorter prefix in hardware forwards these packets
+            continue
+        vias = entry.each("vias", default=False) if action == "forward" else []
+        hops = [_hop(via) for via in vias]
+        if not all(one.device for one in hops):
+            tunnels.append(dest)
+        nowhere = all(one.device.startswith("Null") for one in hops)
+        net = network(dest, entry.place)
+        found.append(Route(net, () if nowhere else tuple(hops), None, entry.place.where))
+    if soft:
+        remarks.append(f"hardware does not have {len(soft)} routes, such as {soft[0]}: left out")
+    if tunnels:
+        remarks.append(f"{len(tunnels)} routes lead into a tunnel, such as {tunnels[0]}: left out")
+    return found, remarks
+
+
+def _hop(via: Entry) -> NextHop:
+    if any(key in via for key in _TUNNELS):
+        return hop(None, "", 1, usable=False)
+    to = address(via.text("nexthopAddr"), via.place) if "nexthopAddr" in via else None
+    port = port_name(via.text("interface"), via.place)
+    return hop(to, port, weight(via.values.get("weight")))
+
+
+def _lldp(top: Source) -> list[Advertised]:
+    return [
+        Advertised(
+            port_name(port, entry.place),
+            one.text("systemName", ""),
+            mac_or_text(one.text("chassisId")),
+            mac_or_text(far.text("interfaceId_v2", "") or far.text("interfaceId").strip('"')),
+            tuple(each.text("address") for each in one.each("managementAddresses")),
+        )
+        for port, entry in Entry(top).named("lldpNeighbors")
+        for one in entry.each("lldpNeighborInfo", default=False)
+        for far in (one.inner("neighborInterfaceInfo"),)
+    ]
+
+
+def _arp(top: Source) -> list[Resolved]:
+    found = []
+    for one in Entry(top).each("ipV4Neighbors", default=False):
+        port = one.text("interface").rpartition(", ")[2]  # of a VLAN: "Vlan100, Ethernet3"
+        if port != "not learned":
+            found.append(
+                Resolved(port_name(port, one.place), mac(one.text("hwAddress"), one.place))
+            )
+    return found
+
+
+def _counters(folder: Path, name: str, suffix: str) -> dict[Port, Bytes]:
+    found = {}
+    for port, entry in Entry(load_json(folder / f"{name}.{suffix}")).named("interfaces"):
+        if "interfaceCounters" in entry:
+            own = entry.inner("interfaceCounters")
+            sent, received = octets(own.at("outOctets")), octets(own.at("inOctets"))
+            found[Port(name, port_name(port, entry.place))] = Bytes(sent, received)
+    return found
+
+
+_ANSWER = re.compile(rb"\s*Output Interface: ([A-Za-z][A-Za-z0-9/.-]{0,47})\s*")
+
+
+def _ask(query: Query) -> str:
+    return (
+        f"show load-balance destination ip ingress-interface {query.port}"
+        f" src-ipv4-address {query.src} dst-ipv4-address {query.dst} ip-protocol 17"
+        f" src-l4-port {query.sport} dst-l4-port {query.dport}"
+    )
+
+
+def _answer(output: bytes) -> str | None:
+    found = _ANSWER.fullmatch(output)
+    return found[1].decode() if found else None
+
+
+EOS = Dialect(
+    "eos",
+    _QUESTIONS,
+    _read,
+    needed="",
+    mark=_ROUTES,
+    told=(_ROUTES, _ROUTES6),
+    met="",
+    calculator=Calculator(_ask, _answer),
+    counters=("eos-interfaces.json", _counters),
+    role=eos_role,
+)

@@ -1,0 +1,300 @@
+"""Junos: the forwarding table of the packet forwarding engine and other commands as JSON.
+
+Every value is a list with an object `{"data": ...}`. A port is its physical one if its unit is 0.
+Shapes: Juniper's Junos XML API reference, and genie's tests of `show route forwarding-table`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from ipaddress import IPv4Interface, IPv6Interface
+from pathlib import Path
+
+from ...replay.fabrics.addressing import Network
+from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.files.yaml_source import Source
+from ..asking.route_get import Query
+from .dialect import Calculator, Dialect, Question
+from .reading import (
+    Entry,
+    Place,
+    Reader,
+    Told,
+    address,
+    hop,
+    mac,
+    mac_or_text,
+    network,
+    one_of,
+    own_address,
+    port_name,
+    rate_in_text,
+    the_only,
+)
+from .roles import junos_role
+
+_ROUTES, _ROUTES6 = "junos-fib.json", "junos-fib6.json"
+_FIB = "show route forwarding-table table default family"
+_QUESTIONS = (
+    Question(_ROUTES, f"{_FIB} inet | display json", "IPv4 routes"),
+    Question(_ROUTES6, f"{_FIB} inet6 | display json", "IPv6 routes"),
+    Question("junos-interfaces.json", "show interfaces | display json", "ports and addresses"),
+    Question("junos-lldp.json", "show lldp neighbors | display json", "LLDP neighbours"),
+    Question("junos-arp.json", "show arp no-resolve | display json", "neighbour MAC addresses"),
+    Question("junos-version.json", "show version | display json", "its own name"),
+)
+UNITS = "(units)"
+"""In place of the VRF of ports that are left out because of their units."""
+_UNIT = {"kbps": 10**3, "mbps": 10**6, "gbps": 10**9, "tbps": 10**12}
+_SPEED = re.compile(r"(\d+)([kmgt]bps)")
+_SETS = {"ulst", "indr", "sftw"}
+"""Next hops that only contain others, which follow."""
+_DROPS = {"rjct", "dscd"}
+_OWN = {"locl", "recv", "bcst", "mcst", "mdsc", "mgrp"}
+"""Addresses of the device itself, broadcast and multicast."""
+_PLAIN = {"ucst", "rslv", "hold"}
+_TUNNELS = {"comp", "Push", "Swap", "Pop", "tblr"}
+
+
+def _read(folder: Path, name: str) -> Device:
+    reader = Reader(folder, name, _QUESTIONS)
+    four = reader.json(_ROUTES, lambda top: _routes(top, "0.0.0.0/0"))
+    six = reader.json(_ROUTES6, lambda top: _routes(top, "::/0"))
+    remarks = dict.fromkeys(text for one in (four, six) if one is not None for text in one[1])
+    device = reader.device(
+        Told(
+            reader.json("junos-interfaces.json", _interfaces),
+            None if four is None else four[0],
+            None if six is None else six[0],
+            reader.json("junos-lldp.json", _lldp),
+            reader.json("junos-arp.json", _arp),
+            system=reader.json("junos-version.json", _name) or "",
+            remarks=list(remarks),
+            default_table=True,
+        )
+    )
+    return _without_units(device)
+
+
+def _without_units(device: Device) -> Device:
+    """A port with addresses on one unit alone is this unit, whatever its number; several units on
+    one cable are links that a fabric cannot represent, and are left out."""
+    units: dict[str, list[str]] = {}
+    for port in device.interfaces or ():
+        physical, dot, _ = port.name.rpartition(".")
+        if dot:
+            units.setdefault(physical, []).append(port.name)
+    plain = {port.name for port in device.interfaces or () if port.addresses}
+    several = {name: own for name, own in units.items() if len(own) > 1 or name in plain}
+    alone = {own[0]: name for name, own in units.items() if name not in several}
+    ports = []
+    for port in device.interfaces or ():
+        if port.name in alone:
+            continue
+        own = units.get(port.name, [])
+        if port.name in several:
+            port = port._replace(vrf=UNITS)
+        elif own:
+            one = next(unit for unit in device.interfaces or () if unit.name == own[0])
+            port = port._replace(addresses=one.addresses, vrf=one.vrf)
+        elif any(port.name in names for names in several.values()):
+            port = port._replace(vrf=UNITS)
+        ports.append(port._replace(master=port.master.partition(".")[0]))
+    routes = tuple(
+        replace(
+            route,
+            hops=tuple(h._replace(device=alone.get(h.device, h.device)) for h in route.hops),
+        )
+        for route in device.routes
+    )
+    resolved = device.resolved
+    if resolved is not None:
+        resolved = tuple(r._replace(port=alone.get(r.port, r.port)) for r in resolved)
+    remarks = device.remarks
+    if several:
+        names = sorted(several)
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        told = f"several units with addresses on {', '.join(names[:5])}{more}: left out"
+        remarks = (*remarks, told)
+    return replace(
+        device,
+        interfaces=None if device.interfaces is None else tuple(ports),
+        routes=routes,
+        resolved=resolved,
+        remarks=remarks,
+    )
+
+
+def _data(entry: Entry, key: str, default: str | None = None) -> str:
+    """The text of `[{"data": text}]`."""
+    if default is not None and key not in entry:
+        return default
+    items = entry.each(key, default=False)
+    if len(items) != 1:
+        raise entry.at(key).wrong(f"expected one value, found {len(items)}")
+    return items[0].text("data")
+
+
+def _one(top: Source, key: str) -> Entry:
+    (*_, last) = [Entry(top), *Entry(top).each(key, default=False)]
+    return last
+
+
+def _port(text: str, place: Place) -> str:
+    return port_name(text.removesuffix(".0"), place)
+
+
+def _name(top: Source) -> str:
+    return _data(_one(top, "software-information"), "host-name")
+
+
+def _interfaces(top: Source) -> list[Interface]:
+    found = []
+    for physical in _one(top, "interface-information").each("physical-interface", default=False):
+        name = port_name(_data(physical, "name"), physical.place)
+        up = one_of(_data(physical, "oper-status"), {"up", "down"}, "oper-status", physical.place)
+        own_mac = _data(physical, "current-physical-address", "")
+        speed = _SPEED.fullmatch(_data(physical, "speed", "").lower())
+        base = Interface(
+            name,
+            mac(own_mac, physical.place) if re.fullmatch(r"[0-9a-f:]{17}", own_mac) else "",
+            (),
+            up == "up",
+            kind="vxlan" if name.startswith("vtep") else "",
+            bits_per_second=0
+            if speed is None
+            else rate_in_text(speed[1], _UNIT[speed[2]], physical.place),
+        )
+        for logical in physical.each("logical-interface"):
+            unit = _port(_data(logical, "name"), logical.place)
+            own, bundle = _families(logical)
+            if unit == name:
+                base = base._replace(addresses=own, master=bundle)
+            elif own:
+                found.append(base._replace(name=unit, addresses=own, mac=""))
+        found.append(base)
+    return found
+
+
+def _families(logical: Entry) -> tuple[tuple[IPv4Interface | IPv6Interface, ...], str]:
+    """(addresses, aggregate) of a logical interface."""
+    own, bundle = [], ""
+    for family in logical.each("address-family"):
+        if "ae-bundle-name" in family:
+            bundle = _port(_data(family, "ae-bundle-name"), family.place)
+        if _data(family, "address-family-name") not in ("inet", "inet6"):
+            continue
+        for one in family.each("interface-address"):
+            local = _data(one, "ifa-local", "")
+            if local:
+                full = 128 if ":" in local else 32
+                length = _data(one, "ifa-destination", "").partition("/")[2] or str(full)
+                own.append(own_address(local, length, one.place))
+    return tuple(own), bundle
+
+
+def _routes(top: Source, default: str) -> tuple[list[Route], list[str]]:
+    found: dict[Network, Route] = {}
+    tunnels = []
+    for table in _one(top, "forwarding-table-information").each("route-table", default=False):
+        if _data(table, "table-name") not in ("default", "default.inet", "default.inet6"):
+            continue
+        for entry in table.each("rt-entry"):
+            kind = _data(entry, "destination-type")
+            one_of(kind, {"user", "intf", "dest", "perm", "rtp", "iddn"}, "type", entry.place)
+            dest = _data(entry, "rt-destination")
+            if kind in ("dest", "iddn"):
+                continue  # neighbours
+            hops = _hops(entry)
+            if hops is None:
+                continue
+            net = network(default if dest == "default" else dest, entry.place)
+            if not all(one.device for one in hops):
+                tunnels.append(dest)
+            if kind == "perm" and net in found:
+                continue
+            found[net] = Route(net, tuple(hops), None, entry.place.where)
+    told = f"{len(tunnels)} routes add a label or a tunnel header: left out"
+    return list(found.values()), [told] if tunnels else []
+
+
+def _hops(entry: Entry) -> list[NextHop] | None:
+    """The next hops of an entry; None for addresses of the device itself."""
+    hops, kinds = [], set()
+    for one in entry.each("nh", default=False):
+        kind = _data(one, "nh-type")
+        kinds.add(kind)
+        one_of(kind, _SETS | _DROPS | _OWN | _PLAIN | _TUNNELS, "nh-type", one.place)
+        if kind in _OWN:
+            return None
+        if kind in _TUNNELS:
+            hops.append(hop(None, "", 1, usable=False))
+        elif kind in _PLAIN:
+            port = _port(_data(one, "via"), one.place)
+            to = _data(one, "to", "") if kind != "rslv" else ""
+            gateway = address(to, one.place) if to else None
+            hops.append(hop(gateway, port, 1, usable=kind != "hold"))
+    if not hops and not kinds & _DROPS:
+        raise entry.at("nh").wrong("expected next hops")
+    return hops
+
+
+def _lldp(top: Source) -> list[Advertised]:
+    found = []
+    listed = _one(top, "lldp-neighbors-information").each("lldp-neighbor-information")
+    for one in listed:
+        key = "lldp-local-port-id" if "lldp-local-port-id" in one else "lldp-local-interface"
+        named = _data(one, "lldp-remote-port-id-subtype", "") in ("Interface name", "Mac address")
+        described = "lldp-remote-port-description"
+        far = "lldp-remote-port-id" if named or described not in one else described
+        found.append(
+            Advertised(
+                _port(_data(one, key), one.place),
+                _data(one, "lldp-remote-system-name", ""),
+                mac_or_text(_data(one, "lldp-remote-chassis-id", "")),
+                mac_or_text(_data(one, far).removesuffix(".0")),
+                (),
+            )
+        )
+    return found
+
+
+def _arp(top: Source) -> list[Resolved]:
+    return [
+        Resolved(
+            _port(_data(one, "interface-name").partition(" ")[0], one.place),
+            mac(_data(one, "mac-address"), one.place),
+        )
+        for one in _one(top, "arp-table-information").each("arp-table-entry")
+    ]
+
+
+_ANSWER = re.compile(
+    rb"(?m)^[ \t]*(?:Next-hop interface|Interface|via)[ \t]*(?::[ \t]*)?([a-z]+-[0-9/:]+)"
+)
+
+
+def _ask(query: Query) -> str:
+    return (
+        f"show forwarding-options load-balance ingress-interface {query.port} family inet"
+        f" source-address {query.src} destination-address {query.dst} transport-protocol udp"
+        f" source-port {query.sport} destination-port {query.dport}"
+    )
+
+
+def _answer(output: bytes) -> str | None:
+    return the_only(_ANSWER, output)
+
+
+JUNOS = Dialect(
+    "junos",
+    _QUESTIONS,
+    _read,
+    needed="",
+    mark=_ROUTES,
+    told=(_ROUTES, _ROUTES6),
+    met="",
+    calculator=Calculator(_ask, _answer),
+    role=junos_role,
+)

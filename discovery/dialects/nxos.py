@@ -1,0 +1,243 @@
+"""Cisco NX-OS: `show ... | json`, and the forwarding table of the line cards as text.
+
+A table of one row is an object in place of a list. Port names are short in some answers
+(`Eth1/1`): they are written out. Shapes: the NX-API reference, genie's tests for `show forwarding
+ipv4`, napalm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...replay.fabrics.addressing import Network
+from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.files.json_source import load_json
+from ...replay.fabrics.files.yaml_source import Source
+from ..asking.route_get import Query
+from ..port_counters import Bytes, Port
+from .dialect import Calculator, Dialect, Question
+from .reading import (
+    Entry,
+    Line,
+    Lines,
+    Place,
+    Reader,
+    Told,
+    address,
+    hop,
+    mac,
+    mac_or_text,
+    network,
+    octets,
+    one_of,
+    own_address,
+    port_name,
+    rate,
+)
+from .roles import nxos_role
+
+_ROUTES, _ROUTES6 = "nxos-fib.text", "nxos-fib6.text"
+_QUESTIONS = (
+    Question(_ROUTES, "show forwarding ipv4 route vrf default", "IPv4 routes"),
+    Question(_ROUTES6, "show forwarding ipv6 route vrf default", "IPv6 routes"),
+    Question("nxos-interfaces.json", "show interface | json", "ports, addresses, MAC addresses"),
+    Question("nxos-lldp.json", "show lldp neighbors detail | json", "LLDP neighbours"),
+    Question("nxos-arp.json", "show ip arp vrf default | json", "neighbour MAC addresses"),
+    Question("nxos-hostname.json", "show hostname | json", "its own name"),
+    Question("nxos-hash.text", "show ip load-sharing", "hash mode and seed"),
+)
+_LONG = {"Eth": "Ethernet", "Po": "port-channel", "Lo": "loopback", "mgmt": "mgmt", "Vlan": "Vlan"}
+_SHORT = re.compile(r"([A-Za-z]+(?:-[A-Za-z]+)?)(\d[\d/.]*)")
+_HEAD = re.compile(r"(IPv4|IPv6) routes for table (\S+)")
+_ROW = re.compile(r"\*?(?P<dest>[0-9a-fA-F.:]+/\d+)?\s+(?P<to>\S+)\s+(?P<port>\S+)(?P<rest>\s.*)?")
+_IGNORED = re.compile(r"\s*|slot +\d+|=+|[-+]+|Prefix +\|.*|'\*' .*")
+_SEED = re.compile(r"(?i).*(?:universal-id|seed|load-share mode|address family).*")
+_KBIT = 1000
+
+
+def _long(text: str, place: Place) -> str:
+    """The name of a port, written out as the ports themselves do."""
+    found = _SHORT.fullmatch(text)
+    return port_name(_LONG.get(found[1], found[1]) + found[2] if found else text, place)
+
+
+def _rows(entry: Entry, name: str) -> list[Entry]:
+    """The rows of a table; an empty table may be missing or empty text."""
+    if f"TABLE_{name}" not in entry or entry.at(f"TABLE_{name}").is_empty:
+        return []
+    rows = entry.inner(f"TABLE_{name}").at(f"ROW_{name}")
+    return [Entry(one) for one in rows.items("rows")] if rows.is_list else [Entry(rows)]
+
+
+def _read(folder: Path, name: str) -> Device:
+    reader = Reader(folder, name, _QUESTIONS)
+    four, six = reader.text(_ROUTES, _routes), reader.text(_ROUTES6, _routes)
+    remarks = dict.fromkeys(text for one in (four, six) if one is not None for text in one[1])
+    return reader.device(
+        Told(
+            reader.json("nxos-interfaces.json", _interfaces),
+            None if four is None else four[0],
+            None if six is None else six[0],
+            reader.json("nxos-lldp.json", _lldp),
+            reader.json("nxos-arp.json", _arp),
+            system=reader.json("nxos-hostname.json", lambda top: Entry(top).text("hostname")) or "",
+            hash_in_words=reader.text("nxos-hash.text", _hash) or "",
+            remarks=list(remarks),
+            default_table=True,
+        )
+    )
+
+
+def _interfaces(top: Source) -> list[Interface]:
+    found = []
+    for row in _rows(Entry(top), "interface"):
+        name = port_name(row.text("interface"), row.place)
+        kind = "svi" if "svi_line_proto" in row else "eth"
+        state = row.text("svi_line_proto" if kind == "svi" else "state")
+        own = []
+        if f"{kind}_ip_addr" in row:
+            length = row.text(f"{kind}_ip_mask")
+            own.append(own_address(row.text(f"{kind}_ip_addr"), length, row.place))
+        physical = row.text("svi_mac" if kind == "svi" else "eth_hw_addr", "")
+        bundle = row.text("eth_bundle", "")
+        found.append(
+            Interface(
+                name,
+                mac(physical, row.place),
+                tuple(own),
+                one_of(state, {"up", "down"}, "state", row.place) == "up",
+                f"port-channel{bundle.removeprefix('port-channel')}" if bundle else "",
+                "management" if name.startswith("mgmt") else "",
+                "vxlan" if name.startswith("nve") else "",
+                rate(row.values.get("eth_bw"), _KBIT),  # that of a VLAN is only a nominal one
+            )
+        )
+    if not found:
+        raise top.wrong("expected rows of TABLE_interface")
+    return found
+
+
+def _lldp(top: Source) -> list[Advertised]:
+    if Entry(top).text("neigh_count", "?") != "0":
+        Entry(top).at("TABLE_nbor_detail")
+    return [
+        Advertised(
+            _long(row.text("l_port_id"), row.place),
+            "" if row.text("sys_name", "") in ("not advertised", "null") else row.text("sys_name"),
+            mac_or_text(row.text("chassis_id")),
+            _long(row.text("port_id"), row.place)
+            if _SHORT.fullmatch(row.text("port_id"))
+            else mac_or_text(row.text("port_id")),
+            tuple(a for a in (row.text("mgmt_addr", ""),) if a and a != "not advertised"),
+        )
+        for row in _rows(Entry(top), "nbor_detail")
+    ]
+
+
+def _arp(top: Source) -> list[Resolved]:
+    return [
+        Resolved(_long(row.text("intf-out"), row.place), mac(row.text("mac"), row.place))
+        for vrf in _rows(Entry(top), "vrf")
+        for row in _rows(vrf, "adj")
+        if row.text("mac", "") not in ("", "INCOMPLETE")
+    ]
+
+
+def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
+    """The routes of the first line card, and remarks."""
+    cards = list(_cards(lines))
+    if not cards:
+        place = lines.first
+        raise place.wrong("expected 'routes for table'")
+    remarks = []
+    tables = [{route.network: route.hops for route in card} for card in cards]
+    if any(table != tables[0] for table in tables):
+        remarks.append("its line cards have different tables: that of the first is read")
+    tunnels = sum(any(not h.device for h in route.hops) for route in cards[0])
+    if tunnels:
+        remarks.append(f"{tunnels} routes add a label or a tunnel header: left out")
+    return cards[0], remarks
+
+
+def _cards(lines: Lines) -> Iterator[list[Route]]:
+    """The table of every line card."""
+    table: dict[Network, tuple[list[NextHop], str]] | None = None
+    now: Network | None = None
+    for line in lines:
+        head = _HEAD.fullmatch(line.text.strip())
+        if head:
+            one_of(head[2], {"default/base"}, "table", line)
+            if table is not None:
+                yield [Route(net, tuple(hops), None, at) for net, (hops, at) in table.items()]
+            table, now = {}, None
+            continue
+        if _IGNORED.fullmatch(line.text):
+            continue
+        row = _ROW.fullmatch(line.text)
+        if row is None or table is None or not (row["dest"] or now):
+            raise line.wrong(f"expected prefix, next hop and port, found {line.text[:60]!r}")
+        if row["dest"]:
+            now = network(row["dest"], line)
+        assert now is not None
+        if row["to"] == "Receive":
+            continue  # an address of the switch itself
+        hops = table.setdefault(now, ([], line.where))[0]
+        if row["to"] != "Drop":
+            hops.append(_hop(row, line))
+    if table is not None:
+        yield [Route(net, tuple(hops), None, at) for net, (hops, at) in table.items()]
+
+
+def _hop(row: re.Match[str], line: Line) -> NextHop:
+    if row["rest"] and re.search(r"vni|PUSH|SWAP|POP|tunnel", row["rest"]):
+        return hop(None, "", 1, usable=False)
+    port = _long(row["port"], line)
+    return hop(None if row["to"] == "Attached" else address(row["to"], line), port)
+
+
+def _hash(lines: Lines) -> str:
+    return ", ".join(" ".join(line.text.split()) for line in lines if _SEED.fullmatch(line.text))
+
+
+def _counters(folder: Path, name: str, suffix: str) -> dict[Port, Bytes]:
+    return {
+        Port(name, port_name(row.text("interface"), row.place)): Bytes(
+            octets(row.at("eth_outbytes")), octets(row.at("eth_inbytes"))
+        )
+        for row in _rows(Entry(load_json(folder / f"{name}.{suffix}")), "interface")
+        if "eth_outbytes" in row
+    }
+
+
+_ANSWER = re.compile(rb"Out Interface:\s*([A-Za-z][A-Za-z0-9/.-]{0,47})")
+
+
+def _ask(query: Query) -> str:
+    return (
+        f"show routing hash {query.src} {query.dst} ip-proto 17 {query.sport} {query.dport}"
+        f" in-interface {query.port}"
+    )
+
+
+def _answer(output: bytes) -> str | None:
+    found = set(_ANSWER.findall(output))
+    if len(found) != 1:
+        return None
+    name = _SHORT.fullmatch(found.pop().decode())
+    return None if name is None else _LONG.get(name[1], name[1]) + name[2]
+
+
+NXOS = Dialect(
+    "nxos",
+    _QUESTIONS,
+    _read,
+    needed="",
+    mark=_ROUTES,
+    told=(_ROUTES, _ROUTES6),
+    met="",
+    calculator=Calculator(_ask, _answer),
+    counters=("nxos-interfaces.json", _counters),
+    role=nxos_role,
+)

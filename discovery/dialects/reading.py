@@ -1,0 +1,346 @@
+"""Answers of devices that the project never met: strict parsers, and what they could not read.
+
+Every answer is read on its own. One that is not as documented becomes a line that names the
+command and what was expected; what the other answers tell is kept. Routes are read all or not at
+all: a table with a hole would give wrong paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import IPv4Interface, IPv6Interface
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from ...analyzer.errors import UsageError
+from ...analyzer.words import printable
+from ...replay.fabrics.addressing import (
+    Address,
+    Network,
+    parse_address,
+    parse_interface,
+    parse_network,
+)
+from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.devices.limits import limits_of
+from ...replay.fabrics.files.json_source import load_json
+from ...replay.fabrics.files.yaml_source import Source
+from .dialect import Question
+
+_T = TypeVar("_T")
+_MOST_SHOWN = 240
+_PORT = re.compile(r"[A-Za-z0-9][A-Za-z0-9/:._-]{0,47}")
+_MAC = re.compile(r"[0-9a-f]{12}")
+_MOST_WEIGHT = 65536
+_MOST_RATE = 10**15
+"""Bits per second; a port of more does not exist, and int64 holds it."""
+_MOST_BYTES = 16 << 20
+"""Of a text, as of an answer over SSH."""
+_MOST_LINES = 1_000_000
+_MOST_CHARACTERS = 1000
+"""Of a line."""
+_DIGITS = re.compile(r"[0-9]{1,18}")
+
+
+class Told(NamedTuple):
+    """What the answers of a device tell; None where nothing was answered or readable."""
+
+    interfaces: Sequence[Interface] | None = None
+    routes: Sequence[Route] | None = None
+    """Of IPv4."""
+    routes6: Sequence[Route] | None = None
+    advertised: Sequence[Advertised] | None = None
+    resolved: Sequence[Resolved] | None = None
+    system: str = ""
+    """Its own name, which its LLDP neighbours hear."""
+    chassis: str = ""
+    """Its own chassis id."""
+    hash_in_words: str = ""
+    remarks: Sequence[str] = ()
+    default_table: bool = False
+    """Whether the routes are those of the default table alone, and ports do not tell their VRF."""
+
+
+class Reader:
+    """Reads the answers of one device."""
+
+    def __init__(self, folder: Path, name: str, questions: Sequence[Question]) -> None:
+        self._folder, self._name = folder, name
+        self._commands = {question.suffix: question.command for question in questions}
+        self._problems: list[str] = []
+
+    def json(self, suffix: str, parse: Callable[[Source], _T]) -> _T | None:
+        """What `parse` makes of a JSON answer; None without one, or if it is not as expected."""
+        return self._read(suffix, lambda file: parse(load_json(file)))
+
+    def text(self, suffix: str, parse: Callable[[Lines], _T]) -> _T | None:
+        """The same for an answer in lines of text."""
+        return self._read(suffix, lambda file: parse(_lines(file)))
+
+    def _read(self, suffix: str, parse: Callable[[Path], _T]) -> _T | None:
+        file = self._folder / f"{self._name}.{suffix}"
+        if not file.exists():
+            return None
+        try:
+            return parse(file)
+        except UsageError as error:
+            text = printable(str(error).removeprefix(f"{self._folder}/"))[:_MOST_SHOWN]
+            self._problems.append(f"`{self._commands[suffix]}`: {text}")
+            return None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One line per answer that is not as expected."""
+        return tuple(self._problems)
+
+    def device(self, told: Told) -> Device:
+        """The device. UsageError if no answer is readable."""
+        known = (told.interfaces, told.routes, told.advertised, told.resolved)
+        if all(one is None for one in known):
+            raise UsageError(self._problems[0] if self._problems else "no command was answered")
+        ports = told.interfaces
+        routes = [] if told.routes is None else [*told.routes, *(told.routes6 or ())]
+        if told.default_table and ports is not None:
+            read = {4} if told.routes is not None else set()
+            read |= {6} if told.routes6 is not None else set()
+            ports = _with_vrfs(ports, {route.network for route in routes}, read)
+        return Device(
+            self._name,
+            tuple(_with_source(route, ports or ()) for route in routes),
+            ipv4_only=told.routes6 is None,
+            forwards=True,
+            interfaces=None if ports is None else tuple(ports),
+            advertised=None if told.advertised is None else tuple(told.advertised),
+            resolved=None if told.resolved is None else tuple(told.resolved),
+            remarks=(*told.remarks, *limits_of(ports or ())),
+            tables_read=told.routes is not None,
+            system=told.system,
+            chassis=told.chassis,
+            hash_in_words=told.hash_in_words,
+            unexpected=self.problems,
+        )
+
+
+VRF_NOT_TOLD = "(not told)"
+
+
+def _with_vrfs(
+    ports: Sequence[Interface], networks: set[Network], versions: set[int]
+) -> list[Interface]:
+    """The ports; those with link and addresses of whose networks the default table has none are
+    in another VRF.
+
+    versions: IP versions whose default table was read.
+    """
+    found = []
+    for port in ports:
+        own = {
+            address.network
+            for address in port.addresses
+            if address.version in versions
+            and address.network.num_addresses > 1
+            and not address.is_link_local
+        }
+        elsewhere = port.up and own and not own & networks and not port.vrf
+        found.append(port._replace(vrf=VRF_NOT_TOLD) if elsewhere else port)
+    return found
+
+
+def _with_source(route: Route, ports: Sequence[Interface]) -> Route:
+    """A connected route with the device's own address, as its interfaces tell."""
+    if not route.connected or route.source is not None:
+        return route
+    own = (a.ip for p in ports if p.name == route.hops[0].device for a in p.addresses)
+    here = (a for a in own if a.version == route.network.version and a in route.network)
+    return replace(route, source=next(here, None))
+
+
+class Line(NamedTuple):
+    """One line of text with its place."""
+
+    text: str
+    where: str
+
+    def wrong(self, message: str) -> UsageError:
+        """An error about this line."""
+        return UsageError(f"{self.where}: {message}")
+
+
+class Lines:
+    """The lines of a text: objects only while they are read, since an answer may have a million."""
+
+    def __init__(self, texts: Sequence[str], file: Path) -> None:
+        self._texts, self._file = texts, file
+
+    def __iter__(self) -> Iterator[Line]:
+        return map(self._line, range(len(self._texts)))
+
+    def __reversed__(self) -> Iterator[Line]:
+        return map(self._line, reversed(range(len(self._texts))))
+
+    @property
+    def first(self) -> Line:
+        """The first line, for errors about the whole; it may be missing."""
+        return self._line(0) if self._texts else Line("", str(self._file))
+
+    def _line(self, i: int) -> Line:
+        return Line(self._texts[i].rstrip(), f"{self._file}:{i + 1}")
+
+
+def _lines(file: Path) -> Lines:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
+    if len(data) > _MOST_BYTES:
+        raise UsageError(f"{file} is larger than {_MOST_BYTES >> 20} MiB")
+    if data and not data.endswith(b"\n"):
+        raise UsageError(f"{file}: ends within a line: half an answer")
+    if data.count(b"\n") > _MOST_LINES:
+        raise UsageError(f"{file} has more than {_MOST_LINES:,} lines")
+    texts = data.decode("utf-8", "replace").removesuffix("\n").split("\n") if data else []
+    for i, text in enumerate(texts, 1):
+        if len(text) > _MOST_CHARACTERS:
+            raise UsageError(f"{file}:{i}: more than {_MOST_CHARACTERS:,} characters in a line")
+    return Lines(texts, file)
+
+
+Place = Source | Line
+"""Where a value is, for the error."""
+
+
+def part(entry: Mapping[str, Source], key: str, place: Source) -> Source:
+    """A value without which an entry at `place` means nothing."""
+    if key not in entry:
+        raise place.wrong(f"expected the key {key!r}")
+    return entry[key]
+
+
+def one_of(text: str, known: Container[str], what: str, place: Place) -> str:
+    """A text that is one of the documented values."""
+    if text not in known:
+        raise place.wrong(f"unknown {what} {text[:60]!r}")
+    return text
+
+
+def address(text: str, place: Place) -> Address:
+    """An address."""
+    try:
+        return parse_address(text)
+    except ValueError:
+        raise place.wrong(f"expected an address, found {text[:60]!r}") from None
+
+
+def network(text: str, place: Place) -> Network:
+    """A network, without bits beyond its length."""
+    try:
+        return parse_network(text)
+    except ValueError:
+        raise place.wrong(f"expected a network, found {text[:60]!r}") from None
+
+
+def own_address(text: str, length: str | int, place: Place) -> IPv4Interface | IPv6Interface:
+    """An address of a port with the length (or mask) of its network."""
+    try:
+        return parse_interface(f"{text}/{length}")
+    except ValueError:
+        raise place.wrong(f"expected an address with a length, found {text[:60]!r}") from None
+
+
+def port_name(text: str, place: Place) -> str:
+    """The name of a port, as far as it may become part of a command."""
+    if not _PORT.fullmatch(text):
+        raise place.wrong(f"expected the name of a port, found {text[:60]!r}")
+    return text
+
+
+def mac(text: str, place: Place) -> str:
+    """A MAC address in any of the common forms, as aa:bb:cc:dd:ee:ff; empty stays empty."""
+    digits = re.sub(r"[:.-]", "", text.strip().lower())
+    if not digits:
+        return ""
+    if not _MAC.fullmatch(digits):
+        raise place.wrong(f"expected a MAC address, found {text[:60]!r}")
+    return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
+
+
+def mac_or_text(text: str) -> str:
+    """A chassis or port id, whose MAC addresses are written in the same way on all systems."""
+    digits = re.sub(r"[:.-]", "", text.strip().lower())
+    return ":".join(digits[i : i + 2] for i in range(0, 12, 2)) if _MAC.fullmatch(digits) else text
+
+
+def weight(place: Source | None) -> int:
+    """The weight of a next hop, 1 if none is given."""
+    return 1 if place is None else place.integer("a weight", 1, _MOST_WEIGHT)
+
+
+def rate(place: Source | None, unit: int = 1) -> int:
+    """Bits per second of a port; 0 if it does not tell. unit: bits per second of its figure."""
+    return 0 if place is None else place.integer("a rate", 0, _MOST_RATE // unit) * unit
+
+
+def rate_in_text(figure: str, unit: int, place: Place) -> int:
+    """The same of a figure within a text."""
+    return number(figure, "a rate", _MOST_RATE // unit, place) * unit
+
+
+def number(text: str, what: str, most: int, place: Place) -> int:
+    """A whole number from 0 to `most` in a text."""
+    if not _DIGITS.fullmatch(text) or int(text) > most:
+        raise place.wrong(f"expected {what} up to {most:,}, found {text[:60]!r}")
+    return int(text)
+
+
+def octets(place: Source) -> int:
+    """A counter of bytes."""
+    return place.integer("a counter", 0, (1 << 63) - 1)
+
+
+def hop(gateway: Address | None, port: str, own_weight: int = 1, usable: bool = True) -> NextHop:
+    """A next hop."""
+    return NextHop(gateway, port, own_weight, usable)
+
+
+class Entry:
+    """An object of JSON, with the errors of missing and odd values."""
+
+    def __init__(self, place: Source) -> None:
+        self.place = place
+        self.values = place.mapping("an object")
+        if not place.is_mapping:
+            raise place.wrong("expected an object, found nothing")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def at(self, key: str) -> Source:
+        """A value that must be there."""
+        return part(self.values, key, self.place)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text; must be there unless there is a default."""
+        return default if default is not None and key not in self else self.at(key).text("a text")
+
+    def inner(self, key: str) -> Entry:
+        """An object that must be there."""
+        return Entry(self.at(key))
+
+    def each(self, key: str, default: bool = True) -> list[Entry]:
+        """The objects of a list; default: none if there is no such list."""
+        if default and key not in self:
+            return []
+        return [Entry(one) for one in self.at(key).items("objects")]
+
+    def named(self, key: str) -> list[tuple[str, Entry]]:
+        """(name, object) of an object of objects that must be there."""
+        return [(name, Entry(one)) for name, one in self.inner(key).values.items()]
+
+
+def the_only(pattern: re.Pattern[bytes], output: bytes) -> str | None:
+    """What the one group of a pattern finds in an answer, if it is the same everywhere."""
+    found = set(pattern.findall(output))
+    return found.pop().decode() if len(found) == 1 else None

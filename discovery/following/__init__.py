@@ -1,0 +1,1 @@
+"""Traced paths that follow what switches change, while it happens."""

@@ -1,0 +1,470 @@
+"""Listens to all switches at once, reads those again that change, and traces their flows again.
+
+`ip monitor` prints a line for every change of a link, a route or a next hop. What it says is not
+read: it only tells that the tables are to be read, so that hostile output can cause no more than
+that.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from ...analyzer.errors import UsageError
+from ...analyzer.words import printable
+from ...kernels.kernel import Ints
+from ...replay.compare.flows import mapped
+from ...replay.fabrics.devices.device import Device
+from ...replay.fabrics.devices.reread import Reread
+from ...replay.fabrics.fabric import Fabric
+from ...replay.traffic.traffic import Traffic
+from ..asking.commands import Line, Request, Said
+from ..dialects.dialect import Dialect
+from ..dialects.linux import LINUX
+from ..tracing.paths import TracedPaths
+from ..tracing.trace import traced_flows
+from .paths import CurrentPaths
+from .results import FollowEvent, FollowSummary, Move
+
+MONITOR = "ip monitor link route nexthop"
+QUIET_SECONDS, MOST_SECONDS = 0.05, 0.5
+"""A device is read when it has said nothing for so long, and at the latest after this."""
+AGAIN_SECONDS = 1.0
+"""A device is read a second time after this: `ip monitor` does not tell when it listens."""
+_RETRY_SECONDS = 5.0
+"""After an answer that failed, while the device is still heard; twice as long each further time."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+LISTENS = ("linux", "frr")
+"""Dialects whose kernel forwards and whose `ip monitor` was tested."""
+
+
+FIRST_SECONDS = 15.0
+"""What has not answered then does not delay the beginning."""
+TOGETHER_SECONDS = 0.3
+"""Devices whose readings end within this time are one event."""
+
+
+class _Heard(NamedTuple):
+    device: str
+    at: float
+    """Seconds of time.monotonic()."""
+    lost: str | None = None
+    """Why the device is not heard any more; None: it printed something."""
+
+
+class _Read(NamedTuple):
+    """What one device answered when it was read."""
+
+    device: str
+    first: float
+    """When it was first heard, in seconds of time.monotonic(); tells one reading from another."""
+    told: Device | None
+    problem: str
+    """Why nothing is told."""
+    answered: set[str]
+    """Suffixes of the answers that it gave."""
+    folder: str
+    """Where they were: places in them begin with it."""
+
+
+class Follow:
+    """Follows the paths of flows until `stop`."""
+
+    def __init__(
+        self, line: Line, dialects: Mapping[str, Dialect], fabric: Fabric, traffic: Traffic
+    ) -> None:
+        """dialects: of the switches; empty: all of Linux. UsageError if the fabric tells no ports,
+        or no switch can be followed."""
+        if fabric.origin is None or not any(any(ports) for ports in fabric.origin.ports):
+            raise UsageError(
+                f"{fabric.name} does not name the ports of its switches: --follow needs a fabric "
+                "of rocescope discover"
+            )
+        self._line = line
+        names = fabric.nodes.names[: fabric.switches]
+        dialects = dialects or dict.fromkeys(names, LINUX)
+        self._dialects = {
+            name: dialects[name]
+            for name in names
+            if name in dialects and dialects[name].name in LISTENS
+        }
+        if not self._dialects:
+            raise UsageError("no switch of the fabric is a device that --follow can listen to")
+        self._lost = {
+            name: "not a device that --follow can listen to"
+            for name in names
+            if name not in self._dialects
+        }
+        self._traffic, self._warnings = mapped(traffic, fabric)
+        self._state = Reread(fabric)
+        self._heard: queue.SimpleQueue[_Heard | _Read | Traffic | None] = queue.SimpleQueue()
+        self._reading: dict[str, float] = {}
+        """Devices that are being read, and when they were first heard."""
+        self._stopped = threading.Event()
+        self._since: dict[str, float] = {}
+        self._away: dict[str, float] = {}
+        self._answered: dict[str, set[str]] = {}
+        """Suffixes of the answers that each device gave when it was last read."""
+        self._retries: dict[str, threading.Timer] = {}
+        self._readings = self._changes = self._moved = 0
+        self._fims: list[float] = []
+
+    def stop(self) -> None:
+        """End `events`; also called by handlers of signals."""
+        self._stopped.set()
+        self._heard.put(None)
+
+    def add(self, traffic: Traffic) -> None:
+        """Follow this traffic from now on: its first units are those of before. Also called by
+        other threads."""
+        self._heard.put(traffic)
+
+    def events(self, seconds: float | None = None) -> Iterator[FollowEvent]:
+        """The first reading, then every change, until `stop` or for so many seconds."""
+        self._began, self._began_unix = time.monotonic(), time.time()
+        self._end = None if seconds is None else self._began + seconds
+        threads = [
+            threading.Thread(target=self._listen, args=(name,), name=f"follow {name}", daemon=True)
+            for name in self._dialects
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._take(self._first_readings())
+            self._current = CurrentPaths(self._traffic, self._state)
+            yield self._event("began", list(self._dialects), remarks=self._warnings)
+            yield from self._changing()
+            yield self._event("ended", [])
+        finally:
+            self._stopped.set()
+            for timer in self._retries.values():
+                timer.cancel()
+            self._line.close()
+        self._seconds = time.monotonic() - self._began
+
+    @property
+    def traffic(self) -> Traffic:
+        """The flows between hosts of the fabric; rows as in `paths`."""
+        return self._traffic
+
+    @property
+    def fabric(self) -> Fabric:
+        """The fabric with the tables of now."""
+        return self._state.fabric
+
+    @property
+    def paths(self) -> TracedPaths:
+        """The paths of now. For the thread that takes `events`."""
+        return self._current.paths
+
+    def summary(self) -> FollowSummary:
+        """After the end of `events`."""
+        now = time.monotonic()
+        for name, since in self._since.items():
+            self._away[name] = self._away.get(name, 0.0) + now - since
+        return FollowSummary(
+            seconds=self._seconds,
+            changes=self._changes,
+            readings=self._readings,
+            fim_least_percent=min(self._fims, default=None),
+            fim_most_percent=max(self._fims, default=None),
+            ever_lost=dict(sorted(self._away.items())),
+        )
+
+    def _listen(self, name: str) -> None:
+        """In a thread of its own: run `ip monitor`, and again whenever it ends."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            again: list[threading.Timer] = []
+
+            def heard(again: list[threading.Timer] = again) -> None:
+                self._note(name)
+                if not again:
+                    again.append(self._later(name, AGAIN_SECONDS))
+
+            reason = self._line.listen(name, MONITOR, heard)
+            for timer in again:
+                timer.cancel()
+            if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
+                pause = _FIRST_PAUSE_SECONDS
+            self._heard.put(_Heard(name, time.monotonic(), reason))
+            self._stopped.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _later(self, name: str, seconds: float) -> threading.Timer:
+        timer = threading.Timer(seconds, self._note, (name,))
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _retry(self, name: str) -> None:
+        """Read a device again later."""
+        pause = _RETRY_SECONDS
+        if (last := self._retries.get(name)) is not None:
+            last.cancel()
+            pause = min(2 * last.interval, _LONGEST_PAUSE_SECONDS)
+        self._retries[name] = self._later(name, pause)
+
+    def _note(self, name: str) -> None:
+        self._heard.put(_Heard(name, time.monotonic()))
+
+    def _changing(self) -> Iterator[FollowEvent]:
+        """Events from now on. `dirty`: when each device was first heard, and last."""
+        dirty: dict[str, tuple[float, float]] = {}
+        done: list[_Read] = []
+        since = 0.0
+        while not self._stopped.is_set():
+            now = time.monotonic()
+            if self._end is not None and now >= self._end:
+                return
+            idle = {name: heard for name, heard in dirty.items() if name not in self._reading}
+            due = _due(idle)
+            if due is not None and due <= now:
+                for name, (first, _) in idle.items():
+                    del dirty[name]
+                    self._begin_reading(name, first)
+                continue
+            if done and (not self._reading or now >= since + TOGETHER_SECONDS):
+                told, done = done, []
+                yield from self._changed(told)
+                continue
+            together = since + TOGETHER_SECONDS if done else None
+            until = min((at for at in (self._end, due, together) if at is not None), default=None)
+            try:
+                heard = self._heard.get(timeout=None if until is None else until - now)
+            except queue.Empty:
+                continue
+            if heard is None:
+                return
+            if isinstance(heard, Traffic):
+                yield from self._more(heard)
+            elif isinstance(heard, _Read):
+                if self._reading.get(heard.device) == heard.first:
+                    del self._reading[heard.device]
+                    since = since if done else time.monotonic()
+                    done.append(heard)
+            elif heard.lost is not None:
+                dirty.pop(heard.device, None)
+                self._reading.pop(heard.device, None)
+                done = [one for one in done if one.device != heard.device]
+                yield from self._gone(heard.device, heard.lost)
+            else:
+                first, _ = dirty.get(heard.device, (heard.at, heard.at))
+                dirty[heard.device] = (first, heard.at)
+
+    def _begin_reading(self, name: str, first: float) -> None:
+        """Read a device in a thread of its own: one that says nothing delays no other."""
+        self._reading[name] = first
+
+        def read() -> None:
+            try:
+                (told,) = self._asked([name], first)
+            except Exception as error:  # without an answer it would be read for ever
+                reason = (isinstance(error, OSError) and error.strerror) or str(error)
+                problem = f"its answers could not be read: {reason or type(error).__name__}"
+                told = _Read(name, first, None, problem, set(), "")
+            self._heard.put(told)
+
+        threading.Thread(target=read, name=f"read {name}", daemon=True).start()
+
+    def _first_readings(self) -> list[_Read]:
+        """What the devices answer at first; one that takes too long is lost until it answers."""
+        for name in self._dialects:
+            self._begin_reading(name, self._began)
+        found: list[_Read] = []
+        later: list[_Heard | Traffic | None] = []
+        end = self._began + FIRST_SECONDS
+        while self._reading and None not in later:
+            try:
+                heard = self._heard.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            if isinstance(heard, _Read):
+                del self._reading[heard.device]
+                found.append(heard)
+            else:
+                later.append(heard)
+        for one in later:
+            self._heard.put(one)
+        for name in self._reading:
+            self._lost[name] = f"no answer within {FIRST_SECONDS:g} s"
+            self._since[name] = self._began
+        return found
+
+    def _more(self, traffic: Traffic) -> Iterator[FollowEvent]:
+        """New flows, if some run between hosts of the fabric."""
+        traffic, warnings = mapped(traffic, self._state.fabric)
+        remarks = [text for text in warnings if text not in self._warnings]
+        self._warnings = warnings
+        before, rows = self._current.grow(traffic)
+        self._traffic = traffic
+        if len(rows):
+            yield self._event("flows", [], remarks=remarks, before=before, moved=rows)
+
+    def _gone(self, name: str, reason: str) -> Iterator[FollowEvent]:
+        known = name in self._lost
+        self._lost[name] = printable(reason)
+        if not known:
+            self._since[name] = time.monotonic()
+            yield self._event("lost", [name])
+
+    def _changed(self, readings: Sequence[_Read]) -> Iterator[FollowEvent]:
+        """Take over what devices answered, and walk the flows through those that changed."""
+        away = set(self._lost)
+        first_heard = {one.device: one.first for one in readings}
+        differ, remarks = self._take(readings)
+        for name in [name for name in first_heard if name in away and name not in self._lost]:
+            since = self._since.pop(name, None)
+            if since is not None:
+                self._away[name] = self._away.get(name, 0.0) + time.monotonic() - since
+            yield self._event("back", [name])
+        for name in [name for name in first_heard if name in self._lost]:
+            self._retry(name)
+            if name not in away:
+                self._since[name] = time.monotonic()
+                yield self._event("lost", [name])
+        if not differ:
+            return
+        self._changes += 1
+        before, moved = self._current.again(differ)
+        self._moved += len(moved)
+        first = min(first_heard[name] for name in differ)
+        yield self._event("changed", differ, first, remarks, before, moved)
+
+    def _asked(self, names: Sequence[str], first: float) -> list[_Read]:
+        """Read devices. One that no longer answers what it answered before tells nothing: a
+        failure is no change."""
+        asked = [
+            (name, question)
+            for name in names
+            for question in self._dialects[name].questions
+            if not (question.root or question.counts)
+        ]
+        said = self._line([Request(name, question.command) for name, question in asked])
+        with TemporaryDirectory(prefix="rocescope-") as temporary:
+            folder = Path(temporary)
+            problems: dict[str, str] = {}
+            answered: dict[str, set[str]] = {name: set() for name in names}
+            for (name, question), one in zip(asked, said, strict=True):
+                if not one.problem or (question.partial and _ended(one)):
+                    (folder / f"{name}.{question.suffix}").write_bytes(one.output)
+                    answered[name].add(question.suffix)
+                elif question.suffix in (
+                    self._dialects[name].needed,
+                    *self._answered.get(name, ()),
+                ):
+                    problems.setdefault(name, f"{question.command}: {one.problem}")
+            return [
+                _Read(
+                    name,
+                    first,
+                    None if name in problems else self._device(folder, name, problems),
+                    problems.get(name, ""),
+                    answered[name],
+                    f"{folder}/",
+                )
+                for name in names
+            ]
+
+    def _take(self, readings: Sequence[_Read]) -> tuple[list[str], list[str]]:
+        """Take over what devices told: (those that forward otherwise than before, remarks)."""
+        differ, remarks = [], []
+        for one in readings:
+            name = one.device
+            if one.told is None:
+                self._lost[name] = printable(one.problem)
+                continue
+            self._lost.pop(name, None)
+            if (timer := self._retries.pop(name, None)) is not None:
+                timer.cancel()
+            self._answered[name] = one.answered
+            self._readings += 1
+            changed, notes = self._state.update(one.told, f"{MONITOR}: read while tracing")
+            if changed:
+                differ.append(name)
+                remarks += [
+                    f"{note.device}: {note.kind}: {note.text}".replace(one.folder, "")
+                    for note in notes
+                ]
+        return differ, remarks
+
+    def _device(self, folder: Path, name: str, problems: dict[str, str]) -> Device | None:
+        try:
+            return self._dialects[name].read(folder, name)
+        except UsageError as error:
+            problems[name] = str(error).replace(f"{folder}/", "")
+            return None
+
+    def _event(
+        self,
+        kind: str,
+        devices: list[str],
+        at: float | None = None,
+        remarks: Sequence[str] = (),
+        before: TracedPaths | None = None,
+        moved: Ints | None = None,
+    ) -> FollowEvent:
+        """at: when it happened, in seconds of time.monotonic(); None: now."""
+        now = time.monotonic()
+        happened = self._began_unix + (now if at is None else at) - self._began
+        fim = self._current.fim_percent()
+        if fim is not None:
+            self._fims.append(fim)
+        moves = [] if before is None or moved is None else self._moves(before, moved)
+        return FollowEvent(
+            time=datetime.fromtimestamp(happened, UTC).isoformat(timespec="milliseconds"),
+            seconds=now - self._began,
+            kind=kind,  # type: ignore[arg-type]
+            devices=devices,
+            problem=self._lost.get(devices[0]) if kind == "lost" else None,
+            flows=len(self._traffic),
+            complete_flows=int(self._current.complete.sum()),
+            moved_flows=self._moved if kind == "ended" else 0 if kind == "flows" else len(moves),
+            new_flows=len(moves) if kind == "flows" else 0,
+            moves=moves,
+            fim_percent=fim,
+            lost_devices=sorted(self._lost),
+            remarks=list(remarks),
+        )
+
+    def _moves(self, before: TracedPaths, rows: Ints) -> list[Move]:
+        fabric = self._state.fabric
+        old, new = (
+            traced_flows(self._traffic, fabric, paths, rows)
+            for paths in (before, self._current.paths)
+        )
+        return [
+            Move(
+                flow=now.flow,
+                src=now.src,
+                dst=now.dst,
+                src_port=now.src_port,
+                dest_qp=now.dest_qp,
+                src_rank=now.src_rank,
+                dst_rank=now.dst_rank,
+                before=was.links,
+                after=now.links,
+                ends_because=now.reason,
+            )
+            for was, now in zip(old, new, strict=True)
+        ]
+
+
+def _due(dirty: Mapping[str, tuple[float, float]]) -> float | None:
+    """When devices are to be read that were heard first and last at these times."""
+    return min(
+        (min(last + QUIET_SECONDS, first + MOST_SECONDS) for first, last in dirty.values()),
+        default=None,
+    )
+
+
+def _ended(said: Said) -> bool:
+    """Whether a command that failed printed all it had: it was not cut off."""
+    return bool(said.output) and said.problem.startswith("exit status")

@@ -1,0 +1,76 @@
+"""Events of `trace --follow`. Field names are the names of the JSON output, one object per line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ...replay.results.base import SCHEMA_VERSION
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all records."""
+
+
+class Move(Record, frozen=True, kw_only=True):
+    """A flow, or one entropy value of it, and its path before and after."""
+
+    flow: int
+    src: str
+    dst: str
+    src_port: int
+    dest_qp: int
+    src_rank: Annotated[int | None, Meta(description="null: no log of the job names it")] = None
+    dst_rank: int | None = None
+    before: Annotated[list[str], Meta(description="the known links from the source host on")]
+    after: list[str]
+    ends_because: Annotated[
+        str | None, Meta(description="why the path is not known to its destination now")
+    ]
+
+
+class FollowEvent(Record, frozen=True, kw_only=True):
+    """Something that happened, and how the paths are now."""
+
+    time: Annotated[str, Meta(description="UTC; of a change: when its device was first heard")]
+    kind: Annotated[
+        Literal["began", "changed", "flows", "lost", "back", "ended"],
+        Meta(
+            description="flows: new flows were captured (--live); lost: a device is not heard, "
+            "and its paths are those of its last answer; "
+            "back: it is heard again"
+        ),
+    ]
+    seconds: Annotated[
+        float,
+        Meta(description="from the beginning to this event, whatever the clock does"),
+    ]
+    devices: list[str]
+    problem: Annotated[str | None, Meta(description="why a device was lost")] = None
+    flows: int
+    complete_flows: int
+    moved_flows: Annotated[int, Meta(description="flows with another path; of ended: in all")]
+    new_flows: Annotated[int, Meta(description="flows that were captured since (--live)")] = 0
+    moves: Annotated[list[Move], Meta(description="of new flows: before is empty")]
+    fim_percent: Annotated[
+        float | None,
+        Meta(description="FIM of flows of the least even layer; null: no path has a choice"),
+    ]
+    lost_devices: Annotated[
+        list[str], Meta(description="not heard now: what they change is not known")
+    ]
+    remarks: list[str] = []
+    schema_version: str = SCHEMA_VERSION
+
+
+class FollowSummary(Record, frozen=True, kw_only=True):
+    """The whole time, when it has ended."""
+
+    seconds: float
+    changes: int
+    readings: Annotated[int, Meta(description="answers of devices that were read")]
+    fim_least_percent: float | None
+    fim_most_percent: float | None
+    ever_lost: Annotated[dict[str, float], Meta(description="seconds without each device")]

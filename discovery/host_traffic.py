@@ -1,0 +1,247 @@
+"""The queue pairs of running hosts as one-way flows, from the answers of the hosts.
+
+Every connected queue pair whose peer is known (queue_pairs.py) sends one flow. Its address is the
+one that its network port has on the fabric, its UDP source port follows from Linux's formula: both
+are inferred. Packets and bytes are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..analyzer.errors import UsageError
+from ..analyzer.logs.job import Job, LoggedPair
+from ..analyzer.results.flow import Owner
+from ..analyzer.words import printable
+from ..replay.fabrics.addressing import Address
+from ..replay.fabrics.fabric import Fabric
+from ..replay.hashing.keys import address_text, packet_keys
+from ..replay.results.base import EXACT, HostMapping
+from ..replay.traffic.traffic import Traffic
+from .dialects.linux import RDMA_LINKS
+from .folder import Answers, read_folder
+from .queue_pairs import PEER, Entry, joined, read_queue_pairs
+from .results import HostQueuePair
+
+_NAMED = 5
+"""Hosts named in a warning."""
+
+
+class RdmaLink(msgspec.Struct):
+    """A port of an RDMA device as iproute2 prints it."""
+
+    ifname: str
+    netdev: str = ""
+
+
+class HostTraffic(NamedTuple):
+    """The flows of queue pairs."""
+
+    traffic: Traffic
+    """One unit per flow; every flow counts as one byte."""
+    ends: list[tuple[HostQueuePair, HostQueuePair]]
+    """The queue pairs that send and receive each flow."""
+    queue_pairs: int
+    """Connected ones, those left out included."""
+
+
+class _Host(NamedTuple):
+    """The addresses of a host on the fabric, by port."""
+
+    ports: dict[str, list[Address]]
+    netdevs: dict[str, set[str]]
+    """Ports by RDMA device."""
+
+    def of(self, device: str, kind: type[Address]) -> set[Address]:
+        """The addresses of this family that an RDMA device may have."""
+        netdevs = self.netdevs.get(device) or self.ports.keys()
+        return {a for name in netdevs for a in self.ports.get(name, ()) if isinstance(a, kind)}
+
+
+def host_traffic(folder: Path, fabric: Fabric, job: Job | None = None) -> HostTraffic:
+    """The flows of the hosts whose answers are in a folder.
+
+    job: logs that name the ranks of queue pairs. What is left out is in the warnings of the
+    traffic. UsageError if no flow is known.
+    """
+    answers, unread = read_folder(folder)
+    warnings = [f"{printable(one.name)}: {one.kind}: {one.reason}" for one in unread]
+    hosts: dict[str, _Host] = {}
+    entries: dict[str, list[Entry]] = {}
+    answered: set[int] = set()
+    for one in answers:
+        name = one.device.name
+        if one.asked is not None and one.asked.kind != "host":
+            continue
+        try:
+            found = read_queue_pairs(folder, name)
+            host, numbers = _host(one, folder, fabric)
+        except UsageError as error:
+            warnings.append(str(error))
+            continue
+        if found is None:
+            if one.asked is not None or numbers:
+                warnings.append(
+                    f"{name} did not tell its queue pairs (rdma resource show qp, rocescope agent)"
+                )
+            continue
+        if not numbers:
+            warnings.append(f"{name} has no address of a host of {fabric.name}")
+        hosts[name], entries[name] = host, found
+        answered |= numbers
+    silent = [fabric.host_name(h) for h in range(fabric.hosts) if h not in answered]
+    pairs = joined(entries, complete=not silent)
+    flows = _flows(pairs, hosts, fabric, silent, warnings)
+    return flows if job is None else _with_ranks(flows, job)
+
+
+def _host(one: Answers, folder: Path, fabric: Fabric) -> tuple[_Host, set[int]]:
+    """The addresses of a host on the fabric, and the hosts of the fabric that have them."""
+    ports: dict[str, list[Address]] = {}
+    numbers: set[int] = set()
+    for port in one.device.interfaces or ():
+        for interface in port.addresses:
+            number = fabric.addresses.host_of(interface.ip)
+            if number is not None:
+                ports.setdefault(port.name, []).append(interface.ip)
+                numbers.add(number)
+    netdevs: dict[str, set[str]] = {}
+    for link in _links(folder / f"{one.device.name}.{RDMA_LINKS}"):
+        netdevs.setdefault(link.ifname, set()).add(link.netdev)
+    return _Host(ports, netdevs), numbers
+
+
+def _links(file: Path) -> list[RdmaLink]:
+    """The RDMA devices of a host with their ports; empty without its answer."""
+    try:
+        data = file.read_bytes()
+        found = msgspec.json.decode(data, type=list[RdmaLink]) if data else []
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{file}: not the output of rdma link show: {error}") from None
+    return [link for link in found if link.netdev]
+
+
+def _flows(
+    pairs: list[HostQueuePair],
+    hosts: Mapping[str, _Host],
+    fabric: Fabric,
+    silent: list[str],
+    warnings: list[str],
+) -> HostTraffic:
+    connected = [one for one in pairs if one.remote_qp is not None and one.state == "RTS"]
+    by_numbers = {(one.host, one.type, one.local_qp, one.remote_qp): one for one in connected}
+    ends: list[tuple[HostQueuePair, HostQueuePair]] = []
+    addresses: list[tuple[Address, Address]] = []
+    alone = nowhere = 0
+    for one in connected:
+        far = (one.inferred_peer or "", PEER[one.type], one.remote_qp or 0, one.local_qp)
+        peer = by_numbers.get(far)
+        if peer is None:
+            alone += 1
+            continue
+        way = _addresses(hosts[one.host], one.device, hosts[peer.host], peer.device)
+        if way is None:
+            nowhere += 1
+            continue
+        ends.append((one, peer))
+        addresses.append(way)
+    if alone:
+        why = "no other queue pair of the hosts, or several, have their numbers"
+        if silent:
+            more = ", ..." if len(silent) > _NAMED else ""
+            why = (
+                "numbers repeat from host to host, and hosts of the fabric did not answer: "
+                f"{', '.join(silent[:_NAMED])}{more}"
+            )
+        warnings.append(_left_out(alone, len(connected), f"their peers are not known: {why}"))
+    if nowhere:
+        why = "their addresses are not known: the ports of their RDMA devices have none, or several"
+        warnings.append(_left_out(nowhere, len(connected), why))
+    if not ends:
+        reason = warnings[-1] if warnings else "the hosts have no connected queue pair"
+        raise UsageError(f"no flow of queue pairs is known: {reason}")
+    return HostTraffic(_traffic(ends, addresses, fabric, warnings), ends, len(connected))
+
+
+def _with_ranks(found: HostTraffic, job: Job) -> HostTraffic:
+    """The flows with the ranks of both ends, where logs name exactly one queue pair."""
+    named: dict[tuple[str | None, int], list[LoggedPair]] = {}
+    for pair in job.pairs():
+        named.setdefault((pair.address, pair.qpn), []).append(pair)
+    owners: dict[int, Owner] = {}
+    keys = found.traffic.keys
+    for flow, ends in enumerate(found.ends):
+        places = (keys.src[flow], ends[0].local_qp), (keys.dst[flow], ends[1].local_qp)
+        src, dst = (named.get((address_text(packed), qpn), []) for packed, qpn in places)
+        if len(dst) == 1:
+            same = len(src) == 1 and None not in (src[0].comm, dst[0].comm)
+            same = same and src[0].comm == dst[0].comm
+            owners[flow] = _owner(dst[0], "destination", src[0].rank if same else None)
+        elif len(src) == 1:
+            owners[flow] = _owner(src[0], "source", None)
+    warnings = found.traffic.warnings
+    if not owners:
+        warnings = (*warnings, "logs of the job name none of the queue pairs of the hosts")
+    return found._replace(traffic=replace(found.traffic, owners=owners, warnings=warnings))
+
+
+def _owner(pair: LoggedPair, end: str, peer_rank: int | None) -> Owner:
+    return Owner(
+        pid=None, command=None, rank=pair.rank, end=end, comm=pair.comm, peer_rank=peer_rank
+    )
+
+
+def _left_out(count: int, of: int, why: str) -> str:
+    return f"{count:,} of {of:,} connected queue pairs are left out: {why}"
+
+
+def _addresses(
+    one: _Host, device: str, peer: _Host, peer_device: str
+) -> tuple[Address, Address] | None:
+    """The addresses of both ends, IPv4 if both have some; None: none, or several."""
+    kinds: tuple[type[Address], ...] = (IPv4Address, IPv6Address)
+    for kind in kinds:
+        src, dst = one.of(device, kind), peer.of(peer_device, kind)
+        if src and dst:
+            return (src.pop(), dst.pop()) if len(src) == len(dst) == 1 else None
+    return None
+
+
+def _traffic(
+    ends: list[tuple[HostQueuePair, HostQueuePair]],
+    addresses: list[tuple[Address, Address]],
+    fabric: Fabric,
+    warnings: list[str],
+) -> Traffic:
+    n = len(ends)
+    number = {a: fabric.addresses.host_of(a) for way in addresses for a in way}
+    src, dst = ([number[way[side]] for way in addresses] for side in (0, 1))
+    known = {str(a): fabric.host_name(h) for a, h in number.items() if h is not None}
+    return Traffic(
+        keys=packet_keys(
+            [str(a) for a, _ in addresses],
+            [str(b) for _, b in addresses],
+            np.array([one.inferred_udp_source_port for one, _ in ends], np.uint16),
+            dest_qp=np.array([one.remote_qp for one, _ in ends], np.uint32),
+        ),
+        src_host=np.array(src, np.int32),
+        dst_host=np.array(dst, np.int32),
+        flow=np.arange(n, dtype=np.int32),
+        packets=np.zeros(n, np.int64),
+        wire_bytes=np.ones(n, np.int64),
+        first_ns=np.zeros(n, np.int64),
+        last_ns=np.zeros(n, np.int64),
+        warnings=tuple(warnings),
+        mapping=HostMapping(rule=EXACT, hosts=known),
+    )

@@ -1,0 +1,78 @@
+"""The charts of the HTML report, for notebooks: `rocescope.plots.over_time(result)`.
+
+A chart draws itself in a notebook. `chart.picture()` is its SVG, and `polars.DataFrame(chart)` its
+numbers, for other libraries to draw. Functions return None where a result has nothing to draw.
+"""
+
+from __future__ import annotations
+
+from msgspec import UnsetType
+
+from .analyzer.errors import UsageError
+from .api import Analysis, Replay, Sweep
+from .replay.results.replay import StrategyResult
+from .report.html.chart import Chart
+from .report.html.charts import boxes, extents, heat, shares
+from .report.html.charts import over_time as time_charts
+from .report.terminal.replay_parts import title
+
+
+def over_time(result: Analysis) -> Chart | None:
+    """Wire rate, reordered, retransmitted and marked packets, with the findings."""
+    return time_charts.over_time(result.record)
+
+
+def taps(result: Analysis) -> Chart | None:
+    """Wire rate of each tap over time."""
+    return time_charts.taps_over_time(result.record)
+
+
+def paths(result: Analysis, number: int = 0) -> Chart | None:
+    """Bytes per path of a set of parallel paths; 0 is the least even set."""
+    sets = sorted(result.record.imbalance, key=lambda one: -one.max_over_mean)
+    return shares.paths(sets[number]) if 0 <= number < len(sets) else None
+
+
+def reordering(result: Analysis) -> Chart | None:
+    """The distribution of the reordering extent."""
+    return extents.extents(result.record.flows)
+
+
+def hops(result: Analysis) -> Chart | None:
+    """Hops between taps by loss, marks, reordering and queueing."""
+    return heat.hops(result.record.hops)
+
+
+def ranks(result: Analysis) -> Chart | None:
+    """Bytes from rank to rank, where logs of the job name ranks."""
+    found = result.record.ranks
+    return None if isinstance(found, UnsetType) else heat.ranks(found)
+
+
+def strategies(result: Replay) -> Chart | None:
+    """Loads of the links between switches, a box per strategy."""
+    return boxes.strategies(result.record)
+
+
+def links(result: Replay, strategy: str, layer: str) -> Chart | None:
+    """Bytes per link of a layer. strategy: a name, or with what distinguishes strategies
+    of one name, as in `ecmp (hash=crc32, seed=0)`; UsageError if it was not replayed."""
+    return shares.links(_strategy(result, strategy), layer)
+
+
+def switches(result: Replay, strategy: str, layer: str) -> Chart | None:
+    """Links of a layer as a matrix of switches, by bytes over the fair share; as `links`."""
+    return heat.fabric(_strategy(result, strategy), layer)
+
+
+def seeds(result: Sweep) -> Chart:
+    """Imbalance over hash seeds, a box per layer."""
+    return boxes.seeds(result.record)
+
+
+def _strategy(result: Replay, name: str) -> StrategyResult:
+    for one in result.record.strategies:
+        if name in (one.name, title(one)):
+            return one
+    names = ", ".join(map(title, result.record.strategies))
+    raise UsageError(f"{name} was not replayed; replayed strategies: {names}")

@@ -1,0 +1,184 @@
+"""Columns of the tables of a run: kernels take the fields of these tuples as constants."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class _PacketColumns(NamedTuple):
+    """Columns of `World.extra`, int64[slots, 8]."""
+
+    KIND: int = 0
+    """GRADIENT, RESULT or REMINDER, and flags."""
+    JOB: int = 1
+    SEQ: int = 2
+    BITS: int = 3
+    """Mask of the workers whose values are in VALUE."""
+    VALUE: int = 4
+    INDEX: int = 5
+    """The slot of the switch memory."""
+    PRIORITY: int = 6
+    """0 to 255; in a RESULT the slot of this window position from now on."""
+    TO: int = 7
+    """RESULT: bit of the worker, or -1 - rack for all workers of a rack. REMINDER: -1 - rack.
+    GRADIENT: bit of the sender."""
+    COLUMNS: int = 8
+
+
+class _CellColumns(NamedTuple):
+    """Columns of `Memory.cells`, int64[switches * slots, 8]: the slots of all switches."""
+
+    OWNER: int = 0
+    """`owner_of` of the fragment, 0 for an empty slot."""
+    BITS: int = 1
+    VALUE: int = 2
+    PRIORITY: int = 3
+    MARKED: int = 4
+    """Whether a contribution was marked by ECN."""
+    SINCE: int = 5
+    """When the slot was claimed."""
+    DONE: int = 6
+    """Whether the sum was complete."""
+
+    COLUMNS: int = 8
+
+
+class _TallyColumns(NamedTuple):
+    """Columns of `Memory.tally`, int64[jobs, 16]: counts of packets of a job."""
+
+    SENT: int = 0
+    """Gradients, first transmissions."""
+    RESENT: int = 1
+    TIMEOUTS: int = 2
+    """Expired timers of workers."""
+    ABSORBED: int = 3
+    """Gradients that ended in a switch, because their slot had not all workers yet."""
+    COMPLETED: int = 4
+    """Sums that a switch completed, at every level."""
+    COLLISIONS: int = 5
+    """Gradients that found their slot taken."""
+    PREEMPTIONS: int = 6
+    """Slots taken from other jobs."""
+    EVICTED: int = 7
+    """Partial sums that left a switch for another job."""
+    SERVER: int = 8
+    """Gradient packets that reached the PS."""
+    WHOLE: int = 9
+    """Those with the values of all workers."""
+    IGNORED: int = 10
+    """Packets at the PS with a value that it already had."""
+    RESULTS: int = 11
+    """Results that workers received for the first time."""
+    REPEATED: int = 12
+    """Results that a worker already had."""
+    REMINDERS: int = 13
+    WRONG: int = 14
+    """Results with another value than the sum of what the workers sent."""
+    STALE: int = 15
+    """Gradients of a chunk that was complete already."""
+
+    COLUMNS: int = 16
+
+
+class _JobColumns(NamedTuple):
+    """Columns of `World.jobs`, int64[jobs, 16]."""
+
+    WORKERS: int = 0
+    FIRST: int = 1
+    """First worker."""
+    SERVER: int = 2
+    """Host of the PS; with SwitchML a host in the rack of the workers."""
+    FRAGMENTS: int = 3
+    """Of an iteration."""
+    ITERATIONS: int = 4
+    WINDOW: int = 5
+    LAYERS: int = 6
+    FIRST_LAYER: int = 7
+    """Row of its first layer in `World.layers`; rows of `World.priority` follow each other by
+    iteration and layer from FIRST_PRIORITY."""
+    FIRST_PRIORITY: int = 8
+    FIRST_RACK: int = 9
+    RACKS: int = 10
+    BASE: int = 11
+    """SwitchML: the first of its slots."""
+    SLOTS: int = 12
+    """SwitchML: its slots, half of them per version."""
+    NEXT_INDEX: int = 13
+    """Next entry of its list of unused slots, for collisions."""
+    HIGHEST: int = 14
+    """One more than the highest sequence number that reached the PS."""
+
+    COLUMNS: int = 16
+
+
+class _WorkerColumns(NamedTuple):
+    """Columns of `World.workers`, int64[workers, 16]."""
+
+    JOB: int = 0
+    BIT: int = 1
+    HOST: int = 2
+    SENT: int = 3
+    """Next sequence number to send."""
+    DONE: int = 4
+    """First sequence number without a result."""
+    READY: int = 5
+    """End of the sequence numbers that are computed."""
+    ITERATION: int = 6
+    LAYER: int = 7
+    """Next layer of the iteration to be computed."""
+    BASE: int = 8
+    """Start of the iteration."""
+    SLOWNESS: int = 9
+    """Compute time over that of the model, times 2**16, in this iteration."""
+    DEADLINE: int = 10
+    """When the timer expires."""
+    LATER: int = 11
+    """Results since DONE was asked for that are not DONE."""
+    ASKED: int = 12
+    """One more than the last sequence number retransmitted for later results."""
+    FINISHED: int = 13
+    """When the last iteration ended, -1 before."""
+    CONGESTION: int = 14
+    """Congestion window in packets, times 2**10."""
+    HALVED: int = 15
+    """The window was last halved below this sequence number; the threshold of slow start is the
+    window then."""
+    HEARD: int = 16
+    """Whether a result has arrived."""
+
+    COLUMNS: int = 17
+
+
+class _SumColumns(NamedTuple):
+    """Columns of `World.sums`, int64[jobs * ring, 8]: what the PS of each job holds."""
+
+    SEQ: int = 0
+    """One more than the sequence number, 0 for none."""
+    BITS: int = 1
+    VALUE: int = 2
+    DONE: int = 3
+    COLLIDED: int = 4
+    MARKED: int = 5
+    SINCE: int = 6
+    """Time of the last contribution or reminder."""
+    INDEX: int = 7
+    """The slot, once DONE."""
+    NEXT: int = 8
+    """The slot of its window position from now on, once DONE."""
+
+    COLUMNS: int = 9
+
+
+pk = _PacketColumns()
+cl = _CellColumns()
+ty = _TallyColumns()
+jb = _JobColumns()
+wk = _WorkerColumns()
+sm = _SumColumns()
+
+GRADIENT, RESULT, REMINDER = range(3)
+KINDS = 3
+"""Mask of the kind within KIND."""
+RESENT, COLLIDED, DIRECT, ECHO = 4, 8, 16, 32
+"""Flags: retransmitted; found its slot taken; no switch adds to it any more; a packet of this sum
+was marked by ECN."""

@@ -1,0 +1,224 @@
+"""Schemes on the same jobs: the result of `rocescope aggregate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event
+
+import numpy as np
+
+from ...analyzer.errors import UsageError
+from ...version import VERSION
+from ..compare.flows import fabric_summary
+from ..fabrics.fabric import Fabric
+from ..packets.model.arrays import fabric_arrays
+from ..results.aggregation import (
+    AggregationResult,
+    JobOutcome,
+    JobSummary,
+    LinkBytes,
+    Occupancy,
+    SchemeResult,
+)
+from .columns import ty
+from .jobs import Job
+from .run import Conditions, Outcome, check, simulate
+from .schemes.base import Scheme
+
+ESA_ASSUMED = (
+    "esa: how priorities are set, who gets an evicted sum, ageing, reminders and when a slot is "
+    "released are assumed; the abstract of the paper names the mechanisms only"
+)
+JOBS_ASSUMED = (
+    "how compute time spreads over layers, and that an iteration starts when the sums of the last "
+    "one are there"
+)
+
+
+def aggregation_result(
+    schemes: Sequence[Scheme],
+    slots: Sequence[int],
+    jobs: Sequence[Job],
+    fabric: Fabric,
+    conditions: Conditions,
+    runs: int,
+    leave_out: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    stop: Event | None = None,
+) -> AggregationResult:
+    """Run every scheme with every size of memory, `runs` times with seeds from that of `conditions`
+    on. leave_out: a scheme that cannot run these jobs is a warning. progress(done, total): in
+    runs. UsageError as `check`, before the first run."""
+    cases: list[tuple[Scheme, int | None]] = []
+    warnings: list[str] = []
+    arrays = fabric_arrays(fabric)
+    for scheme in schemes:
+        conduct = scheme.conduct()
+        limited = conduct.aggregates and not conduct.private_slots
+        for size in slots if limited else (None,):
+            try:
+                check(scheme.name, conduct, jobs, arrays, size or 1)
+            except UsageError as error:
+                if not leave_out:
+                    raise
+                warnings.append(f"left out: {error}")
+            else:
+                cases.append((scheme, size))
+    if not cases:
+        raise UsageError(warnings[0])
+    done, results = 0, []
+    for scheme, size in cases:
+        outcomes = []
+        for number in range(runs):
+            own = conditions._replace(slots=size or 1, seed=conditions.seed + number)
+            outcomes.append(simulate(scheme, jobs, fabric, own, stop=stop))
+            done += 1
+            if progress is not None:
+                progress(done, runs * len(cases))
+            if stop is not None and stop.is_set():
+                raise KeyboardInterrupt
+        results.append(_scheme_result(scheme, size, jobs, fabric, outcomes))
+        left = max(outcome.slots_left for outcome in outcomes)
+        if left and all((outcome.finished_ps >= 0).all() for outcome in outcomes):
+            warnings.append(
+                f"{scheme.name}: {left:,} slots were taken when all jobs had ended: packets that "
+                "arrived after their result claimed them"
+            )
+    warnings += [
+        f"{one.name}: a job did not end within the simulated time"
+        for one in results
+        if one.mean_completion_ns is None
+    ]
+    esa = any(one.name.startswith("esa") for one in results)
+    return AggregationResult(
+        version=VERSION,
+        fabric=fabric_summary(fabric),
+        jobs=[_job_summary(job, fabric) for job in jobs],
+        runs=runs,
+        jitter=conditions.jitter,
+        schemes=results,
+        assumed=[ESA_ASSUMED] * esa + [JOBS_ASSUMED],
+        warnings=warnings,
+    )
+
+
+def _job_summary(job: Job, fabric: Fabric) -> JobSummary:
+    switch = fabric.attachments.switch[list(job.workers), 0]
+    return JobSummary(
+        name=job.name,
+        workers=[fabric.host_name(host) for host in job.workers],
+        server=fabric.host_name(job.server),
+        racks=len(np.unique(switch)),
+        fragments=job.per_iteration,
+        layers=len(job.fragments),
+        compute_ns=job.computed_ps[-1] // 1000,
+        iterations=job.iterations,
+        window=job.window,
+        start_ns=job.start_ps // 1000,
+    )
+
+
+def _completions(jobs: Sequence[Job], outcome: Outcome) -> list[float | None]:
+    """Completion time of every job in ns."""
+    found: list[float | None] = []
+    first = 0
+    for job in jobs:
+        ends = outcome.finished_ps[first : first + len(job.workers)]
+        first += len(job.workers)
+        found.append(None if (ends < 0).any() else (int(ends.max()) - job.start_ps) / 1000)
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _scheme_result(
+    scheme: Scheme,
+    slots: int | None,
+    jobs: Sequence[Job],
+    fabric: Fabric,
+    outcomes: Sequence[Outcome],
+) -> SchemeResult:
+    times = [_completions(jobs, outcome) for outcome in outcomes]
+    means = [_mean(one) for one in times]
+    known = [mean for mean in means if mean is not None]
+    tally = np.mean([outcome.tally for outcome in outcomes], axis=0)
+    carried = np.mean([outcome.link_bytes for outcome in outcomes], axis=0)
+    occupancies = [_occupancy(scheme, outcome, slots, jobs, fabric) for outcome in outcomes]
+    order = np.argsort(-carried, kind="stable")
+    return SchemeResult(
+        name=scheme.name,
+        parameters=dict(scheme.parameters),
+        slots=slots,
+        mean_completion_ns=_mean(means),
+        least_completion_ns=min(known) if len(known) == len(means) else None,
+        most_completion_ns=max(known) if len(known) == len(means) else None,
+        jobs=[
+            _job_outcome(job, tally[at], _mean([one[at] for one in times]), scheme)
+            for at, job in enumerate(jobs)
+        ],
+        used_percent=_mean([None if o is None else o[0] for o in occupancies]),
+        useful_percent=_mean([None if o is None else o[1] for o in occupancies]),
+        occupancy=None if occupancies[0] is None else occupancies[0][2],
+        lost=float(np.mean([outcome.link_drops.sum() for outcome in outcomes])),
+        hops=sum(outcome.hops for outcome in outcomes),
+        links=[
+            LinkBytes(link=fabric.link_name(link), wire_bytes=float(carried[link]))
+            for link in order.tolist()
+            if carried[link]
+        ],
+    )
+
+
+def _job_outcome(job: Job, tally: np.ndarray, time: float | None, scheme: Scheme) -> JobOutcome:
+    total = job.per_iteration * job.iterations
+    server = scheme.conduct().has_server
+    whole = tally[ty.WHOLE] if server else tally[ty.COMPLETED]
+    if not scheme.conduct().aggregates:
+        whole = 0.0
+    return JobOutcome(
+        name=job.name,
+        completion_ns=time,
+        sent=float(tally[ty.SENT]),
+        retransmitted=float(tally[ty.RESENT]),
+        timeouts=float(tally[ty.TIMEOUTS]),
+        aggregated_percent=100 * float(whole) / total,
+        server_packets=float(tally[ty.SERVER]),
+        collisions=float(tally[ty.COLLISIONS]),
+        preemptions=float(tally[ty.PREEMPTIONS]),
+        evicted=float(tally[ty.EVICTED]),
+        reminders=float(tally[ty.REMINDERS]),
+    )
+
+
+def _occupancy(
+    scheme: Scheme, outcome: Outcome, slots: int | None, jobs: Sequence[Job], fabric: Fabric
+) -> tuple[float, float, Occupancy] | None:
+    """Mean share of slots taken and usefully taken in percent, and both over time."""
+    if slots is None or not outcome.at_ps or not scheme.conduct().has_server:
+        return None
+    hosts = [host for job in jobs for host in (*job.workers, job.server)]
+    room = slots * len(np.unique(fabric.attachments.switch[hosts, 0]))
+    bins = outcome.at_ps // outcome.bin_ps + 1
+    width = np.full(bins, outcome.bin_ps, float)
+    width[-1] = max(1, outcome.at_ps - outcome.bin_ps * (bins - 1))
+    shares = 100 * outcome.usage[:, :bins] / (room * width)
+    total = 100 * outcome.usage.sum(1) / (room * outcome.at_ps)
+    return (
+        float(total[0]),
+        float(total[1]),
+        Occupancy(
+            bin_ns=outcome.bin_ps / 1000,
+            used_percent=[round(v, 3) for v in shares[0].tolist()],
+            useful_percent=[round(v, 3) for v in shares[1].tolist()],
+        ),
+    )
+
+
+def check_sizes(slots: Sequence[int]) -> None:
+    """UsageError for memory without slots."""
+    for size in slots:
+        if not 1 <= size <= 1 << 24:
+            raise UsageError(f"--memory is 1 to {1 << 24:,} slots, not {size:,}")

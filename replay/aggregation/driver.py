@@ -1,0 +1,92 @@
+"""The driver: one event per packet and link, per waking worker and per reminder.
+
+Links are those of the packet engine and are served as in its event-driven driver: a link has one
+event, the arrival of the first packet on its wire.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...kernels.kernel import Int, Ints, kernel
+from ..packets.links.queues import free_slot, next_of, serve
+from ..packets.model import run_state as rs
+from ..packets.model.model import NEVER
+from ..packets.model.wheel import next_event, schedule
+from .columns import GRADIENT, KINDS, jb, pk
+from .memory import AtSwitch
+from .network import disturbed, note_mark
+from .server import remind, take_gradient
+from .state import FINISHED, MARGIN, NOW, Run
+from .switches import at_switch
+from .workers import begin_iteration, take_result, wake, worker_item
+
+DONE, MORE, GROW = range(3)
+"""All workers finished, or no event is left before the end; stopped after `most_hops`; more slots
+are needed."""
+
+
+@kernel
+def start(run: Run, begin_ps: Ints) -> None:
+    """Begin the first iteration of all workers. begin_ps: int64[workers]."""
+    for worker in range(len(run.world.workers)):
+        begin_iteration(run, worker, begin_ps[worker])
+        schedule(run.world.wheel, worker_item(run, worker), begin_ps[worker])
+
+
+@kernel
+def run_jobs(run: Run, scheme: AtSwitch, until_ps: Int, most_hops: Int) -> Int:
+    """Handle events until all workers finished. Returns DONE, MORE or GROW."""
+    net, world, ground = run.net, run.world, run.ground
+    links, slots, counts, control = net.links, net.slots, net.counts, world.control
+    switches, first_worker = len(ground.memory_of), 1 + len(links)
+    first_server = first_worker + len(world.workers)
+    stop = counts[rs.HOPS] + most_hops
+    while control[FINISHED] < len(world.workers):
+        if counts[rs.FREE_SLOTS] < control[MARGIN]:
+            return GROW
+        if counts[rs.HOPS] >= stop:
+            return MORE
+        item, time = next_event(world.wheel)
+        if item < 0:
+            return DONE
+        if time > until_ps:
+            return DONE
+        control[NOW] = time
+        if item >= first_server:
+            remind(run, item - first_server, time)
+            continue
+        if item >= first_worker:
+            wake(run, item - first_worker, time)
+            continue
+        link = item - 1
+        slot: Int = np.int64(-1)
+        if links[link, rs.HEAD_TIME] == time:
+            slot = links[link, rs.WIRE_HEAD]
+            following = next_of(slots, slot)
+            links[link, rs.WIRE_HEAD] = following
+            links[link, rs.HEAD_TIME] = NEVER if following < 0 else slots[following, rs.TIME]
+        if links[link, rs.WAITING_PACKETS] > 0:
+            serve(net, link, time + 1)
+        if links[link, rs.HEAD_TIME] != NEVER:
+            schedule(world.wheel, item, links[link, rs.HEAD_TIME])
+        elif links[link, rs.WAITING_PACKETS] > 0:
+            schedule(world.wheel, item, max(time, links[link, rs.FREE]))
+        if slot < 0 or disturbed(run, link, slot, time):
+            continue
+        node = np.int64(ground.target[link])
+        if node < switches:
+            note_mark(run, slot, np.int64(ground.from_host[link]))
+            at_switch(run, scheme, node, slot, time)
+        elif world.extra[slot, pk.KIND] & np.int64(KINDS) == GRADIENT:
+            note_mark(run, slot, np.int64(0))
+            take_gradient(run, slot, time)
+        else:
+            note_mark(run, slot, np.int64(0))
+            to = world.extra[slot, pk.TO]
+            if to < 0:  # a reminder that no switch answered
+                free_slot(net, slot)
+            else:
+                job = world.extra[slot, pk.JOB]
+                take_result(run, world.jobs[job, jb.FIRST] + to, slot, time)
+    return DONE

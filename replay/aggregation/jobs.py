@@ -1,0 +1,245 @@
+"""Jobs: what they train, for how long, and on which hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ...analyzer.errors import UsageError
+from ...analyzer.key_values import parse_options
+from ...analyzer.units import parse_duration
+from ..fabrics.fabric import Fabric
+from .models import MODELS, SYNTHETIC
+from .state import MOST_WORKERS
+
+PAYLOAD_BYTES: Final = 248
+"""62 values of four bytes (ATP)."""
+WIRE_BYTES: Final = 306
+"""With 58 bytes of headers (ATP)."""
+VALUES: Final = PAYLOAD_BYTES // 4
+MOST_JOBS, MOST_FRAGMENTS, MOST_ITERATIONS, MOST_WINDOW = 256, 1 << 24, 10_000, 1 << 13
+MOST_COMPUTE_PS: Final = 3600 * 10**12
+"""Of an iteration; sums of times stay within int64."""
+NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
+    "count": (1, MOST_JOBS),
+    "workers": (1, MOST_WORKERS),
+    "iterations": (1, MOST_ITERATIONS),
+    "fragments": (1, MOST_FRAGMENTS),
+    "layers": (1, 1024),
+    "window": (1, MOST_WINDOW),
+    "racks": (1, 1024),
+}
+DEFAULTS: Final[Mapping[str, str]] = {
+    "count": "1",
+    "workers": "8",
+    "model": "comm",
+    "iterations": "3",
+    "fragments": "20000",
+    "layers": "1",
+    "ratio": "1",
+    "scale": "1",
+    "window": "400",
+    "racks": "1",
+    "start": "0",
+    "stagger": "0",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job on its hosts."""
+
+    name: str
+    workers: tuple[int, ...]
+    """Hosts, sorted by rack."""
+    server: int
+    """Host of the parameter server."""
+    fragments: tuple[int, ...]
+    """Of each layer, in the order in which they are computed: from the back."""
+    computed_ps: tuple[int, ...]
+    """When each of these layers is computed, from the start of an iteration."""
+    iterations: int
+    window: int
+    start_ps: int
+
+    @property
+    def per_iteration(self) -> int:
+        """Fragments of an iteration."""
+        return sum(self.fragments)
+
+
+class Plan(NamedTuple):
+    """Jobs as asked for, without hosts."""
+
+    name: str
+    workers: int
+    racks: int
+    fragments: tuple[int, ...]
+    ratio: float
+    iterations: int
+    window: int
+    start_ps: int
+
+
+def parse_jobs(specs: Sequence[str]) -> list[Plan]:
+    """The jobs of `--jobs` options. UsageError names the key."""
+    plans: list[Plan] = []
+    for spec in specs:
+        plans += _parsed(spec)
+    if len(plans) > MOST_JOBS:
+        raise UsageError(f"--jobs: {len(plans):,} jobs exceed the maximum of {MOST_JOBS}")
+    return [plan._replace(name=f"job{at} {plan.name}") for at, plan in enumerate(plans, 1)]
+
+
+def _parsed(spec: str) -> list[Plan]:
+    given = parse_options(spec, "--jobs")
+    for key in given:
+        if key not in DEFAULTS:
+            raise UsageError(f"--jobs has no key {key!r}; it has {', '.join(DEFAULTS)}")
+    values = {**DEFAULTS, **given}
+    number = {key: _whole(key, values[key], *NUMBERS[key]) for key in NUMBERS}
+    model = values["model"]
+    scale, ratio = _share("scale", values["scale"]), _share("ratio", values["ratio"])
+    if model in MODELS:
+        for key in ("fragments", "layers"):
+            if key in given:
+                raise UsageError(f"--jobs: {key} is for {' and '.join(SYNTHETIC)}, not {model}")
+        sizes = [max(1, round(size * scale / VALUES)) for size in MODELS[model]]
+    elif model in SYNTHETIC:
+        if "ratio" in given:
+            raise UsageError(f"--jobs: the ratio of {model} is {SYNTHETIC[model]:g}")
+        ratio = SYNTHETIC[model]
+        total = max(number["layers"], round(number["fragments"] * scale))
+        cuts = [total * i // number["layers"] for i in range(number["layers"] + 1)]
+        sizes = [b - a for a, b in pairwise(cuts)]
+    else:
+        known = ", ".join((*SYNTHETIC, *MODELS))
+        raise UsageError(f"--jobs: there is no model {model!r}; there are {known}")
+    if sum(sizes) > MOST_FRAGMENTS:
+        raise UsageError(
+            f"--jobs: {sum(sizes):,} fragments per iteration exceed {MOST_FRAGMENTS:,}; use scale="
+        )
+    start, stagger = (_ps(key, values[key]) for key in ("start", "stagger"))
+    return [
+        Plan(
+            model,
+            number["workers"],
+            number["racks"],
+            tuple(reversed(sizes)),
+            ratio,
+            number["iterations"],
+            number["window"],
+            start + stagger * at,
+        )
+        for at in range(number["count"])
+    ]
+
+
+def _whole(key: str, text: str, least: int, most: int) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else -1
+    if not least <= value <= most:
+        raise UsageError(f"--jobs: {key} is {least:,} to {most:,}, not {text!r}")
+    return value
+
+
+def _share(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1e-6 <= value <= 1e6:
+        raise UsageError(f"--jobs: {key} is a number above 0, such as 0.5, not {text!r}")
+    return value
+
+
+def _ps(key: str, text: str) -> int:
+    return 0 if text == "0" else parse_duration(text, f"--jobs: {key}") * 1000
+
+
+def place(plans: Sequence[Plan], fabric: Fabric) -> list[Job]:
+    """The jobs on hosts of their own: workers in as many racks as `racks` says, each PS in
+    one of them. UsageError when the fabric has too few hosts."""
+    if fabric.ports != 1:
+        raise UsageError(f"{fabric.name}: aggregation needs hosts with one port")
+    switch = fabric.attachments.switch[:, 0]
+    free: dict[int, list[int]] = {}
+    for host in range(fabric.hosts):
+        if switch[host] >= 0:
+            free.setdefault(int(switch[host]), []).append(host)
+    rate = int(fabric.links.rate_bits_per_second.min())
+    return [_placed(plan, free, fabric, rate) for plan in plans]
+
+
+def _placed(plan: Plan, free: dict[int, list[int]], fabric: Fabric, rate: int) -> Job:
+    if plan.racks > plan.workers:
+        raise UsageError(f"--jobs: {plan.workers} workers do not fill {plan.racks} racks")
+    cuts = [plan.workers * i // plan.racks for i in range(plan.racks + 1)]
+    shares = [b - a for a, b in pairwise(cuts)]
+    shares[0] += 1  # and the server
+    hosts: list[int] = []
+    used: set[int] = set()
+    for share in [*sorted(shares[1:], reverse=True), shares[0]]:
+        rack = max((r for r in free if r not in used), key=lambda r: len(free[r]), default=-1)
+        if rack < 0 or len(free[rack]) < share:
+            raise UsageError(
+                f"{plan.name}: {plan.workers} workers and a server in {plan.racks} "
+                f"{'rack' if plan.racks == 1 else 'racks'} do not fit the free hosts of "
+                f"{fabric.name}"
+            )
+        used.add(rack)
+        taken, free[rack] = free[rack][:share], free[rack][share:]
+        hosts += taken
+    server, workers = hosts[-1], hosts[:-1]
+    total = sum(plan.fragments)
+    compute = round(total * WIRE_BYTES * 8e12 / rate / plan.ratio)
+    if compute > MOST_COMPUTE_PS:
+        raise UsageError(f"{plan.name}: an iteration computes for over an hour; set scale or ratio")
+    forward, layers = compute // 3, len(plan.fragments)
+    done = [forward + (compute - forward) * (i + 1) // layers for i in range(layers)]
+    order = sorted(workers, key=lambda h: (int(fabric.attachments.switch[h, 0]), h))
+    return Job(
+        plan.name,
+        tuple(order),
+        server,
+        plan.fragments,
+        tuple(done),
+        plan.iterations,
+        plan.window,
+        plan.start_ps,
+    )
+
+
+def priorities(jobs: Sequence[Job], rate_bits_per_second: int) -> list[list[list[int]]]:
+    """0 to 255 of each job, iteration and layer, for schemes with priorities (assumed, see
+    docs/aggregation.md).
+
+    The more a job communicates for the time that it has left, the higher: 0 to 223 on a logarithmic
+    scale over all jobs and iterations; layers nearer the front of the model add up to 32.
+    """
+    scores: list[list[float]] = []
+    for job in jobs:
+        line = job.per_iteration * WIRE_BYTES * 8e12 / rate_bits_per_second
+        compute = max(1, job.computed_ps[-1])
+        scores.append(
+            [
+                float(np.log2(line / compute / ((job.iterations - i) * (line + compute))))
+                for i in range(job.iterations)
+            ]
+        )
+    low = min(min(row) for row in scores)
+    span = max(max(row) for row in scores) - low
+    return [
+        [
+            [
+                (round(223 * (score - low) / span) if span else 112)
+                + (32 * (layer + 1) // len(job.fragments) if len(job.fragments) > 1 else 0)
+                for layer in range(len(job.fragments))
+            ]
+            for score in row
+        ]
+        for job, row in zip(jobs, scores, strict=True)
+    ]

@@ -1,0 +1,180 @@
+"""Slots of switch memory: claimed, filled and released, with the time for which they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba import types
+
+from ...kernels.kernel import Int, Ints, inlined, subkernel
+from .columns import COLLIDED, DIRECT, ECHO, GRADIENT, RESENT, cl, pk, ty
+from .state import BIN_PS, SEQ_BITS, Memory, added, owner_of
+
+FORWARD, ABSORB, MULTICAST, REPLY = range(4)
+"""What becomes of a gradient at a switch: it goes on to the PS; it ends; it becomes the result for
+all workers of the rack, or for its sender."""
+
+_TABLE, _I = types.int64[:, ::1], types.int64
+_MEMORY: Any = types.NamedTuple(  # type: ignore[no-untyped-call, unused-ignore]
+    [_TABLE, _TABLE, _TABLE, types.int64[::1]], Memory
+)
+AT_SWITCH = types.int64(_MEMORY, _TABLE, _I, _I, _I, _I)
+AtSwitch: TypeAlias = Callable[[Memory, Ints, Int, Int, Int, Int], Int]
+"""at_switch(memory, extra, slot, first, whole, now_ps): one of the fates above, for the gradient in
+a row of `extra`, at the switch whose cells begin at `first`; whole: mask of the workers it waits
+for. It may change the packet."""
+
+
+@subkernel
+def use(memory: Memory, since: Int, until: Int, done: Int) -> None:
+    """Count the time for which a slot was taken."""
+    usage, params = memory.usage, memory.params
+    if until <= since:
+        return
+    bins = usage.shape[1]
+    while (until - 1) // params[BIN_PS] >= bins:
+        for kind in range(2):
+            for at in range(bins):
+                pair = 2 * at
+                usage[kind, at] = (
+                    usage[kind, pair] + usage[kind, pair + 1] if pair < bins else np.int64(0)
+                )
+        params[BIN_PS] *= 2
+    width = params[BIN_PS]
+    at = since // width
+    while since < until:
+        end = min(until, (at + 1) * width)
+        usage[0, at] += end - since
+        if done:
+            usage[1, at] += end - since
+        since = end
+        at += 1
+
+
+@inlined
+def claim(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None:
+    """Write a packet into an empty slot."""
+    cells = memory.cells
+    cells[cell, cl.OWNER] = owner_of(extra[slot, pk.JOB], extra[slot, pk.SEQ])
+    cells[cell, cl.BITS] = extra[slot, pk.BITS]
+    cells[cell, cl.VALUE] = extra[slot, pk.VALUE]
+    cells[cell, cl.PRIORITY] = extra[slot, pk.PRIORITY]
+    cells[cell, cl.MARKED] = extra[slot, pk.KIND] & np.int64(ECHO)
+    cells[cell, cl.SINCE] = now_ps
+    cells[cell, cl.DONE] = 0
+
+
+@inlined
+def release(memory: Memory, cell: Int, now_ps: Int) -> None:
+    """Empty a slot."""
+    cells = memory.cells
+    use(memory, cells[cell, cl.SINCE], now_ps, cells[cell, cl.DONE])
+    cells[cell, cl.OWNER] = 0
+    cells[cell, cl.BITS] = 0
+
+
+@inlined
+def load(memory: Memory, extra: Ints, slot: Int, cell: Int) -> None:
+    """Write the sum of a slot into a packet of the same fragment."""
+    cells = memory.cells
+    extra[slot, pk.BITS] = cells[cell, cl.BITS]
+    extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
+    extra[slot, pk.KIND] |= cells[cell, cl.MARKED]
+
+
+@inlined
+def flush(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None:
+    """A retransmission takes the sum of its slot along and empties the slot. A value that is in the
+    slot already is not added; values that overlap only partly stay apart: the slot's are lost, and
+    their workers retransmit them."""
+    cells = memory.cells
+    bits, there = extra[slot, pk.BITS], cells[cell, cl.BITS]
+    if bits & there == 0:
+        value = added(extra[slot, pk.VALUE], cells[cell, cl.VALUE])
+        load(memory, extra, slot, cell)
+        extra[slot, pk.BITS] = bits | there
+        extra[slot, pk.VALUE] = value
+    elif bits & ~there == 0:
+        load(memory, extra, slot, cell)
+    release(memory, cell, now_ps)
+
+
+@inlined
+def add(memory: Memory, extra: Ints, slot: Int, cell: Int, whole: Int, now_ps: Int) -> Int:
+    """Add a gradient to an empty slot or to the slot of its fragment (ATP's rule).
+
+    The packet that completes the sum takes it on; a copy of a contribution ends, or takes a
+    complete sum on once more. A packet whose values overlap partly with the slot's goes on alone.
+    """
+    cells, job = memory.cells, extra[slot, pk.JOB]
+    bits, there = extra[slot, pk.BITS], cells[cell, cl.BITS]
+    if cells[cell, cl.OWNER] == 0:
+        claim(memory, extra, slot, cell, now_ps)
+    elif bits & there == 0:
+        cells[cell, cl.BITS] = there | bits
+        cells[cell, cl.VALUE] = added(cells[cell, cl.VALUE], extra[slot, pk.VALUE])
+        cells[cell, cl.MARKED] |= extra[slot, pk.KIND] & np.int64(ECHO)
+    elif bits & ~there:
+        return np.int64(FORWARD)
+    elif there != whole:
+        return np.int64(ABSORB)
+    else:
+        load(memory, extra, slot, cell)
+        return np.int64(FORWARD)
+    if cells[cell, cl.BITS] != whole:
+        memory.tally[job, ty.ABSORBED] += 1
+        return np.int64(ABSORB)
+    cells[cell, cl.DONE] = 1
+    memory.tally[job, ty.COMPLETED] += 1
+    load(memory, extra, slot, cell)
+    return np.int64(FORWARD)
+
+
+@inlined
+def fragment_of(extra: Ints, slot: Int) -> Int:
+    """`owner_of` the packet's fragment."""
+    return owner_of(extra[slot, pk.JOB], extra[slot, pk.SEQ])
+
+
+@inlined
+def is_resent(extra: Ints, slot: Int) -> Int:
+    """Whether a gradient is a retransmission."""
+    return extra[slot, pk.KIND] & np.int64(RESENT)
+
+
+@inlined
+def collide(memory: Memory, extra: Ints, slot: Int) -> None:
+    """Mark a gradient that found its slot taken."""
+    extra[slot, pk.KIND] |= np.int64(COLLIDED)
+    memory.tally[extra[slot, pk.JOB], ty.COLLISIONS] += 1
+
+
+@inlined
+def swap(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None:
+    """Exchange a packet and an incomplete slot: the packet leaves as the evicted partial sum, which
+    goes to the PS of its job without further aggregation."""
+    cells = memory.cells
+    kind, job, seq = extra[slot, pk.KIND], extra[slot, pk.JOB], extra[slot, pk.SEQ]
+    bits, value = extra[slot, pk.BITS], extra[slot, pk.VALUE]
+    priority = extra[slot, pk.PRIORITY]
+    owner = cells[cell, cl.OWNER]
+    loser = (owner >> np.int64(SEQ_BITS)) - 1
+    memory.tally[job, ty.PREEMPTIONS] += 1
+    memory.tally[loser, ty.EVICTED] += 1
+    extra[slot, pk.KIND] = np.int64(GRADIENT | DIRECT) | cells[cell, cl.MARKED]
+    extra[slot, pk.JOB] = loser
+    extra[slot, pk.SEQ] = owner & ((np.int64(1) << np.int64(SEQ_BITS)) - 1)
+    extra[slot, pk.BITS] = cells[cell, cl.BITS]
+    extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
+    extra[slot, pk.PRIORITY] = cells[cell, cl.PRIORITY]
+    extra[slot, pk.TO] = -1
+    release(memory, cell, now_ps)
+    cells[cell, cl.OWNER] = owner_of(job, seq)
+    cells[cell, cl.BITS] = bits
+    cells[cell, cl.VALUE] = value
+    cells[cell, cl.PRIORITY] = priority
+    cells[cell, cl.MARKED] = kind & np.int64(ECHO)
+    cells[cell, cl.SINCE] = now_ps
+    cells[cell, cl.DONE] = 0

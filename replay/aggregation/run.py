@@ -1,0 +1,409 @@
+"""A run of one scheme: its arrays, and what they hold at the end."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import NamedTuple
+
+import numpy as np
+
+from ...analyzer.errors import UsageError
+from ...kernels.kernel import Array, Int32s, Ints
+from ..fabrics.fabric import Fabric
+from ..packets.model import run_state as rs
+from ..packets.model.aligned import aligned
+from ..packets.model.arrays import FabricArrays, fabric_arrays
+from ..packets.model.draws import generator
+from ..packets.model.model import LINK_COLUMNS, NEVER
+from ..packets.model.wheel import new_wheel
+from . import state as st
+from .columns import cl, jb, sm, ty, wk
+from .driver import DONE, GROW, run_jobs, start
+from .jobs import WIRE_BYTES, Job, priorities
+from .schemes.base import Conduct, Scheme
+from .state import Ground, Memory, Run, World
+
+HOPS_AT_ONCE = 1 << 20
+"""Hops between two looks at progress and Ctrl-C."""
+BINS = 128
+_ORDER = 0x696E61
+"""Purpose of the order in which collisions use slots."""
+MOST_CELLS = 1 << 26
+"""Slots of all switches, 64 bytes each."""
+HASH_TRIES = 1 << 16
+"""Salts that a host tries to find a slot that its job does not use."""
+
+
+class Conditions(NamedTuple):
+    """What all schemes of a comparison share."""
+
+    slots: int
+    """Of the memory of each switch that has workers or a PS."""
+    seed: int = 0
+    jitter: float = 0.2
+    """Compute times vary by up to this share."""
+    buffer_bytes: int | None = None
+    ecn_bytes: int | None = None
+    """Queue from which on switches mark; None: never."""
+    loss: float = 0.0
+    """Share of packets lost on each link; the same for the two below."""
+    copies: float = 0.0
+    delays: float = 0.0
+    until_ps: int = 60 * 10**12
+
+
+class Outcome(NamedTuple):
+    """What a run gave."""
+
+    finished_ps: Ints
+    """int64[workers], -1 for those that did not finish."""
+    ends_ps: Ints
+    """int64[workers, iterations]: end of each iteration, -1 before."""
+    tally: Ints
+    """int64[jobs, TALLY_COLUMNS]"""
+    usage: Ints
+    """int64[2, bins]: slot-ps taken, and taken for sums that became complete."""
+    bin_ps: int
+    link_bytes: Ints
+    """int64[L]"""
+    link_drops: Ints
+    slots_left: int
+    """Slots that are still taken: of jobs that did not finish, or claimed by late copies."""
+    hops: int
+    at_ps: int
+    """Time of the last event."""
+
+
+def simulate(
+    scheme: Scheme,
+    jobs: Sequence[Job],
+    fabric: Fabric,
+    conditions: Conditions,
+    tell: Callable[[int], None] | None = None,
+    stop: Event | None = None,
+) -> Outcome:
+    """Run the jobs. UsageError when scheme, jobs and memory do not go together."""
+    conduct = scheme.conduct()
+    run = new_run(scheme.name, conduct, jobs, fabric, conditions)
+    begin = np.repeat([job.start_ps for job in jobs], [len(job.workers) for job in jobs])
+    start(run, begin.astype(np.int64))
+    while True:
+        outcome = run_jobs(run, conduct.at_switch, conditions.until_ps, HOPS_AT_ONCE)
+        if tell is not None:
+            tell(int(run.net.counts[rs.HOPS]))
+        if outcome == GROW:
+            run = _grown(run)
+            continue
+        if outcome == DONE or (stop is not None and stop.is_set()):
+            break
+    wrong = int(run.memory.tally[:, ty.WRONG].sum())
+    if wrong:
+        raise AssertionError(f"{scheme.name}: {wrong:,} results are not the sum of the gradients")
+    return _outcome(run)
+
+
+def new_run(
+    name: str, conduct: Conduct, jobs: Sequence[Job], fabric: Fabric, conditions: Conditions
+) -> Run:
+    """The state before the first event."""
+    arrays = fabric_arrays(fabric)
+    check(name, conduct, jobs, arrays, conditions.slots)
+    world, slots = _world(name, conduct, jobs, fabric, arrays, conditions)
+    memory_of, masks = _masks(jobs, arrays, conduct, len(arrays.route))
+    memories = int(memory_of.max(initial=-1)) + 1
+    source_is_host = fabric.links.source >= fabric.switches
+    ground = Ground(
+        target=arrays.target,
+        from_host=source_is_host.astype(np.uint8),
+        route=arrays.route,
+        group_start=arrays.group_start,
+        members=arrays.members,
+        host_edge=arrays.host_edge,
+        host_switch=arrays.host_switch[:, 0].copy(),
+        access=arrays.access[:, 0].copy(),
+        exits=arrays.exits[:, 0].copy(),
+        memory_of=memory_of,
+        masks=masks,
+    )
+    params = np.zeros(st.PARAMS, np.int64)
+    params[st.SLOTS], params[st.BIN_PS] = slots, 1_000_000
+    params[st.OWN : st.OWN + len(conduct.params)] = conduct.params
+    memory = Memory(
+        st.rows(max(1, memories * slots), cl.COLUMNS),
+        st.rows(len(jobs), ty.COLUMNS),
+        st.rows(2, BINS),
+        params,
+    )
+    margin = int(world.control[st.MARGIN])
+    return Run(_net(arrays, conditions, 4 * margin), ground, _with_room(world, 4 * margin), memory)
+
+
+def check(
+    name: str, conduct: Conduct, jobs: Sequence[Job], arrays: FabricArrays, slots: int
+) -> None:
+    """UsageError when a scheme, jobs and a size of memory do not go together."""
+    _, _, size = _slots(name, conduct, jobs, arrays, slots)
+    memories = len({switch for job in jobs for switch, _ in _racks(job, arrays)})
+    tables = max(memories, len(jobs) if conduct.rehash else 1)
+    if tables * size > MOST_CELLS:
+        raise UsageError(
+            f"{name}: {memories:,} switches with {size:,} slots, shared by {len(jobs):,} jobs, are "
+            f"more than {MOST_CELLS:,} slots in all"
+        )
+
+
+def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
+    links = aligned(len(arrays.target), LINK_COLUMNS, -1)
+    links[:, : rs.WIRE_HEAD] = 0
+    links[:, rs.HEAD_TIME] = NEVER
+    links[:, rs.RATE], links[:, rs.DELAY] = arrays.ps_per_byte_q20, arrays.delay_ps
+    links[:, rs.LAYER] = 0
+    settings = np.zeros(rs.SETTINGS, np.int64)
+    never = int(NEVER)
+    settings[rs.BUFFER] = never if conditions.buffer_bytes is None else conditions.buffer_bytes
+    marking = never if conditions.ecn_bytes is None else conditions.ecn_bytes
+    settings[rs.ECN_LOW] = settings[rs.ECN_HIGH] = marking
+    settings[rs.SEED], settings[rs.HISTOGRAM_BINS] = conditions.seed, 2
+    counts = np.zeros(rs.COUNTS, np.int64)
+    counts[rs.FREE_SLOTS] = room
+    return rs.Net(
+        links,
+        aligned(len(links), rs.STAT_COLUMNS),
+        rs.free_slots(0, room),
+        counts,
+        settings,
+        np.zeros((1, 2), np.int64),
+        np.zeros((1, 1), np.int64),
+    )
+
+
+def _racks(job: Job, arrays: FabricArrays) -> list[tuple[int, list[int]]]:
+    """Switches of a job with the positions of their workers; the PS's switch also without any."""
+    found: dict[int, list[int]] = {}
+    for at, host in enumerate(job.workers):
+        found.setdefault(int(arrays.host_switch[host, 0]), []).append(at)
+    found.setdefault(int(arrays.host_switch[job.server, 0]), [])
+    return list(found.items())
+
+
+def _masks(
+    jobs: Sequence[Job], arrays: FabricArrays, conduct: Conduct, switches: int
+) -> tuple[Int32s, Ints]:
+    memory_of = np.full(switches, -1, np.int32)
+    rows: list[list[int]] = []
+    for number, job in enumerate(jobs if conduct.aggregates else ()):
+        for switch, workers in _racks(job, arrays):
+            if memory_of[switch] < 0:
+                memory_of[switch] = len(rows)
+                rows.append([0] * len(jobs))
+            whole = switch == arrays.host_switch[job.server, 0]
+            bits = range(len(job.workers)) if whole else workers
+            rows[memory_of[switch]][number] = sum(1 << bit for bit in bits)
+    return memory_of, np.array(rows, np.int64).reshape(len(rows), len(jobs))
+
+
+def _world(
+    name: str,
+    conduct: Conduct,
+    jobs: Sequence[Job],
+    fabric: Fabric,
+    arrays: FabricArrays,
+    conditions: Conditions,
+) -> tuple[World, int]:
+    windows, shares, slots = _slots(name, conduct, jobs, arrays, conditions.slots)
+    ring = 1 << (4 * max(windows) - 1).bit_length()
+    most_racks = max(len(_racks(job, arrays)) for job in jobs)
+    workers = sum(len(job.workers) for job in jobs)
+    table = st.rows(len(jobs), jb.COLUMNS)
+    rows = st.rows(workers, wk.COLUMNS)
+    layers: list[tuple[int, int]] = []
+    racks: list[tuple[int, int, int]] = []
+    levels: list[int] = []
+    ladder = priorities(jobs, int(fabric.links.rate_bits_per_second.min()))
+    first = base = 0
+    for number, job in enumerate(jobs):
+        own = _racks(job, arrays)
+        table[number, : jb.SLOTS + 1] = (
+            len(job.workers), first, job.server, job.per_iteration, job.iterations,
+            windows[number], len(job.fragments), len(layers), len(levels), len(racks), len(own),
+            base, shares[number],
+        )  # fmt: skip
+        for at, host in enumerate(job.workers):
+            rows[first + at, : wk.HOST + 1] = number, at, host
+        for switch, there in own:
+            begin = first + (there[0] if there else 0)
+            racks.append((switch, begin, begin + len(there)))
+        ends = np.cumsum(job.fragments).tolist()
+        layers += list(zip(ends, job.computed_ps, strict=True))
+        levels += [level for row in ladder[number] for level in row]
+        first, base = first + len(job.workers), base + shares[number]
+    rows[:, wk.FINISHED] = -1
+    rows[:, wk.CONGESTION] = 200 << 10  # ATP's initial window, packets
+    index = _index(jobs, windows, conduct, shares, slots)
+    listed = slots if conduct.rehash else 0
+    unused = np.zeros((len(jobs), listed), np.int32)
+    taken = np.zeros((len(jobs), listed), np.uint8)
+    for number in range(len(jobs) if listed else 0):
+        unused[number] = generator(conditions.seed, _ORDER, number).permutation(slots)
+    for number, window in enumerate(windows):
+        if listed:
+            taken[number, index[number, :window]] = 1
+    control = _control(conduct, conditions, ring)
+    control[st.MARGIN] = 2 * ring + 4 * workers + 256
+    if conduct.remind_ps:
+        control[st.MARGIN] += ring * most_racks
+    iterations = max(job.iterations for job in jobs)
+    items = 1 + len(arrays.target) + workers + len(jobs)
+    service = int(np.median((WIRE_BYTES * arrays.ps_per_byte_q20) >> 20))
+    ahead = service + int(arrays.delay_ps.max(initial=0))
+    return World(
+        extra=aligned(1, 8),
+        jobs=table,
+        workers=rows,
+        racks=np.array(racks, np.int64),
+        layers=np.array(layers, np.int64),
+        priority=np.array(levels, np.int64),
+        worker_index=np.repeat(index, [len(job.workers) for job in jobs], axis=0),
+        unused=unused,
+        taken=taken,
+        server_index=index.copy(),
+        got=np.zeros((workers, ring), np.uint8),
+        sums=st.rows(len(jobs) * ring, sm.COLUMNS),
+        expected=st.rows(len(jobs) * ring, 2),
+        ends=np.full((workers, iterations), -1, np.int64),
+        control=control,
+        wheel=new_wheel(items, max(1, service // max(1, workers)), ahead),
+    ), slots
+
+
+def _slots(
+    name: str,
+    conduct: Conduct,
+    jobs: Sequence[Job],
+    arrays: FabricArrays,
+    memory: int,
+) -> tuple[list[int], list[int], int]:
+    """Windows and fixed shares of the jobs, and slots of a switch."""
+    if not conduct.has_server:
+        share = memory // len(jobs)
+        if share < 2:
+            raise UsageError(f"{name}: {memory:,} slots give {len(jobs):,} jobs less than two each")
+        for job in jobs:
+            if len({int(arrays.host_switch[host, 0]) for host in job.workers}) > 1:
+                raise UsageError(f"{name} aggregates within one rack; {job.name} has several")
+        shares = [min(share, 2 * job.window) // 2 * 2 for job in jobs]
+        return [size // 2 for size in shares], shares, memory
+    windows = [job.window for job in jobs]
+    if conduct.private_slots or not conduct.aggregates:
+        return windows, windows, max(1, sum(windows))
+    for job in jobs:
+        if job.window > memory:
+            raise UsageError(
+                f"{name}: {job.name} has a window of {job.window:,} packets, more than the "
+                f"memory of {memory:,} slots"
+            )
+    return windows, [0] * len(jobs), memory
+
+
+def _index(
+    jobs: Sequence[Job],
+    windows: Sequence[int],
+    conduct: Conduct,
+    shares: Sequence[int],
+    slots: int,
+) -> Int32s:
+    """int32[jobs, window]: the first slot of every window position (ATP: a CRC32 with a salt that
+    grows until the slot is new to the job)."""
+    index = np.zeros((len(jobs), max(windows)), np.int32)
+    if not conduct.has_server:
+        return index
+    base = 0
+    for number, window in enumerate(windows):
+        if shares[number]:
+            index[number, :window] = base + np.arange(window)
+            base += window
+            continue
+        used: set[int] = set()
+        free = iter(range(slots))
+        for position in range(window):
+            slot = -1
+            for salt in range(HASH_TRIES):
+                slot = zlib.crc32(_hashed(number + 1, position, salt)) % slots
+                if slot not in used:
+                    break
+            else:  # the last slots of a memory that one window fills
+                slot = next(one for one in free if one not in used)
+            used.add(slot)
+            index[number, position] = slot
+    return index
+
+
+def _hashed(job: int, position: int, salt: int) -> bytes:
+    """ATP's six bytes: job, position, salt, 0. The salt's byte wraps; its rest is the last byte."""
+    return bytes((job & 255, job >> 8, position & 255, position >> 8 & 255, salt & 255, salt >> 8))
+
+
+def _control(conduct: Conduct, conditions: Conditions, ring: int) -> Ints:
+    control = np.zeros(st.CONTROLS, np.int64)
+    chance = 1 << 31
+    for item, value in (
+        (st.RTO, conduct.rto_ps),
+        (st.FIRST_RTO, conduct.first_rto_ps),
+        (st.TRIGGER, conduct.trigger),
+        (st.ALL_AT_TIMEOUT, conduct.all_at_timeout),
+        (st.REHASH, conduct.rehash),
+        (st.REMIND, conduct.remind_ps),
+        (st.HAS_SERVER, conduct.has_server),
+        (st.MULTICAST, conduct.multicast),
+        (st.CONGESTION, conduct.congestion),
+        (st.LOSS, round(conditions.loss * chance)),
+        (st.COPIES, round(conditions.copies * chance)),
+        (st.DELAYS, round(conditions.delays * chance)),
+        (st.BYTES, WIRE_BYTES),
+        (st.SEED, conditions.seed),
+        (st.RING, ring),
+        (st.JITTER, round(conditions.jitter * (1 << 16))),
+    ):
+        control[item] = value
+    return control
+
+
+def _with_room(world: World, room: int) -> World:
+    extra = aligned(room, world.extra.shape[1])
+    extra[: len(world.extra)] = world.extra
+    return world._replace(extra=extra)
+
+
+def _grown(run: Run) -> Run:
+    net = rs.with_more_slots(run.net)
+    return run._replace(net=net, world=_with_room(run.world, len(net.slots)))
+
+
+def _outcome(run: Run) -> Outcome:
+    world, memory = run.world, run.memory
+    now = int(world.control[st.NOW])
+    usage = memory.usage.copy()
+    cells: Array = memory.cells[memory.cells[:, cl.OWNER] != 0]
+    width = int(memory.params[st.BIN_PS])
+    while now // width >= BINS:
+        usage[:, : BINS // 2] = usage.reshape(2, BINS // 2, 2).sum(2)
+        usage[:, BINS // 2 :] = 0
+        width *= 2
+    if world.control[st.HAS_SERVER]:  # slots that are still taken
+        for since in cells[:, cl.SINCE].tolist():
+            for at in range(since // width, min(now // width, BINS - 1) + 1):
+                usage[0, at] += max(0, min(now, (at + 1) * width) - max(since, at * width))
+    return Outcome(
+        world.workers[:, wk.FINISHED].copy(),
+        world.ends,
+        memory.tally,
+        usage,
+        width,
+        run.net.links[:, rs.CARRIED].copy(),
+        run.net.stats[:, rs.DROPS].copy(),
+        len(cells) if world.control[st.HAS_SERVER] else 0,
+        int(run.net.counts[rs.HOPS]),
+        now,
+    )

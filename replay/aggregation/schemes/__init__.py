@@ -1,0 +1,1 @@
+"""What a switch does with a gradient packet, one scheme per file."""

@@ -1,0 +1,63 @@
+"""ATP: slots shared by all jobs, first come first served, found by a hash of the end hosts.
+
+Rules: "ATP: In-network Aggregation for Multi-tenant Learning" (NSDI 2021) and its released code.
+A slot that another fragment holds is a collision: the gradient goes to the PS without aggregation,
+and the PS gives this window position another slot. A slot is released when the result passes, or
+when a retransmission takes its partial sum to the PS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ....kernels.kernel import Int, Ints, subkernel
+from ...packets.model.pointer import pointer_to
+from ..columns import cl, pk
+from ..memory import AT_SWITCH, FORWARD, add, collide, flush, fragment_of, is_resent
+from ..state import Memory
+from .base import Conduct
+from .options import Options
+
+TIMERS: Final[Mapping[str, str]] = {"rto": "200us", "first-rto": "50ms", "trigger": "3"}
+"""The code's timers; three later results ask for a missing one, as in the paper (the code: one)."""
+DEFAULTS: Final[Mapping[str, str]] = {**TIMERS, "cc": "no", "rehash": "yes", "reminder": "off"}
+
+
+@subkernel
+def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+    """See `memory.AtSwitch`."""
+    cell = first + extra[slot, pk.INDEX]
+    owner = memory.cells[cell, cl.OWNER]
+    same = owner == fragment_of(extra, slot)
+    if is_resent(extra, slot):
+        if same:
+            flush(memory, extra, slot, cell, now_ps)
+        return np.int64(FORWARD)
+    if same or owner == 0:
+        return add(memory, extra, slot, cell, whole, now_ps)
+    collide(memory, extra, slot)
+    return np.int64(FORWARD)
+
+
+class Atp:
+    """ATP with its options."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options("atp", given, DEFAULTS)
+        self.name, self.parameters = options.name, options.values
+        self._conduct = Conduct(
+            pointer_to(at_switch, AT_SWITCH),
+            rto_ps=options.ps("rto"),
+            first_rto_ps=options.ps("first-rto"),
+            trigger=options.number("trigger", 0, 1000),
+            rehash=options.on("rehash"),
+            remind_ps=options.ps("reminder"),
+            congestion=options.on("cc"),
+        )
+
+    def conduct(self) -> Conduct:
+        """See `Scheme`."""
+        return self._conduct

@@ -1,0 +1,56 @@
+"""What a run asks of an aggregation scheme."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..memory import AtSwitch
+
+US = 1_000_000
+"""Picoseconds of a microsecond."""
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """How hosts and switches of a scheme behave; times in ps."""
+
+    at_switch: AtSwitch
+    """A pointer to the function for gradients at a switch."""
+    params: tuple[int, ...] = ()
+    """Parameters of the scheme from `state.OWN` on."""
+    has_server: bool = True
+    """False: the switch itself sends results."""
+    aggregates: bool = True
+    multicast: bool = True
+    """Switches copy a result for the workers of a rack; else the PS sends one to each worker."""
+    private_slots: bool = False
+    """Every job has as many slots as it can use."""
+    rto_ps: int = 200 * US
+    first_rto_ps: int = 50_000 * US
+    """Until the first result arrives."""
+    trigger: int = 3
+    """Later results until the first missing one is asked for, 0: timers only."""
+    all_at_timeout: bool = False
+    rehash: bool = False
+    remind_ps: int = 0
+    congestion: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+
+class Scheme(Protocol):
+    """A scheme with its options."""
+
+    @property
+    def name(self) -> str:
+        """Its name and the options that differ from the defaults."""
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """All options with their values, for the report."""
+
+    @abstractmethod
+    def conduct(self) -> Conduct:
+        """The rules for a run."""

@@ -1,0 +1,91 @@
+"""ESA: slots that a gradient of higher priority may take from another job.
+
+"Efficient Data-Plane Memory Scheduling for In-Network Aggregation" (arXiv 2201.06398). Its abstract
+names preemptive allocation and priority scheduling in the data plane; the rules here are assumed,
+each an option: docs/aggregation.md says what each rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ....kernels.kernel import Int, Ints, subkernel
+from ...packets.model.pointer import pointer_to
+from ..columns import cl, pk
+from ..memory import (
+    AT_SWITCH,
+    FORWARD,
+    add,
+    collide,
+    flush,
+    fragment_of,
+    is_resent,
+    release,
+    swap,
+)
+from ..state import OWN, Memory
+from .atp import TIMERS
+from .base import Conduct
+from .options import Options
+
+_AGEING, _EARLY = OWN, OWN + 1
+DEFAULTS: Final[Mapping[str, str]] = {
+    **TIMERS,
+    "reminder": "60us",
+    "ageing": "yes",
+    "release": "result",
+    "rehash": "no",
+}
+
+
+@subkernel
+def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+    """See `memory.AtSwitch`."""
+    cells, params = memory.cells, memory.params
+    cell = first + extra[slot, pk.INDEX]
+    owner = cells[cell, cl.OWNER]
+    same = owner == fragment_of(extra, slot)
+    if is_resent(extra, slot):
+        if same:
+            flush(memory, extra, slot, cell, now_ps)
+        return np.int64(FORWARD)
+    if not same and owner:
+        collide(memory, extra, slot)
+        if cells[cell, cl.DONE] or cells[cell, cl.PRIORITY] >= extra[slot, pk.PRIORITY]:
+            if params[_AGEING]:
+                cells[cell, cl.PRIORITY] >>= 1
+            return np.int64(FORWARD)
+        if extra[slot, pk.BITS] != whole:
+            swap(memory, extra, slot, cell, now_ps)
+        return np.int64(FORWARD)
+    fate = add(memory, extra, slot, cell, whole, now_ps)
+    if params[_EARLY] and cells[cell, cl.DONE]:
+        release(memory, cell, now_ps)
+    return fate
+
+
+class Esa:
+    """ESA with its assumptions as options."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options("esa", given, DEFAULTS)
+        self.name, self.parameters = options.name, options.values
+        self._conduct = Conduct(
+            pointer_to(at_switch, AT_SWITCH),
+            params=(
+                int(options.on("ageing")),
+                int(options.one_of("release", "result", "completion") == "completion"),
+            ),
+            rto_ps=options.ps("rto"),
+            first_rto_ps=options.ps("first-rto"),
+            trigger=options.number("trigger", 0, 1000),
+            rehash=options.on("rehash"),
+            remind_ps=options.ps("reminder"),
+        )
+
+    def conduct(self) -> Conduct:
+        """See `Scheme`."""
+        return self._conduct

@@ -1,0 +1,30 @@
+"""Unlimited memory: ATP's rules, and a slot for every fragment, so that no two ever collide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...packets.model.pointer import pointer_to
+from ..memory import AT_SWITCH
+from .atp import TIMERS, at_switch
+from .base import Conduct
+from .options import Options
+
+
+class Ideal:
+    """ATP without limits of memory."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options("ideal", given, {**TIMERS, "rto": "50ms"})
+        self.name, self.parameters = options.name, options.values
+        self._conduct = Conduct(
+            pointer_to(at_switch, AT_SWITCH),
+            private_slots=True,
+            rto_ps=options.ps("rto"),
+            first_rto_ps=options.ps("first-rto"),
+            trigger=options.number("trigger", 0, 1000),
+        )
+
+    def conduct(self) -> Conduct:
+        """See `Scheme`."""
+        return self._conduct

@@ -1,0 +1,41 @@
+"""No aggregation: every gradient goes to the PS, which sends every worker its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ....kernels.kernel import Int, Ints, subkernel
+from ...packets.model.pointer import pointer_to
+from ..memory import AT_SWITCH, FORWARD
+from ..state import Memory
+from .atp import TIMERS
+from .base import Conduct
+from .options import Options
+
+
+@subkernel
+def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+    """See `memory.AtSwitch`."""
+    return np.int64(FORWARD)
+
+
+class NoAggregation:
+    """A PS alone."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options("none", given, {**TIMERS, "rto": "50ms"})
+        self.name, self.parameters = options.name, options.values
+        self._conduct = Conduct(
+            pointer_to(at_switch, AT_SWITCH),
+            aggregates=False,
+            multicast=False,
+            rto_ps=options.ps("rto"),
+            first_rto_ps=options.ps("first-rto"),
+            trigger=options.number("trigger", 0, 1000),
+        )
+
+    def conduct(self) -> Conduct:
+        """See `Scheme`."""
+        return self._conduct

@@ -1,0 +1,53 @@
+"""Options of schemes: `atp:rto=200us,cc=yes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ....analyzer.errors import UsageError
+from ....analyzer.units import parse_duration
+
+NS = 1_000
+
+
+class Options:
+    """The options of one scheme; every one that is read has a default, and no other is allowed."""
+
+    def __init__(self, scheme: str, given: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+        for key in given:
+            if key not in defaults:
+                known = ", ".join(defaults) or "none"
+                raise UsageError(f"scheme {scheme} has no option {key!r}; it has {known}")
+        self.scheme = scheme
+        self.values = {**defaults, **given}
+        own = [f"{k}={v}" for k, v in given.items() if v != defaults[k]]
+        self.name = f"{scheme}:{','.join(own)}" if own else scheme
+
+    def ps(self, key: str) -> int:
+        """A duration in ps; `off` is 0."""
+        text = self.values[key]
+        if text in ("0", "off"):
+            return 0
+        return parse_duration(text, f"scheme {self.scheme}: {key}") * NS
+
+    def on(self, key: str) -> bool:
+        """yes or no."""
+        text = self.values[key]
+        if text not in ("yes", "no"):
+            raise UsageError(f"scheme {self.scheme}: {key} is yes or no, not {text!r}")
+        return text == "yes"
+
+    def one_of(self, key: str, *words: str) -> str:
+        """One of these words."""
+        text = self.values[key]
+        if text not in words:
+            raise UsageError(f"scheme {self.scheme}: {key} is {' or '.join(words)}, not {text!r}")
+        return text
+
+    def number(self, key: str, least: int, most: int) -> int:
+        """A whole number."""
+        text = self.values[key]
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else -1
+        if not least <= value <= most:
+            raise UsageError(f"scheme {self.scheme}: {key} is {least:,} to {most:,}, not {text!r}")
+        return value

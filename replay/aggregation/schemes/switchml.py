@@ -1,0 +1,72 @@
+"""SwitchML: a fixed share of the slots per job, two versions of each, results from the switch.
+
+Rules: "Scaling Distributed Machine Learning with In-Network Aggregation" (NSDI 2021) and its
+released code. While one version of a slot is filled, the other keeps the last result: a repeated
+contribution to a complete chunk is answered with it, and nobody is more than one chunk ahead. The
+code clears a worker's bit of the other version with each contribution; here a slot knows its chunk
+instead, so that a packet that the network copied or held back until its chunk was complete is told
+apart, where the code would add it to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ....kernels.kernel import Int, Ints, subkernel
+from ...packets.model.pointer import pointer_to
+from ..columns import cl, pk, ty
+from ..memory import ABSORB, AT_SWITCH, MULTICAST, REPLY, claim, fragment_of, use
+from ..state import Memory, added
+from .base import Conduct
+from .options import Options
+
+
+@subkernel
+def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+    """See `memory.AtSwitch`. The packet's INDEX is that of its version."""
+    cells, job = memory.cells, extra[slot, pk.JOB]
+    cell = first + extra[slot, pk.INDEX]
+    chunk, bit = fragment_of(extra, slot), extra[slot, pk.BITS]
+    if chunk < cells[cell, cl.OWNER]:
+        memory.tally[job, ty.STALE] += 1
+        return np.int64(ABSORB)
+    if chunk != cells[cell, cl.OWNER]:
+        claim(memory, extra, slot, cell, now_ps)
+    elif cells[cell, cl.DONE]:
+        extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
+        return np.int64(REPLY)
+    elif cells[cell, cl.BITS] & bit:
+        return np.int64(ABSORB)
+    else:
+        cells[cell, cl.BITS] |= bit
+        cells[cell, cl.VALUE] = added(cells[cell, cl.VALUE], extra[slot, pk.VALUE])
+    if cells[cell, cl.BITS] != whole:
+        memory.tally[job, ty.ABSORBED] += 1
+        return np.int64(ABSORB)
+    cells[cell, cl.DONE] = 1
+    use(memory, cells[cell, cl.SINCE], now_ps, np.int64(1))
+    memory.tally[job, ty.COMPLETED] += 1
+    extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
+    return np.int64(MULTICAST)
+
+
+class SwitchMl:
+    """SwitchML with its options."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options("switchml", given, {"rto": "10ms"})
+        self.name, self.parameters = options.name, options.values
+        self._conduct = Conduct(
+            pointer_to(at_switch, AT_SWITCH),
+            has_server=False,
+            rto_ps=options.ps("rto"),
+            first_rto_ps=options.ps("rto"),
+            trigger=0,
+            all_at_timeout=True,
+        )
+
+    def conduct(self) -> Conduct:
+        """See `Scheme`."""
+        return self._conduct

@@ -1,0 +1,81 @@
+"""Packets at switches: gradients meet the memory, results are copied, reminders fetch sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...kernels.kernel import Int, inlined, subkernel
+from ..packets.links.queues import free_slot
+from .columns import COLLIDED, DIRECT, GRADIENT, KINDS, RESULT, cl, jb, pk, wk
+from .memory import ABSORB, MULTICAST, REPLY, AtSwitch, fragment_of, load, release
+from .network import aim, copied, link_from, put
+from .state import HAS_SERVER, SLOTS, Run
+
+
+@subkernel
+def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> None:
+    """Handle a packet that arrives at a switch."""
+    extra, ground = run.world.extra, run.ground
+    job, kind = extra[slot, pk.JOB], extra[slot, pk.KIND] & np.int64(KINDS)
+    memory = np.int64(ground.memory_of[switch])
+    whole = np.int64(0) if memory < 0 else ground.masks[memory, job]
+    first = memory * run.memory.params[SLOTS]
+    if kind == GRADIENT:
+        if whole and not extra[slot, pk.KIND] & np.int64(DIRECT | COLLIDED):
+            fate = scheme(run.memory, extra, slot, first, whole, time)
+            if fate == ABSORB:
+                free_slot(run.net, slot)
+                return
+            if fate == MULTICAST or fate == REPLY:
+                _to_workers(run, switch, slot, fate, time)
+                return
+            aim(run, slot, run.world.jobs[extra[slot, pk.JOB], jb.SERVER])
+    elif whole and run.world.control[HAS_SERVER]:
+        cell = first + extra[slot, pk.INDEX]
+        if kind == RESULT:
+            if run.memory.cells[cell, cl.OWNER] == fragment_of(extra, slot):
+                release(run.memory, cell, time)
+        elif run.world.racks[-1 - extra[slot, pk.TO], 0] == switch:
+            if run.memory.cells[cell, cl.OWNER] != fragment_of(extra, slot):
+                free_slot(run.net, slot)
+                return
+            extra[slot, pk.KIND] = np.int64(GRADIENT | DIRECT)
+            load(run.memory, extra, slot, cell)
+            release(run.memory, cell, time)
+            aim(run, slot, run.world.jobs[job, jb.SERVER])
+    to = extra[slot, pk.TO]
+    if kind == RESULT and to < 0 and run.world.racks[-1 - to, 0] == switch:
+        _copy_to_rack(run, slot, -1 - to, time)
+        return
+    link = link_from(run, switch, slot)
+    if link >= 0:
+        put(run, link, slot, time)
+    else:
+        free_slot(run.net, slot)
+
+
+@inlined
+def _to_workers(run: Run, switch: Int, slot: Int, fate: Int, time: Int) -> None:
+    """A gradient becomes the result, for its sender or for all workers."""
+    world = run.world
+    about = world.jobs[world.extra[slot, pk.JOB]]
+    world.extra[slot, pk.KIND] = np.int64(RESULT)
+    if fate == MULTICAST:
+        _copy_to_rack(run, slot, about[jb.FIRST_RACK], time)
+        return
+    worker = about[jb.FIRST] + world.extra[slot, pk.TO]
+    aim(run, slot, world.workers[worker, wk.HOST])
+    put(run, link_from(run, switch, slot), slot, time)
+
+
+@inlined
+def _copy_to_rack(run: Run, slot: Int, rack: Int, time: Int) -> None:
+    """Send a result to all workers of a rack, at their switch."""
+    world = run.world
+    end = world.racks[rack, 2]
+    for worker in range(world.racks[rack, 1], end):
+        copy = slot if worker == end - 1 else copied(run, slot)
+        host = world.workers[worker, wk.HOST]
+        world.extra[copy, pk.TO] = world.workers[worker, wk.BIT]
+        aim(run, copy, host)
+        put(run, np.int64(run.ground.exits[host]), copy, time)

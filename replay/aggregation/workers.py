@@ -1,0 +1,227 @@
+"""Workers: they compute, send gradients within their window, and wait for the sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...kernels.kernel import Int, inlined, subkernel
+from ..packets.links.queues import free_slot
+from ..packets.model.draws import drawn, purpose
+from ..packets.model.model import NEVER
+from ..packets.model.wheel import schedule
+from .columns import ECHO, GRADIENT, RESENT, jb, pk, ty, wk
+from .network import new_packet, put
+from .state import (
+    ALL_AT_TIMEOUT,
+    CONGESTION,
+    FINISHED,
+    FIRST_RTO,
+    HAS_SERVER,
+    JITTER,
+    RING,
+    RTO,
+    SEED,
+    TRIGGER,
+    Run,
+    value_of,
+)
+
+_JITTER = purpose("compute time")
+_ONE = 1 << 10
+"""One packet of a congestion window."""
+_STEP = 5
+"""Packets of an MTU of 1,500 bytes (ATP)."""
+LEAST_WINDOW = 1
+
+
+@inlined
+def worker_item(run: Run, worker: Int) -> Int:
+    """The calendar's item of a worker."""
+    return 1 + len(run.net.links) + worker
+
+
+@subkernel
+def begin_iteration(run: Run, worker: Int, time: Int) -> None:
+    """A worker starts to compute its next iteration."""
+    workers, control = run.world.workers, run.world.control
+    workers[worker, wk.BASE] = time
+    workers[worker, wk.LAYER] = 0
+    spread = control[JITTER]
+    factor = np.int64(1 << 16)
+    if spread:
+        iteration = workers[worker, wk.ITERATION]
+        factor += drawn(control[SEED], _JITTER, worker, iteration, spread)
+    workers[worker, wk.SLOWNESS] = factor
+
+
+@inlined
+def _computed_at(run: Run, worker: Int) -> Int:
+    """When the next layer of a worker is computed; NEVER if there is none."""
+    workers, jobs = run.world.workers, run.world.jobs
+    job, layer = workers[worker, wk.JOB], workers[worker, wk.LAYER]
+    if workers[worker, wk.FINISHED] >= 0 or layer >= jobs[job, jb.LAYERS]:
+        return np.int64(NEVER)
+    ps = run.world.layers[jobs[job, jb.FIRST_LAYER] + layer, 1]
+    slow = workers[worker, wk.SLOWNESS]
+    late = (ps >> np.int64(16)) * slow + ((ps & np.int64(0xFFFF)) * slow >> np.int64(16))
+    return np.int64(workers[worker, wk.BASE] + late)
+
+
+@subkernel
+def _send(run: Run, worker: Int, seq: Int, flags: Int, time: Int) -> None:
+    """Send the gradient of a sequence number."""
+    world = run.world
+    row, control = world.workers[worker], world.control
+    job, bit = row[wk.JOB], row[wk.BIT]
+    about = world.jobs[job]
+    slot = new_packet(run, np.int64(GRADIENT) | flags, job, seq, bit, about[jb.SERVER])
+    extra = world.extra
+    value = value_of(control[SEED], job, seq, bit)
+    extra[slot, pk.BITS] = np.int64(1) << bit
+    extra[slot, pk.VALUE] = value
+    if control[HAS_SERVER]:
+        extra[slot, pk.INDEX] = world.worker_index[worker, seq % about[jb.WINDOW]]
+    else:
+        half = about[jb.SLOTS] // 2
+        extra[slot, pk.INDEX] = about[jb.BASE] + seq // half % 2 * half + seq % half
+    iteration, layer = seq // about[jb.FRAGMENTS], np.int64(0)
+    at = seq - iteration * about[jb.FRAGMENTS]
+    while world.layers[about[jb.FIRST_LAYER] + layer, 0] <= at:
+        layer += 1
+    level = about[jb.FIRST_PRIORITY] + iteration * about[jb.LAYERS] + layer
+    extra[slot, pk.PRIORITY] = world.priority[level]
+    if flags & np.int64(RESENT):
+        run.memory.tally[job, ty.RESENT] += 1
+    else:
+        run.memory.tally[job, ty.SENT] += 1
+        place = job * control[RING] + (seq & (control[RING] - 1))
+        if world.expected[place, 0] != seq + 1:
+            world.expected[place, 0] = seq + 1
+            world.expected[place, 1] = 0
+        world.expected[place, 1] += value
+    put(run, np.int64(run.ground.access[row[wk.HOST]]), slot, time)
+
+
+@inlined
+def _window(run: Run, worker: Int) -> Int:
+    job = run.world.workers[worker, wk.JOB]
+    window = run.world.jobs[job, jb.WINDOW]
+    if run.world.control[CONGESTION]:
+        own = run.world.workers[worker, wk.CONGESTION] // _ONE
+        window = min(window, max(np.int64(LEAST_WINDOW), own))
+    return window
+
+
+@subkernel
+def wake(run: Run, worker: Int, time: Int) -> None:
+    """What a worker does at a time: layers that are computed, new gradients, its timer."""
+    world = run.world
+    row = world.workers[worker]
+    job = row[wk.JOB]
+    about = world.jobs[job]
+    start = row[wk.ITERATION] * about[jb.FRAGMENTS]
+    while _computed_at(run, worker) <= time:
+        row[wk.READY] = start + world.layers[about[jb.FIRST_LAYER] + row[wk.LAYER], 0]
+        row[wk.LAYER] += 1
+    end = min(row[wk.READY], row[wk.DONE] + _window(run, worker))
+    if row[wk.SENT] < end and row[wk.SENT] == row[wk.DONE]:
+        row[wk.DEADLINE] = time + _timer(run, row[wk.HEARD])
+    while row[wk.SENT] < end:
+        _send(run, worker, row[wk.SENT], np.int64(0), time)
+        row[wk.SENT] += 1
+    if row[wk.DONE] < row[wk.SENT]:
+        if row[wk.DEADLINE] <= time:
+            run.memory.tally[job, ty.TIMEOUTS] += 1
+            _resend(run, worker, time)
+            row[wk.DEADLINE] = time + _timer(run, row[wk.HEARD])
+        schedule(world.wheel, worker_item(run, worker), row[wk.DEADLINE])
+    next_layer = _computed_at(run, worker)
+    if next_layer != NEVER:
+        schedule(world.wheel, worker_item(run, worker), next_layer)
+
+
+@inlined
+def _timer(run: Run, heard: Int) -> Int:
+    return run.world.control[RTO] if heard else run.world.control[FIRST_RTO]
+
+
+@inlined
+def _resend(run: Run, worker: Int, time: Int) -> None:
+    """The timer expired: retransmit what is missing, up to the first result that is there (ATP),
+    or all of it (SwitchML)."""
+    world = run.world
+    row, mask = world.workers[worker], world.control[RING] - 1
+    later: Int = np.int64(-1)
+    for seq in range(row[wk.DONE] + 1, row[wk.SENT]):
+        if later < 0 and world.got[worker, seq & mask]:
+            later = seq
+    every = world.control[ALL_AT_TIMEOUT]
+    end = row[wk.SENT] if every else (row[wk.DONE] + 1 if later < 0 else later)
+    for seq in range(row[wk.DONE], end):
+        if not world.got[worker, seq & mask]:
+            _send(run, worker, seq, np.int64(RESENT), time)
+
+
+@subkernel
+def take_result(run: Run, worker: Int, slot: Int, time: Int) -> None:
+    """A result arrives at a worker."""
+    world = run.world
+    extra, control = world.extra, world.control
+    row, mask = world.workers[worker], control[RING] - 1
+    job, seq, kind = row[wk.JOB], extra[slot, pk.SEQ], extra[slot, pk.KIND]
+    value, index = extra[slot, pk.VALUE], extra[slot, pk.PRIORITY]
+    tally, about = run.memory.tally, world.jobs[job]
+    free_slot(run.net, slot)
+    if seq < row[wk.DONE] or world.got[worker, seq & mask]:
+        tally[job, ty.REPEATED] += 1
+        return
+    tally[job, ty.RESULTS] += 1
+    row[wk.HEARD] = 1
+    expected = world.expected[job * control[RING] + (seq & mask)]
+    if expected[0] != seq + 1 or expected[1] != value:
+        tally[job, ty.WRONG] += 1
+    world.got[worker, seq & mask] = 1
+    if control[HAS_SERVER]:
+        world.worker_index[worker, seq % about[jb.WINDOW]] = index
+    lost = False
+    if seq != row[wk.DONE]:
+        row[wk.LATER] += 1
+        trigger = control[TRIGGER]
+        lost = bool(trigger and row[wk.LATER] >= trigger and row[wk.ASKED] != row[wk.DONE] + 1)
+        if lost:
+            row[wk.ASKED] = row[wk.DONE] + 1
+            _send(run, worker, row[wk.DONE], np.int64(RESENT), time)
+    if control[CONGESTION]:
+        _adjust(run, worker, seq, lost or bool(kind & np.int64(ECHO)))
+    while world.got[worker, row[wk.DONE] & mask]:
+        world.got[worker, row[wk.DONE] & mask] = 0
+        row[wk.DONE] += 1
+        row[wk.LATER] = 0
+    row[wk.DEADLINE] = time + control[RTO]
+    if row[wk.DONE] == (row[wk.ITERATION] + 1) * about[jb.FRAGMENTS]:
+        world.ends[worker, row[wk.ITERATION]] = time
+        row[wk.ITERATION] += 1
+        if row[wk.ITERATION] == about[jb.ITERATIONS]:
+            row[wk.FINISHED] = time
+            control[FINISHED] += 1
+            return
+        begin_iteration(run, worker, time)
+    wake(run, worker, time)
+
+
+@inlined
+def _adjust(run: Run, worker: Int, seq: Int, congested: bool) -> None:
+    """ATP's congestion control: slow start by one MTU per result, then by one per window; a mark or
+    a loss halves the window, once per window."""
+    row, about = run.world.workers[worker], run.world.jobs[run.world.workers[worker, wk.JOB]]
+    most = about[jb.WINDOW] * _ONE
+    if congested:
+        if seq >= row[wk.HALVED]:
+            row[wk.CONGESTION] = max(LEAST_WINDOW * _ONE, row[wk.CONGESTION] // 2)
+            row[wk.HALVED] = row[wk.SENT]
+        return
+    if row[wk.HALVED] == 0:  # slow start lasts until the first mark or loss
+        row[wk.CONGESTION] += _STEP * _ONE
+    else:
+        row[wk.CONGESTION] += _STEP * _ONE * _ONE // max(row[wk.CONGESTION], _ONE)
+    row[wk.CONGESTION] = min(most, row[wk.CONGESTION])

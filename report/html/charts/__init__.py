@@ -1,0 +1,1 @@
+"""Charts of the reports: pure functions from results to SVG."""

@@ -1,0 +1,123 @@
+"""The result of `aggregate` on a terminal: verdict, schemes, jobs, links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.table import Table
+
+from ...replay.results.aggregation import AggregationResult, SchemeResult
+from ..words import human
+from .page import ColorWhen, Page, console_for, numbers, texts
+from .replay_parts import NONE
+
+_MOST_JOBS = 16
+_SIDE_BY_SIDE = 3
+"""Schemes in one table of jobs, which then fits 80 columns."""
+
+
+def print_aggregation(
+    result: AggregationResult, stream: TextIO, color: ColorWhen = "auto", top: int = 5
+) -> None:
+    """Print a comparison of aggregation schemes. top: links per scheme."""
+    page = Page(console_for(stream, color))
+    workers = sum(len(job.workers) for job in result.jobs)
+    page.line(
+        f"{human.counted(len(result.jobs), 'job')}, {human.counted(workers, 'worker')}, "
+        f"{human.counted(result.runs, 'run')}",
+        "bold",
+    )
+    page.say(
+        f"on {result.fabric.spec}: {human.counted(result.fabric.switches, 'switch', 'switches')}, "
+        f"{human.counted(result.fabric.hosts, 'host')}"
+    )
+    page.warn(result.warnings)
+    page.section("Schemes", verdict(result))
+    page.draw(lambda table: _schemes(table, result), drop=True)
+    page.section("Completion times of jobs")
+    for begin in range(0, len(result.schemes), _SIDE_BY_SIDE):
+        part = result.schemes[begin : begin + _SIDE_BY_SIDE]
+        page.draw(lambda table, part=part: _jobs(table, result, part))  # type: ignore[misc]
+    page.more(len(result.jobs) - _MOST_JOBS, "job")
+    if top > 0:
+        page.section("Fullest links")
+        page.draw(lambda table: _links(table, result, top))
+    page.section("Assumed")
+    for line in result.assumed:
+        page.say(line, indent=2)
+
+
+def title(one: SchemeResult) -> str:
+    """The scheme and its memory: `atp 4,096`."""
+    return one.name if one.slots is None else f"{one.name} {human.count(one.slots)}"
+
+
+def verdict(result: AggregationResult) -> str:
+    """The fastest scheme with limited memory, beside unlimited memory and no aggregation."""
+    limited = [s for s in result.schemes if s.slots is not None and s.mean_completion_ns]
+    if not limited:
+        return ""
+    best = min(limited, key=lambda one: one.mean_completion_ns or 0)
+    assert best.mean_completion_ns is not None
+    text = (
+        f"{title(best)} is the fastest with limited memory: jobs complete in "
+        f"{human.duration(best.mean_completion_ns)} on average"
+    )
+    for one in result.schemes:
+        if one.slots is None and one.mean_completion_ns:
+            ratio = one.mean_completion_ns / best.mean_completion_ns
+            whose = "unlimited memory" if one.name.startswith("ideal") else "no aggregation"
+            text += f"; {whose} takes {ratio:.2f} times as long"
+    return f"{text}."
+
+
+def _schemes(table: Table, result: AggregationResult) -> None:
+    texts(table, "scheme")
+    numbers(table, "slots", "mean JCT", "of best", "aggregated", "used", "useful")
+    numbers(table, "collisions", "preempt", "retrans", "timeouts", "to server", "lost")
+    known = [s.mean_completion_ns for s in result.schemes if s.mean_completion_ns]
+    for one in result.schemes:
+        mean = one.mean_completion_ns
+        weights = [job.fragments * job.iterations for job in result.jobs]
+        whole = [w * job.aggregated_percent for w, job in zip(weights, one.jobs, strict=True)]
+        table.add_row(
+            one.name,
+            NONE if one.slots is None else human.count(one.slots),
+            human.duration(mean),
+            NONE if mean is None else f"{mean / min(known):.2f}",
+            f"{sum(whole) / sum(weights):.1f} %",
+            NONE if one.used_percent is None else f"{one.used_percent:.1f} %",
+            NONE if one.useful_percent is None else f"{one.useful_percent:.1f} %",
+            *(
+                human.count(round(sum(getattr(job, name) for job in one.jobs)))
+                for name in (
+                    "collisions",
+                    "preemptions",
+                    "retransmitted",
+                    "timeouts",
+                    "server_packets",
+                )
+            ),
+            human.count(round(one.lost)),
+        )
+
+
+def _jobs(table: Table, result: AggregationResult, schemes: Sequence[SchemeResult]) -> None:
+    texts(table, "job")
+    numbers(table, "workers", "racks", *(title(one) for one in schemes))
+    for at, job in enumerate(result.jobs[:_MOST_JOBS]):
+        table.add_row(
+            job.name,
+            str(len(job.workers)),
+            str(job.racks),
+            *(human.duration(one.jobs[at].completion_ns) for one in schemes),
+        )
+
+
+def _links(table: Table, result: AggregationResult, top: int) -> None:
+    texts(table, "scheme", "link")
+    numbers(table, "carried")
+    for one in result.schemes:
+        for at, link in enumerate(one.links[:top]):
+            table.add_row("" if at else title(one), link.link, human.size(link.wire_bytes))

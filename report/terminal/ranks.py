@@ -1,0 +1,178 @@
+"""The report's tables of ranks, as logs of the job name them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from ...analyzer.results.flow import Owner
+from ...analyzer.results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
+from ...analyzer.words import printable
+from ..words import human
+from ..words.human import UNKNOWN, Glyphs
+from .page import numbers, texts
+
+_FIRST, _CELL = 9, 11
+"""Columns of the heads of the rows, and of a cell of the matrix."""
+MOST_TIMED = 3
+"""Communicators whose arrival order is shown."""
+_FEWEST, _MOST = 3, 16
+"""Ranks of a matrix: two are one pair."""
+MATRIX = "rows send, columns receive: bytes, packets lost or missing, longest completion"
+PAIRS = "completion: median of the slowest queue pair, and the longest"
+TIMING = (
+    "last: collectives in which the rank arrives last; late: after the first rank; others wait:"
+    " for this rank alone; waits, holds: in ring steps, see docs/ranks.md"
+)
+
+
+def overview(ranks: Ranks) -> str:
+    """Pairs and communicators, and who waits for whom, in a few sentences."""
+    text = f"Data passes between {human.counted(len(ranks.pairs), 'pair')} of ranks"
+    comms = len({pair.comm for pair in ranks.pairs})
+    text += f" in {human.counted(comms, 'communicator')}." if comms > 1 else "."
+    for one in ranks.timing[:MOST_TIMED]:
+        text += f" {_waiting(one, named=comms > 1)}"
+    left = len(ranks.timing) - MOST_TIMED
+    if left > 0:
+        text += f" The arrival order in {human.counted(left, 'communicator')} is not shown."
+    return text
+
+
+def ranks_of_owner(owner: Owner | None) -> str:
+    """`0>3` of a flow; empty if no rank is known."""
+    return "" if owner is None else ranks_text(*owner.ranks)
+
+
+def ranks_text(sender: int | None, receiver: int | None) -> str:
+    """`0>3`, `?>3`; empty if neither is known."""
+    if sender is None and receiver is None:
+        return ""
+    return ">".join("?" if rank is None else str(rank) for rank in (sender, receiver))
+
+
+def _waiting(one: CommunicatorTiming, named: bool) -> str:
+    """What is known of the arrival order in a communicator."""
+    where = f"{printable(one.comm)}: " if named else ""
+    if not one.collectives:
+        return f"{where}Arrival order unknown: {one.why[0]}."
+    of = human.counted(one.collectives, "collective")
+    slow = next((rank for rank in one.ranks if rank.rank == one.slowest), None)
+    if slow is not None:
+        text = (
+            f"Rank {slow.rank} arrives last in {slow.last} of {of},"
+            f" {human.duration(slow.late_ns.p50)} after the first (median): the others wait"
+            f" {human.duration(slow.others_wait_ns)} for it."
+        )
+    elif one.collectives > 2:
+        text = f"No rank arrives last in most of {of}."
+    else:
+        text = f"Arrival order of {of} only: too few to name the slowest rank."
+    text = where + text
+    if one.waits_least is not None:
+        text += f" In ring steps rank {one.waits_least} waits least for its predecessor."
+    return text
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The ranks with the worst pairs of one communicator, as rows and columns."""
+
+    ranks: list[int]
+    pairs: dict[tuple[int, int], RankPair]
+    words: str
+    """What it shows and leaves out."""
+
+    @classmethod
+    def of(cls, ranks: Ranks, width: int, most: int = _MOST) -> Matrix | None:
+        """As many ranks as fit, at most `most`; None for fewer than three."""
+        comm = ranks.pairs[0].comm
+        pairs = {(pair.sender, pair.receiver): pair for pair in ranks.pairs if pair.comm == comm}
+        everyone = list(dict.fromkeys(rank for pair in pairs for rank in pair))
+        if len(everyone) < _FEWEST:
+            return None
+        shown = sorted(everyone[: max(_FEWEST, min(most, _MOST, (width - _FIRST) // _CELL))])
+        others = len({pair.comm for pair in ranks.pairs}) - 1
+        left = len(everyone) - len(shown)
+        words = f"communicator {comm}"
+        if others:
+            words += f", the one with the worst pair; {human.counted(others, 'other')} left out"
+        if left:
+            words += f"; the ranks with the worst pairs, {human.counted(left, 'rank')} left out"
+        return cls(shown, pairs, f"{words}; {MATRIX}")
+
+    def fill(self, table: Table, glyphs: Glyphs) -> None:
+        """Three rows per sending rank, one column per receiving one."""
+        numbers(table, "from / to", *map(str, self.ranks))
+        for sender in self.ranks:
+            cells = [_cell(self.pairs.get((sender, rank)), glyphs) for rank in self.ranks]
+            for head, row in zip((str(sender), "", ""), zip(*cells, strict=True), strict=True):
+                if any(row):
+                    table.add_row(head, *row)
+
+
+def _cell(pair: RankPair | None, glyphs: Glyphs) -> tuple[str, str, str]:
+    """Bytes, losses and the longest completion; nothing where there is none."""
+    if pair is None:
+        return ".", "", ""
+    lost = gone(pair)
+    told = "" if lost == 0 else f"{human.count(lost)} lost"
+    if lost:
+        told = f"{glyphs.bad} {told}"
+    longest = pair.completion_max_ns
+    return human.size(pair.wire_bytes), told, "" if longest is None else human.duration(longest)
+
+
+def gone(pair: RankPair) -> int | None:
+    """Packets lost before the tap, and those never seen."""
+    if pair.recovered_packets is None or pair.missing_packets is None:
+        return None
+    return pair.recovered_packets + pair.missing_packets
+
+
+def rank_table(table: Table, pairs: Sequence[RankPair]) -> None:
+    """One row per pair of ranks; `?` where the number of one of its flows is unknown."""
+    numbers(table, "from rank", "to rank", "bytes", "retrans", "lost", "missing")
+    numbers(table, "completion", "max", "messages", "flows")
+    texts(table, "communicator")
+    for pair in pairs:
+        table.add_row(
+            str(pair.sender),
+            str(pair.receiver),
+            human.size(pair.wire_bytes),
+            human.count(pair.retransmitted_packets),
+            human.count(pair.recovered_packets),
+            human.count(pair.missing_packets),
+            _duration(pair.completion_p50_ns),
+            _duration(pair.completion_max_ns),
+            human.count(pair.messages),
+            human.count(pair.flows),
+            printable(pair.comm),
+        )
+
+
+def timing_table(table: Table, one: CommunicatorTiming, most: int) -> None:
+    """One row per rank, the rank that others wait for longest first."""
+    numbers(table, "rank", "last", "late", "max", "others wait", "waits", "holds", "steps")
+    for rank in one.ranks[:most]:
+        table.add_row(
+            str(rank.rank),
+            f"{rank.last} of {one.collectives}",
+            _duration(rank.late_ns.p50),
+            _duration(rank.late_ns.max),
+            _duration(rank.others_wait_ns),
+            *_steps(rank),
+        )
+
+
+def _steps(rank: RankTiming) -> list[str]:
+    """Waiting, holding and number of the ring steps; without steps the columns are left out."""
+    if rank.ring_steps is None:
+        return ["-", "-", "-"]
+    return [_duration(rank.waits_ns), _duration(rank.holds_ns), human.count(rank.ring_steps)]
+
+
+def _duration(value: float | None) -> str:
+    return UNKNOWN if value is None else human.duration(value)

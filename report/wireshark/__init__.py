@@ -1,0 +1,1 @@
+"""Captures with what the analysis found as comments of packets, for Wireshark."""

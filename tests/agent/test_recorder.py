@@ -1,0 +1,122 @@
+"""A real ring on a veth pair: packets before and after a finding are in its files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from counted import packet
+from waiting import until
+
+from rocescope.agent import evidence as keeping
+from rocescope.agent import recorder as under_test
+from rocescope.agent.recorder import Recorder
+from rocescope.agent.results import AgentFinding
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.errors import RocescopeError
+from rocescope.probes.live import LiveOptions, LiveSource
+
+FINDING = AgentFinding(
+    kind="naks",
+    severity="critical",
+    interface="left",
+    direction="in",
+    since_ns=1,
+    packets=1,
+    of_packets=1,
+    share_percent=100.0,
+    sentence="left in: \x9b NAKs",
+    next_step="",
+)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(under_test, "EVERY_S", 0.2)
+    for module in (keeping, under_test):
+        monkeypatch.setattr(module, "AFTER_S", 0.4)
+    monkeypatch.setattr(keeping, "BEFORE_S", 0.5)
+    monkeypatch.setattr(under_test, "_POLL_S", 0.02)
+
+
+def source(net):
+    return LiveSource([net.interface("left")], LiveOptions(ring_bytes=1 << 16), to_blocks=True)
+
+
+@pytest.mark.usefixtures("quick")
+def test_packets_around_a_finding_stay(network, tmp_path):
+    net = network()
+    recorder = Recorder(source(net), tmp_path, keeping.LEAST_BYTES)
+    (first,) = (path.name for path in recorder._files.names)
+    recorder.start()
+    net.send([packet(psn, qp=0x11) for psn in range(50)])
+    # The file with the first packets has left the ring.
+    until(lambda: not any(path.name == first for path in tmp_path.iterdir()), 20)
+    net.send([packet(psn, qp=0x22) for psn in range(50)])
+    recorder.record(FINDING)
+    net.send([packet(psn, qp=0x33) for psn in range(50)])
+    log = tmp_path / keeping.LOG
+    until(log.read_text, 20)
+    assert recorder.count == 1
+    names = recorder.files_of(FINDING)
+    recorder.close()
+    assert recorder.error == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([keeping.LOG, *names])
+    (line,) = log.read_text().splitlines()
+    assert json.loads(line)["recordings"] == names and "\x9b" not in line
+    paths = [str(tmp_path / name) for name in names]
+    flows = analyze(paths, AnalyzeOptions(concat=True)).flows
+    assert {(flow.dest_qp, flow.packets) for flow in flows} == {(0x22, 50), (0x33, 50)}
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_findings_nothing_stays(network, tmp_path):
+    net = network()
+    recorder = Recorder(source(net), tmp_path, keeping.LEAST_BYTES)
+    recorder.start()
+    net.send([packet(1)])
+    recorder.close()
+    assert [path.name for path in tmp_path.iterdir()] == [keeping.LOG]
+    assert recorder.files_of(FINDING) == []
+
+
+def test_folders_that_cannot_be_used(tmp_path):
+    with pytest.raises(RocescopeError, match="cannot record to .*: no such file or directory"):
+        Recorder(LiveSource(["lo"]), tmp_path / "missing", keeping.LEAST_BYTES)
+    (tmp_path / keeping.LOG).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RocescopeError, match="cannot record to"):
+        Recorder(LiveSource(["lo"]), tmp_path, keeping.LEAST_BYTES)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_full_disk_ends_the_recording_only(network, tmp_path, monkeypatch):
+    net = network()
+    recorder = Recorder(source(net), tmp_path, keeping.LEAST_BYTES)
+
+    def full(_blocks):
+        raise RocescopeError("no space left")
+
+    monkeypatch.setattr(recorder._files, "write", full)
+    recorder.start()
+    net.send([packet(1)])
+    until(lambda: recorder.error == "no space left")
+    recorder.record(FINDING)
+    assert recorder.count == 0
+    recorder.close()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_recording_that_ends_by_itself_says_so(network, tmp_path, monkeypatch):
+    net = network()
+    recorder = Recorder(source(net), tmp_path, keeping.LEAST_BYTES)
+
+    def broken(_blocks):
+        raise ValueError("a fault of the program")
+
+    monkeypatch.setattr(recorder._files, "write", broken)
+    recorder.start()
+    net.send([packet(1)])
+    until(lambda: recorder.error == "the capture has ended")
+    recorder.close()

@@ -1,0 +1,127 @@
+"""What the lines of a job say together."""
+
+import pytest
+from job_logs import COMM, encoded, nccl
+
+from rocescope.analyzer.logs import job as module
+from rocescope.analyzer.logs.job import Job
+from rocescope.analyzer.logs.lines import Speaker
+
+NODEA = Speaker("nodea", 7, 0)
+HEAD = "nodea:7:9 [0] NCCL INFO "
+SECOND = HEAD + (
+    "ncclCommInitRank comm 0x77 rank 2 nranks 4 cudaDev 0 nvmlDev 0 busId 1000"
+    " commId 0xdef - Init START"
+)
+
+
+def read(*logs):
+    job = Job()
+    for log in logs:
+        job.read(encoded(log))
+    return job
+
+
+def test_a_queue_pair_has_process_rank_communicator_device_and_channel():
+    job = read(nccl("nodea", 7, 11, 3, "10.0.0.1", [34, 35]))
+    one, other = job.pairs()
+    assert (one.qpn, one.speaker, one.rank, one.comm) == (34, NODEA, 11, COMM)
+    assert (one.address, one.device, one.time_ns) == ("10.0.0.1", "rxe0", None)
+    assert (one.channel, other.channel) == (0, 1)
+    assert job.neighbours == {(COMM, 11): {3}}
+    assert job.pair_of(NODEA, 35) is other
+
+
+def test_several_queue_pairs_of_each_channel():
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34, 35, 36, 37]))
+    log = [line for line in log if "Channel 02" not in line and "Channel 03" not in line]
+    assert [pair.channel for pair in read(log).pairs()] == [0, 0, 1, 1]
+
+
+def test_channels_that_do_not_divide_the_queue_pairs_stay_unknown():
+    log = [x for x in nccl("nodea", 7, 11, 3, "10.0.0.1", [34, 35, 36]) if "Channel 02" not in x]
+    assert [pair.channel for pair in read(log).pairs()] == [None] * 3
+
+
+def test_processes_of_one_file_are_told_apart():
+    logs = [nccl("nodea", 7, 11, 3, "10.0.0.1", [34]), nccl("nodea", 8, 12, 4, "10.0.0.1", [35])]
+    mixed = [line for both in zip(*logs, strict=True) for line in both]
+    assert [(p.speaker.pid, p.rank) for p in read(mixed).pairs()] == [(7, 11), (8, 12)]
+
+
+def test_a_later_communicator_leaves_queue_pairs_of_neither_certain():
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]))
+    late = [SECOND, SECOND.replace("START", "COMPLETE"), log[3].replace("qpn 34", "qpn 35")]
+    first, second = read([*log, *late]).pairs()
+    assert (first.comm, first.rank) == (COMM, 11)
+    assert (second.qpn, second.comm, second.rank) == (35, None, None)
+
+
+def test_a_communicator_that_begins_owns_the_queue_pairs_up_to_its_end():
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]))
+    _, second = read([*log, SECOND, log[3].replace("qpn 34", "qpn 35")]).pairs()
+    assert (second.comm, second.rank) == ("0xdef", 2)
+
+
+def test_a_destroyed_communicator_is_no_candidate():
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]))
+    gone = log[-1].replace("Init COMPLETE", "Destroy COMPLETE")
+    late = [gone, SECOND, SECOND.replace("START", "COMPLETE"), log[3].replace("34", "35")]
+    assert read([*log, *late]).pairs()[1].comm == "0xdef"
+
+
+def test_receivers_get_their_address_from_other_lines_of_the_host():
+    created = HEAD + (
+        "NET/IB: ncclIbReceiverQpsCreateToRts: QP created: port=1 dev=0 devName=rxe0 ndevs=1"
+        " nmdevs=1 qp_num=50 pkey=0 pd=0x1 oooRq=0"
+    )
+    log = [created, *nccl("nodea", 7, 11, 3, "10.0.0.1", [34])]
+    assert read(log).pairs()[0].address == "10.0.0.1"
+    assert read([created]).pairs()[0].address is None
+    two = [*log, *nccl("nodea", 8, 12, 3, "10.0.0.9", [36])]
+    assert read(two).pairs()[0].address is None  # which of the two?
+
+
+def test_both_lines_of_an_error_are_one_error():
+    warn = "[2026-11-21 09:05:07] nodea:7:9 [0] transport/net_ib.cc:1 NCCL WARN NET/IB: "
+    failed = warn + "ncclIbTest: Got CQE with error (devIndex=0, req=0x1, qp_num=34)"
+    status = warn + (
+        "Got completion from peer 10.0.0.2<5> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=1"
+        " vendor_err=129 localGid ::ffff:10.0.0.1 remoteGids::ffff:10.0.0.2 hca rxe0"
+    )
+    (error,) = read([failed, status]).errors
+    assert (error.qpn, error.status, error.remote) == (34, 12, "10.0.0.2")
+    assert len(read([failed, status, status]).errors) == 2
+    other = status.replace("nodea:7", "nodea:8")
+    assert [error.status for error in read([failed, other]).errors] == [None, 12]
+
+
+def test_unknown_lines_are_counted():
+    log = [HEAD + "NET/IB: NCCL Dev 0 Port 1 queuepair 4 mtu 3", HEAD + "Init timings", "junk"]
+    assert read(log).unknown_lines == 1
+
+
+def test_perftest_runs_after_each_other():
+    def run(first):
+        yield " Dual-port       : OFF\t\tDevice         : rxe0"
+        for side, host in (("local", 1), ("remote", 2)):
+            for qpn in (first, first + 1):
+                yield f" {side} address: LID 0000 QPN 0x{qpn + host * 16:04x} PSN 0x3490f6"
+                yield f" GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:0{host}"
+
+    pairs = read([*run(0x100), *run(0x200)]).pairs()
+    assert [(p.qpn, p.address, p.remote_qpn, p.remote_address, p.device) for p in pairs] == [
+        (base + 16, "10.0.0.1", base + 32, "10.0.0.2", "rxe0")
+        for base in (0x100, 0x101, 0x200, 0x201)
+    ]
+
+
+@pytest.mark.parametrize("limit", ["MOST_QUEUE_PAIRS", "_MOST_SPEAKERS", "MOST_ERRORS"])
+def test_what_is_kept_is_bounded(monkeypatch, limit):
+    monkeypatch.setattr(module, limit, 3)
+    warn = "node{0}:7:9 [0] x.cc:1 NCCL WARN NET/IB: f: Got CQE with error (req=0x1, qp_num=34)"
+    logs = [nccl(f"node{n}", 7, n, 3, "10.0.0.1", [34]) for n in range(6)]
+    job = read(*logs, [warn.format(n) for n in range(6)])
+    assert job.dropped > 0
+    assert len(job.pairs()) == (6 if limit == "MOST_ERRORS" else 3)
+    assert len(job.errors) == (6 if limit == "MOST_QUEUE_PAIRS" else 3)

@@ -1,0 +1,237 @@
+"""Logs written in the documented forms for the queue pairs of real captures."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from job_logs import COMM, FORMS, ground_truth, nccl, write_logs
+
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.analysis.run import open_run
+
+CLEAN, LOSSY = "c16_rc_write_bidir.atB.pcap.gz", "i01_write_loss0.5_AtoB.atB.pcap.gz"
+FAILED = (
+    "{stamp}nodea:100:109 [0] transport/net_ib.cc:1 NCCL WARN NET/IB: ncclIbTest: Got CQE with"
+    " error (devIndex=0, req=0x1, comm=0x2 (send), wr_id=3, qp_num={qpn})"
+)
+STATUS = (
+    "{stamp}nodea:100:109 [0] transport/net_ib.cc:1 NCCL WARN NET/IB: Got completion from peer"
+    " 10.0.0.2<5> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129"
+    " localGid ::ffff:10.0.0.1 remoteGids::ffff:10.0.0.2 hca rxe0"
+)
+
+
+def stamp(time_s):
+    return time.strftime("[%Y-%m-%d %H:%M:%S] ", time.localtime(time_s))
+
+
+@pytest.fixture
+def joined(data, tmp_path):
+    """Analyses a capture with logs, each a list of lines."""
+
+    def run(capture, *logs):
+        paths = []
+        for number, log in enumerate(logs):
+            path = tmp_path / f"{number}.log"
+            path.write_text("".join(f"{line}\n" for line in log))
+            paths.append(str(path))
+        return analyze([str(data / capture)], AnalyzeOptions(job_logs=tuple(paths)))
+
+    return run
+
+
+def qpns(data, capture, side):
+    return [pair[side]["qpn"] for pair in ground_truth(data / capture)["qp_pairs"]]
+
+
+@pytest.fixture
+def sender(data):
+    return qpns(data, LOSSY, "client")
+
+
+def notes(analysis):
+    return [warning for warning in analysis.warnings if warning.startswith("job logs")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_flows_to_and_from_a_sender_name_both_ranks(joined, sender, form):
+    """Only senders name their queue pairs before 2.30: the data flows have them by their peers."""
+    result = joined(
+        LOSSY,
+        nccl("nodea", 100, 11, 3, "10.0.0.1", sender, form),
+        nccl("nodeb", 200, 3, 11, "10.0.0.2", []),
+    )
+    assert len(result.flows) == 2 * len(sender)
+    for flow in result.flows:
+        owner = flow.owner
+        leaves = flow.src == "10.0.0.1"
+        assert owner.ranks == ((11, 3) if leaves else (3, 11))
+        assert owner.end == ("source" if leaves else "destination")
+        assert (owner.host, owner.pid, owner.command) == ("nodea", 100, None)
+        assert owner.comm == COMM
+        assert owner.device == (None if form == "2.18" else "rxe0")
+        if not leaves:
+            assert owner.inferred_channel == sender.index(flow.dest_qp)
+    at_a = {(one.a, one.a_rank, one.b_rank) for one in result.connections}
+    assert at_a <= {("10.0.0.1", 11, 3), ("10.0.0.2", 3, 11)} and at_a
+
+
+def test_both_ends_in_logs(joined, data):
+    logs = [
+        nccl("nodea", 100, 11, 3, "10.0.0.1", qpns(data, CLEAN, "client")),
+        nccl("nodeb", 200, 3, 11, "10.0.0.2", qpns(data, CLEAN, "server")),
+    ]
+    result = joined(CLEAN, *logs)
+    for flow in result.flows:
+        leaves = flow.src == "10.0.0.1"
+        assert flow.owner.end == "destination"
+        assert flow.owner.ranks == ((11, 3) if leaves else (3, 11))
+        assert flow.owner.host == ("nodeb" if leaves else "nodea")
+    assert result.diagnosis.findings == []
+
+
+def test_findings_name_the_ranks(joined, sender):
+    result = joined(LOSSY, nccl("nodea", 100, 11, 3, "10.0.0.1", sender))
+    (finding,) = [one for one in result.diagnosis.findings if one.kind == "loss"]
+    assert finding.sentence.endswith("(rank 11 to rank 3)")
+    assert {one.owner.ranks for one in finding.affected} == {(11, 3)}
+
+
+def test_the_peer_stays_open_between_two_ranks_of_one_host(joined, sender):
+    log = list(nccl("nodea", 100, 11, 3, "10.0.0.1", sender))
+    log.insert(2, log[2].replace("-> 3[0]", "-> 4[0]"))
+    result = joined(LOSSY, log)
+    assert {flow.owner.peer_rank for flow in result.flows} == {None}
+    assert {flow.owner.rank for flow in result.flows} == {11}
+    # The host of the peer's address tells them apart.
+    apart = [
+        nccl("nodeb", 200, 3, 11, "10.0.0.2", [9999]),
+        nccl("nodec", 300, 4, 11, "10.0.0.3", [9999]),
+    ]
+    assert {flow.owner.peer_rank for flow in joined(LOSSY, log, *apart).flows} == {3}
+
+
+def test_perftest_names_both_ends(joined, data):
+    output = ground_truth(data / LOSSY)["client_output"].splitlines()
+    result = joined(LOSSY, output)
+    assert all(flow.owner.command == "perftest" for flow in result.flows)
+    assert {flow.owner.device for flow in result.flows} == {"rxe0"}
+    assert all("host_probe" in connection.evidence for connection in result.connections)
+    pairs = {(c.a_qp, c.b_qp) for c in result.connections}
+    assert pairs == {(qpn, qpn) for qpn in qpns(data, LOSSY, "client")}
+
+
+def test_two_processes_with_one_queue_pair_number(joined, sender, data):
+    first = list(nccl("nodea", 100, 11, 3, "10.0.0.1", sender))
+    second = list(nccl("nodea", 101, 12, 4, "10.0.0.1", sender))
+    result = joined(LOSSY, first, second)
+    assert all(flow.owner is None for flow in result.flows)
+    assert any("fit several queue pairs" in note for note in notes(result))
+    assert not any("none of the" in note for note in notes(result))
+    # With times the later one has it, if it was there before the flow.
+    began = min(flow.first_time_ns for flow in result.flows) / 1e9
+    dated = [
+        nccl("nodea", 100, 11, 3, "10.0.0.1", sender, stamp=stamp(began - 3600)),
+        nccl("nodea", 101, 12, 4, "10.0.0.1", sender, stamp=stamp(began - 5)),
+    ]
+    result = joined(LOSSY, *dated)
+    assert {flow.owner.rank for flow in result.flows} == {12}
+    assert notes(result) == []
+
+
+@pytest.mark.parametrize(("ended_s", "joins"), [(-86_400, False), (3600, True)])
+@pytest.mark.parametrize("step", ["Destroy COMPLETE", "Abort COMPLETE"])
+def test_queue_pairs_end_with_their_communicator(joined, sender, ended_s, joins, step):
+    began = min(flow.first_time_ns for flow in joined(LOSSY).flows) / 1e9
+    log = list(nccl("nodea", 100, 11, 3, "10.0.0.1", sender, stamp=stamp(began - 90_000)))
+    end = nccl("nodea", 100, 11, 3, "10.0.0.1", sender, stamp=stamp(began + ended_s))
+    log.append(list(end)[-1].replace("Init COMPLETE", step))
+    result = joined(LOSSY, log)
+    assert all((flow.owner is not None) == joins for flow in result.flows)
+    assert any("destroyed its communicator" in note for note in notes(result)) != joins
+
+
+def test_a_log_of_a_later_job_is_not_joined(joined, sender):
+    last = max(flow.last_time_ns for flow in joined(LOSSY).flows) / 1e9
+    log = nccl("nodea", 100, 11, 3, "10.0.0.1", sender, stamp=stamp(last + 3600))
+    result = joined(LOSSY, log)
+    assert all(flow.owner is None for flow in result.flows)
+    assert any("ended before the log" in note for note in notes(result))
+
+
+def test_logs_of_other_jobs_are_one_line(joined, sender):
+    result = joined(LOSSY, nccl("nodex", 1, 1, 2, "10.9.9.9", sender))
+    assert all(flow.owner is None for flow in result.flows)
+    (note,) = notes(result)
+    assert note.startswith(f"job logs: none of the {len(sender)} queue pairs in 1 file is in")
+
+
+def test_a_log_without_queue_pairs_says_what_to_set(joined):
+    (note,) = notes(joined(CLEAN, ["nodea:1:1 [0] NCCL INFO Bootstrap : Using eth0"]))
+    assert "NCCL_DEBUG=INFO" in note
+
+
+def test_unknown_lines_and_dropped_entries_are_said(joined, sender):
+    log = [
+        *nccl("nodea", 100, 11, 3, "10.0.0.1", sender),
+        "nodea:1:1 [0] NCCL INFO NET/IB: NCCL Dev 0 Port 1 queuepair 4 mtu 3",
+    ]
+    assert any("1 lines have an unknown form" in note for note in notes(joined(LOSSY, log)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(1, True), (3600, False), (-3600, False), (None, False)],
+)
+def test_errors_of_the_log_are_events_at_their_time(joined, sender, seconds, told):
+    first = min(flow.first_time_ns for flow in joined(LOSSY).flows)
+    when = "" if seconds is None else stamp(first / 1e9 + seconds)
+    log = [
+        *nccl("nodea", 100, 11, 3, "10.0.0.1", sender),
+        FAILED.format(stamp=when, qpn=sender[1]),
+        STATUS.format(stamp=when),
+    ]
+    result = joined(LOSSY, log)
+    found = [event for event in result.events if event.kind == "job_error"]
+    assert len(found) == told
+    assert result.events == sorted(result.events, key=lambda event: event.time_ns)
+    if not told:
+        assert any("1 errors" in note for note in notes(result))
+        return
+    (event,) = found
+    assert abs(event.time_ns - first - seconds * 10**9) <= 10**9
+    flow = result.flows[event.flow]
+    assert (flow.src, flow.owner.ranks) == ("10.0.0.1", (11, 3))
+    assert event.text == (
+        "rank 11 (nodea pid 100): completion with error 12 (retries exceeded),"
+        f" QP 0x{sender[1]:06x} to 10.0.0.2"
+    )
+
+
+def test_errors_of_other_jobs_are_left_out(joined, sender):
+    log = [FAILED.format(stamp="", qpn=sender[0]), *nccl("nodex", 1, 1, 2, "10.9.9.9", [5])]
+    result = joined(LOSSY, log)
+    assert [event for event in result.events if event.kind == "job_error"] == []
+    assert not any("errors" in note for note in notes(result))
+
+
+def test_results_of_a_running_analysis_repeat(data, tmp_path, sender):
+    path = tmp_path / "x.log"
+    path.write_text("".join(f"{x}\n" for x in nccl("nodea", 100, 11, 3, "10.0.0.1", sender)))
+    options = replace(AnalyzeOptions(), job_logs=(str(path),))
+    with open_run([str(data / LOSSY)], options) as run:
+        run.read()
+        assert run.result(True) == run.result(True)
+
+
+def test_a_filter_by_rank_keeps_the_owners_of_the_whole_capture(data, tmp_path):
+    """One direction alone does not tell the sender's queue pair: the first pass does."""
+    options = AnalyzeOptions(job_logs=(write_logs(tmp_path, data),))
+    whole = analyze([str(data / LOSSY)], options)
+    one_way = analyze([str(data / LOSSY)], replace(options, filter="src_rank == 11"))
+    leaving = [flow for flow in whole.flows if flow.src == "10.0.0.1"]
+    assert {flow.src for flow in one_way.flows} == {"10.0.0.1"}
+    assert [f.packets for f in one_way.flows] == [f.packets for f in leaving]
+    assert [f.owner for f in one_way.flows] == [f.owner for f in leaving]
+    assert {flow.owner.ranks for flow in one_way.flows} == {(11, 3)}

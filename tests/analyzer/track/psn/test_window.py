@@ -1,0 +1,135 @@
+"""What a window says it holds, it holds; also when it grows after it has forgotten PSNs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from traffic import READ_REQUEST, WRITE_ONLY, packets, track
+
+from rocescope.analyzer.track import state
+from rocescope.analyzer.track.psn.window import holds, horizon
+from rocescope.analyzer.track.tracker import FlowTracker
+from rocescope.analyzer.wire.psn import PSN_MASK, psn_distance
+
+MTU = 1024
+
+
+def write(psn, **more):
+    return {"psn": psn, "opcode": WRITE_ONLY, **more}
+
+
+@examples(60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 1, 1, 2, 5, 40, 300]),  # PSNs from packet to packet
+            st.integers(1, 400),  # packets
+            st.sampled_from([0, 0, 1, 90]),  # taps that appear
+        ),
+        max_size=8,
+    ),
+    st.integers(0, PSN_MASK),
+)
+def test_a_seen_psn_within_the_horizon_is_held(stretches, first):
+    tracker, taps, psn, seen = FlowTracker(), 1, first, []
+    for step, count, more_taps in stretches:
+        taps += more_taps
+        tracker.see_taps(taps)
+        psns = [(psn + step * n) & PSN_MASK for n in range(count)]
+        track(tracker, packets([write(each) for each in psns]))
+        psn, seen = (psn + step * count) & PSN_MASK, seen + psns
+        stream = tracker.state.streams[2 * 0 + state.REQUESTS]
+        reach = horizon(tracker.state, stream)
+        for each in seen:
+            if 0 < psn_distance(int(stream["next"]), each) <= reach:
+                assert holds(tracker.state, stream, each)
+
+
+def read(psn, count):
+    length = count * MTU
+    return {"psn": psn, "opcode": READ_REQUEST, "dma_length": length, "payload_bytes": 0}
+
+
+@examples(60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 3, 500, 1 << 16, (1 << 17) + 1, (1 << 18) + 3, 1 << 21]),
+            st.integers(1, 300),  # READs
+        ),
+        max_size=6,
+    ),
+    st.integers(0, PSN_MASK),
+)
+def test_a_seen_read_within_the_horizon_is_held_however_many_psns_it_reserves(stretches, first):
+    """Compared with places that never wrap: a PSN that comes again was not seen lately."""
+    tracker, place, seen = FlowTracker(), first, []
+    for step, count in stretches:
+        places = [place + step * n for n in range(count)]
+        track(tracker, packets([read(each & PSN_MASK, step) for each in places]))
+        place, seen = place + step * count, seen + places
+        stream = tracker.state.streams[2 * 0 + state.REQUESTS]
+        following = seen[-1] + psn_distance(int(stream["next"]), seen[-1] & PSN_MASK)
+        reach = int(horizon(tracker.state, stream))
+        assert 0 <= reach <= 1 << state.MAX_WINDOW_BITS
+        for each in seen:
+            if following - each <= reach:
+                assert holds(tracker.state, stream, each & PSN_MASK)
+
+
+def test_the_horizon_of_large_reads_is_that_of_the_largest_window():
+    """Each of 128 slots and more has 2^16 PSNs of its own: what left is 2^23 back."""
+    tracker, count = FlowTracker(), (1 << 16) + 1
+    track(tracker, packets([read(count * n & PSN_MASK, count) for n in range(200)]))
+    stream = tracker.state.streams[state.REQUESTS]
+    assert stream["forgets"] == 1
+    assert horizon(tracker.state, stream) == 1 << state.MAX_WINDOW_BITS
+
+
+@pytest.mark.parametrize("lag", [100, 500, 900])
+@pytest.mark.parametrize("late", [False, True], ids=["from the start", "late"])
+def test_a_tap_that_appears_late_makes_no_reason_for_a_repeated_read(lag, late):
+    """The window has forgotten the first request: whether it was inside another READ is unknown."""
+    tracker = FlowTracker()
+    if not late:
+        tracker.see_taps(2)
+    count = 100_000
+    table = packets([write(0)]).take(np.zeros(count, np.int64))
+    table.psn[:] = np.arange(count)
+    table.time_ns[:] += 1000 * np.arange(count)
+    table.ip_id[:] = np.arange(count) & 0xFFFF
+    tracker.update(table)
+    now = int(table.time_ns[-1])
+    again = {
+        "psn": count - lag, "opcode": READ_REQUEST, "dma_length": MTU, "payload_bytes": 0,
+        "time_ns": now + 5000, "ip_id": 7,
+    }  # fmt: skip
+    track(tracker, packets([write(count, tap=1, time_ns=now + 1000), again]))
+    by = tracker.flows[0]["retransmitted_by"]
+    assert by[state.BY_IMPLIED] == 0 and by.sum() == 1
+
+
+def test_copies_at_a_late_tap_are_those_of_a_tap_from_the_start():
+    """100,000 packets at one tap, then all at two, the second one 100 packets behind."""
+    verdicts = []
+    for late in (False, True):
+        tracker = FlowTracker()
+        if not late:
+            tracker.see_taps(2)
+        alone, both = 100_000, 3_000
+        near = np.arange(alone + both)
+        far = near[alone:] + 100
+        at = np.argsort(np.concatenate([near, far]), kind="stable")
+        psns = np.concatenate([near, near[alone:]])[at]
+        table = packets([write(0)]).take(np.zeros(len(psns), np.int64))
+        table.psn[:] = psns
+        table.ip_id[:] = psns & 0xFFFF
+        table.tap[:] = at >= alone + both
+        table.time_ns[:] += 1000 * np.arange(len(psns))
+        verdicts.append(track(tracker, table, range(0, len(psns), 16_384)))
+        assert tracker.flows[0]["packets"] == alone + both
+        assert tracker.copies[0, 1] == both
+    assert np.array_equal(*verdicts)

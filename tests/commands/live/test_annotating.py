@@ -1,0 +1,130 @@
+"""`capture --annotate`: comments as tshark reads them; without them nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from captures import data
+from network import bth, ethernet, ipv4, roce_frames, udp
+
+import rocescope
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.errors import RocescopeError
+from rocescope.commands.live.annotating import annotate
+
+from .test_capture import Capturing, read
+
+LUA = Path(rocescope.__file__).parent / "report/wireshark/rocescope.lua"
+
+
+def verdicts(tool: str, path: Path) -> Counter[str]:
+    command = [tool, "-X", f"lua_script:{LUA}", "-n", "-r", str(path), "-Y", "rocescope"]
+    command += ["-T", "fields", "-e", "rocescope.verdict"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Counter(done.stdout.splitlines())
+
+
+def total(path: Path, name: str) -> int:
+    flows = analyze([str(path)], AnalyzeOptions()).flows
+    return sum(getattr(flow, name) or 0 for flow in flows)
+
+
+def test_the_file_has_the_verdicts_of_its_analysis(network, tmp_path, need_tool):
+    """Reordered packets of Soft-RoCE, sent again over the interface; the capture gives up root."""
+    tool, net, path = need_tool("tshark"), network(), tmp_path / "out.pcapng"
+    raw = tmp_path / "raw.pcapng"  # the capture keeps this name when the other one is taken
+    path.touch()
+    os.link(path, raw)
+    sent = read([data("i03_write_reorder5_AtoB.atB")])[0][:4000]
+    capture = Capturing(net, "left", "-w", str(path), "--annotate")
+    net.send(sent)
+    assert capture.end() == 0, capture.said
+    assert not os.path.samefile(path, raw)
+    assert read([path])[0] == read([raw])[0]
+    found = verdicts(tool, path)
+    assert found["reordered"] == total(raw, "reordered_packets") > 50
+    assert found["retransmitted"] == total(raw, "retransmitted_packets") > 50
+    assert f"{found.total():,} of {len(read([raw])[0]):,} frames have a comment" in capture.said
+    assert not verdicts(tool, raw)
+    assert sorted(tmp_path.iterdir()) == [path, raw]
+
+
+def test_a_link_stays_and_what_was_captured_on_another_port_is_judged(network, tmp_path, need_tool):
+    tool, net, link = need_tool("tshark"), network(), tmp_path / "link.pcapng"
+    link.symlink_to("file.pcapng")
+    capture = Capturing(
+        net, "left", "-w", str(link), "--annotate", "--udp-port", "4800", "--filter", "psn < 5"
+    )
+    for psn in (0, 1, 4, 2, 3, 5):
+        net.send([ethernet(ipv4(udp(bth(psn) + bytes(68), dport=4800)))])
+    assert capture.end(signal.SIGTERM) == 0, capture.said
+    assert os.readlink(link) == "file.pcapng"
+    assert verdicts(tool, link) == {"ahead": 1, "reordered": 2}
+
+
+def test_a_full_disk_leaves_the_capture_as_it_is(network, tmp_path):
+    net, disk = network(), tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+    try:
+        path = disk / "out.pcapng"
+        capture = Capturing(net, "left", "-w", str(path), "--annotate", "--count", "300")
+        sent = roce_frames(300)
+        net.send(sent)
+        assert capture.wait() == 1
+        assert f"{path} is as it was captured, without comments" in capture.said
+        assert capture.said.endswith(f"cannot write {path}: no space left on device\n")
+        assert read([path])[0] == [frame[:96] for frame in sent]
+        assert list(disk.iterdir()) == [path]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.thorough
+def test_no_packet_is_no_error(network, tmp_path):
+    path = tmp_path / "out.pcapng"
+    capture = Capturing(network(), "left", "-w", str(path), "--annotate")
+    assert capture.end() == 0
+    assert read([path])[0] == [] and "comments" not in capture.said
+
+
+@pytest.fixture
+def captured(tmp_path):
+    """A pcapng of a host."""
+    path = tmp_path / "out.pcapng"
+    packed = data("h01_rxe_at_the_host")
+    path.write_bytes(subprocess.run(["gzip", "-dc", packed], capture_output=True).stdout)
+    return path
+
+
+def test_an_interrupt_before_the_file_takes_its_name_leaves_the_capture(
+    captured, monkeypatch, capsys
+):
+    before, frames = captured.read_bytes(), len(read([captured])[0])
+
+    def interrupted(_descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        annotate(captured, frames, (4791,), quiet=True)
+    assert captured.read_bytes() == before and os.listdir(captured.parent) == [captured.name]
+    assert capsys.readouterr().err == (
+        f"rocescope: {captured} is as it was captured, without comments:"
+        " `export --pcapng` writes them\n"
+    )
+
+
+def test_a_file_that_others_have_changed_is_not_replaced(captured, capsys):
+    before, frames = captured.read_bytes(), len(read([captured])[0])
+    with pytest.raises(RocescopeError, match=f"{frames + 1} were captured"):
+        annotate(captured, frames + 1, (4791,), quiet=True)
+    assert captured.read_bytes() == before
+    annotate(captured, frames, (4791,), quiet=True)
+    assert captured.read_bytes() != before and len(read([captured])[0]) == frames

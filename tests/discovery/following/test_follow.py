@@ -1,0 +1,337 @@
+"""Paths that follow the changes of real routers, against fresh traces."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+from examples import first
+from router_namespaces import ip
+from traced_lab import lab, units_of, ways_of
+from waiting import until
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.discovery.asking.commands import Said
+from rocescope.discovery.asking.namespaces import Namespaces
+from rocescope.discovery.dialects.linux import LINUX
+from rocescope.discovery.following.follow import Follow
+from rocescope.discovery.tracing.paths import trace_paths
+from rocescope.replay.fabrics.parse import parse_fabric
+
+pytestmark = pytest.mark.usefixtures("root")
+FLOWS = 256
+
+
+@pytest.fixture(scope="module")
+def routers(need_tool):
+    need_tool("ip")
+    with lab() as made:
+        yield made
+
+
+class Recorded(Namespaces):
+    """What was asked of which router."""
+
+    def __init__(self, prefix):
+        super().__init__(prefix)
+        self.asked = []
+        self.silent = set()
+        self.full = set()
+        self.failing = {}
+        """By device: a command, and the part of its output that still comes."""
+
+    def __call__(self, requests):
+        self.asked += [one.device for one in requests]
+        if any(one.device in self.full for one in requests):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/rocescope-x")
+        return [
+            Said(b"", "no route to host") if one.device in self.silent else self._cut(one, said)
+            for one, said in zip(requests, super().__call__(requests), strict=True)
+        ]
+
+    def _cut(self, request, said):
+        command, most_bytes = self.failing.get(request.device, ("", 0))
+        if command != request.command:
+            return said
+        return Said(said.output[:most_bytes], "no end within 30 s")
+
+
+def followed(routers, fabric, traffic, line=None):
+    """A running Follow, and its events."""
+    line = line or Recorded(routers.prefix)
+    following = Follow(line, dict.fromkeys(routers.routers, LINUX), fabric, traffic)
+    events = following.events(60)
+    assert next(events).kind == "began"
+    return following, events, line
+
+
+def settle(following, events, seconds=3.0, reached=lambda: True):
+    """The events until that is reached, and then until no router was read for some time."""
+
+    def wait():
+        with suppress(AssertionError):  # what the test asserts then says more
+            until(reached, 50)
+        last = -1
+        while last != following._readings:
+            last = following._readings
+            time.sleep(seconds)
+        following.stop()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    found = list(events)
+    waiting.join()
+    return found
+
+
+def skip_second_readings(following, routers):
+    """Wait until every router is to be read a second time, and read none of them."""
+    notes = Counter()
+
+    def due():
+        while not following._heard.empty():
+            notes[following._heard.get().device] += 1
+        waits = any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
+        return not waits and all(notes[name] >= 2 for name in routers.routers)
+
+    until(due)
+
+
+def moved(following, to=None):
+    """A condition: the paths are not those of this moment, but those that `to` returns."""
+    before = now(following)
+    return lambda: before != now(following) and (to is None or now(following) == to())
+
+
+def fresh(routers, folder, traffic):
+    """Routers and ports of all flows, from answers of now."""
+    fabric = routers.fabric(folder)
+    return ways_of(trace_paths(traffic, fabric).placement.links, fabric)
+
+
+def now(following):
+    paths = following._current.paths
+    return ways_of(paths.placement.links, following._state.fabric)
+
+
+@pytest.mark.parametrize("family", [4, pytest.param(6, marks=pytest.mark.thorough)])
+def test_a_link_that_fails_and_comes_back(routers, tmp_path, family):
+    """Every event leaves the paths of a fresh trace; only its two routers are read."""
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(FLOWS, family), fabric)
+    first = fresh(routers, tmp_path / "again", traffic)
+    for change in ("down", "up"):
+        following, events, line = followed(routers, fabric, traffic)
+        before = now(following)
+        skip_second_readings(following, routers)
+        away = moved(following, lambda folder=tmp_path / change: fresh(routers, folder, traffic))
+        line.asked.clear()
+        ip([f"link set down1-1 {change}"], routers.name("spine2"))
+        if change == "up":  # IPv6 has lost addresses and routes
+            ip(routers._commands("spine2"), routers.name("spine2"))
+            routers.set_routes()
+
+        found = settle(following, events, reached=away)
+        changes = [event for event in found if event.kind == "changed"]
+        expected = fresh(routers, tmp_path / change, traffic)
+        assert now(following) == expected
+        others = sum(a != b for a, b in zip(before, expected, strict=True))
+        assert others
+        if len(changes) == 1:
+            assert changes[0].moved_flows == others
+        numbers = {move.flow for event in changes for move in event.moves}
+        assert {i for i, (a, b) in enumerate(zip(before, expected, strict=True)) if a != b} <= (
+            numbers
+        )
+        assert {name for event in changes for name in event.devices} <= set(routers.routers)
+        if change == "down":
+            assert set(line.asked) == {"leaf1", "spine2"}
+            assert changes[-1].fim_percent is not None
+        assert found[-1].kind == "ended"
+        assert found[-1].lost_devices == []
+    assert now(following) == first
+
+
+def test_a_route_that_is_lost_and_one_that_changes(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(FLOWS, 4), fabric)
+    following, events, _ = followed(routers, fabric, traffic)
+    away = moved(following)
+    ip(["route del 10.2.1.0/24"], routers.name("spine1"))
+    found = settle(following, events, reached=away)
+    assert [e.devices for e in found if e.kind == "changed"] == [["spine1"]]
+    (event,) = [e for e in found if e.kind == "changed"]
+    assert {move.ends_because for move in event.moves} == {"no route"}
+    assert event.complete_flows == FLOWS - event.moved_flows
+    assert now(following) == fresh(routers, tmp_path / "lost", traffic)
+    routers.set_routes()
+
+
+def test_the_port_of_a_host(routers, tmp_path):
+    """Its flows end at the leaf, or do not begin, and come back."""
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(FLOWS, 4), fabric)
+    following, events, _ = followed(routers, fabric, traffic)
+    away = moved(following)
+    ip(["link set leaf2-1 down"], routers.name("hosts"))
+    found = settle(following, events, reached=away)
+    to_it = {f"10.2.1.{i}" for i in range(2, 12)}
+    moves = [move for event in found for move in event.moves]
+    assert moves
+    assert {move.dst for move in moves} <= to_it
+    assert all(move.ends_because == "no route" for move in moves)
+    following, events, _ = followed(routers, fabric, traffic)
+    ip(["link set leaf2-1 up"], routers.name("hosts"))
+    found = settle(following, events, reached=lambda: following._current.complete.all())
+    assert found[-1].complete_flows == FLOWS
+
+
+def test_a_router_that_is_not_heard_is_named_and_comes_back(routers, tmp_path, monkeypatch):
+    monkeypatch.setattr("rocescope.discovery.following.follow._FIRST_PAUSE_SECONDS", 0.2)
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(32, 4), fabric)
+    following, events, line = followed(routers, fabric, traffic)
+    line.silent.add("spine1")
+    for process in list(line._listening):
+        if line._prefix + "spine1" in process.args:
+            process.kill()
+    lost = next(events)
+    assert (lost.kind, lost.devices, lost.lost_devices) == ("lost", ["spine1"], ["spine1"])
+    assert lost.problem
+    line.silent.clear()
+    back = next(event for event in events if event.kind != "changed")
+    assert (back.kind, back.devices, back.lost_devices) == ("back", ["spine1"], [])
+    assert settle(following, events, 0.1)[-1].kind == "ended"
+    assert list(following.summary().ever_lost) == ["spine1"]
+
+
+@pytest.mark.parametrize(
+    ("question", "most_bytes"),
+    first(2, [("/sbin/sysctl -a", 1000), ("ip -j addr", 0), ("/sbin/sysctl -a", 0)]),
+)
+def test_an_answer_that_fails_is_no_change(routers, tmp_path, monkeypatch, question, most_bytes):
+    monkeypatch.setattr("rocescope.discovery.following.follow._RETRY_SECONDS", 0.1)
+    command = next(q.command for q in LINUX.questions if q.command.replace(" -d", "") == question)
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(FLOWS, 4), fabric)
+    following, events, line = followed(routers, fabric, traffic)
+    before = now(following)
+    line.failing["leaf1"] = (command, most_bytes)
+    lost = next(events)  # with the second reading of all
+    assert (lost.kind, lost.devices, lost.lost_devices) == ("lost", ["leaf1"], ["leaf1"])
+    assert lost.problem == f"{command}: no end within 30 s"
+    line.failing.clear()
+    back = next(events)
+    assert (back.kind, back.devices, back.lost_devices) == ("back", ["leaf1"], [])
+    assert now(following) == before
+    assert [event.kind for event in settle(following, events, 0.1)] == ["ended"]
+    assert following.summary().changes == 0
+
+
+def test_a_reading_that_fails_is_said(routers, tmp_path, monkeypatch):
+    """A full disk, for example."""
+    monkeypatch.setattr("rocescope.discovery.following.follow._RETRY_SECONDS", 0.1)
+    fabric = routers.fabric(tmp_path / "first")
+    following, events, line = followed(routers, fabric, units_of(routers.flows(32, 4), fabric))
+    line.full.add("leaf1")
+    lost = next(events)  # with the second reading of all
+    assert (lost.kind, lost.devices, lost.lost_devices) == ("lost", ["leaf1"], ["leaf1"])
+    assert lost.problem == "its answers could not be read: No space left on device"
+    line.full.clear()
+    back = next(events)
+    assert (back.kind, back.devices, back.lost_devices) == ("back", ["leaf1"], [])
+    following.stop()
+    assert [event.kind for event in events] == ["ended"]
+
+
+class Hung(Recorded):
+    """A router whose answers do not come until `go`."""
+
+    def __init__(self, prefix, name):
+        super().__init__(prefix)
+        self.name = name
+        self.go, self.waits = threading.Event(), threading.Event()
+        self.hangs = False
+
+    def __call__(self, requests):
+        if self.hangs and any(one.device == self.name for one in requests):
+            self.waits.set()
+            self.go.wait(30)
+        return super().__call__(requests)
+
+
+def test_a_router_that_hangs_delays_no_other(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(FLOWS, 4), fabric)
+    line = Hung(routers.prefix, "spine2")
+    following, events, _ = followed(routers, fabric, traffic, line)
+    line.hangs = True
+    ip(["route del 10.2.1.0/24"], routers.name("spine2"))
+    ip(["route del 10.2.1.0/24"], routers.name("spine1"))
+    first = next(event for event in events if event.kind == "changed")
+    assert first.devices == ["spine1"]
+    assert line.waits.is_set()
+    line.go.set()
+    second = next(event for event in events if event.kind == "changed")
+    assert second.devices == ["spine2"]
+    assert second.seconds >= first.seconds
+    following.stop()
+    routers.set_routes()
+
+
+def test_a_router_that_hangs_does_not_delay_the_beginning(routers, tmp_path, monkeypatch):
+    monkeypatch.setattr("rocescope.discovery.following.follow.FIRST_SECONDS", 1.0)
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(32, 4), fabric)
+    line = Hung(routers.prefix, "spine2")
+    line.hangs = True
+    following = Follow(line, dict.fromkeys(routers.routers, LINUX), fabric, traffic)
+    events = following.events(60)
+    began = next(events)
+    assert began.kind == "began"
+    assert "spine2" in began.lost_devices  # on a busy machine maybe others, too
+    line.hangs = False
+    line.go.set()
+    back = next(event for event in events if event.devices == ["spine2"])
+    assert back.kind == "back"
+    assert "spine2" not in back.lost_devices
+    following.stop()
+    assert [event.kind for event in events][-1] == "ended"
+    assert "spine2" in following.summary().ever_lost
+
+
+def test_new_flows_have_the_paths_of_a_fresh_trace(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "first")
+    keys = routers.flows(FLOWS, 4)
+    traffic = units_of(keys, fabric)
+    following, events, _ = followed(routers, fabric, traffic.take(slice(0, 100)))
+    following.add(traffic)
+    event = next(events)
+    assert (event.kind, event.new_flows, event.flows) == ("flows", FLOWS - 100, FLOWS)
+    assert event.moved_flows == 0
+    assert [move.before for move in event.moves] == [[]] * (FLOWS - 100)
+    assert all(move.after for move in event.moves)
+    assert now(following) == fresh(routers, tmp_path / "again", traffic)
+    following.add(traffic)  # nothing new: no event
+    following.stop()
+    assert [event.kind for event in events] == ["ended"]
+
+
+def test_nothing_happens_without_a_change(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(32, 4), fabric)
+    following, events, _ = followed(routers, fabric, traffic)
+    assert [event.kind for event in settle(following, events)] == ["ended"]
+    assert following.summary().changes == 0
+
+
+def test_a_fabric_without_ports(routers):
+    fabric = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2,rate=10G")
+    traffic = units_of(routers.flows(1, 4), fabric)
+    with pytest.raises(UsageError, match="does not name the ports"):
+        Follow(Namespaces(), {}, fabric, traffic)

@@ -1,0 +1,16 @@
+"""Unlimited memory: no fragment collides, however many jobs there are."""
+
+from __future__ import annotations
+
+from aggregating import small_jobs
+
+from rocescope.replay.aggregation.columns import ty
+from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.schemes.ideal import Ideal
+
+
+def test_no_gradient_collides_and_every_sum_is_complete_in_the_switch():
+    jobs, fabric = small_jobs("count=3,workers=3,fragments=40,window=8,iterations=2")
+    found = simulate(Ideal({}), jobs, fabric, Conditions(slots=1))
+    assert not found.tally[:, ty.COLLISIONS].any()
+    assert (found.tally[:, ty.WHOLE] == 80).all()

@@ -1,0 +1,16 @@
+"""Without aggregation every gradient goes on."""
+
+from __future__ import annotations
+
+from aggregating import memory, packet
+
+from rocescope.replay.aggregation.memory import FORWARD
+from rocescope.replay.aggregation.schemes.none import NoAggregation, at_switch
+
+
+def test_gradients_pass_the_switch_unchanged():
+    held, sent = memory(), packet(0, 5)
+    assert at_switch(held, sent, 0, 0, 0b11, 0) == FORWARD
+    assert not held.cells.any() and (sent == packet(0, 5)).all()
+    conduct = NoAggregation({}).conduct()
+    assert not conduct.aggregates and not conduct.multicast

@@ -1,0 +1,58 @@
+"""Runs: memory, windows, the same result for the same seed, the end of the simulated time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from aggregating import small_jobs
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.aggregation.columns import ty
+from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.schemes.atp import Atp
+from rocescope.replay.aggregation.schemes.switchml import SwitchMl
+
+
+def test_a_seed_gives_the_same_run_and_another_seed_another():
+    jobs, fabric = small_jobs("count=2,workers=3,fragments=200,window=32")
+    one, same, other = (
+        simulate(Atp({}), jobs, fabric, Conditions(slots=48, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one.ends_ps, same.ends_ps) and np.array_equal(one.tally, same.tally)
+    assert not np.array_equal(one.ends_ps, other.ends_ps)
+
+
+def test_jobs_with_slots_enough_do_not_collide_and_with_few_they_do():
+    jobs, fabric = small_jobs("count=2,workers=3,fragments=400,window=32")
+    few, many = (
+        simulate(Atp({}), jobs, fabric, Conditions(slots=slots)) for slots in (40, 1 << 20)
+    )
+    assert few.tally[:, ty.COLLISIONS].sum() > 0 == many.tally[:, ty.COLLISIONS].sum()
+    taken = few.usage[0].sum() / (40 * few.at_ps)
+    assert 0 < taken <= 1 and (few.usage[1] <= few.usage[0]).all()
+
+
+def test_the_end_of_the_simulated_time_leaves_jobs_open():
+    jobs, fabric = small_jobs("workers=3,fragments=400")
+    found = simulate(Atp({}), jobs, fabric, Conditions(slots=4096, until_ps=1_000_000))
+    assert (found.finished_ps == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "slots", "spec", "said"),
+    [
+        (Atp({}), 100, "workers=2", "window of 400 packets, more than the memory of 100"),
+        (Atp({}), 1 << 27, "workers=2", "more than 67,108,864 slots in all"),
+        (SwitchMl({}), 3, "count=2,workers=2", "less than two each"),
+    ],
+)
+def test_memory_that_is_too_small(scheme, slots, spec, said):
+    jobs, fabric = small_jobs(spec)
+    with pytest.raises(UsageError, match=said):
+        simulate(scheme, jobs, fabric, Conditions(slots=slots))
+
+
+def test_switchml_stays_within_a_rack():
+    jobs, fabric = small_jobs("workers=2,racks=2", fabric="leaf-spine:leaves=2,spines=1,hosts=4")
+    with pytest.raises(UsageError, match="aggregates within one rack; job1 comm has several"):
+        simulate(SwitchMl({}), jobs, fabric, Conditions(slots=64))

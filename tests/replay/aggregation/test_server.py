@@ -1,0 +1,34 @@
+"""The PS's rules for whole, partial and repeated packets."""
+
+from __future__ import annotations
+
+import numpy as np
+from aggregating import small_jobs
+
+from rocescope.replay.aggregation.columns import RESENT, pk, sm, ty
+from rocescope.replay.aggregation.network import new_packet
+from rocescope.replay.aggregation.run import Conditions, new_run
+from rocescope.replay.aggregation.schemes.atp import Atp
+from rocescope.replay.aggregation.server import take_gradient
+
+
+def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
+    jobs, fabric = small_jobs("workers=3,fragments=4,window=4")
+    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+
+    def arrive(bits: int, value: int, flags: int = 0) -> None:
+        slot = int(new_packet(run, flags, 0, 0, 0, jobs[0].server))
+        run.world.extra[slot, pk.BITS], run.world.extra[slot, pk.VALUE] = bits, value
+        take_gradient(run, slot, np.int64(1000))
+
+    entry = run.world.sums[0]
+    arrive(0b001, 5)
+    arrive(0b011, 9)  # overlaps: its second value is lost here and will be retransmitted
+    assert entry[sm.BITS] == 0b001 and entry[sm.VALUE] == 5
+    arrive(0b110, 4)
+    assert entry[sm.BITS] == 0b111 and entry[sm.VALUE] == 9 and entry[sm.DONE]
+    arrive(0b100, 3, RESENT)  # its worker lost the result: it is sent once more
+    tally = run.memory.tally[0]
+    assert tally[ty.SERVER] == 4 and tally[ty.IGNORED] == 2
+    link = int(fabric.attachments.access_link[jobs[0].server, 0])
+    assert run.net.stats[link, 0] + run.net.links[link, 3] == 2  # results sent or waiting

@@ -1,0 +1,36 @@
+"""Two levels of switches: a rack sums its workers, the PS's switch sums the racks."""
+
+from __future__ import annotations
+
+from aggregating import small_jobs
+
+from rocescope.replay.aggregation.columns import ty
+from rocescope.replay.aggregation.jobs import WIRE_BYTES
+from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.schemes.atp import Atp
+
+
+def test_one_packet_per_rack_and_fragment_crosses_the_spines():
+    jobs, fabric = small_jobs(
+        "workers=6,racks=2,fragments=50,iterations=1,window=10",
+        fabric="leaf-spine:leaves=2,spines=1,hosts=4",
+    )
+    found = simulate(Atp({}), jobs, fabric, Conditions(slots=64))
+    up = [i for i in range(len(fabric.links.source)) if "spine" in fabric.link_name(i)]
+    carried = {fabric.link_name(i): int(found.link_bytes[i]) for i in up}
+    # Gradients of the other rack go there, results come back; nothing else crosses.
+    assert sorted(carried.values()) == [50 * WIRE_BYTES] * 4
+    assert found.tally[0, ty.WHOLE] == 50 and found.tally[0, ty.SERVER] == 50
+    server = int(fabric.attachments.exit_link[jobs[0].server, 0])
+    assert found.link_bytes[server] == 50 * WIRE_BYTES
+
+
+def test_reminders_fetch_partial_sums():
+    jobs, fabric = small_jobs("count=3,workers=4,fragments=400,window=64,iterations=2")
+    slow = {"rto": "20ms", "rehash": "no"}
+    conditions = Conditions(slots=72, jitter=0.5)
+    without = simulate(Atp(slow), jobs, fabric, conditions)
+    reminded = simulate(Atp({**slow, "reminder": "20us"}), jobs, fabric, conditions)
+    assert without.tally[:, ty.TIMEOUTS].sum() > reminded.tally[:, ty.TIMEOUTS].sum()
+    assert reminded.tally[:, ty.REMINDERS].sum() > 0
+    assert reminded.finished_ps.max() < without.finished_ps.max()

@@ -1,0 +1,28 @@
+"""The report of `aggregate`."""
+
+from __future__ import annotations
+
+import io
+
+from aggregating import small_jobs
+
+from rocescope.replay.aggregation.compare import aggregation_result
+from rocescope.replay.aggregation.run import Conditions
+from rocescope.replay.aggregation.schemes.registry import parse_schemes
+from rocescope.report.terminal.aggregate import print_aggregation, verdict
+
+
+def test_the_report_names_the_fastest_and_what_is_assumed():
+    jobs, fabric = small_jobs("count=2,workers=3,fragments=100,window=32,iterations=2")
+    schemes = parse_schemes(["atp", "esa", "ideal", "none"])
+    result = aggregation_result(schemes, [48], jobs, fabric, Conditions(0), 1)
+    page = io.StringIO()
+    print_aggregation(result, page, "never", top=2)
+    text = page.getvalue()
+    assert "2 jobs, 6 workers, 1 run" in text
+    fastest = min(result.schemes[:2], key=lambda one: one.mean_completion_ns or 0)
+    assert verdict(result).startswith(f"{fastest.name} 48 is the fastest with limited memory")
+    assert "no aggregation takes" in verdict(result)
+    for heading in ("SCHEMES", "COMPLETION TIMES OF JOBS", "FULLEST LINKS", "ASSUMED"):
+        assert heading in text
+    assert all(len(line) <= 80 for line in text.splitlines())

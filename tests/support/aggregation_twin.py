@@ -1,0 +1,527 @@
+"""The plain twin of the aggregation driver: objects, dictionaries and a heap, packet by packet.
+
+It has the rules of `replay/aggregation` in their plainest form. Nothing of the engine is used but
+the draws, so that both make the same choices.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections import defaultdict, deque
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rocescope.replay.aggregation.jobs import WIRE_BYTES, Job, priorities
+from rocescope.replay.aggregation.run import Conditions
+from rocescope.replay.aggregation.schemes.base import Conduct
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.packets.model.draws import drawn, generator, purpose
+
+INT32 = (1 << 31) - 1
+
+
+def saturated(value: int) -> int:
+    return max(-INT32 - 1, min(INT32, value))
+
+
+@dataclass
+class Packet:
+    kind: str
+    job: int
+    seq: int
+    to: int
+    host: int
+    values: dict[int, int] = field(default_factory=dict)
+    """Value of each worker: a sum whose parts stay visible."""
+    total: int | None = None
+    index: int = 0
+    next_index: int = 0
+    priority: int = 0
+    flags: frozenset[str] = frozenset()
+
+
+@dataclass
+class Cell:
+    job: int
+    seq: int
+    values: dict[int, int]
+    priority: int
+    done: bool = False
+
+
+@dataclass
+class Entry:
+    seq: int
+    values: dict[int, int] = field(default_factory=dict)
+    done: bool = False
+    collided: bool = False
+    since: int = 0
+    index: int = 0
+    next_index: int = 0
+
+
+class Worker:
+    def __init__(self, job: int, bit: int, host: int, begin: int) -> None:
+        self.job, self.bit, self.host, self.base = job, bit, host, begin
+        self.sent = self.done = self.ready = self.iteration = self.layer = 0
+        self.later = self.deadline = 0
+        self.heard = False
+        self.asked: int | None = None
+        self.slow = 1 << 16
+        self.finished = -1
+        self.got: set[int] = set()
+        self.index: dict[int, int] = {}
+        self.ends: list[int] = []
+
+
+class Twin:
+    def __init__(
+        self, name: str, conduct: Conduct, jobs: list[Job], fabric: Fabric, c: Conditions
+    ) -> None:
+        self.name, self.conduct, self.jobs, self.fabric, self.c = name, conduct, jobs, fabric, c
+        self.now = 0
+        self.due: dict[tuple[int, int], int] = {}
+        self.heap: list[tuple[int, int, int]] = []
+        links = len(fabric.links.source)
+        self.free_at = [0] * links
+        self.wire: list[deque[tuple[int, Packet]]] = [deque() for _ in range(links)]
+        self.cells: dict[tuple[int, int], Cell] = {}
+        self.entries: list[dict[int, Entry]] = [{} for _ in jobs]
+        self.tally: list[dict[str, int]] = [defaultdict(int) for _ in jobs]
+        self.workers: list[Worker] = []
+        self.first: list[int] = []
+        seed = c.seed
+        for number, job in enumerate(jobs):
+            self.first.append(len(self.workers))
+            self.workers += [Worker(number, b, h, job.start_ps) for b, h in enumerate(job.workers)]
+        self.levels = priorities(jobs, int(fabric.links.rate_bits_per_second.min()))
+        self._windows()
+        self.ring = 1 << (4 * max(self.window) - 1).bit_length()
+        self.order = [
+            generator(seed, 0x696E61, j).permutation(self.slots) for j in range(len(jobs))
+        ]
+        self.at = [0] * len(jobs)
+        places = [(job, switch) for job in range(len(jobs)) for switch in self.switches_of(job)]
+        self.rack = {place: number for number, place in enumerate(places)}
+        for number, worker in enumerate(self.workers):
+            self.begin(worker, number, jobs[worker.job].start_ps)
+            self.wake_at((1, number), jobs[worker.job].start_ps)
+
+    def _windows(self) -> None:
+        jobs, c = self.jobs, self.c
+        if not self.conduct.has_server:
+            share = c.slots // len(jobs)
+            self.share = [min(share, 2 * job.window) // 2 * 2 for job in jobs]
+            self.window = [s // 2 for s in self.share]
+            self.slots = c.slots
+            return
+        self.window = [job.window for job in jobs]
+        private = self.conduct.private_slots or not self.conduct.aggregates
+        self.slots = sum(self.window) if private else c.slots
+        self.index: list[dict[int, int]] = []
+        base = 0
+        for number, window in enumerate(self.window):
+            used: dict[int, int] = {}
+            for position in range(window):
+                if private:
+                    used[position] = base + position
+                    continue
+                for salt in range(1 << 16):
+                    text = (number + 1, 0, position % 256, position // 256, salt % 256, salt // 256)
+                    slot = zlib.crc32(bytes(text)) % self.slots
+                    if slot not in used.values():
+                        used[position] = slot
+                        break
+            base += window
+            self.index.append(used)
+        for worker in self.workers:
+            worker.index = dict(self.index[worker.job])
+
+    # The calendar: an item is due at its earliest time.
+
+    def wake_at(self, item: tuple[int, int], time: int) -> None:
+        if item not in self.due or time < self.due[item]:
+            self.due[item] = time
+            heapq.heappush(self.heap, (time, *item))
+
+    def run(self) -> None:
+        while any(w.finished < 0 for w in self.workers):
+            while self.heap:
+                time, *item = heapq.heappop(self.heap)
+                if self.due.get(tuple(item)) == time:  # type: ignore[call-overload]
+                    break
+            else:
+                return
+            del self.due[tuple(item)]  # type: ignore[arg-type]
+            if time > self.c.until_ps:
+                return
+            self.now = time
+            kind, number = item
+            if kind == 0:
+                self.arrive(number)
+            elif kind == 1:
+                self.wake(number)
+            else:
+                self.remind(number)
+
+    # Links.
+
+    def put(self, link: int, packet: Packet) -> None:
+        links = self.fabric.links
+        per_byte = round(8e12 * (1 << 20) / int(links.rate_bits_per_second[link]))
+        service = (WIRE_BYTES * per_byte + (1 << 19)) >> 20
+        begin = max(self.now, self.free_at[link])
+        self.free_at[link] = begin + service
+        arrival = begin + service + int(links.delay_ns[link]) * 1000
+        self.wire[link].append((arrival, packet))
+        self.wake_at((0, link), self.wire[link][0][0])
+
+    def happens(self, share: float, what: str, link: int, packet: Packet) -> bool:
+        key = ((packet.job + 1) << 40 | packet.seq) & ((1 << 56) - 1) ^ (packet.to << 20)
+        number = (self.now << 16) ^ link
+        use = purpose(f"aggregation {what}")
+        if not share:
+            return False
+        return int(drawn(self.c.seed, use, key, number, 1 << 31)) < round(share * (1 << 31))
+
+    def arrive(self, link: int) -> None:
+        _, packet = self.wire[link].popleft()
+        if self.wire[link]:
+            self.wake_at((0, link), self.wire[link][0][0])
+        if self.happens(self.c.loss, "loss", link, packet):
+            return
+        if self.happens(self.c.copies, "copy", link, packet):
+            self.put(link, replace(packet, values=dict(packet.values)))
+        if self.happens(self.c.delays, "delay", link, packet):
+            self.put(link, packet)
+            return
+        node = int(self.fabric.links.target[link])
+        if node < self.fabric.switches:
+            self.at_switch(node, packet)
+        elif packet.kind == "gradient":
+            self.at_server(packet)
+        elif packet.to >= 0:
+            self.at_worker(self.first[packet.job] + packet.to, packet)
+
+    def link_from(self, switch: int, packet: Packet) -> int:
+        edge = int(self.fabric.attachments.edge[packet.host])
+        if int(self.fabric.attachments.switch[packet.host, 0]) == switch:
+            return int(self.fabric.attachments.exit_link[packet.host, 0])
+        links, _ = self.fabric.group(switch, edge)
+        use = purpose("aggregation route")
+        return int(links[int(drawn(self.c.seed, use, packet.job, switch, len(links)))])
+
+    # Switches.
+
+    def switch_of(self, host: int) -> int:
+        return int(self.fabric.attachments.switch[host, 0])
+
+    def waits_for(self, switch: int, job: int) -> set[int]:
+        if not self.conduct.aggregates:
+            return set()
+        about = self.jobs[job]
+        here = {b for b, h in enumerate(about.workers) if self.switch_of(h) == switch}
+        return set(range(len(about.workers))) if switch == self.switch_of(about.server) else here
+
+    def at_switch(self, switch: int, packet: Packet) -> None:
+        whole = self.waits_for(switch, packet.job)
+        place = (switch, packet.index)
+        cell = self.cells.get(place)
+        same = cell is not None and (cell.job, cell.seq) == (packet.job, packet.seq)
+        direct = packet.flags & {"direct", "collided"}
+        if packet.kind == "gradient" and whole and not direct:
+            if self.conduct.has_server:
+                if not self.aggregate(place, packet, whole):
+                    return
+                packet.host = self.jobs[packet.job].server
+            else:
+                self.switchml(place, switch, packet, whole)
+                return
+        elif packet.kind == "result" and whole and self.conduct.has_server and same:
+            del self.cells[place]
+        elif packet.kind == "reminder" and whole and self.is_for_rack(packet, switch):
+            if not same:
+                return
+            assert cell is not None
+            packet.kind, packet.values = "gradient", cell.values
+            packet.flags = frozenset({"direct"})
+            packet.host = self.jobs[packet.job].server
+            del self.cells[place]
+        if packet.kind == "result" and self.is_for_rack(packet, switch):
+            self.copy_to_rack(switch, packet)
+            return
+        self.put(self.link_from(switch, packet), packet)
+
+    def is_for_rack(self, packet: Packet, switch: int) -> bool:
+        own = self.rack.get((packet.job, switch))
+        return own is not None and packet.to == -1 - own
+
+    def copy_to_rack(self, switch: int, packet: Packet) -> None:
+        for bit, host in enumerate(self.jobs[packet.job].workers):
+            if self.switch_of(host) == switch:
+                exit_link = int(self.fabric.attachments.exit_link[host, 0])
+                self.put(exit_link, replace(packet, to=bit, host=host))
+
+    def aggregate(self, place: tuple[int, int], packet: Packet, whole: set[int]) -> bool:
+        """Whether the packet goes on."""
+        if self.name == "none":
+            return True
+        esa, tally = self.name == "esa", self.tally[packet.job]
+        cell = self.cells.get(place)
+        same = cell is not None and (cell.job, cell.seq) == (packet.job, packet.seq)
+        bits = set(packet.values)
+        if "resent" in packet.flags:
+            if same:
+                assert cell is not None
+                there = set(cell.values)
+                if not bits & there or bits <= there:
+                    packet.values = {**packet.values, **cell.values}
+                del self.cells[place]
+            return True
+        if cell is not None and not same:
+            tally["COLLISIONS"] += 1
+            packet.flags |= {"collided"}
+            if not esa:
+                return True
+            ageing = self.conduct.params[0]
+            if cell.done or cell.priority >= packet.priority:
+                cell.priority >>= ageing
+                return True
+            if bits != whole:
+                tally["PREEMPTIONS"] += 1
+                self.tally[cell.job]["EVICTED"] += 1
+                own = Cell(packet.job, packet.seq, packet.values, packet.priority)
+                self.cells[place] = own
+                packet.job, packet.seq, packet.values = cell.job, cell.seq, cell.values
+                packet.flags, packet.to = frozenset({"direct"}), -1
+            return True
+        if cell is None:
+            cell = Cell(packet.job, packet.seq, dict(packet.values), packet.priority)
+            self.cells[place] = cell
+        elif not bits & set(cell.values):
+            cell.values |= packet.values
+        elif not bits <= set(cell.values):
+            return True
+        else:
+            again = set(cell.values) == whole
+            if again:
+                packet.values = dict(cell.values)
+            return again
+        if set(cell.values) != whole:
+            tally["ABSORBED"] += 1
+            return False
+        tally["COMPLETED"] += 1
+        cell.done = True
+        packet.values = dict(cell.values)
+        if esa and self.conduct.params[1]:
+            del self.cells[place]
+        return True
+
+    def switchml(
+        self, place: tuple[int, int], switch: int, packet: Packet, whole: set[int]
+    ) -> None:
+        cell, tally = self.cells.get(place), self.tally[packet.job]
+        if cell is not None and packet.seq < cell.seq:
+            tally["STALE"] += 1
+            return
+        if cell is not None and cell.seq == packet.seq and cell.done:
+            packet.kind, packet.total = "result", sum(cell.values.values())
+            packet.host = self.jobs[packet.job].workers[packet.to]
+            self.put(self.link_from(switch, packet), packet)
+            return
+        if cell is None or cell.seq != packet.seq:
+            cell = self.cells[place] = Cell(packet.job, packet.seq, dict(packet.values), 0)
+        elif packet.to in cell.values:
+            return
+        else:
+            cell.values |= packet.values
+        if set(cell.values) != whole:
+            tally["ABSORBED"] += 1
+            return
+        tally["COMPLETED"] += 1
+        cell.done = True
+        packet.kind, packet.total = "result", sum(cell.values.values())
+        self.copy_to_rack(switch, packet)
+
+    # The parameter server.
+
+    def at_server(self, packet: Packet) -> None:
+        job, seq, tally = packet.job, packet.seq, self.tally[packet.job]
+        tally["SERVER"] += 1
+        if any(late > seq and late % self.ring == seq % self.ring for late in self.entries[job]):
+            tally["IGNORED"] += 1
+            return
+        entry = self.entries[job].setdefault(seq, Entry(seq))
+        if entry.done:
+            tally["IGNORED"] += 1
+            self.answer(job, entry)
+            return
+        whole = len(self.jobs[job].workers)
+        if len(packet.values) == whole:
+            if not entry.values:
+                tally["WHOLE"] += 1
+            entry.values = dict(packet.values)
+        elif set(entry.values) & set(packet.values):
+            tally["IGNORED"] += 1
+        else:
+            entry.values |= packet.values
+        entry.collided |= "collided" in packet.flags
+        entry.since = self.now
+        if len(entry.values) == whole:
+            entry.done = True
+            position = seq % self.window[job]
+            entry.index = entry.next_index = self.index[job][position]
+            if entry.collided and self.conduct.rehash:
+                for _ in range(self.slots):
+                    new = int(self.order[job][self.at[job]])
+                    self.at[job] = (self.at[job] + 1) % self.slots
+                    if new not in self.index[job].values():
+                        self.index[job][position] = entry.next_index = new
+                        break
+            self.answer(job, entry)
+        elif self.conduct.remind_ps:
+            self.wake_at((2, job), self.now + self.conduct.remind_ps)
+
+    def switches_of(self, job: int) -> list[int]:
+        about = self.jobs[job]
+        found = [self.switch_of(host) for host in (*about.workers, about.server)]
+        return list(dict.fromkeys(found))
+
+    def answer(self, job: int, entry: Entry) -> None:
+        about = self.jobs[job]
+        link = int(self.fabric.attachments.access_link[about.server, 0])
+        for switch in self.switches_of(job):
+            own = [(b, h) for b, h in enumerate(about.workers) if self.switch_of(h) == switch]
+            if own and self.conduct.multicast:
+                own = [(-1 - self.rack[job, switch], own[0][1])]
+            for to, host in own:
+                packet = Packet("result", job, entry.seq, to, host, index=entry.index)
+                packet.total, packet.next_index = sum(entry.values.values()), entry.next_index
+                self.put(link, packet)
+
+    def remind(self, job: int) -> None:
+        about, wait = self.jobs[job], self.conduct.remind_ps
+        link = int(self.fabric.attachments.access_link[about.server, 0])
+        due = []
+        for _, entry in sorted(self.entries[job].items()):
+            if entry.done or not entry.values:
+                continue
+            if entry.since + wait <= self.now:
+                entry.since = self.now
+                for switch in self.switches_of(job):
+                    here = [h for h in about.workers if self.switch_of(h) == switch]
+                    self.tally[job]["REMINDERS"] += 1
+                    to = -1 - self.rack[job, switch]
+                    packet = Packet("reminder", job, entry.seq, to, [*here, about.server][0])
+                    packet.index = self.index[job][entry.seq % self.window[job]]
+                    self.put(link, packet)
+            due.append(entry.since + wait)
+        if due:
+            self.wake_at((2, job), min(due))
+
+    # Workers.
+
+    def begin(self, worker: Worker, number: int, time: int) -> None:
+        worker.base, worker.layer, worker.slow = time, 0, 1 << 16
+        spread = round(self.c.jitter * (1 << 16))
+        if spread:
+            use = purpose("compute time")
+            worker.slow += int(drawn(self.c.seed, use, number, worker.iteration, spread))
+
+    def computed(self, worker: Worker) -> int | None:
+        job = self.jobs[worker.job]
+        if worker.finished >= 0 or worker.layer >= len(job.fragments):
+            return None
+        return worker.base + (job.computed_ps[worker.layer] * worker.slow >> 16)
+
+    def timer(self, worker: Worker) -> int:
+        return self.conduct.rto_ps if worker.heard else self.conduct.first_rto_ps
+
+    def wake(self, number: int) -> None:
+        worker = self.workers[number]
+        job = self.jobs[worker.job]
+        while (at := self.computed(worker)) is not None and at <= self.now:
+            worker.layer += 1
+            before = worker.iteration * job.per_iteration
+            worker.ready = before + sum(job.fragments[: worker.layer])
+        end = min(worker.ready, worker.done + self.window[worker.job])
+        if worker.sent < end and worker.sent == worker.done:
+            worker.deadline = self.now + self.timer(worker)
+        while worker.sent < end:
+            self.send(worker, worker.sent, frozenset())
+            worker.sent += 1
+        if worker.done < worker.sent:
+            if worker.deadline <= self.now:
+                self.tally[worker.job]["TIMEOUTS"] += 1
+                missing = [s for s in range(worker.done, worker.sent) if s not in worker.got]
+                if not self.conduct.all_at_timeout:
+                    later = [s for s in worker.got if s > worker.done]
+                    last = min(later) if later else worker.done + 1
+                    missing = [s for s in missing if s < last]
+                for seq in missing:
+                    self.send(worker, seq, frozenset({"resent"}))
+                worker.deadline = self.now + self.timer(worker)
+            self.wake_at((1, number), worker.deadline)
+        at = self.computed(worker)
+        if at is not None:
+            self.wake_at((1, number), at)
+
+    def value(self, job: int, seq: int, bit: int) -> int:
+        what = (job + 1) << 40 | seq
+        return int(drawn(self.c.seed, purpose("gradient value"), what, bit, 1 << 21)) - (1 << 20)
+
+    def send(self, worker: Worker, seq: int, flags: frozenset[str]) -> None:
+        job = self.jobs[worker.job]
+        packet = Packet("gradient", worker.job, seq, worker.bit, job.server, flags=flags)
+        packet.values = {worker.bit: self.value(worker.job, seq, worker.bit)}
+        if self.conduct.has_server:
+            packet.index = worker.index[seq % self.window[worker.job]]
+        else:
+            half = self.window[worker.job]
+            base = sum(self.share[: worker.job])
+            packet.index = base + seq // half % 2 * half + seq % half
+        iteration, at = divmod(seq, job.per_iteration)
+        layer = next(i for i in range(len(job.fragments)) if at < sum(job.fragments[: i + 1]))
+        packet.priority = self.levels[worker.job][iteration][layer]
+        self.tally[worker.job]["RESENT" if flags else "SENT"] += 1
+        self.put(int(self.fabric.attachments.access_link[worker.host, 0]), packet)
+
+    def at_worker(self, number: int, packet: Packet) -> None:
+        worker, tally = self.workers[number], self.tally[packet.job]
+        job, seq = self.jobs[packet.job], packet.seq
+        if seq < worker.done or seq in worker.got:
+            tally["REPEATED"] += 1
+            return
+        tally["RESULTS"] += 1
+        worker.heard = True
+        right = sum(self.value(packet.job, seq, b) for b in range(len(job.workers)))
+        assert packet.total == saturated(right)
+        worker.got.add(seq)
+        if self.conduct.has_server:
+            worker.index[seq % self.window[packet.job]] = packet.next_index
+        if seq != worker.done:
+            worker.later += 1
+            trigger = self.conduct.trigger
+            if trigger and worker.later >= trigger and worker.asked != worker.done:
+                worker.asked = worker.done
+                self.send(worker, worker.done, frozenset({"resent"}))
+        while worker.done in worker.got:
+            worker.got.remove(worker.done)
+            worker.done += 1
+            worker.later = 0
+        worker.deadline = self.now + self.conduct.rto_ps
+        if worker.done == (worker.iteration + 1) * job.per_iteration:
+            worker.ends.append(self.now)
+            worker.iteration += 1
+            if worker.iteration == job.iterations:
+                worker.finished = self.now
+                return
+            self.begin(worker, number, self.now)
+        self.wake(number)
+
+
+def tallies(twin: Twin, columns: Any) -> list[list[int]]:
+    """The counts in the columns of `Outcome.tally`."""
+    names = {getattr(columns, n): n for n in dir(columns) if n.isupper() and n != "COLUMNS"}
+    return [[one[names[i]] for i in range(columns.COLUMNS)] for one in twin.tally]

@@ -1,0 +1,77 @@
+"""Logs of jobs in the documented forms, for queue pairs of real captures."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+COMM = "0xabc123"
+FORMS = {
+    "2.18": "NET/IB: Dev 0 Port 1 qpn {qpn} mtu 3 {ece}GID 1 ({gid})",
+    "2.20": "NET/IB: NCCL Dev 0 IbDev 0 Port 1 qpn {qpn} mtu 3 {ece}GID 1 ({gid}) fifoRkey=0x1",
+    "2.25": "NET/IB: NCCL Dev 0 IbDev 0 Port 1 qpn {qpn} mtu 3 GID 1 ({gid}) fifoLkey=0x9",
+    "2.30": "NET/IB: ncclIbConnectImpl: NCCL Dev 0 IbDev 0 Port 1 qp_num {qpn} mtu 3 GID 1 ({gid})",
+}
+"""The line of a sender's queue pair, by the version of NCCL that began to write it so."""
+ECE = "query_ece={supported=0, vendor_id=0x0, options=0x0, comp_mask=0x0} "
+
+
+def gid(address: str) -> str:
+    """The halves of an IPv4 address's GID as NCCL prints them."""
+    octets = bytes(10) + b"\xff\xff" + ipaddress.IPv4Address(address).packed
+    halves = (int.from_bytes(octets[:8], "little"), int.from_bytes(octets[8:], "little"))
+    return f"{halves[0]:X}/{halves[1]:X}"
+
+
+def nccl(
+    host: str,
+    pid: int,
+    rank: int,
+    peer: int,
+    address: str,
+    qpns: Sequence[int],
+    form: str = "2.20",
+    stamp: str = "",
+    device: str = "rxe0",
+) -> Iterator[str]:
+    """A process that sends to `peer` over these queue pairs, one for each channel."""
+    main = f"{stamp}{host}:{pid}:{pid} [0] NCCL INFO "
+    proxy = f"{stamp}{host}:{pid}:{pid + 9} [0] NCCL INFO "
+    comm = f"comm 0x55d0{pid:06x} rank {rank} nranks 16 cudaDev 0 nvmlDev 0 busId 1000"
+    yield main + f"NET/IB : Using [0]{device}:1/RoCE [RO]; OOB eth0:{address}<0>"
+    yield main + f"ncclCommInitRank {comm} commId {COMM} - Init START"
+    for channel, _ in enumerate(qpns):
+        yield main + f"Channel {channel:02d}/0 : {rank}[0] -> {peer}[0] [send] via NET/IB/0"
+    for qpn in qpns:
+        yield proxy + FORMS[form].format(qpn=qpn, gid=gid(address), ece=ECE)
+    yield main + f"ncclCommInitRank {comm} commId {COMM} - Init COMPLETE"
+
+
+def encoded(lines: Iterable[str]) -> list[bytes]:
+    """Lines as `files.lines` gives them."""
+    return [line.encode() for line in lines]
+
+
+def ground_truth(capture: Path) -> dict:
+    """The first flow of the JSON beside a real capture: commands, output, queue pairs."""
+    name = capture.name.partition(".at")[0]
+    return json.loads((capture.parent / f"{name}.json").read_text())["flows"][0]
+
+
+LOSSY = "i01_write_loss0.5_AtoB.atB.pcap.gz"
+"""A capture of four queue pairs from 10.0.0.1 to 10.0.0.2."""
+
+
+def write_logs(folder: Path, data: Path, capture: str = LOSSY, **options: str) -> str:
+    """Logs of rank 11 on 10.0.0.1 and rank 3 on 10.0.0.2 for a capture; their pattern."""
+    pairs = ground_truth(data / capture)["qp_pairs"]
+    own = [pair["client"]["qpn"] for pair in pairs]
+    logs = {
+        "nodea": nccl("nodea", 100, 11, 3, "10.0.0.1", own, **options),
+        "nodeb": nccl("nodeb", 200, 3, 11, "10.0.0.2", [], **options),
+    }
+    for host, lines in logs.items():
+        (folder / f"{host}.log").write_text("".join(f"{line}\n" for line in lines))
+    return str(folder / "*.log")
