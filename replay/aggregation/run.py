@@ -165,6 +165,7 @@ def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
     settings[rs.BUFFER] = never if conditions.buffer_bytes is None else conditions.buffer_bytes
     marking = never if conditions.ecn_bytes is None else conditions.ecn_bytes
     settings[rs.ECN_LOW] = settings[rs.ECN_HIGH] = marking
+    settings[rs.ECN_MOST] = 1 << 24
     settings[rs.SEED], settings[rs.HISTOGRAM_BINS] = conditions.seed, 2
     counts = np.zeros(rs.COUNTS, np.int64)
     counts[rs.FREE_SLOTS] = room

@@ -197,7 +197,7 @@ def replay_packets(
             own.by_run[run] = found, offered[run].bound
     except KeyboardInterrupt:
         complete = False
-    settings = {key: str(value) for key, value in vars(model).items() if value is not None}
+    settings = model.described()
     settings |= under.described()
     if offered[0].load.offered:
         settings["offer"] = offered[0].load.offered

@@ -8,6 +8,7 @@ from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
 from ....analyzer.units import parse_size
 from ...packets.model.model import Model
+from .values import share
 from .words import ASAP, CAPTURED
 
 _SIZES = {
@@ -18,7 +19,7 @@ _SIZES = {
     "buffer": "buffer_bytes",
     "trim": "trim_bytes",
 }
-KEYS = (*_SIZES, "ack-every", "ecn", "offer")
+KEYS = (*_SIZES, "ack-every", "ecn", "ecn-last-hop", "offer")
 
 
 def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
@@ -41,11 +42,22 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
             raise UsageError(f"--model: ack-every={number} is not a whole number")
         values["ack_every"] = int(number)
     if "ecn" in options:
-        low, plus, high = options["ecn"].partition("+")
+        low, *others = options["ecn"].split("+")
+        if len(others) > 2:
+            raise UsageError(
+                f"--model: ecn={options['ecn']}: use Kmin, Kmin+Kmax or Kmin+Kmax+Pmax%"
+            )
         values["ecn_low_bytes"] = parse_size(low, "--model: ecn")
-        values["ecn_high_bytes"] = (
-            parse_size(high, "--model: ecn") if plus else parse_size(low, "--model: ecn")
-        )
+        values["ecn_high_bytes"] = parse_size(others[0] if others else low, "--model: ecn")
+        if len(others) == 2:
+            values["ecn_most"] = share(others[1], "--model: ecn")
+    if "ecn-last-hop" in options:
+        wanted = options["ecn-last-hop"]
+        if wanted not in ("yes", "no"):
+            raise UsageError(f"--model: ecn-last-hop={wanted}: use yes or no")
+        if "ecn" not in options:
+            raise UsageError("--model: ecn-last-hop needs ecn")
+        values["ecn_last_hop"] = wanted == "yes"
     offer = options.get("offer", offer)
     if offer not in (CAPTURED, ASAP):
         raise UsageError(f"--model: offer={offer}: use captured (times of the capture) or asap")
@@ -64,6 +76,6 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
 
 def _with_keys(text: str) -> str:
     """Check a model; UsageError names the option."""
-    for key, field in {**_SIZES, "ack-every": "ack_every"}.items():
+    for key, field in {**_SIZES, "ack-every": "ack_every", "ecn: Pmax": "ecn_most"}.items():
         text = text.replace(field, key)
     return f"--model: {text}"

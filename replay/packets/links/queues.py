@@ -105,12 +105,12 @@ def take_waiting(run: Network, link: Int, start: Int) -> Int:
 def mark(run: Network, link: Int, slot: Int, queued: Int) -> None:
     """ECN for a data packet whose service starts with `queued` bytes, its own bytes included."""
     low = run.settings[rs.ECN_LOW]
-    if queued > low:
+    if queued > low and not run.stats[link, rs.UNMARKED]:
         high = run.settings[rs.ECN_HIGH]
         key = run.slots[slot, rs.KEY]
         random = draw(run.settings[rs.SEED], ECN, key & (np.int64(MARKED) - 1), link)
         share = np.int64(random >> np.uint64(40))  # 24 bits
-        if queued >= high or share * (high - low) < ((queued - low) << np.int64(24)):
+        if queued > high or share * (high - low) < (queued - low) * run.settings[rs.ECN_MOST]:
             run.slots[slot, rs.KEY] = key | np.int64(MARKED)
             run.stats[link, rs.MARKS] += 1
 

@@ -20,8 +20,9 @@ becomes free at t counts as idle for an arrival at t.
 **Queue** of a link at an instant: the packets waiting and the one in service. A data packet that
 has to wait is dropped (or trimmed) when it, the data waiting and the packet in service exceed the
 buffer; an ACK when the ACKs waiting would. ECN is decided at switches when the service of a data
-packet starts, by the data waiting then with itself (probability 0 at `ecn_low_bytes` to 1 at
-`ecn_high_bytes`, linear between).
+packet starts, by the data waiting then with itself: probability 0 at `ecn_low_bytes` (Kmin) to
+`ecn_most` (Pmax) at `ecn_high_bytes` (Kmax), linear between, and 1 above. `ecn_last_hop` says
+whether the links to hosts mark, too.
 
 **Hosts.** Messages of a flow (QP) are sent in order; packets of captured messages not before
 their times. The flows of a host with packets to send
@@ -122,6 +123,12 @@ class Model:
     ecn_low_bytes: int | None = None
     ecn_high_bytes: int | None = None
     """Equal to ecn_low_bytes for a single threshold; None for both: no marking."""
+    ecn_most: float = 1.0
+    """Pmax: the probability of a mark at ecn_high_bytes; above it every packet is marked
+    (Zhu et al., SIGCOMM 2015, figure 5)."""
+    ecn_last_hop: bool = True
+    """Whether switches mark on links to hosts; MRC asks for off, so that a mark means a full path
+    and not a busy receiver."""
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -142,6 +149,15 @@ class Model:
             raise UsageError("ECN needs both its thresholds, low and high")
         if (self.ecn_low_bytes or 0) > (self.ecn_high_bytes or 0):
             raise UsageError("ECN's low threshold is above its high one")
+        if not 0.0 < self.ecn_most <= 1.0:
+            raise UsageError(f"ecn_most must be above 0 and at most 1, not {self.ecn_most:g}")
+
+    def described(self) -> dict[str, str]:
+        """The settings in force, by field."""
+        told = {key: str(value) for key, value in vars(self).items() if value is not None}
+        if self.ecn_low_bytes is None:
+            del told["ecn_most"], told["ecn_last_hop"]
+        return told
 
 
 LINE_RATE = 1 << 20

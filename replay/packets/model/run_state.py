@@ -23,7 +23,8 @@ DATA_HEAD, DATA_TAIL, ACK_HEAD, ACK_TAIL = 9, 10, 11, 12
 RATE, DELAY, LAYER = 13, 14, 15
 
 # stats, per link
-PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS = range(6)
+PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, UNMARKED = range(7)
+"""UNMARKED: 1 for links that never mark; set before the run."""
 STAT_COLUMNS = 8
 
 # slots: one row per packet in flight
@@ -71,8 +72,9 @@ COUNTS = 8
 # settings
 ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = range(8)
 WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
-SEES_ALL = 14
-SETTINGS = 15
+SEES_ALL, ECN_MOST = 14, 15
+"""ECN_MOST: probability of a mark at ECN_HIGH, in 2^-24."""
+SETTINGS = 16
 
 _BINS = 2048
 MOST_STRETCHES = 128
@@ -183,7 +185,7 @@ def new_run(
     packets = int(workload.packet_start[-1]) if keep_arrivals else 0
     return RunState(
         links=links,
-        stats=aligned(len(links), STAT_COLUMNS),
+        stats=_stats(arrays, model),
         slots=free_slots(0, room),
         hosts=np.tile(np.array([-1, 0], np.int64), (arrays.hosts, 1)),
         rings=rings,
@@ -205,6 +207,12 @@ def new_run(
         out_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(leaving)]),
         out_links=order,
     )
+
+
+def _stats(arrays: FabricArrays, model: Model) -> Ints:
+    stats = aligned(len(arrays.target), STAT_COLUMNS)
+    stats[:, UNMARKED] = (arrays.target >= arrays.switches) & (not model.ecn_last_hop)
+    return stats
 
 
 def free_slots(first: int, room: int) -> Ints:
@@ -314,6 +322,7 @@ def _settings(
     settings[TRIM_BYTES] = model.trim_bytes or 0
     settings[ECN_LOW] = none if model.ecn_low_bytes is None else model.ecn_low_bytes
     settings[ECN_HIGH] = none if model.ecn_high_bytes is None else model.ecn_high_bytes
+    settings[ECN_MOST] = round(model.ecn_most * (1 << 24))
     settings[SEED] = seed
     settings[WINDOW_PS] = window
     settings[NEW_PER_WINDOW] = int((window // fastest + 2).sum())

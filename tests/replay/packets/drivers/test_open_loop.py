@@ -125,8 +125,11 @@ class Twin:
         low, high = self.model.ecn_low_bytes, self.model.ecn_high_bytes
         if low is None or high is None or queued <= low:
             return
+        if self.fabric.links.target[link] >= self.fabric.switches and not self.model.ecn_last_hop:
+            return
         share = drawn(self.seed, 4, packet.key & (MARKED - 1), link) >> 8
-        if queued >= high or share * (high - low) < (queued - low) << 24:
+        most = round(self.model.ecn_most * (1 << 24))
+        if queued > high or share * (high - low) < (queued - low) * most:
             packet.key |= MARKED
             self.marks[link] += 1
 
@@ -265,6 +268,8 @@ def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
         trim_bytes=draw(st.sampled_from((None, 64))),
         ecn_low_bytes=low,
         ecn_high_bytes=None if low is None else low + draw(st.integers(0, 4 * payload)),
+        ecn_most=draw(st.sampled_from((1.0, 0.2))),
+        ecn_last_hop=draw(st.booleans()),
     )
     hosts = fabric.hosts
     flows = draw(st.integers(1, 4 if small else 12))
