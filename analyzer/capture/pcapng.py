@@ -247,7 +247,8 @@ class PcapngFraming(Framing):
     def _tap_of_further(self, link_type: int) -> int:
         """The tap of all interfaces after the first MANY_TAPS."""
         if _FURTHER not in self._shared:
-            self._shared[_FURTHER] = self._new_tap("further interfaces", link_type, 0, {})
+            tap = self._shared[_FURTHER] = self._new_tap("further interfaces", link_type, 0, {})
+            self._all_taps.items[tap].shared = True
             self.counts.warnings.append(
                 f"{self._name}: more than {MANY_TAPS} interfaces: further interfaces count as one"
             )

@@ -145,16 +145,18 @@ class Sessions:
         carried_by = what >> TAP_SHIFT & 0xFFFF
         if self._taps.are_many:
             self._without_tap = True
+            self._taps[carried_by].shared = True
             _add(carried_by, self.arrays)
         else:
             carrier = self._taps[carried_by].name
+            shared = len(self) == MAX_SESSIONS
             name = (
                 f"further mirror sessions in {carrier}"
-                if len(self) == MAX_SESSIONS
+                if shared
                 else session_name(high & (1 << 64) - 1, low & (1 << 64) - 1, what)
             )
             name = self._unused(name, carrier)
-            tap = Tap(name, LINKTYPE_ETHERNET, carrier=carried_by)
+            tap = Tap(name, LINKTYPE_ETHERNET, carrier=carried_by, shared=shared)
             _add(self._taps.add(tap), self.arrays)
         self.arrays.state[PENDING + 2] = 0
 

@@ -46,6 +46,11 @@ class Case:
     """True when a filter, also that of a capture, or a limit dropped packets before tracking."""
 
     @property
+    def whole(self) -> bool:
+        """Whether all packets of all captures were read: no limit, interruption or damage."""
+        return self.complete and not any(capture.damaged_places for capture in self.captures)
+
+    @property
     def ended(self) -> Ended:
         """Sums of the flows that left memory: claims about all packets include them."""
         return self.measuring.ended

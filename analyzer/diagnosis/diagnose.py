@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
+from .alike import bounded
 from .case import Case
 from .finders.ended import losses_of_ended
 from .finders.hops.captures import (
@@ -98,5 +99,7 @@ def diagnose(case: Case) -> Diagnosis:
         for finding in found:
             known.add(finding)
     findings.sort(key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ns or 0), f.from_ns))
+    findings = bounded(case, findings)
     passed = healthy(case, findings)
-    return Diagnosis(summary(case, findings, passed), findings, passed, limits(case))
+    text = summary(case, findings, passed)
+    return Diagnosis(text, findings, passed, limits(case), case.whole)

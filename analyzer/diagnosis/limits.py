@@ -27,6 +27,10 @@ def limits(case: Case) -> list[str]:
 def _how_it_was_read(case: Case) -> Iterator[str]:
     if not case.complete:
         yield "incomplete: findings cover what was read so far"
+    damaged = [printable(capture.name) for capture in case.captures if capture.damaged_places]
+    if damaged:
+        which = damaged[0] if len(damaged) == 1 else f"{number(len(damaged))} captures"
+        yield f"{which} cannot be read in full (cut short or damaged): the rest is unknown"
     filters = {tap.filter for tap in case.registry.taps.items if tap.leaves_out_roce}
     if filters:
         named = shorten(printable("; ".join(sorted(map(str, filters)))), _NAMED_FILTERS)
@@ -164,6 +168,17 @@ def _clocks(case: Case) -> Iterator[str]:
             )
 
 
+def _shared(case: Case) -> Iterator[str]:
+    """Taps that stand for several: no hop begins or ends there."""
+    if case.ways is not None:
+        for tap in case.registry.taps.items:
+            if tap.shared:
+                yield (
+                    f"{printable(tap.name)} stands for several links: losses and delays right"
+                    " before and after them are unknown; analyse fewer links at a time"
+                )
+
+
 def _pauses(case: Case) -> Iterator[str]:
     """Packets do not tell their priority, and wide windows not how long a queue lasts."""
     priorities = {
@@ -252,6 +267,7 @@ _CHECKS = (
     _answers,
     _ways,
     _clocks,
+    _shared,
     _pauses,
     _marks,
     _icrc,

@@ -24,4 +24,6 @@ def summary(case: Case, findings: Sequence[Finding], healthy: Sequence[str]) -> 
     if case.ended.flows_in_trouble:
         gone = counted(case.ended.flows_in_trouble, "idle flow")
         return f"No fault found in the listed flows, but {gone} in trouble left memory: {seen}"
+    if not case.whole:
+        return f"No fault found in the part that was read: {seen}"
     return f"No fault found in {seen}"

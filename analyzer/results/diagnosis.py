@@ -121,3 +121,10 @@ class Diagnosis(Record, frozen=True):
         list[str],
         Meta(description="what these captures cannot tell, and which tap would tell it"),
     ]
+    complete: Annotated[
+        bool,
+        Meta(
+            description="False when a part was not read: still running, interrupted, ended by a"
+            " limit, a damaged capture; healthy then covers the part that was read"
+        ),
+    ] = True

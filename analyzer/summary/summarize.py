@@ -56,8 +56,9 @@ class Summary:
         self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
         self.ways: Ways | None = None
         if self._settled is not None:
-            sampled = {names.taps.index(tap) for tap in self._sampled}
             taps = registry.taps
+            unplaced = {tap for tap in range(len(taps)) if taps[tap].shared}
+            unplaced |= {names.taps.index(tap) for tap in self._sampled}
             set_back = {tap for tap in range(len(taps)) if taps.carrier(tap).clock_steps}
             clocks = [taps.clock(tap) for tap in range(len(taps))]
             set_forward = self._settled.times.jumps(clocks, set_back)
@@ -66,7 +67,7 @@ class Summary:
                 self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked
             )
             ways.set_forward = set_forward
-            self.ways = ways.without(sampled | unclocked)
+            self.ways = ways.without(unplaced | unclocked)
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())

@@ -99,6 +99,8 @@ class Tap:
     """For a mirror session: index of the tap that carries its frames."""
     sampled: SampledFrames | None = None
     """Set when the frames of the tap are samples."""
+    shared: bool = False
+    """Whether it stands for all interfaces or mirror sessions that have no tap of their own."""
 
     @property
     def leaves_out_roce(self) -> bool:

@@ -128,13 +128,15 @@ def _others(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Part]:
     healthy = words.healthy(diagnosis)
     if healthy:
         first, *rest = healthy
+        whole = diagnosis.complete
         yield Part(
-            glyphs.good,
-            "green",
-            (f"healthy: {first}", *rest),
+            glyphs.good if whole else UNKNOWN,
+            "green" if whole else "dim",
+            (f"{words.passed(diagnosis)}: {first}", *rest),
             glyphs.ellipsis,
             counts=True,
-            instead=f"{counted(len(healthy), 'check')} passed",
+            instead=f"{counted(len(healthy), 'check')} passed"
+            + ("" if whole else " in what was read"),
         )
     elif not diagnosis.findings:
         yield Part(UNKNOWN, "dim", (words.NO_CHECK,), glyphs.ellipsis, counts=True)

@@ -48,6 +48,11 @@ def healthy(diagnosis: Diagnosis) -> list[str]:
     return [printable(text).rstrip(".") for text in diagnosis.healthy]
 
 
+def passed(diagnosis: Diagnosis) -> str:
+    """The heading of the checks that passed: what was not read may be ill."""
+    return "healthy" if diagnosis.complete else "healthy in what was read"
+
+
 def lost_again(diagnosis: Diagnosis) -> int:
     """Losses that the findings count besides: columns of flows count each PSN once."""
     details = [finding.details for finding in diagnosis.findings]

@@ -76,8 +76,10 @@ class DiagnosisScreen(RoceScreen):
             text.append_text(about(self.view.finding))
         diagnosis = snapshot.judged.diagnosis
         if diagnosis is not None:
+            mark = (UNICODE.good, "green") if diagnosis.complete else (human.UNKNOWN, "dim")
+            so_far = "" if diagnosis.complete else "so far: "
             for line in diagnosis.healthy:
-                text.append(f"{UNICODE.good} ", "green").append(f"{printable(line)}\n")
+                text.append(f"{mark[0]} ", mark[1]).append(f"{so_far}{printable(line)}\n")
             for line in diagnosis.limits:
                 text.append(f"{human.UNKNOWN} {printable(line)}\n", "dim")
         self.query_one("#finding", Static).update(text)

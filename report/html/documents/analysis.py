@@ -54,7 +54,7 @@ def _diagnosis(page: HtmlPage, analysis: Analysis) -> None:
         page.add(f'<ol class="findings">{"".join(cards)}</ol>')
         page.more(len(found.findings) - _FINDINGS, "finding")
     healthy = words.healthy(found)
-    _list(page, "Healthy", healthy, "good")
+    _list(page, words.passed(found).capitalize(), healthy, "good" if found.complete else "")
     if not healthy and not found.findings:
         page.say(words.NO_CHECK)
     if analysis.warnings or found.limits:

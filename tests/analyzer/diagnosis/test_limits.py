@@ -57,6 +57,8 @@ def test_truncated_frames():
 
 def test_how_it_was_read():
     assert said(complete=False).startswith("incomplete")
+    cut = [capture(table_of(ROWS), damaged_places=1)]
+    assert "cannot be read in full" in said(captures=cut)
 
 
 def test_a_filter_of_the_analysis():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cases import case_of
+import pytest
+from cases import capture, case_of, table_of
 from conformance_traces import last
 from factories_results import diagnosis
 
@@ -15,6 +16,18 @@ def test_the_worst_fault_comes_first():
     case = case_of([last(0)])
     assert summary(case, [loss, note], ["x"]) == loss.sentence
     assert summary(case, [loss, loss, loss], []) == f"{loss.sentence} (and 2 further faults)"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"complete": False}, {"captures": [capture(table_of([last(0)]), damaged_places=1)]}],
+    ids=["interrupted", "damaged"],
+)
+def test_what_was_not_read_is_not_cleared(changes):
+    case = case_of([last(0)], **changes)
+    assert not case.whole
+    said = summary(case, [], ["x"])
+    assert said == "No fault found in the part that was read: 1 packet of 1 queue pair"
 
 
 def test_notes_are_no_faults():

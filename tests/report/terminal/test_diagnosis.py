@@ -124,3 +124,6 @@ def test_a_tick_needs_a_check_that_passed() -> None:
     ]
     healthy = Diagnosis("", [], ["12 hops, 106,394 passages: no loss", "no NAK"], [])
     assert printed(healthy)[1] == "✓ healthy: 12 hops, 106,394 passages: no loss; no NAK"
+    part = printed(msgspec.structs.replace(healthy, complete=False))
+    assert part[1].startswith("? healthy in what was read: 12 hops")
+    assert "✓" not in "".join(part)
