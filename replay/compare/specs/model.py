@@ -19,7 +19,7 @@ _SIZES = {
     "buffer": "buffer_bytes",
     "trim": "trim_bytes",
 }
-KEYS = (*_SIZES, "ack-every", "ecn", "ecn-last-hop", "offer")
+KEYS = (*_SIZES, "drop", "jitter", "ack-every", "ecn", "ecn-last-hop", "offer")
 
 
 def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
@@ -36,6 +36,10 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
         if key in options:
             where = f"--model: {key}"
             values[field] = 0 if options[key] == "0" else parse_size(options[key], where)
+    if "drop" in options:
+        values["drop"] = options["drop"]
+    if "jitter" in options:
+        values["jitter"] = share(options["jitter"], "--model: jitter")
     if "ack-every" in options:
         number = options["ack-every"]
         if not number.isascii() or not number.isdecimal():
@@ -65,6 +69,8 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
         model = Model(**values)
     except UsageError as error:
         raise UsageError(_with_keys(str(error))) from None
+    if "drop" in options and model.buffer_bytes is None:
+        raise UsageError("--model: drop needs buffer: unlimited queues do not drop")
     if model.trim_bytes is not None:
         packet = model.payload_bytes + model.header_bytes
         if model.buffer_bytes is None:

@@ -180,11 +180,10 @@ def run_events(
             continue
         if out >= 0 and wires[out, fb.DOWN] == 0:
             serve(net, out, time + 1)
-            dropped = stats[out, rs.DROPS]
-            enqueue(net, out, slot, time)
+            slot = enqueue(net, out, slot, time)
             if links[out, rs.HEAD_TIME] != NEVER:
                 schedule(wheel, 1 + out, links[out, rs.HEAD_TIME])
-            if stats[out, rs.DROPS] == dropped:
+            if slot < 0:
                 continue
         else:
             free_slot(net, slot)

@@ -8,7 +8,15 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED
-from ..links.queues import enqueue, free_slot, new_slot, size_of, start_service, take_waiting
+from ..links.queues import (
+    add_jitter,
+    enqueue,
+    free_slot,
+    new_slot,
+    size_of,
+    start_service,
+    take_waiting,
+)
 from ..model import run_state as rs
 from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit
@@ -113,6 +121,7 @@ def pull(
     meta = (flows[flow, rs.DST] << np.int64(32)) | label
     slot = new_slot(run, key, meta, size)
     start_service(run, link, slot, size, time)
+    add_jitter(run, link, slot, time)
 
 
 @inlined

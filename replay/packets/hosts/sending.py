@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined
-from ..links.queues import new_slot, size_of, start_service, take_waiting
+from ..links.queues import add_jitter, new_slot, size_of, start_service, take_waiting
 from ..model import run_state as rs
 from ..model.labels import OUTSTANDING, EvState, Select
 from ..model.model import AGAIN, NEVER, packet_key, service_ps
@@ -163,6 +163,7 @@ def pull(
     own.extra[slot, fb.ECHO] = ev
     own.extra[slot, fb.DEAD] = 0
     start_service(net, link, slot, size, start)
+    add_jitter(net, link, slot, start)
     schedule(own.wheel, 1 + link, net.links[link, rs.HEAD_TIME])
     own.ports[flow, by] += size
     own.tally[fb.DATA_SENT] += 1

@@ -6,7 +6,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined
 from ..model import run_state as rs
-from ..model.draws import ECN, draw
+from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from ..model.run_state import Network
 from .load_bins import add_load
@@ -126,8 +126,46 @@ def serve(run: Network, link: Int, limit: Int) -> None:
 
 
 @inlined
-def enqueue(run: Network, link: Int, slot: Int, time: Int) -> None:
-    """Add a packet to a link that has been served up to `time`, inclusive."""
+def add_jitter(run: Network, link: Int, slot: Int, time: Int) -> None:
+    """Keep a host's port idle after the data packet whose service has just started, at `time`."""
+    longest = run.settings[rs.JITTER]
+    if longest:
+        key, size = run.slots[slot, rs.KEY], size_of(run.slots, slot)
+        service = service_ps(size, run.links[link, rs.RATE])
+        most = ((service * longest) >> np.int64(20)) + 1
+        run.links[link, rs.FREE] += drawn(run.settings[rs.SEED], JITTER, key, time, most)
+
+
+@inlined
+def _victim(run: Network, link: Int, slot: Int, size: Int) -> Int:
+    """The packet that a full queue gives up: the arriving one, or the last that waits, whose place
+    the arriving one then takes; the same chance for all that compete for this place."""
+    links, slots, stats = run.links, run.slots, run.stats
+    last = links[link, rs.DATA_TAIL]
+    if not run.settings[rs.FAIR_DROPS] or links[link, rs.DATA_HEAD] < 0:
+        return slot
+    stats[link, rs.LAST] += 1
+    rivals, key = stats[link, rs.LAST] & np.int64(rs.NO_SLOT), slots[slot, rs.KEY]
+    instead = links[link, rs.WAITING_DATA] + size - size_of(slots, last)
+    if instead + links[link, rs.SERVED] > run.settings[rs.BUFFER]:
+        return slot
+    what = key & (np.int64(MARKED) - 1)
+    if drawn(run.settings[rs.SEED], VICTIM, what, stats[link, rs.PACKETS], rivals):
+        return slot
+    links[link, rs.WAITING_DATA] = instead
+    slots[slot, rs.NEXT] |= np.int64(rs.NO_SLOT)
+    if links[link, rs.DATA_HEAD] == last:
+        links[link, rs.DATA_HEAD] = slot
+    else:
+        link_next(slots, stats[link, rs.LAST] >> np.int64(32), slot)
+    links[link, rs.DATA_TAIL] = slot
+    return last
+
+
+@inlined
+def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
+    """Add a packet to a link that has been served up to `time`, inclusive. Returns the slot of the
+    packet that this drops, already free but unchanged, or -1."""
     links, slots, stats = run.links, run.slots, run.stats
     key, size = slots[slot, rs.KEY], size_of(slots, slot)
     first = key & np.int64(ACK | TRIMMED)
@@ -143,17 +181,18 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> None:
             stats[link, rs.MAX_PACKETS] = 1
         stats[link, rs.MAX_BYTES] = max(stats[link, rs.MAX_BYTES], size)
         start_service(run, link, slot, size, time)
-        return
+        return np.int64(-1)
     if not first:
         if links[link, rs.WAITING_DATA] + size + links[link, rs.SERVED] > run.settings[rs.BUFFER]:
+            slot = _victim(run, link, slot, size)
             trim = run.settings[rs.TRIM_BYTES]
             if trim == 0:
                 stats[link, rs.DROPS] += 1
                 free_slot(run, slot)
-                return
+                return slot
             stats[link, rs.TRIMS] += 1
             first = np.int64(TRIMMED)
-            slots[slot, rs.KEY] = key | first
+            slots[slot, rs.KEY] |= first
             others = slots[slot, rs.NEXT] & ~(np.int64(_SIZE_MASK) << np.int64(32))
             slots[slot, rs.NEXT] = others | trim << np.int64(32)
             size = trim
@@ -161,7 +200,7 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> None:
         if links[link, rs.WAITING_ACKS] + size > run.settings[rs.BUFFER]:
             stats[link, rs.DROPS] += 1
             free_slot(run, slot)
-            return
+            return slot
         slots[slot, rs.NEXT] |= np.int64(rs.NO_SLOT)
         if links[link, rs.ACK_HEAD] < 0:
             links[link, rs.ACK_HEAD] = slot
@@ -175,9 +214,11 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> None:
             links[link, rs.DATA_HEAD] = slot
         else:
             link_next(slots, links[link, rs.DATA_TAIL], slot)
+        stats[link, rs.LAST] = (links[link, rs.DATA_TAIL] << np.int64(32)) | 1
         links[link, rs.DATA_TAIL] = slot
         links[link, rs.WAITING_DATA] += size
     links[link, rs.WAITING_PACKETS] = waiting + 1
     stats[link, rs.MAX_PACKETS] = max(stats[link, rs.MAX_PACKETS], found + 1)
     queued = links[link, rs.WAITING_DATA] + links[link, rs.WAITING_ACKS] + links[link, rs.SERVED]
     stats[link, rs.MAX_BYTES] = max(stats[link, rs.MAX_BYTES], queued)
+    return np.int64(-1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, kernel
 
-SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE = range(1, 7)
+SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE, JITTER, VICTIM = range(1, 9)
 """Purposes that several files share; a strategy declares its own with `purpose`."""
 
 

@@ -19,7 +19,9 @@ becomes free at t counts as idle for an arrival at t.
 
 **Queue** of a link at an instant: the packets waiting and the one in service. A data packet that
 has to wait is dropped (or trimmed) when it, the data waiting and the packet in service exceed the
-buffer; an ACK when the ACKs waiting would. ECN is decided at switches when the service of a data
+buffer; an ACK when the ACKs waiting would. With `drop` random, the packets that compete for the
+same place have the same chance: those that arrive while the queue is full, and the last packet that
+found a place. ECN is decided at switches when the service of a data
 packet starts, by the data waiting then with itself: probability 0 at `ecn_low_bytes` (Kmin) to
 `ecn_most` (Pmax) at `ecn_high_bytes` (Kmax), linear between, and 1 above. `ecn_last_hop` says
 whether the links to hosts mark, too.
@@ -27,7 +29,8 @@ whether the links to hosts mark, too.
 **Hosts.** Messages of a flow (QP) are sent in order; packets of captured messages not before
 their times. The flows of a host with packets to send
 take turns packet by packet (round robin; a flow joins at the end when its message is released).
-The label of a packet is chosen when its service starts (data) or when it is queued (ACKs).
+After a data packet its port stays idle for a random part, up to `jitter`, of the packet's service
+time. The label of a packet is chosen when its service starts (data) or when it is queued (ACKs).
 A receiver sends an ACK when a data packet has arrived and `ack_every` packets of its message are
 unacknowledged, or its message is complete; over the port at which the packet arrived. A
 message is complete when ACKs for all its packets have arrived at the sender.
@@ -76,6 +79,13 @@ AGAIN = 1 << 59
 """Retransmission."""
 IDENTITY = ACK - 1
 """Message and number without flags."""
+
+RANDOM, TAIL = "random", "tail"
+"""Values of `Model.drop`."""
+JITTER = 0.01
+"""Default gap of hosts where queues can be full. Hosts at exactly the line rate keep their phases
+for ever, so that the same host finds the free place of a full queue each time ("phase effects":
+Floyd, Jacobson, "Traffic Phase Effects in Packet-Switched Gateways", 1991)."""
 
 
 @inlined
@@ -129,6 +139,12 @@ class Model:
     ecn_last_hop: bool = True
     """Whether switches mark on links to hosts; MRC asks for off, so that a mark means a full path
     and not a busy receiver."""
+    drop: str = RANDOM
+    """Which packet a full queue drops or trims: the arriving one (TAIL), or one of those that
+    compete for the place, at random (RANDOM)."""
+    jitter: float | None = None
+    """Gaps between the data packets of a host: uniform from 0 to this share of a packet's service
+    time. None: JITTER if queues can be full, else 0."""
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -142,6 +158,10 @@ class Model:
                 raise UsageError(
                     f"{name} must be {least:,} to {most:,}, not {getattr(self, name):,}"
                 )
+        if self.drop not in (RANDOM, TAIL):
+            raise UsageError(f"drop must be {RANDOM} or {TAIL}, not {self.drop}")
+        if not 0.0 <= (self.jitter or 0.0) <= 1.0:
+            raise UsageError(f"jitter must be 0 to 1, not {self.jitter:g}")
         packet = self.payload_bytes + self.header_bytes
         if self.buffer_bytes is not None and self.buffer_bytes < packet:
             raise UsageError(f"a buffer of {self.buffer_bytes:,} B holds no packet of {packet:,} B")
@@ -157,7 +177,17 @@ class Model:
         told = {key: str(value) for key, value in vars(self).items() if value is not None}
         if self.ecn_low_bytes is None:
             del told["ecn_most"], told["ecn_last_hop"]
+        if self.buffer_bytes is None:
+            del told["drop"]
+        told["jitter"] = f"{100 * self.host_jitter:g}%"
         return told
+
+    @property
+    def host_jitter(self) -> float:
+        """The longest gap of hosts as a share of a packet's service time."""
+        if self.jitter is None:
+            return 0.0 if self.buffer_bytes is None else JITTER
+        return self.jitter
 
 
 LINE_RATE = 1 << 20

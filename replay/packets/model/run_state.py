@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.kernel import Array, Bytes, Int32s, Ints
 from .aligned import aligned
 from .arrays import FabricArrays, ports_in_turn
-from .model import LINK_COLUMNS, NEVER, Model, Workload
+from .model import LINK_COLUMNS, NEVER, RANDOM, Model, Workload
 from .rules import Rules
 
 # links: the shared columns of `LinkColumn`, then
@@ -23,8 +23,10 @@ DATA_HEAD, DATA_TAIL, ACK_HEAD, ACK_TAIL = 9, 10, 11, 12
 RATE, DELAY, LAYER = 13, 14, 15
 
 # stats, per link
-PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, UNMARKED = range(7)
-"""UNMARKED: 1 for links that never mark; set before the run."""
+PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, UNMARKED, LAST = range(8)
+"""UNMARKED: 1 for links that never mark; set before the run. LAST, of the data that waits: the
+packet before the last one (valid if two or more wait) << 32 | packets that have competed for the
+last place, see `enqueue`."""
 STAT_COLUMNS = 8
 
 # slots: one row per packet in flight
@@ -72,9 +74,10 @@ COUNTS = 8
 # settings
 ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = range(8)
 WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
-SEES_ALL, ECN_MOST = 14, 15
-"""ECN_MOST: probability of a mark at ECN_HIGH, in 2^-24."""
-SETTINGS = 16
+SEES_ALL, ECN_MOST, FAIR_DROPS, JITTER = range(14, 18)
+"""ECN_MOST: probability of a mark at ECN_HIGH, in 2^-24. JITTER: longest gap after a data packet of
+a host, of its service time in 2^-20."""
+SETTINGS = 18
 
 _BINS = 2048
 MOST_STRETCHES = 128
@@ -323,6 +326,8 @@ def _settings(
     settings[ECN_LOW] = none if model.ecn_low_bytes is None else model.ecn_low_bytes
     settings[ECN_HIGH] = none if model.ecn_high_bytes is None else model.ecn_high_bytes
     settings[ECN_MOST] = round(model.ecn_most * (1 << 24))
+    settings[FAIR_DROPS] = model.drop == RANDOM
+    settings[JITTER] = round(model.host_jitter * (1 << 20))
     settings[SEED] = seed
     settings[WINDOW_PS] = window
     settings[NEW_PER_WINDOW] = int((window // fastest + 2).sum())

@@ -45,7 +45,9 @@ class Twin:
         self.load, self.fabric, self.model, self.name, self.seed = load, fabric, model, name, seed
         count = len(fabric.links.source)
         self.links = [
-            SimpleNamespace(free=0, acks=deque(), data=deque(), served=0, bytes=0, packets=0)
+            SimpleNamespace(
+                free=0, acks=deque(), data=deque(), served=0, bytes=0, packets=0, rivals=0
+            )
             for _ in range(count)
         ]
         self.most, self.drops, self.trims, self.marks = (np.zeros(count, int) for _ in range(4))
@@ -156,6 +158,10 @@ class Twin:
         packet = SimpleNamespace(key=m << 28 | n, size=size, dst=int(self.load.dst[flow]), acks=0)
         packet.label = self.label(packet.key)
         self.start(link, packet, time)
+        if self.model.host_jitter:
+            most = (self.took(link, size) * round(self.model.host_jitter * 2**20) >> 20) + 1
+            self.links[link].free += drawn(self.seed, 7, packet.key, time) * most >> 32
+            self.push(self.links[link].free, 1, link)
 
     def label(self, key: int) -> int:
         return drawn(self.seed, 2, key & WITHOUT_FLAGS, 0) * 5 >> 32
@@ -171,6 +177,14 @@ class Twin:
             return
         buffer = 1 << 60 if model.buffer_bytes is None else model.buffer_bytes
         if not first and sum(p.size for p in here.data) + packet.size + here.served > buffer:
+            if model.drop == "random" and here.data:
+                here.rivals += 1
+                last = here.data[-1]
+                fits = sum(p.size for p in here.data) - last.size + packet.size + here.served
+                what = packet.key & MARKED - 1
+                drawn_first = drawn(self.seed, 8, what, here.packets) * here.rivals >> 32 == 0
+                if fits <= buffer and drawn_first:
+                    here.data[-1], packet = packet, last
             if model.trim_bytes is None:
                 self.drops[link] += 1
                 return
@@ -182,6 +196,7 @@ class Twin:
             self.drops[link] += 1
             return
         (here.acks if first else here.data).append(packet)
+        here.rivals = here.rivals if first else 1
         self.most[link] = max(self.most[link], len(here.acks) + len(here.data) + 1)
 
     def choose(self, switch: int, members: list[int], packet: Any, time: int) -> int:
@@ -270,6 +285,8 @@ def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
         ecn_high_bytes=None if low is None else low + draw(st.integers(0, 4 * payload)),
         ecn_most=draw(st.sampled_from((1.0, 0.2))),
         ecn_last_hop=draw(st.booleans()),
+        drop=draw(st.sampled_from(("random", "tail"))),
+        jitter=draw(st.sampled_from((None, 0.0, 0.1, 1.0))),
     )
     hosts = fabric.hosts
     flows = draw(st.integers(1, 4 if small else 12))
