@@ -24,7 +24,17 @@ def test_one_threshold_marks_everything_above_it() -> None:
 
 def test_settings_of_marking_are_told_only_with_marking() -> None:
     assert "ecn_most" not in parse_model("")[0].described()
+    assert "drop" not in parse_model("")[0].described()
     assert parse_model("ecn=1kB+2kB+20%")[0].described()["ecn_most"] == "0.2"
+
+
+def test_hosts_have_jitter_where_queues_can_be_full() -> None:
+    assert parse_model("")[0].host_jitter == 0
+    model, _ = parse_model("buffer=80kB")
+    assert (model.host_jitter, model.drop) == (0.01, "random")
+    model, _ = parse_model("buffer=80kB,drop=tail,jitter=0%")
+    assert (model.host_jitter, model.drop) == (0.0, "tail")
+    assert parse_model("jitter=10%")[0].described()["jitter"] == "10%"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +47,9 @@ def test_settings_of_marking_are_told_only_with_marking() -> None:
         ("ecn-last-hop=no", "ecn-last-hop needs ecn"),
         ("ecn=1kB,ecn-last-hop=maybe", "use yes or no"),
         ("trim=64", "trim needs buffer"),
+        ("drop=tail", "drop needs buffer"),
+        ("buffer=80kB,drop=head", "drop must be random or tail"),
+        ("jitter=2", "'2' is not a share"),
     ],
 )
 def test_mistakes_name_the_key(text: str, words: str) -> None:

@@ -314,3 +314,32 @@ def test_mrc_says_what_it_needs() -> None:
             strategy.rules(_permutation(planes, Model(), 1), planes, 0)
     with pytest.raises(UsageError, match="recovery must be one of"):
         Transport(recovery="prayer")
+
+
+@pytest.mark.parametrize("apart", [0, 1])
+def test_full_queues_serve_the_flows_of_an_incast_alike(apart: int) -> None:
+    """Hosts at line rate keep their phases: with tail drop and no jitter one flow has the link until
+    it is done, also when the flows do not begin together."""
+    fabric = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=9,rate=100G,delay=500ns")
+    begin = apart * np.random.default_rng(1).integers(0, 338_000, 8)
+
+    def ends(model: Model) -> NDArray[np.int64]:
+        size = np.full(8, 1_024_000)
+        load = workload_of(
+            np.arange(1, 9),
+            np.zeros(8, int),
+            size,
+            None,
+            model,
+            release_ps=begin,  # type: ignore[arg-type]
+        )
+        strategy, transport = parse_packet_strategy("switch-random"), Transport(recovery="ideal")
+        result = run_event_driven(load, fabric, strategy, model, 1, transport=transport)
+        _conserved(result)
+        return np.sort(result.engine.completed_ps)
+
+    fair = ends(Model(buffer_bytes=416_000))
+    assert fair[0] > 0.9 * fair[-1]
+    locked = ends(Model(buffer_bytes=416_000, drop="tail", jitter=0.0))
+    assert locked[0] < 0.2 * locked[-1]
+    assert fair[-1] <= 1.01 * locked[-1]
