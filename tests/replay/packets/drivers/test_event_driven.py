@@ -318,8 +318,8 @@ def test_mrc_says_what_it_needs() -> None:
 
 @pytest.mark.parametrize("apart", [0, 1])
 def test_full_queues_serve_the_flows_of_an_incast_alike(apart: int) -> None:
-    """Hosts at line rate keep their phases: with tail drop and no jitter one flow has the link until
-    it is done, also when the flows do not begin together."""
+    """Hosts at line rate keep their phases: with tail drop and no jitter one flow has the link
+    until it is done, also when the flows do not begin together."""
     fabric = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=9,rate=100G,delay=500ns")
     begin = apart * np.random.default_rng(1).integers(0, 338_000, 8)
 
