@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.message import Message
 
 from ..analyzer.results.flow import Flow
+from .session.session import Session
 from .session.snapshots.snapshot import FlowKey, Snapshot
 
 
@@ -15,24 +16,27 @@ class Newest(Message, bubble=False):
         return isinstance(message, type(self))
 
 
-class SnapshotReady(Newest, bubble=False):
-    """A new snapshot was made, and the whole record of the selected flow."""
+class FocusReady(Newest, bubble=False):
+    """The whole record of the flow that was selected when a thread began to read it.
 
-    def __init__(self, snapshot: Snapshot, record: Flow | None) -> None:
+    record: None where no flow was selected or the session has no packet of it.
+    """
+
+    def __init__(self, session: Session, key: FlowKey | None, record: Flow | None) -> None:
         super().__init__()
-        self.snapshot, self.record = snapshot, record
+        self.session, self.key, self.record = session, key, record
+
+
+class SnapshotReady(Newest, bubble=False):
+    """A new snapshot was made, and then the whole record of the selected flow."""
+
+    def __init__(self, snapshot: Snapshot, focus: FocusReady) -> None:
+        super().__init__()
+        self.snapshot, self.focus = snapshot, focus
 
 
 class DiagnosisReady(Message, bubble=False):
     """The session has another diagnosis."""
-
-
-class FocusReady(Newest, bubble=False):
-    """The whole record of the selected flow."""
-
-    def __init__(self, flow: Flow | None) -> None:
-        super().__init__()
-        self.flow = flow
 
 
 class FlowSelected(Newest):

@@ -77,19 +77,16 @@ class ViewState:
     @property
     def record(self) -> Flow | None:
         """The record of the selected flow; None while it is read."""
-        return self._record if self.is_selected(self._record) else None
+        record, key = self._record, self.session.selected
+        if record is None or key is None:
+            return None
+        selected = (record.src, record.dst, record.dest_qp) == (key.src, key.dst, key.qp)
+        return record if selected else None
 
     def put_record(self, record: Flow | None) -> bool:
         """Store the record of a flow; returns whether it differs from the previous one."""
         changed, self._record = record != self._record, record
         return changed
-
-    def is_selected(self, record: Flow | None) -> bool:
-        """Whether a record belongs to the selected flow."""
-        key = self.session.selected
-        if record is None or key is None:
-            return True
-        return (record.src, record.dst, record.dest_qp) == (key.src, key.dst, key.qp)
 
     def select(self, key: FlowKey, by_user: bool = False) -> bool:
         """Move the cursor to a flow; returns whether it was on another one."""

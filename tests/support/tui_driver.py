@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from unittest import mock
 
 from textual import _wait
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from rocescope.tui.app import upkeep
@@ -33,6 +35,11 @@ def _parse_once(stylesheet, *css, **more):
 
 
 Stylesheet._parse_rules = _parse_once
+
+SETTLED_S = 600
+"""Longer than any machine takes: a test fails after it, and none passes because of it."""
+# Textual's own limit, of every key, is 30 s.
+Pilot._wait_for_screen.__defaults__ = (SETTLED_S,)
 
 UNHURRIED = {*"1234567890D", "enter", "escape", "l", "n", "N"}
 """Keys after which workers must have ended before the next one."""
@@ -63,8 +70,15 @@ def _queued(app):
     pumps = [app, *app.screen_stack, *app.screen.walk_children()]
     screen = app.screen
     undrawn = screen._layout_required or screen._scroll_required or screen._dirty_widgets
-    later = any(pump.message_queue_size or pump._next_callbacks for pump in pumps)
+    later = any(map(_has_messages, pumps))
     return later or undrawn or screen._callbacks
+
+
+def _has_messages(pump):
+    """Whether messages wait, or one is being handled: then nobody waits for the next."""
+    queue = pump._message_queue
+    handling = pump._running and not queue.ready_event._waiters
+    return handling or queue.qsize() or pump._next_callbacks
 
 
 async def settled(app, pilot):
@@ -73,14 +87,13 @@ async def settled(app, pilot):
     A pause alone does not do: on a busy machine the app seems idle while it waits for a processor.
     What is handled in the pause may begin more work.
     """
-    left = 6000
+    end = monotonic() + SETTLED_S
     calm = False
-    while left and not calm:
-        while left and (_busy(app) or _queued(app)):
-            left -= 1
+    while not calm:
+        while _busy(app) or _queued(app):
+            assert monotonic() < end, f"never settled: {app.view.snapshot.source}, {[*app.workers]}"
             await asyncio.sleep(0.005)
         await pilot.pause()
-        left -= left > 0
         calm = not _busy(app) and not _queued(app)
 
 
@@ -146,11 +159,9 @@ class Still(Session):
     def snapshot(self):
         return self._still
 
-    def focus(self):
-        """The record of the chosen flow, by the session that the snapshot is of."""
-        if self._of is not None:
-            self._of.selected = self.selected
-        return self._of and self._of.focus()
+    def focus(self, key):
+        """The record of a flow, by the session that the snapshot is of."""
+        return self._of and self._of.focus(key)
 
 
 class _One(App[None]):

@@ -51,7 +51,7 @@ def test_flows_without_data_only_if_asked_for(view):
 def test_a_record_counts_for_its_own_flow_alone(view):
     first, other = (view.snapshot.key(int(f)) for f in view.shown_flows()[:2])
     assert view.select(first) and not view.select(first)
-    record = view.session.focus()
+    record = view.session.focus(first)
     assert view.put_record(record) and not view.put_record(record)
     assert view.record is record
     view.select(other)

@@ -163,9 +163,11 @@ class RocescopeApp(Host):
             self.snapshots.fetch_record()
 
     def on_focus_ready(self, message: FocusReady) -> None:
-        if not self.view.is_selected(message.flow):
+        if message.session is not self.view.session:
+            return  # the first snapshot of the new session comes with a record
+        if message.key != self.view.session.selected:
             self.snapshots.fetch_record()
-        elif self.view.put_record(message.flow):
+        elif self.view.put_record(message.record):
             screen = self.screen_stack[-1] if self.screen_stack else None  # none at the end
             if isinstance(screen, RoceScreen) and screen.can_draw:
                 screen.draw_record()
@@ -211,7 +213,7 @@ class RocescopeApp(Host):
         self.view.begin(session)
         self._trail = []
         session.start()
-        self.snapshots.show(self.view.snapshot)
+        self.snapshots.show(self.view.snapshot, FocusReady(session, None, None))
         self.request_snapshot()
 
     def action_help(self) -> None:

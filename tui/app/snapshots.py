@@ -7,10 +7,10 @@ from time import monotonic
 from textual.timer import Timer
 
 from ...analyzer.results.diagnosis import Place
-from ...analyzer.results.flow import Flow
 from ...report.words.diagnosis import sentence
 from ..host import Host
 from ..messages import DiagnosisReady, FocusReady, SnapshotReady
+from ..session.session import Session
 from ..session.snapshots.snapshot import Snapshot
 from .upkeep import QUIET_S
 
@@ -85,12 +85,12 @@ class Snapshots:
     def _build(self) -> None:
         session = self._view.session
         try:
-            snapshot, record = session.snapshot(), session.focus()
+            snapshot, focus = session.snapshot(), _focus(session)
             self._view.prepare(snapshot)
         except BaseException:
             self._building = False
             raise
-        self._host.post_message(SnapshotReady(snapshot, record))
+        self._host.post_message(SnapshotReady(snapshot, focus))
 
     def arrived(self, message: SnapshotReady) -> None:
         """Show a snapshot, after the last key was painted."""
@@ -110,8 +110,8 @@ class Snapshots:
             self._show(message)
 
     def _show(self, message: SnapshotReady) -> None:
-        if not self._view.frozen:
-            self.show(message.snapshot, message.record)
+        if message.focus.session is self._view.session and not self._view.frozen:
+            self.show(message.snapshot, message.focus)
         if self._stale:
             self._host.request_snapshot()
         if not self.judging and self._view.session.diagnosis_due():
@@ -145,21 +145,29 @@ class Snapshots:
                 sentence(finding), title="critical", severity="error", timeout=20, markup=False
             )
 
-    def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:
+    def show(self, snapshot: Snapshot, focus: FocusReady) -> None:
         """Set the current snapshot and the record of the selected flow, and draw them."""
         view = self._view
         view.snapshot = snapshot
         view.select_first()
-        view.put_record(record)
+        if focus.key == view.session.selected:
+            view.put_record(focus.record)
         self._host.redraw()
-        if not view.is_selected(record):  # another flow was selected in the meantime, or by drawing
+        # The first flow was selected just now, or another one in the meantime, or by drawing. No
+        # later snapshot may come that brings its record.
+        if focus.key != view.session.selected:
             self.fetch_record()
 
     def fetch_record(self) -> None:
         """Read the record of the selected flow in a thread."""
         self._host.run_worker(
-            self._focus, thread=True, exclusive=True, group="record", exit_on_error=False
+            self._fetch, thread=True, exclusive=True, group="record", exit_on_error=False
         )
 
-    def _focus(self) -> None:
-        self._host.post_message(FocusReady(self._view.session.focus()))
+    def _fetch(self) -> None:
+        self._host.post_message(_focus(self._view.session))
+
+
+def _focus(session: Session) -> FocusReady:
+    key = session.selected
+    return FocusReady(session, key, session.focus(key))

@@ -427,12 +427,12 @@ class Session:
         with feed.lock:
             return feed.analysis()
 
-    def focus(self) -> Flow | None:
-        """The whole record of the selected flow; None if there is none.
+    def focus(self, key: FlowKey | None) -> Flow | None:
+        """The whole record of a flow; None if there is none.
 
         In the past of a live session the record of that time if it was stored, else `until_now`.
         """
-        key, moment = self.selected, self.looking_at
+        moment = self.looking_at
         if key is None:
             return None
         if moment is not None and (kept := self.history.record(moment, key)) is not None:

@@ -12,6 +12,7 @@ from tui_driver import press, text_of
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.messages import FocusReady
 from rocescope.tui.session.opening import open_live
 from rocescope.tui.session.snapshots.snapshot import FlowKey
 
@@ -57,7 +58,7 @@ def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
                         break
             session.halt()  # everything is looked at once more then
             snapshot = session.snapshot()
-            app.snapshots.show(snapshot, session.focus())
+            app.snapshots.show(snapshot, FocusReady(session, None, None))
             await pilot.pause()
             shown = {}
             for key in ("2", "4", "6"):

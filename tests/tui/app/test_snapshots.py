@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
+from captures import data
+from tui_driver import drive, text_of
 
 from rocescope.tui.app import snapshots as module
 from rocescope.tui.app.snapshots import QUIET_EVERY_S, Snapshots
+from rocescope.tui.messages import FocusReady
+from rocescope.tui.session.session import Session
+from rocescope.tui.settings import Settings
+
+I03 = str(data("i03_write_reorder5_AtoB"))
 
 
 def test_no_snapshot_is_replaced_by_an_earlier_one():
@@ -20,7 +28,10 @@ def test_no_snapshot_is_replaced_by_an_earlier_one():
         arrived.append(message)
 
     session = SimpleNamespace(
-        snapshot=lambda: next(numbers), focus=lambda: None, diagnosis_due=lambda: False
+        snapshot=lambda: next(numbers),
+        selected=None,
+        focus=lambda key: None,
+        diagnosis_due=lambda: False,
     )
     host = SimpleNamespace(
         view=SimpleNamespace(session=session, prepare=lambda _: None, frozen=False),
@@ -51,3 +62,67 @@ def test_without_packets_there_is_one_snapshot_a_second(monkeypatch, has_news, w
     monkeypatch.setattr(module, "monotonic", lambda: 100.0 + waited)
     snapshots.tick()
     assert len(requests) == asked
+
+
+class ReadLate(Session):
+    """A session whose capture is read from begin to end while its first snapshot is made."""
+
+    def snapshot(self):
+        first = super().snapshot()
+        self.__dict__.setdefault("made", threading.Event()).set()
+        assert self.wait(60)
+        return first
+
+    def _read(self, generation):
+        assert self.__dict__.setdefault("made", threading.Event()).wait(60)
+        super()._read(generation)
+
+
+def test_the_only_snapshot_with_flows_is_followed_by_the_record_of_the_first(monkeypatch):
+    """The first snapshot is empty, and the second, which comes with the diagnosis, is the last."""
+    monkeypatch.setattr(module, "FIRST_EVERY_S", 3600)
+    lines = drive(
+        [],
+        ["6"],
+        look=text_of,
+        session=ReadLate.open([I03]),
+        settings=Settings(refresh_hz=0.001),
+        start="diagnosis",
+    )
+    assert "packets retransmitted in" in lines[2]
+
+
+def test_a_record_that_comes_late_replaces_none():
+    """A worker that was cancelled ends its reading: its flow has no record, or is of a session
+    that was left."""
+
+    def late(app):
+        session, record = app.view.session, app.view.record
+        shown = app.view.snapshot.key(0), app.view.snapshot.key(1)
+        other = next(key for key in shown if key != session.selected)
+        assert record is not None
+        app.post_message(FocusReady(session, other, None))
+        app.post_message(FocusReady(Session.open([I03]), session.selected, None))
+        return record
+
+    records = []
+    drive(
+        [I03],
+        [lambda app: records.append(late(app))],
+        look=lambda app: records.append(app.view.record),
+    )
+    assert records[0] == records[1]
+
+
+def test_a_snapshot_of_a_session_that_was_left_is_not_shown():
+    app_of_first = []
+
+    def change(app):
+        app_of_first.append((app.view.session, app.view.snapshot))
+        app.change_session(Session.open([str(data("c10_rping_ipv4"))]))
+        session, snapshot = app_of_first[0]
+        app.snapshots._show(module.SnapshotReady(snapshot, FocusReady(session, None, None)))
+        assert app.view.snapshot is not snapshot and app.view.session.selected is None
+
+    names = drive([I03], [change], look=lambda app: app.view.snapshot.source.name)
+    assert names.startswith("c10_rping")

@@ -13,10 +13,9 @@ from captures import data
 from tui_driver import settled
 
 from rocescope.probes.rights.priority import NICE
-from rocescope.tui.app import upkeep as upkeep
+from rocescope.tui.app import snapshots, upkeep
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.app.snapshots import PAINT_S
-from rocescope.tui.messages import SnapshotReady
+from rocescope.tui.messages import FocusReady, SnapshotReady
 from rocescope.tui.session.session import Session
 
 
@@ -32,20 +31,22 @@ async def reached(condition):
 I03 = [data("i03_write_reorder5_AtoB")]
 
 
-def test_a_snapshot_is_drawn_after_the_key_that_came_before_it():
+def test_a_snapshot_is_drawn_after_the_key_that_came_before_it(monkeypatch):
     async def run():
         app = RocescopeApp(Session.open([str(I03[0])]))
         async with app.run_test() as pilot:
             await settled(app, pilot)
-            shown = app.view.snapshot
+            shown, session = app.view.snapshot, app.view.session
+            focus = FocusReady(session, session.selected, app.view.record)
             older, newer = (replace(shown, events_omitted=n) for n in (1, 2))
             app.key_at = monotonic()
-            app.on_snapshot_ready(SnapshotReady(older, app.view.record))
-            app.on_snapshot_ready(SnapshotReady(newer, app.view.record))
+            monkeypatch.setattr(snapshots, "monotonic", lambda: app.key_at)
+            app.on_snapshot_ready(SnapshotReady(older, focus))
+            app.on_snapshot_ready(SnapshotReady(newer, focus))
             assert app.view.snapshot is shown
             await reached(lambda: app.view.snapshot is newer)
-            await asyncio.sleep(PAINT_S)
-            app.on_snapshot_ready(SnapshotReady(older, app.view.record))
+            monkeypatch.setattr(snapshots, "monotonic", lambda: app.key_at + 1)
+            app.on_snapshot_ready(SnapshotReady(older, focus))
             assert app.view.snapshot is older
 
     asyncio.run(run())

@@ -156,19 +156,19 @@ def test_the_record_of_the_chosen_flow_is_kept_with_the_moment():
     now = session.snapshot()
     chosen, other = now.key(0), now.key(1)
     session.selected = chosen
-    record = session.focus()
+    record = session.focus(session.selected)
     assert session.history.record(now.end_ns, chosen) is record and not session.until_now
     size = session.history.nbytes
-    session.focus()
+    session.focus(session.selected)
     assert session.history.nbytes == size  # once a moment
     later = replace(now, end_ns=now.end_ns + 3 * STEP_NS)
     assert session.history.add(later) and session.history.record(later.end_ns, chosen) is None
     session.look_at(now.end_ns)
-    assert session.focus() is record and not session.until_now
+    assert session.focus(session.selected) is record and not session.until_now
     session.selected = other
-    assert session.focus().dest_qp == other.qp and session.until_now
+    assert session.focus(session.selected).dest_qp == other.qp and session.until_now
     session.looking_at = None
-    assert session.focus().dest_qp == other.qp and not session.until_now
+    assert session.focus(session.selected).dest_qp == other.qp and not session.until_now
     session.close()
 
 
@@ -178,7 +178,7 @@ def test_records_count_as_memory_and_go_with_their_moment():
     session.wait(60)
     key = session.snapshot().key(0)
     session.selected = key
-    record = session.focus()
+    record = session.focus(session.selected)
     session.close()
     history = History(budget_bytes=1_000_000)
     for second in range(300):

@@ -220,9 +220,9 @@ def test_a_time_window_reads_only_its_packets():
 def test_the_selected_flow_has_its_whole_record():
     session, snapshot = whole("i03_write_reorder5_AtoB")
     session.selected = snapshot.key(2)
-    assert session.focus().packets == int(snapshot.flows.packets[2])
+    assert session.focus(session.selected).packets == int(snapshot.flows.packets[2])
     session.selected = FlowKey("192.0.2.1", "192.0.2.2", 1)
-    assert session.focus() is None
+    assert session.focus(session.selected) is None
     session.close()
 
 

@@ -79,7 +79,7 @@ def test_extents_are_those_of_rfc_4737():
     session.start()
     session.wait(60)
     session.selected = KEY
-    flow = session.focus()
+    flow = session.focus(session.selected)
     session.close()
     for one in flow.reordering.extent_histogram[:10]:
         inside = (packets.extent >= one.low) & (packets.extent < one.high)
