@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...analyzer.errors import UsageError
+from ...analyzer.errors import RocescopeError, UsageError
 from ...kernels.kernel import Floats, Ints, compiling
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
@@ -99,7 +99,9 @@ class _Offered:
         if first is not None and first.load.workload is load.workload:  # a capture
             if first.transport.rate_share == share:
                 return _Case(load, first.bound, *under)
-        return _Case(load, bounds(load.workload, self._fabric, self._model, share), *under)
+        return _Case(
+            load, bounds(load.workload, self._fabric, self._model, share, under[1]), *under
+        )
 
 
 def replay_packets(
@@ -194,6 +196,7 @@ def replay_packets(
                 if first is not None and number == 0 and found.arrived_ps is not None:
                     first(offered[0].load, found)
                 found = replace(found, arrived_ps=None, arrived_flags=None, sent_ps=None)  # large
+            check_bound(found, offered[run].bound, f"{strategies[number].name}, seed {seed + run}")
             own.by_run[run] = found, offered[run].bound
     except KeyboardInterrupt:
         complete = False
@@ -222,6 +225,20 @@ def replay_packets(
         ),
         complete,
     )
+
+
+def check_bound(result: EngineResult, bound: Bounds, case: str) -> None:
+    """RocescopeError if the run, or a message of it, was faster than its lower bound: then either
+    is wrong, and so is every figure over the bound."""
+    whole = (result.completed_ps >= 0) & (bound.message_ps > 0)
+    spare = (result.completed_ps - result.started_ps - bound.message_ps)[whole]
+    total = result.completion_ps
+    early = min(int(spare.min(initial=0)), 0 if total is None else total - bound.completion_ps)
+    if early < 0:
+        raise RocescopeError(
+            f"{case}: completed {-early / PS:g} ns before its lower bound ({bound.kind}): "
+            "this is a fault of rocescope; report it with the command and the fabric"
+        )
 
 
 def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:

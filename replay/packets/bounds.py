@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Int32s, Ints
+from ...kernels.kernel import Array, Ints
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_RECEIVED
+from .failures.events import SLOW, Failures
 from .model.arrays import FabricArrays, fabric_arrays
 from .model.model import LINE_RATE, Model, Workload, pace_of
+from .model.ways import Ways, by_any_link
 
-Way: TypeAlias = Callable[[int, int, int], int | None]
-"""(host, host, bytes) -> ps of the fastest path through an idle network, None without a path."""
+_ROUNDING_PS = 64
+"""More than all roundings of a packet's times on its path."""
 
 
 class Bounds(NamedTuple):
@@ -48,34 +48,45 @@ def permutation_bound_ps(
     return last + 2 * propagation_ps + hops * (data_ps + ack_ps)
 
 
-def bounds(workload: Workload, fabric: Fabric, model: Model, rate_share: float = 1.0) -> Bounds:
+def bounds(
+    workload: Workload,
+    fabric: Fabric,
+    model: Model,
+    rate_share: float = 1.0,
+    failures: Failures | None = None,
+) -> Bounds:
     """Bounds for a workload on a fabric whose hosts send data at a share of their rate.
 
     `permutation_bound_ps` if every host sends as much as it receives on links of one rate (a
     permutation has one message per host, an all-to-all many). Otherwise the larger of the slowest
     message alone, and the host that sends or receives the most. The bounds of phases (between
-    barriers) are summed; predecessors extend the messages that wait for them.
+    barriers) are summed; predecessors extend the messages that wait for them. With failures, whose
+    routes may change, paths may take any link, at its highest rate.
     """
     arrays = fabric_arrays(fabric)
+    if failures is not None and failures.events:
+        arrays = by_any_link(_at_their_fastest(arrays, fabric, failures), fabric.links.source)
     pace = pace_of(rate_share)
-    at_once = _alone(workload, arrays, model, pace)
-    by_line = at_once if pace == LINE_RATE else _alone(workload, arrays, model, LINE_RATE)
+    ways = Ways(arrays)
+    at_once = _alone(workload, arrays, ways, model, pace)
     reached = at_once.done >= 0
     alone = _in_time(workload, at_once)
+    parts = _parts(workload, arrays, ways, model, reached)
     total = 0
     kinds = set()
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
         rows = np.flatnonzero((workload.phase == phase) & reached)
         if not len(rows):
             continue
-        exact = _permutations(workload, arrays, model, rows, pace)
+        exact = _permutations(workload, arrays, ways, model, rows, pace)
         if exact is not None:
             total += exact
             kinds.add("data and ACKs of a host")
             continue
+        own = parts.of(np.isin(parts.message, rows) if len(rows) < len(reached) else slice(None))
         busiest = max(
-            _busiest_host(workload, arrays, model, rows, workload.src, at_once.done, pace),
-            _busiest_host(workload, arrays, model, rows, workload.dst, by_line.done, LINE_RATE),
+            _busiest_sender(own, workload, arrays, model, pace),
+            _busiest_receiver(own, workload, arrays, model),
         )
         chains = _chains(workload, rows, alone, at_once.received)
         total += max(busiest, chains)
@@ -83,18 +94,32 @@ def bounds(workload: Workload, fabric: Fabric, model: Model, rate_share: float =
     return Bounds(total, alone, ", ".join(sorted(kinds)))
 
 
-def _service(size: int, q20: int) -> int:
-    return (size * q20 + (1 << 19)) >> 20
+def _at_their_fastest(arrays: FabricArrays, fabric: Fabric, failures: Failures) -> FabricArrays:
+    """Links at the highest rate that an event gives them."""
+    per_byte = arrays.ps_per_byte_q20.copy()
+    for event in failures.events:
+        if event.what == SLOW:
+            raised = round(8e12 * (1 << 20) / event.value)
+            for link in (
+                fabric.find_links(event.link) if isinstance(event.link, str) else [event.link]
+            ):
+                per_byte[link] = min(int(per_byte[link]), raised)
+    return arrays._replace(ps_per_byte_q20=per_byte)
 
 
-def _services(size: Ints, q20: int) -> Ints:
-    """`_service` without overflow for messages of terabytes."""
-    return size // (1 << 20) * q20 + ((size % (1 << 20) * q20 + (1 << 19)) >> 20)
+def _service(size: Array, q20: Array | int) -> Ints:
+    """Time of messages of any size on a link, without overflow."""
+    whole, rest = np.divmod(np.asarray(size, np.int64), 1 << 20)
+    return whole * q20 + ((rest * q20 + (1 << 19)) >> 20)
 
 
-def _occupied(size: int, gap: int, q20: int, pace: int) -> int:
-    """Time from the begin of a packet until its port is free for the next packet."""
-    return max(_service(size + gap, q20), _service(size, q20) * pace >> 20)
+def _occupied(size: Array, gap: Array | int, q20: Array | int, pace: int) -> Ints:
+    """Time from the begin of packets of `size` bytes in all until their port is free again."""
+    plain = _service(np.asarray(size) + gap, q20)
+    if pace == LINE_RATE:
+        return plain
+    whole, rest = np.divmod(_service(size, q20), LINE_RATE)
+    return np.maximum(plain, whole * pace + (rest * pace >> 20))
 
 
 class _Alone(NamedTuple):
@@ -108,35 +133,35 @@ class _Alone(NamedTuple):
     """The path of the last packet and of its ACK."""
 
 
-def _alone(workload: Workload, arrays: FabricArrays, model: Model, pace: int) -> _Alone:
+def _alone(workload: Workload, arrays: FabricArrays, ways: Ways, model: Model, pace: int) -> _Alone:
     gap = model.gap_bytes
-    way = _latencies(arrays)
-    wire = workload.message_bytes() if len(workload.wire_bytes) else 0 * workload.packets
-    ends = workload.src[workload.flow], workload.dst[workload.flow]
-    sizes = workload.packets, workload.packet_bytes, workload.last_bytes, wire
-    kinds, of_message = np.unique(np.stack([*ends, *sizes]), axis=1, return_inverse=True)
-    found = np.full((3, kinds.shape[1]), -1, np.int64)
-    for at, (src, dst, n, size, last, total) in enumerate(kinds.T.tolist()):
-        there, back = way(src, dst, last), way(dst, src, model.ack_bytes)
-        if there is None or back is None:
-            continue
-        rate, slowest = _port_rate(arrays, src), _slowest_port(arrays, src)
-        each = _occupied(size, gap, rate, pace)
-        # The last packet uses one port. It begins when all ports together have sent everything
-        # except the share of this port during its last packet.
-        single = _occupied(size, gap, slowest, pace)
-        if total:  # packets of different sizes, each time rounded to 1 ps
-            if rate == slowest:
-                single = _occupied(last, gap, slowest, pace)
-            sending = _occupied(total, n * gap, rate, pace) - n
-            whole = max(0, sending - single) + there
-        else:
-            whole = max(0, n * each - single) + there
-            if n > 1:  # a short last packet may overtake the previous packet
-                before = max(0, (n - 1) * each - single)
-                whole = max(whole, before + (way(src, dst, size) or 0))
-        found[:, at] = whole + back, whole, there + back
-    return _Alone(*found[:, of_message.reshape(-1)])
+    src, dst = workload.src[workload.flow], workload.dst[workload.flow]
+    n, size, last = workload.packets, workload.packet_bytes, workload.last_bytes
+    there, back = _both_ways(ways, src, dst, last, model)
+    rate, slowest = _port_rates(arrays)
+    # The last packet uses one port. It begins when all ports together have sent everything
+    # except the share of this port during its last packet.
+    single = _occupied(size, gap, slowest[src], pace)
+    if len(workload.wire_bytes):  # packets of different sizes, each time rounded to 1 ps
+        one_port = rate[src] == slowest[src]
+        single = np.where(one_port, _occupied(last, gap, slowest[src], pace), single)
+        sending = _occupied(workload.message_bytes(), n * gap, rate[src], pace) - n
+        whole = np.maximum(0, sending - single) + there
+    else:
+        each = _occupied(size, gap, rate[src], pace)
+        whole = np.maximum(0, n * each - single) + there
+        # A short last packet may overtake the previous packet.
+        full = ways.fastest(src, dst, size)
+        before = np.maximum(0, (n - 1) * each - single) + full
+        whole = np.where(n > 1, np.maximum(whole, before), whole)
+    reached = (there >= 0) & (back >= 0)
+    return _Alone(*(np.where(reached, of, -1) for of in (whole + back, whole, there + back)))
+
+
+def _both_ways(ways: Ways, src: Array, dst: Array, size: Array, model: Model) -> tuple[Ints, Ints]:
+    """Fastest times of packets, and of their ACKs."""
+    there = ways.fastest(src, dst, size)
+    return there, ways.fastest(dst, src, np.full(len(src), model.ack_bytes))
 
 
 def _in_time(workload: Workload, alone: _Alone) -> Ints:
@@ -148,57 +173,24 @@ def _in_time(workload: Workload, alone: _Alone) -> Ints:
     return np.where(alone.done >= 0, np.maximum(alone.done, waits + alone.last), -1)
 
 
-def _port_rate(arrays: FabricArrays, host: int) -> int:
-    """ps per byte of all ports of a host together, scaled by 2**20."""
-    ports = [int(x) for x in arrays.access[host] if x >= 0]
-    rates = [1 / int(arrays.ps_per_byte_q20[link]) for link in ports]
-    return round(1 / sum(rates)) if rates else 0
-
-
-def _slowest_port(arrays: FabricArrays, host: int) -> int:
-    """ps per byte of the slowest port of a host, scaled by 2**20."""
-    return max(int(arrays.ps_per_byte_q20[x]) for x in arrays.access[host] if x >= 0)
-
-
-def _latencies(arrays: FabricArrays) -> Way:
-    q20, delay = arrays.ps_per_byte_q20.tolist(), arrays.delay_ps.tolist()
-
-    @cache
-    def onwards(switch: int, edge: int, size: int, depth: int) -> int | None:
-        group = int(arrays.route[switch, edge])
-        if group == -2:
-            return 0
-        if group < 0 or depth > 64:
-            return None
-        part = slice(int(arrays.group_start[group]), int(arrays.group_start[group + 1]))
-        ways = []
-        for link in arrays.members[part].tolist():
-            rest = onwards(int(arrays.target[link]), edge, size, depth + 1)
-            if rest is not None:
-                ways.append(_service(size, q20[link]) + delay[link] + rest)
-        return min(ways, default=None)
-
-    @cache
-    def between(switch: int, edge: int, size: int) -> int | None:
-        return onwards(switch, edge, size, 0)
-
-    def way(src: int, dst: int, size: int) -> int | None:
-        edge = int(arrays.host_edge[dst])
-        ways = []
-        for port, switch in enumerate(arrays.host_switch[src].tolist()):
-            middle = between(switch, edge, size) if switch >= 0 and edge >= 0 else None
-            if middle is not None:
-                first = int(arrays.access[src, port])
-                last = min(int(x) for x in arrays.exits[dst] if x >= 0)
-                ends = sum(_service(size, q20[link]) + delay[link] for link in (first, last))
-                ways.append(ends + middle)
-        return min(ways, default=None)
-
-    return way
+def _port_rates(arrays: FabricArrays) -> tuple[Ints, Ints]:
+    """(of all ports of each host together, of its slowest port): int64[H], ps per byte scaled by
+    2**20; 0 for hosts without a port."""
+    there = arrays.access >= 0
+    per_byte = np.where(there, arrays.ps_per_byte_q20[arrays.access], 0)
+    inverse = np.where(there, 1.0 / np.maximum(per_byte, 1), 0.0).sum(1)
+    together = np.where(inverse > 0, np.floor(1.0 / np.where(inverse > 0, inverse, 1.0)), 0)
+    slowest = per_byte.max(1)
+    return np.where(there.sum(1) == 1, slowest, together.astype(np.int64)), slowest
 
 
 def _permutations(
-    workload: Workload, arrays: FabricArrays, model: Model, rows: Ints, pace: int
+    workload: Workload,
+    arrays: FabricArrays,
+    ways: Ways,
+    model: Model,
+    rows: Ints,
+    pace: int,
 ) -> int | None:
     """The bound if every host sends as much as it receives, all from the begin; else None.
 
@@ -222,58 +214,130 @@ def _permutations(
     if not (uniform and one_port):
         return None
     q20, delay = int(arrays.ps_per_byte_q20[0]), int(arrays.delay_ps[0])
-    data, ack = _service(size, q20), _service(model.ack_bytes, q20)
-    gap = _service(size + model.gap_bytes, q20) - data
-    way = _latencies(arrays)
-    edges = np.unique(np.stack([arrays.host_edge[src], arrays.host_edge[dst]]), axis=1)
-    first = {int(e): h for h, e in reversed(list(enumerate(arrays.host_edge.tolist())))}
-    ways = [way(first[int(a)], first[int(b)], size) or 0 for a, b in edges.T]
-    far, near = (round(ps / (data + delay)) for ps in (max(ways), min(ways)))
+    data, ack = int(_service(size, q20)), int(_service(model.ack_bytes, q20))
+    gap = int(_service(size + model.gap_bytes, q20)) - data
+    times = ways.fastest(src, dst, np.full(len(src), size))
+    far, near = (round(int(ps) / (data + delay)) for ps in (times.max(), times.min()))
     if len(src) == np.count_nonzero(sent):
         near = far  # the message with the longest path is the only message of its host
     bound = permutation_bound_ps(int(sent.max()), data, ack, gap, far * delay, far)
-    paced = (int(sent.max()) - 1) * _occupied(size, model.gap_bytes, q20, pace)
+    paced = (int(sent.max()) - 1) * int(_occupied(size, model.gap_bytes, q20, pace))
     return max(
         bound - 2 * (far - near) * delay - (far - near) * (data + ack),
         paced + 2 * near * delay + near * (data + ack),
     )
 
 
-def _busiest_host(
-    workload: Workload,
-    arrays: FabricArrays,
-    model: Model,
-    rows: Ints,
-    hosts: Int32s,
-    alone: Ints,
-    pace: int,
-) -> int:
-    """All bytes of a host back to back, then the path of the last packet, for the busiest host.
+class _Parts(NamedTuple):
+    """Packets of messages, in parts of N: those before the last one, and the last one."""
 
-    hosts: the senders or the receivers of flows."""
-    gap = model.gap_bytes
-    ends, n = hosts[workload.flow[rows]], workload.packets[rows]
-    wire = workload.message_bytes()[rows]
-    largest = np.where(n > 1, workload.packet_bytes[rows], workload.last_bytes[rows])
-    # The rest of a message's time alone after its packets passed the ports of the host, the last
-    # packet through one port.
+    message: Ints
+    """int64[N]"""
+    bytes: Ints
+    packets: Ints
+    least: Ints
+    """int64[N]: size of the smallest packet."""
+    most: Ints
+    way: Ints
+    """int64[2, N]: ps from host to host of the smallest and of the largest packet."""
+    back: Ints
+    """int64[N]: ps of an ACK."""
+
+    def of(self, rows: Array | slice) -> _Parts:
+        """Some of the parts."""
+        return _Parts(*(column[..., rows] for column in self))
+
+
+def _parts(
+    workload: Workload, arrays: FabricArrays, ways: Ways, model: Model, reached: Array
+) -> _Parts:
+    """The parts of all messages that have a path."""
+    m = np.flatnonzero(reached)
+    n, size, last = workload.packets[m], workload.packet_bytes[m], workload.last_bytes[m]
+    if len(workload.wire_bytes):
+        least = np.minimum.reduceat(workload.wire_bytes, workload.packet_start[:-1])[m]
+        columns = [[m], [workload.message_bytes()[m]], [n], [least], [size]]
+    else:
+        more = n > 1
+        columns = [
+            [m[more], m],
+            [(n[more] - 1) * size[more], last],
+            [n[more] - 1, np.ones(len(m), np.int64)],
+            [size[more], last],
+            [size[more], last],
+        ]
+    message, total, packets, least, most = (
+        np.concatenate(column).astype(np.int64) for column in columns
+    )
+    flow = workload.flow[message]
+    src, dst = workload.src[flow], workload.dst[flow]
+    small, back = _both_ways(ways, src, dst, least, model)
+    way = np.stack([small, ways.fastest(src, dst, most)])
+    way -= np.where(least == most, 0, _ROUNDING_PS)  # of sizes between the two
+    return _Parts(message, total, packets, least, most, way, back)
+
+
+def _busy(parts: _Parts, model: Model, rate: Ints, port: Ints, pace: int) -> Ints:
+    """int64[N]: time of all packets on the ports of their host; where packets or ports differ,
+    without what the driver may gain when it rounds the time of each packet to 1 ps."""
+    each = _occupied(parts.most, model.gap_bytes, rate, pace)
+    whole = _occupied(parts.bytes, parts.packets * model.gap_bytes, rate, pace)
+    alike = (parts.least == parts.most) & (rate == port)
+    return np.where(alike, parts.packets * each, whole - parts.packets)
+
+
+def _busiest_sender(
+    parts: _Parts, workload: Workload, arrays: FabricArrays, model: Model, pace: int
+) -> int:
+    """No order of a host's packets ends before the order by the rest of their way, the longest
+    first (Jackson's rule), in which the k-th packet has all before it to wait for."""
+    rate, port = _port_rates(arrays)
+    host = workload.src[workload.flow[parts.message]]
+    busy = _busy(parts, model, rate[host], port[host], pace)
+    rest = parts.way - np.stack(
+        [_occupied(size, model.gap_bytes, port[host], pace) for size in (parts.least, parts.most)]
+    )
+    tail = rest.min(0) + parts.back
+    return _busiest(host, busy, workload.release_ps[parts.message], tail, -tail)
+
+
+def _busiest_receiver(parts: _Parts, workload: Workload, arrays: FabricArrays, model: Model) -> int:
+    """The same at the links to a host: by the way of packets up to there, the longest last."""
+    mirrored = arrays._replace(access=arrays.exits)
+    rate, port = _port_rates(mirrored)
+    host = workload.dst[workload.flow[parts.message]]
+    busy = _busy(parts, model, rate[host], port[host], LINE_RATE)
+    before = parts.way - np.stack(
+        [_service(size + model.gap_bytes, port[host]) for size in (parts.least, parts.most)]
+    )
+    head = workload.release_ps[parts.message] + before.min(0)
+    return _busiest(host, busy, head, parts.back, head)
+
+
+def _busiest(host: Array, busy: Ints, head: Ints, tail: Ints, order: Ints) -> int:
+    """The largest, over hosts and sets of parts that begin or end each host's order, of: earliest
+    head + all their transmissions + shortest tail.
+
+    busy: time of all packets of a part on the ports of the host.
+    """
+    if not len(host):
+        return 0
     most = 0
-    total, packets = (np.bincount(ends, of, arrays.hosts).astype(np.int64) for of in (wire, n))
-    for host in np.flatnonzero(total).tolist():
-        rate, port = _port_rate(arrays, host), _slowest_port(arrays, host)
-        own = ends == host
-        sending = np.maximum(
-            np.maximum(
-                _services(wire[own] + n[own] * gap, rate), _services(wire[own], rate) * pace >> 20
-            ),
-            np.maximum(
-                _services(largest[own] + gap, port), _services(largest[own], port) * pace >> 20
-            ),
+    rows = np.lexsort((order, host))
+    ends = np.flatnonzero(np.append(np.diff(host[rows]) != 0, True)) + 1
+    begin = 0
+    for end in ends.tolist():
+        own = rows[begin:end]
+        begin = end
+        heads, tails, work = head[own], tail[own], busy[own]
+        first = np.minimum.accumulate(heads) + np.cumsum(work) + np.minimum.accumulate(tails)
+        later = slice(None, None, -1)
+        last = (
+            np.minimum.accumulate(heads[later])
+            + np.cumsum(work[later])
+            + np.minimum.accumulate(tails[later])
         )
-        rest = int((alone[rows[own]] - sending).min())
-        first = int(workload.release_ps[rows[own]].min())
-        whole = _occupied(int(total[host]), int(packets[host]) * gap, rate, pace)
-        most = max(most, first + whole + rest)
+        most = max(most, int(first.max()), int(last.max()))
     return most
 
 

@@ -23,7 +23,7 @@ from ..model.aligned import aligned
 from ..model.arrays import FabricArrays, fabric_arrays
 from ..model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
 from ..model.model import ACK, NEVER, EngineResult, Model, Workload
-from ..model.round_trip import round_trip_ps
+from ..model.round_trip import round_trips
 from ..model.rules import Rules, Strategy
 from ..model.run_state import RunState, new_run, release, smallest_packet, with_more_slots
 from ..model.wheel import new_wheel
@@ -92,7 +92,7 @@ def run_event_driven(
     evs, functions = rules.hosts or (new_state(1, 1, 0, 1, 1), host_functions(no_selection))
     if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
         raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
-    control = _congestion(workload, arrays, plan, transport, model)
+    control = _congestion(workload, arrays, transport, model)
     own = _feedback(
         workload, run, arrays, plan, transport, control, model, strategy, rules, can_lose
     )
@@ -179,17 +179,11 @@ def _grown_to(run: RunState, own: Feedback, slots: int) -> tuple[RunState, Feedb
 
 
 def _congestion(
-    workload: Workload, arrays: FabricArrays, plan: Scheduled, transport: Transport, model: Model
+    workload: Workload, arrays: FabricArrays, transport: Transport, model: Model
 ) -> Congestion:
     packet = model.payload_bytes + model.header_bytes
-    access = arrays.access[arrays.access >= 0]
-    rates = plan.fabric.links.rate_bits_per_second[access]
-    line = Line(
-        packet,
-        round_trip_ps(plan.fabric, packet, model.ack_bytes),
-        int(rates.max(initial=1)) * arrays.access.shape[1],
-        model.trim_bytes is not None,
-    )
+    trips = round_trips(workload.src, workload.dst, arrays, packet, model.ack_bytes)
+    line = Line(packet, trips, model.trim_bytes is not None)
     return congestion(ALGORITHMS[transport.congestion], len(workload.src), line)
 
 

@@ -14,9 +14,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, subkernel
+from ....kernels.kernel import Int, Ints, subkernel
 from ...fabrics.fabric import Fabric
 from ...packets.model import labels
+from ...packets.model.arrays import fabric_arrays
 from ...packets.model.labels import (
     EvState,
     HostFunctions,
@@ -26,17 +27,19 @@ from ...packets.model.labels import (
     random_ev,
 )
 from ...packets.model.model import Workload
-from ...packets.model.round_trip import round_trip_ps
+from ...packets.model.round_trip import round_trips
 from ...packets.model.rules import Rules, Strategy
 from ..base import Configured
 from .host_spray import HostSpray, on_all_ports
 
 PAUSE_PS: Final = 60_000_000_000_000
 """60 s; the pause is one to two times this (Linux)."""
-CURRENT, ROUND_END, SEEN, MARKS, CONGESTED, PAUSED_UNTIL = range(labels.OWN, labels.OWN + 6)
+CURRENT, ROUND_END, SEEN, MARKS, CONGESTED, PAUSED_UNTIL, ROUND_PS = range(
+    labels.OWN, labels.OWN + 7
+)
 """EV + 1 (0: none yet), end of the round, packets and marks in it, congested rounds in a row, end
-of the pause."""
-_PERCENT, _ROUNDS, _IDLE_ROUNDS, _ROUND_PS, _PAUSE = (labels.OWN_PARAMETERS + i for i in range(5))
+of the pause, length of a round."""
+_PERCENT, _ROUNDS, _IDLE_ROUNDS, _PAUSE = (labels.OWN_PARAMETERS + i for i in range(4))
 LABELS = 1 << 20
 """IPv6 flow labels."""
 
@@ -55,7 +58,8 @@ class Plb(Configured, Strategy):
         rounds = self.whole("rounds", 1, 1, 1000)
         idle = self.whole("idle", min(rounds, 3), 1, 1000)
         evs = on_all_ports(self.name, LABELS, fabric)
-        round_ps = round_trip_ps(fabric, int(workload.packet_bytes.max(initial=64)))
+        packet = int(workload.packet_bytes.max(initial=64))
+        round_ps = round_trips(workload.src, workload.dst, fabric_arrays(fabric), packet).ps
         hosts = plb(len(workload.src), seed, fabric.ports, evs, round_ps, percent, rounds, idle)
         base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
         parameters = {"percent": str(percent), "rounds": str(rounds), "idle": str(idle)}
@@ -92,7 +96,7 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
             rows[flow, CONGESTED] = rows[flow, CONGESTED] + 1 if marked else 0
             rows[flow, SEEN] = 0
             rows[flow, MARKS] = 0
-            rows[flow, ROUND_END] = now_ps + params[_ROUND_PS]
+            rows[flow, ROUND_END] = now_ps + rows[flow, ROUND_PS]
     elif what == labels.TIMEOUT:
         rows[flow, CURRENT] = 0
         rows[flow, CONGESTED] = 0
@@ -107,14 +111,14 @@ def plb(
     seed: int,
     ports: int,
     evs: int,
-    round_ps: int,
+    round_ps: int | Ints,
     percent: int = 40,
     rounds: int = 1,
     idle_rounds: int = 1,
     pause_ps: int = PAUSE_PS,
 ) -> tuple[EvState, HostFunctions]:
-    """State and functions; round_ps: one round-trip time without queues."""
-    own = (percent, rounds, idle_rounds, round_ps, pause_ps)
+    """State and functions; round_ps: a round-trip time without queues."""
+    own = (percent, rounds, idle_rounds, pause_ps)
     state = new_state(flows, 1, seed, ports, evs, own)
-    state.rows[:, ROUND_END] = round_ps
+    state.rows[:, ROUND_END] = state.rows[:, ROUND_PS] = round_ps
     return state, host_functions(select, feedback)

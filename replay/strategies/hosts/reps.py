@@ -13,12 +13,13 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, subkernel
+from ....kernels.kernel import Int, Ints, subkernel
 from ...fabrics.fabric import Fabric
 from ...packets.model import labels
+from ...packets.model.arrays import fabric_arrays
 from ...packets.model.labels import EvState, HostFunctions, host_functions, new_state, random_ev
 from ...packets.model.model import PS, Workload
-from ...packets.model.round_trip import bdp_packets
+from ...packets.model.round_trip import bdp_packets, round_trips
 from ...packets.model.rules import Rules, Strategy
 from ..base import Configured
 from .host_spray import HostSpray, on_all_ports
@@ -48,9 +49,15 @@ class Reps(Configured, Strategy):
         evs = self.whole("evs", ENTROPY_VALUES, 2, 1 << 30)
         evs = on_all_ports(self.name, evs, fabric)
         freeze, _ = self.duration_ps("freeze", "10ms")
-        first = bdp_packets(fabric, int(workload.packet_bytes.max(initial=64)))
+        packet = int(workload.packet_bytes.max(initial=64))
+        trips = round_trips(workload.src, workload.dst, fabric_arrays(fabric), packet)
+        first = bdp_packets(trips, packet)
         hosts = reps(len(workload.src), seed, fabric.ports, evs, first, freeze)
-        parameters = {"evs": str(evs), "freeze": f"{freeze // PS}ns", "first": str(first)}
+        parameters = {
+            "evs": str(evs),
+            "freeze": f"{freeze // PS}ns",
+            "first": str(first.max(initial=1)),
+        }
         base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
         return replace(base, hosts=hosts, parameters=parameters)
 
@@ -102,7 +109,7 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
 
 
 def reps(
-    flows: int, seed: int, ports: int, evs: int, first: int, freeze_ps: int = FREEZE_PS
+    flows: int, seed: int, ports: int, evs: int, first: int | Ints, freeze_ps: int = FREEZE_PS
 ) -> tuple[EvState, HostFunctions]:
     """State and functions; first: random EVs at the start of a flow, its bandwidth-delay product in
     packets."""

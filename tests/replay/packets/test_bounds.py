@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.bounds import bounds, permutation_bound_ps
 from rocescope.replay.packets.drivers.event_driven import run_event_driven
 from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.failures.events import SLOW, Failures, LinkEvent
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import Model, Workload
 from rocescope.replay.packets.offers.offered import workload_of
@@ -111,3 +115,55 @@ def test_hosts_below_line_rate_meet_their_own_bound() -> None:
         bound = bounds(load, TREE, model, 0.5).completion_ps
         assert bound == last and bound > bounds(load, TREE, model).completion_ps
         assert found.completion_ps is not None and 0 <= found.completion_ps - last <= 640
+
+
+def test_short_last_packets_may_leave_last() -> None:
+    """Two messages of a full and a short packet each take turns at a host: the full packets leave
+    first, so that the way of the last one, a short one, counts."""
+    model = Model()
+    star = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=3,rate=100G,delay=500ns")
+    load = messages([(0, 1), (0, 2)], 4500, model)
+    full, short, ack = 332_800, 37_440, 5_120
+    bound = bounds(load, star, model).completion_ps
+    assert bound == 2 * full + 2_000_000 + full + 2 * ack  # the short packets are faster
+    found = run_open_loop(load, star, parse_packet_strategy("jsq"), model).completion_ps
+    assert found is not None and bound <= found < 2 * (full + short) + 2_000_000 + full + 2 * ack
+
+
+@examples(40)
+@given(
+    st.sampled_from(
+        (
+            "leaf-spine:leaves=2,spines=3,hosts=2,rate=400G,delay=7ns,uplink_rate=133G",
+            "fat-tree:k=4,rate=800G,delay=500ns,slow=leaf3-spine3:70G",
+            "multi-plane:planes=2,leaves=2,spines=2,hosts=2,rate=100G,delay=30ns",
+        )
+    ),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9000)), min_size=1),
+    st.sampled_from((256, 4096)),
+    st.sampled_from((0, 20)),
+    st.sampled_from(("jsq", "switch-random", "host-spray")),
+)
+def test_no_run_beats_its_bound(
+    where: str, sent: list[tuple[int, int, int]], payload: int, gap: int, name: str
+) -> None:
+    model = Model(payload_bytes=payload, gap_bytes=gap)
+    sent = [(a, b, n) for a, b, n in sent if a != b] or [(0, 3, 4500)]
+    src, dst, size = (np.array(column) for column in zip(*sent, strict=True))
+    load = workload_of(src, dst, size, None, model)  # type: ignore[arg-type]
+    fabric = parse_fabric(where)
+    result = run_open_loop(load, fabric, parse_packet_strategy(name), model)
+    bound = bounds(load, fabric, model)
+    assert result.completion_ps is not None and result.completion_ps >= bound.completion_ps
+    assert (result.completed_ps - result.started_ps >= bound.message_ps).all()
+
+
+def test_links_that_get_faster_or_routes_that_change_do_not_beat_the_bound() -> None:
+    model = Model()
+    load = messages([(0, 15)], 1 << 20, model)
+    raised = Failures(tuple(LinkEvent(0, link, SLOW, 1.6e12) for link in range(96)))
+    plain, faster = (bounds(load, TREE, model, failures=f).completion_ps for f in (None, raised))
+    found = run_event_driven(
+        load, TREE, parse_packet_strategy("switch-random"), model, failures=raised
+    ).engine.completion_ps
+    assert found is not None and faster <= found < plain

@@ -21,10 +21,11 @@ from numba import types
 
 from .....kernels.kernel import Floats, Int, subkernel
 from ...model.pointer import pointer_to
+from ...model.round_trip import RoundTrips
 
 WINDOW, OWN_COLUMNS = 0, 1
 """Columns of `rows`: maximum of bytes in flight; the columns of the algorithm follow."""
-COLUMNS: Final = 12
+COLUMNS: Final = 16
 MSS, OWN_PARAMETERS = 0, 1
 """Items of `params`: wire bytes of a full packet; the items of the algorithm follow."""
 PARAMETERS: Final = 16
@@ -45,8 +46,8 @@ class Line(NamedTuple):
 
     mss: int
     """Wire bytes of a full packet."""
-    base_rtt_ps: int
-    bits_per_second: int
+    trips: RoundTrips
+    """Base RTT, rate and links of each flow."""
     trimming: bool
     """Whether queues trim packets instead of dropping them."""
 

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from .....kernels.kernel import Floats, Int, subkernel
-from .algorithm import OWN_COLUMNS, OWN_PARAMETERS, Algorithm, Line
+from .algorithm import OWN_COLUMNS, Algorithm, Line
 
 RATE_PS, ALPHA, TARGET_PS, LAST_CNP, LAST_RAISE, STAGE = range(OWN_COLUMNS, OWN_COLUMNS + 6)
 """Rate (ps per byte), share of marks, target (ps per byte), times, raises since the last cut."""
-LINE_PS = OWN_PARAMETERS
+LINE_PS = OWN_COLUMNS + 6
 """The line's ps per byte."""
 
 CNP_PS: Final = 50_000_000
@@ -32,8 +32,8 @@ LEAST_BITS_PER_SECOND: Final = 100e6
 
 
 def _start(rows: Floats, params: Floats, line: Line) -> None:
-    params[LINE_PS] = 8e12 / line.bits_per_second
-    rows[:, RATE_PS] = rows[:, TARGET_PS] = params[LINE_PS]
+    rows[:, LINE_PS] = 8e12 / line.trips.bits_per_second
+    rows[:, RATE_PS] = rows[:, TARGET_PS] = rows[:, LINE_PS]
     rows[:, ALPHA], rows[:, LAST_CNP] = 1.0, -1e18
 
 
@@ -46,7 +46,7 @@ def on_ack(
     _timers(rows, params, flow, now_ps)
     if marked and now - row[LAST_CNP] >= CNP_PS:
         row[TARGET_PS] = row[RATE_PS]
-        slowest = max(params[LINE_PS], 8e12 / LEAST_BITS_PER_SECOND)
+        slowest = max(row[LINE_PS], 8e12 / LEAST_BITS_PER_SECOND)
         row[RATE_PS] = min(slowest, row[RATE_PS] / (1.0 - row[ALPHA] / 2.0))
         row[ALPHA] = (1.0 - DCQCN_G) * row[ALPHA] + DCQCN_G
         row[LAST_CNP] = now
@@ -65,7 +65,7 @@ def on_send(rows: Floats, params: Floats, flow: Int, size: Int, now_ps: Int) -> 
 def _timers(rows: Floats, params: Floats, flow: Int, now_ps: Int) -> None:
     """Apply all increases of the rate, and decreases of alpha, that are due."""
     row = rows[flow]
-    now, line = np.float64(now_ps), params[LINE_PS]
+    now, line = np.float64(now_ps), row[LINE_PS]
     while row[LAST_RAISE] + RAISE_PS <= now:
         row[LAST_RAISE] += RAISE_PS
         if row[RATE_PS] <= line:  # at line rate; alpha matters only after a cut

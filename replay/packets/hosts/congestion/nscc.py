@@ -15,13 +15,13 @@ from .algorithm import MSS, OWN_COLUMNS, OWN_PARAMETERS, WINDOW, Algorithm, Line
 INCREASE, DELAY, LAST_ADJUST, LAST_DECREASE, ACKED_SINCE, ACHIEVED, QUICK_END, IGNORE, TRIMS = (
     range(OWN_COLUMNS, OWN_COLUMNS + 9)
 )
+BASE_RTT, MOST = OWN_COLUMNS + 9, OWN_COLUMNS + 10
 """Pending increase (bytes^2), mean delay (ps), times (ps), bytes acknowledged since the last
 adjustment, bytes delivered since `QUICK_END` was set, end of the quick adaptation interval, bytes
-whose marks are ignored after a quick adaptation, trims since the last quick adaptation."""
+whose marks are ignored after a quick adaptation, trims since the last quick adaptation; base RTT
+of the flow (ps) and its largest window."""
 (
-    BASE_RTT,
     TARGET,
-    MOST,
     NSCC_ALPHA,
     FAIR,
     ETA,
@@ -30,21 +30,24 @@ whose marks are ignored after a quick adaptation, trims since the last quick ada
     QUICK_DELAY,
     ADJUST_PS,
     ADJUST_BYTES,
-) = range(OWN_PARAMETERS, OWN_PARAMETERS + 11)
+) = range(OWN_PARAMETERS, OWN_PARAMETERS + 9)
 """Bytes, ps and factors of the formulas."""
 
 
 def _start(rows: Floats, params: Floats, line: Line) -> None:
-    """Factors of uet-htsim, scaled from a network of 100 Gb/s and 12 us."""
-    bdp = line.bits_per_second / 8e12 * line.base_rtt_ps
-    scale = bdp / (100e9 / 8e12 * 12e6)
-    target = (0.75 if line.trimming else 1.0) * line.base_rtt_ps
-    params[BASE_RTT], params[TARGET] = line.base_rtt_ps, target
-    params[MOST] = rows[:, WINDOW] = max(1.5 * bdp, line.mss)
+    """Factors of uet-htsim, scaled from a network of 100 Gb/s and 12 us: those of the network by
+    its longest base RTT, the largest window and the round trip by those of the flow."""
+    trips = line.trips
+    longest = int(trips.ps.max(initial=1))
+    bdp = trips.bits_per_second / 8e12 * trips.ps
+    scale = float(trips.bits_per_second.max(initial=1)) * longest / (100e9 * 12e6)
+    target = (0.75 if line.trimming else 1.0) * longest
+    rows[:, BASE_RTT], params[TARGET] = trips.ps, target
+    rows[:, MOST] = rows[:, WINDOW] = np.maximum(1.5 * bdp, line.mss)
     params[NSCC_ALPHA] = 4.0 * line.mss * scale * (target / 12e6) / target
     params[FAIR], params[ETA] = 5.0 * line.mss * scale, 0.15 * line.mss * scale
     params[GAMMA], params[QUICK_GATE], params[QUICK_DELAY] = 0.8, 3.0, 4.0 * target
-    params[ADJUST_PS], params[ADJUST_BYTES] = line.base_rtt_ps, 8.0 * line.mss
+    params[ADJUST_PS], params[ADJUST_BYTES] = longest, 8.0 * line.mss
 
 
 @subkernel
@@ -53,7 +56,7 @@ def on_ack(
 ) -> Int:
     row = rows[flow]
     size, now = np.float64(acked), np.float64(now_ps)
-    delay = max(0.0, np.float64(rtt_ps) - params[BASE_RTT])
+    delay = max(0.0, np.float64(rtt_ps) - row[BASE_RTT])
     row[ACHIEVED] += size
     row[DELAY] += 0.0125 * (delay - row[DELAY])
     ignored = row[IGNORE] > 0.0
@@ -69,7 +72,7 @@ def on_ack(
         row[INCREASE] += params[NSCC_ALPHA] * size * (target - delay)
     elif not marked:
         row[INCREASE] += params[FAIR] * size
-    elif delay >= target and now - row[LAST_DECREASE] > params[BASE_RTT]:
+    elif delay >= target and now - row[LAST_DECREASE] > row[BASE_RTT]:
         mean = row[DELAY]
         if mean > target:
             cut = max(1.0 - params[GAMMA] * (mean - target) / mean, 0.5)
@@ -82,7 +85,7 @@ def on_ack(
         if late:
             row[WINDOW] += params[ETA]
             row[LAST_ADJUST] = now
-        row[WINDOW] = min(params[MOST], row[WINDOW])
+        row[WINDOW] = min(row[MOST], row[WINDOW])
         row[INCREASE] = 0.0
         row[ACKED_SINCE] = 0.0
     return np.int64(0)
@@ -105,13 +108,13 @@ def _quick(rows: Floats, params: Floats, flow: Int, delay: float, now: float) ->
     adapted = False
     if now >= row[QUICK_END]:
         bad = row[TRIMS] > 0.0 or delay > params[QUICK_DELAY]
-        few = row[ACHIEVED] < params[MOST] / 2.0 ** params[QUICK_GATE]
+        few = row[ACHIEVED] < row[MOST] / 2.0 ** params[QUICK_GATE]
         if row[QUICK_END] > 0.0 and bad and few:
             row[IGNORE] = row[WINDOW]
             row[WINDOW] = max(row[ACHIEVED], params[MSS])
             row[INCREASE] = 0.0
             adapted = True
-        row[QUICK_END] = now + params[BASE_RTT] + params[TARGET]
+        row[QUICK_END] = now + row[BASE_RTT] + params[TARGET]
         row[ACHIEVED] = 0.0
         row[TRIMS] = 0.0
     return adapted
