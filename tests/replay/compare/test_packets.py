@@ -9,9 +9,11 @@ from threading import Event
 import numpy as np
 import pytest
 
+from rocescope.analyzer.errors import RocescopeError
 from rocescope.cli import run as cli
-from rocescope.replay.compare.packets import Load, replay_packets
+from rocescope.replay.compare.packets import Load, check_bound, replay_packets
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.bounds import bounds
 from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import Model
@@ -165,3 +167,16 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ):
         assert cli([*words, "-s", "ofan", *wrong]) == 2
         assert told in capsys.readouterr().err
+
+
+def test_a_lower_bound_that_is_beaten_is_an_error() -> None:
+    load = permutations(0).workload
+    result = run_open_loop(load, CLOS, parse_packet_strategy("ofan"), MODEL, 1)
+    bound = bounds(load, CLOS, MODEL)
+    check_bound(result, bound, "ofan")
+    assert result.completion_ps is not None
+    with pytest.raises(RocescopeError, match="ofan, seed 1: completed 0.001 ns before its lower"):
+        check_bound(result, bound._replace(completion_ps=result.completion_ps + 1), "ofan, seed 1")
+    late = bound._replace(message_ps=bound.message_ps + 10**12)
+    with pytest.raises(RocescopeError, match="a fault of rocescope"):
+        check_bound(result, late, "ofan")

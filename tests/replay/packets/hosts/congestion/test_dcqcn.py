@@ -6,12 +6,14 @@ import pytest
 from rocescope.replay.packets.hosts.congestion import dcqcn
 from rocescope.replay.packets.hosts.congestion.algorithm import Line, congestion
 from rocescope.replay.packets.hosts.congestion.dcqcn import DCQCN, RATE_PS
+from rocescope.replay.packets.model.round_trip import RoundTrips
 
 MSS, RTT, RATE = 4160, 8_000_000, 400_000_000_000
+TRIPS = RoundTrips(np.array([RTT]), np.array([RATE]), np.array([4]))
 
 
 def test_dcqcn_halves_once_per_interval_and_recovers() -> None:
-    control = congestion(DCQCN, 1, Line(MSS, RTT, RATE, False))
+    control = congestion(DCQCN, 1, Line(MSS, TRIPS, False))
     rows, params = control.rows, control.params
     line = rows[0, RATE_PS]
     dcqcn.on_ack(rows, params, 0, MSS, RTT, True, 0)
@@ -26,7 +28,7 @@ def test_dcqcn_halves_once_per_interval_and_recovers() -> None:
 
 
 def test_dcqcn_raises_by_time_alone_and_keeps_a_least_rate() -> None:
-    control = congestion(DCQCN, 1, Line(MSS, RTT, RATE, False))
+    control = congestion(DCQCN, 1, Line(MSS, TRIPS, False))
     rows, params = control.rows, control.params
     line = rows[0, RATE_PS]
     dcqcn.on_ack(rows, params, 0, MSS, RTT, True, 0)
