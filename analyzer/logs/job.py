@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from . import ucx
 from .files import lines
 from .lines import (
-    INTERESTING,
+    INTERESTING as OF_NCCL,
+)
+from .lines import (
     ChannelLine,
     CommunicatorLine,
     DevicesLine,
@@ -22,6 +26,9 @@ from .lines import (
     suspect,
 )
 
+_INTERESTING = re.compile(OF_NCCL.pattern + b"|" + ucx.INTERESTING)
+"""Only lines with one of these can say something; the others are not decoded."""
+MPI_WORLD = "MPI_COMM_WORLD"
 MOST_QUEUE_PAIRS = 1_000_000
 MOST_CHANNELS = 1_000_000
 MOST_ERRORS = 10_000
@@ -50,6 +57,13 @@ class LoggedPair:
     channel: int | None = None
     """By the order of lines only."""
 
+    @property
+    def remote(self) -> tuple[str, int] | None:
+        """Address and queue pair number at the other end, if both are known."""
+        if self.remote_address is None or self.remote_qpn is None:
+            return None
+        return self.remote_address, self.remote_qpn
+
 
 @dataclass(slots=True)
 class LoggedError:
@@ -74,6 +88,12 @@ class _Process:
     channels: dict[tuple[str | None, int, int], None] = field(default_factory=dict)
     """(communicator, channel, peer) in the order of the lines that name a sender."""
     pairs: dict[int, LoggedPair] = field(default_factory=dict)
+    past: list[LoggedPair] = field(default_factory=list)
+    """Queue pairs whose number the process uses again, for another peer."""
+
+    def all_pairs(self) -> list[LoggedPair]:
+        """The queue pairs of the process, past ones first."""
+        return [*self.past, *self.pairs.values()]
 
     def current(self) -> tuple[str | None, int | None]:
         """The communicator that a line is about, and the rank in it; None where not certain."""
@@ -107,6 +127,9 @@ class Job:
         """Addresses by host and device number."""
         self._devices: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._failed: LoggedError | None = None
+        self._ucx = ucx.UcxLog()
+        self._labels: dict[int, Speaker | None] = {}
+        """Processes by the rank that mpirun or srun wrote before their lines; None: several."""
         self._kept = 0
         for path in paths:
             self.read(lines(path))
@@ -118,19 +141,20 @@ class Job:
         ends: dict[bool, list[LoggedPair]] = {True: [], False: []}
         device: str | None = None
         for raw in log:
-            if INTERESTING.search(raw) is None:
+            if _INTERESTING.search(raw) is None:
                 continue
             line = raw.decode("utf-8", "replace")
-            spoken = said(line)
-            if spoken is not None:
+            if (spoken := said(line)) is not None:
                 self._hear(*spoken)
+            elif (heard := self._ucx.said(line)) is not None:
+                self._hear_ucx(heard)
             elif (one := perftest(line)) is not None:
                 if one.device is not None:
                     self._keep_perftest(ends)
                     device = one.device
                 else:
                     _hear_perftest(one, ends, device)
-            elif suspect(line):
+            elif suspect(line) or ucx.suspect(line):
                 self.unknown_lines += 1
         self._keep_perftest(ends)
 
@@ -138,7 +162,12 @@ class Job:
         """All queue pairs, with the device and address that other lines of their host tell."""
         for process in self._processes.values():
             _infer_channels(process)
-        found = [pair for process in self._processes.values() for pair in process.pairs.values()]
+        for rank, speaker in self._labels.items():
+            if speaker is not None:
+                for pair in self._processes[speaker].all_pairs():
+                    pair.comm, pair.rank = MPI_WORLD, rank
+                self.hosts[MPI_WORLD, rank] = speaker.host
+        found = [pair for process in self._processes.values() for pair in process.all_pairs()]
         for pair in found:
             if pair.speaker is None or pair.number is None:
                 continue
@@ -149,10 +178,24 @@ class Job:
                 (pair.device,) = self._devices[where]
         return found + self._perftest
 
+    @property
+    def doubtful_labels(self) -> int:
+        """Ranks that labels give to several processes, as of several jobs: not used."""
+        return sum(speaker is None for speaker in self._labels.values())
+
     def pair_of(self, speaker: Speaker, qpn: int) -> LoggedPair | None:
         """The queue pair of a process."""
         process = self._processes.get(speaker)
         return None if process is None else process.pairs.get(qpn)
+
+    def _hear_ucx(self, heard: ucx.Heard) -> None:
+        if heard.what is None:
+            return
+        self._hear(heard.speaker, heard.time_ns, heard.what)
+        if heard.label is not None and heard.speaker in self._processes:
+            one = self._labels.setdefault(heard.label, heard.speaker)
+            if one != heard.speaker:
+                self._labels[heard.label] = None
 
     def _hear(self, speaker: Speaker, time_ns: int | None, what: Said) -> None:
         if isinstance(what, CommunicatorLine):
@@ -179,6 +222,10 @@ class Job:
         if what.address is not None and what.number is not None:
             self._addresses[speaker.host, what.number].add(what.address)
         known = process.pairs.get(what.qpn)
+        if known is not None and what.remote not in (None, known.remote):
+            known.ended_ns = time_ns
+            process.past.append(process.pairs.pop(what.qpn))
+            known = None
         comm, rank = process.current()
         if known is not None:
             known.ended_ns = None
@@ -203,6 +250,8 @@ class Job:
             comm,
             rank,
             time_ns,
+            remote_address=None if what.remote is None else what.remote[0],
+            remote_qpn=None if what.remote is None else what.remote[1],
         )
 
     def _communicator(

@@ -13,9 +13,10 @@ from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
 from ..wire.endpoints import Endpoints
 from .job import Job, LoggedError, LoggedPair
+from .locate import SLACK_NS, SeenFlow, in_time, located, seen_flows
 
-_SLACK_NS = 2_000_000_000
-"""Times in logs are whole seconds."""
+_LONG_BEFORE_NS = 3_600_000_000_000
+"""A queue pair that is older when its flow begins may be of an earlier job."""
 _MOST_AFTER_NS = 600_000_000_000
 """An error is reported after the last retry, maybe after the capture."""
 _RETRIES_EXCEEDED = {12: " (retries exceeded)", 13: " (RNR retries exceeded)"}
@@ -30,17 +31,6 @@ class Joined:
     owners: dict[int, Owner] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Flow:
-    number: int
-    src: str
-    dst: str
-    dest_qp: int
-    peer: int
-    first_ns: int
-    last_ns: int
 
 
 class Join:
@@ -63,21 +53,29 @@ class Join:
         self._by_key: dict[_Key, list[LoggedPair]] = defaultdict(list)
         self._hosts: dict[str, set[str]] = defaultdict(set)
         """Hosts by address."""
+        self._by_remote: dict[_Key, list[LoggedPair]] = defaultdict(list)
+        """Queue pairs by the other end."""
         self._nowhere = 0
+        seen = seen_flows(tracker, endpoints)
+        self._located = located(pairs, seen)
         for pair in pairs:
-            if pair.address is None:
-                self._nowhere += 1
+            if pair.remote is not None:
+                self._by_remote[pair.remote].append(pair)
+            address = self._address(pair)
+            if address is None:
+                self._nowhere += pair.remote is None
                 continue
-            self._by_key[pair.address, pair.qpn].append(pair)
+            self._by_key[address, pair.qpn].append(pair)
             if pair.speaker is not None:
-                self._hosts[pair.address].add(pair.speaker.host)
+                self._hosts[address].add(pair.speaker.host)
         self._pairs = len(pairs)
         self._dated = any(pair.time_ns is not None for pair in pairs)
         self._later = self._ambiguous = self._undated = self._elsewhen = 0
+        self._old = self._oldest_ns = 0
         if cm is not None:
             settle(tracker, cm)
-        self._pair_connections(endpoints)
-        self._flows = _flows(tracker, endpoints)
+        self._pair_connections(seen)
+        self._flows = seen_flows(tracker, endpoints)
 
     def result(self) -> Joined:
         """Owners of the destination queue pair of a flow, else of its source."""
@@ -88,37 +86,34 @@ class Join:
             there = None
             if flow.peer >= 0 and self._flows[flow.peer].dst == flow.src:
                 there = at_end[flow.peer]
+            there = there or self._from(flow)
             if here is not None:
                 owners[flow.number] = self._owner(here, there, flow.src, "destination")
             elif there is not None:
                 owners[flow.number] = self._owner(there, None, flow.dst, "source")
+            if (pair := here or there) is not None:
+                self._note_age(pair, flow)
         return Joined(owners, self._events(at_end), self._notes(owners))
 
-    def _pair_connections(self, endpoints: Endpoints) -> None:
+    def _pair_connections(self, seen: list[SeenFlow]) -> None:
         """Pair the flows of connections of which a log names both ends."""
-        numbers = {
-            (flow.src, flow.dst, flow.dest_qp): flow.number
-            for flow in _flows(self._tracker, endpoints)
-        }
-        for found in self._by_key.values():
-            pair = found[0]
-            if len(found) > 1 or pair.remote_qpn is None or pair.remote_address is None:
+        numbers = {(flow.src, flow.dst, flow.dest_qp): flow.number for flow in seen}
+        for (address, qpn), found in self._by_key.items():
+            remote = found[0].remote
+            if len(found) > 1 or remote is None:
                 continue
-            assert pair.address is not None
-            to_here = numbers.get((pair.remote_address, pair.address, pair.qpn))
-            from_here = numbers.get((pair.address, pair.remote_address, pair.remote_qpn))
+            to_here = numbers.get((remote[0], address, qpn))
+            from_here = numbers.get((address, *remote))
             if to_here is not None and from_here is not None:
                 self._tracker.pair(from_here, to_here, EVIDENCE_HOST_PROBE)
 
-    def _of(self, flow: _Flow) -> LoggedPair | None:
+    def _of(self, flow: SeenFlow) -> LoggedPair | None:
         """The logged queue pair that a flow goes to; None if there is none or more than one."""
         named = self._by_key.get((flow.dst, flow.dest_qp), [])
         possible = [
             pair
             for pair in named
-            if (pair.time_ns is None or pair.time_ns <= flow.last_ns + _SLACK_NS)
-            and (pair.ended_ns is None or flow.first_ns <= pair.ended_ns + _SLACK_NS)
-            and pair.remote_address in (None, flow.src)
+            if in_time(pair, flow) and pair.remote_address in (None, flow.src)
         ]
         if named and not possible:
             self._later += 1
@@ -127,11 +122,29 @@ class Join:
             if None not in times and len(set(times)) == len(times):
                 last = max(possible, key=lambda pair: pair.time_ns or 0)
                 assert last.time_ns is not None
-                if last.time_ns <= flow.first_ns + _SLACK_NS:
+                if last.time_ns <= flow.first_ns + SLACK_NS:
                     return last
             self._ambiguous += 1
             return None
         return possible[0] if possible else None
+
+    def _from(self, flow: SeenFlow) -> LoggedPair | None:
+        """The logged queue pair whose other end a flow goes to, if there is only one."""
+        possible = [
+            pair
+            for pair in self._by_remote.get((flow.dst, flow.dest_qp), ())
+            if in_time(pair, flow) and self._address(pair) == flow.src
+        ]
+        return possible[0] if len(possible) == 1 else None
+
+    def _address(self, pair: LoggedPair) -> str | None:
+        return self._located.get(id(pair), pair.address)
+
+    def _note_age(self, pair: LoggedPair, flow: SeenFlow) -> None:
+        if pair.time_ns is not None and pair.ended_ns is None:
+            age_ns = flow.first_ns - pair.time_ns
+            self._oldest_ns = max(self._oldest_ns, age_ns)
+            self._old += age_ns > _LONG_BEFORE_NS
 
     def _owner(self, pair: LoggedPair, other: LoggedPair | None, far: str, end: str) -> Owner:
         speaker = pair.speaker
@@ -176,7 +189,7 @@ class Join:
             if error.time_ns is None:
                 self._undated += 1
                 continue
-            if not first - _SLACK_NS <= error.time_ns <= last + _MOST_AFTER_NS:
+            if not first - SLACK_NS <= error.time_ns <= last + _MOST_AFTER_NS:
                 self._elsewhen += 1
                 continue
             if number is not None and pair is not None and pair.sends:
@@ -211,12 +224,19 @@ class Join:
         elif not self._pairs:
             notes.append(
                 f"job logs: no queue pair with a RoCE address in {files}: NCCL names them with"
-                " NCCL_DEBUG=INFO and NET in NCCL_DEBUG_SUBSYS"
+                " NCCL_DEBUG=INFO and NET in NCCL_DEBUG_SUBSYS, UCX with UCX_LOG_LEVEL=debug"
             )
         elif not self._dated:
             notes.append(
                 "job logs: their queue pairs have no times: a queue pair of an earlier job with"
                 " the same address and number would match as well"
+            )
+        if self._old:
+            notes.append(
+                f"job logs: the queue pairs of {self._old:,} flows were made up to"
+                f" {self._oldest_ns / 3_600_000_000_000:,.0f} hours before the flows begin, and no"
+                " line tells their end: those of a later job with the same address and number"
+                " would match as well"
             )
         if self._nowhere:
             notes.append(
@@ -240,6 +260,11 @@ class Join:
                 f"job logs: {self._elsewhen:,} errors are not from the time of the capture: not"
                 " among the events (log times are read as local time, see TZ)"
             )
+        if job.doubtful_labels:
+            notes.append(
+                f"job logs: {job.doubtful_labels:,} ranks that mpirun or srun wrote before lines of"
+                " UCX name several processes, as of several jobs: not used"
+            )
         if job.unknown_lines:
             notes.append(f"job logs: {job.unknown_lines:,} lines have an unknown form: not used")
         if job.dropped:
@@ -259,19 +284,3 @@ def _error_text(error: LoggedError, pair: LoggedPair | None) -> str:
     if error.remote is not None:
         text += f" to {error.remote}"
     return text
-
-
-def _flows(tracker: FlowTracker, endpoints: Endpoints) -> list[_Flow]:
-    texts = endpoints.texts()
-    return [
-        _Flow(
-            number,
-            texts[flow["src"]],
-            texts[flow["dst"]],
-            int(flow["dest_qp"]),
-            int(flow["peer"]),
-            int(flow["first_time"]),
-            int(flow["last_time"]),
-        )
-        for number, flow in enumerate(tracker.flows)
-    ]

@@ -74,6 +74,8 @@ class QueuePairLine(NamedTuple):
     address: str | None
     sends: bool
     """Whether it sends the data of its channel; receivers send answers only."""
+    remote: tuple[str, int] | None = None
+    """Address and queue pair number at the other end."""
 
 
 class CommunicatorLine(NamedTuple):
@@ -154,7 +156,7 @@ def _said(text: str) -> Said | None:
         return ErrorLine(int(found[1]), None, None, None)
     if found := _COMPLETION.match(text):
         gids = _GIDS.search(text)
-        local, remote = (None, None) if gids is None else map(_address, gids.groups())
+        local, remote = (None, None) if gids is None else map(gid_address, gids.groups())
         return ErrorLine(None, int(found[1]), local, remote)
     if text.startswith("NET/IB") and " : Using " in text:
         found_devices = [(int(n), name, int(port)) for n, name, port in _DEVICES.findall(text)]
@@ -194,7 +196,8 @@ def _written(gid: bytes) -> str:
     return str(address.ipv4_mapped or address)
 
 
-def _address(text: str) -> str | None:
+def gid_address(text: str) -> str | None:
+    """The address of a GID as inet_ntop writes it; None for anything else."""
     try:
         return _written(ipaddress.IPv6Address(text).packed)
     except ValueError:

@@ -49,6 +49,38 @@ def nccl(
     yield main + f"ncclCommInitRank {comm} commId {COMM} - Init COMPLETE"
 
 
+def ucx(
+    host: str,
+    pid: int,
+    pairs: Iterable[tuple[int, int]],
+    peer: str,
+    label: str = "",
+    device: str = "rxe0",
+    time_s: float = 1_795_000_000.25,
+    thread: str = "0",
+) -> Iterator[str]:
+    """A process of UCX whose queue pairs (own, peer's number) are connected to the address `peer`.
+
+    The lines are those of `uct_hello_world` on two hosts with RoCE, with other names and numbers.
+    """
+    head = f"{label}[{time_s:.6f}] [{host}:{pid}:{thread}] "
+    yield head + f"      ib_device.c:1132 UCX  DEBUG {device}:1 using gid_index 3"
+    for own, far in pairs:
+        yield (
+            head + f"       ib_iface.c:1300 UCX  DEBUG {device}: iface 0x55da7b573290 created RC QP"
+            f" 0x{own:x} on {device}:1 TX wr:409 sge:5 inl:124 resp:64 RX wr:0 sge:0 resp:64"
+        )
+        yield (
+            head + "       ib_iface.c:1033 UCX  DEBUG iface 0x55da7b573290: ah_attr dlid=49152 sl=0"
+            f" port=1 src_path_bits=0 dgid=::ffff:{peer} flow_label=0xffffffff sgid_index=3"
+            " traffic_class=106"
+        )
+        yield (
+            head + f"       rc_iface.c:923  UCX  DEBUG connected rc qp 0x{own:x} on {device}:1/RoCE"
+            f" to lid 49152(+0) sl 0 remote_qp 0x{far:x} mtu 1024 timer 18x7 rnr 13x7 rd_atom 16"
+        )
+
+
 def encoded(lines: Iterable[str]) -> list[bytes]:
     """Lines as `files.lines` gives them."""
     return [line.encode() for line in lines]

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from job_logs import COMM, FORMS, ground_truth, nccl, write_logs
+from job_logs import COMM, FORMS, ground_truth, nccl, ucx, write_logs
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -235,3 +235,97 @@ def test_a_filter_by_rank_keeps_the_owners_of_the_whole_capture(data, tmp_path):
     assert [f.packets for f in one_way.flows] == [f.packets for f in leaving]
     assert [f.owner for f in one_way.flows] == [f.owner for f in leaving]
     assert {flow.owner.ranks for flow in one_way.flows} == {(11, 3)}
+
+
+def ucx_ends(data, capture, begun_s, labels=("", "")):
+    """Logs of UCX of both hosts of a capture."""
+    ends = list(zip(qpns(data, capture, "client"), qpns(data, capture, "server"), strict=True))
+    back = [(far, own) for own, far in ends]
+    return (
+        list(ucx("nodea", 100, ends, "10.0.0.2", labels[0], time_s=begun_s)),
+        list(ucx("nodeb", 200, back, "10.0.0.1", labels[1], time_s=begun_s)),
+    )
+
+
+@pytest.fixture
+def begun_s(data):
+    flows = analyze([str(data / LOSSY)], AnalyzeOptions()).flows
+    return min(flow.first_time_ns for flow in flows) / 1e9 - 0.5
+
+
+def test_ucx_names_both_ends_with_the_ranks_of_labels(joined, data, begun_s):
+    result = joined(LOSSY, *ucx_ends(data, LOSSY, begun_s, ("[1,4]<stdout>:", "[1,9]<stdout>:")))
+    assert result.flows and notes(result) == []
+    for flow in result.flows:
+        leaves = flow.src == "10.0.0.1"
+        assert flow.owner.end == "destination"
+        assert (flow.owner.host, flow.owner.pid) == (("nodeb", 200) if leaves else ("nodea", 100))
+        assert flow.owner.ranks == ((4, 9) if leaves else (9, 4))
+        assert (flow.owner.device, flow.owner.comm) == ("rxe0", "MPI_COMM_WORLD")
+    assert all("host_probe" in connection.evidence for connection in result.connections)
+    assert {(pair.sender, pair.receiver) for pair in result.ranks.pairs} == {(4, 9)}
+
+
+def test_ucx_of_one_host_names_the_processes_of_this_host(joined, data, begun_s):
+    result = joined(LOSSY, ucx_ends(data, LOSSY, begun_s)[0])
+    for flow in result.flows:
+        assert flow.owner.end == ("source" if flow.src == "10.0.0.1" else "destination")
+        assert (flow.owner.host, flow.owner.rank, flow.owner.comm) == ("nodea", None, None)
+
+
+def test_ucx_of_other_connections_is_not_joined(joined, data, begun_s):
+    own, far = qpns(data, LOSSY, "client")[0], qpns(data, LOSSY, "server")[0]
+    later = list(ucx("nodea", 100, [(own, far)], "10.0.0.2", time_s=begun_s + 86_400))
+    for log in (
+        later,
+        list(ucx("nodea", 100, [(own + 999, far)], "10.0.0.2", time_s=begun_s)),
+        list(ucx("nodea", 100, [(own, far + 999)], "10.0.0.2", time_s=begun_s)),
+        list(ucx("nodea", 100, [(own, far)], "10.0.0.3", time_s=begun_s)),
+    ):
+        result = joined(LOSSY, log)
+        assert all(flow.owner is None for flow in result.flows)
+        assert "none of the 1 queue pairs in 1 file is in this capture" in notes(result)[0]
+
+
+def test_a_number_that_ucx_uses_again_is_another_queue_pair(joined, data, begun_s):
+    """The process connects the same queue pair number to another host first."""
+    own, far = qpns(data, LOSSY, "client")[0], qpns(data, LOSSY, "server")[0]
+    log = [
+        *ucx("nodea", 100, [(own, 77)], "10.0.0.3", time_s=begun_s - 60),
+        *ucx("nodea", 100, [(own, far)], "10.0.0.2", time_s=begun_s),
+    ]
+    owners = {flow.dest_qp: flow.owner for flow in joined(LOSSY, log).flows}
+    assert owners[own].host == owners[far].host == "nodea"
+
+
+def test_labels_of_several_jobs_are_not_used(joined, data, begun_s):
+    result = joined(LOSSY, *ucx_ends(data, LOSSY, begun_s, ("4: ", "4: ")))
+    assert {flow.owner.rank for flow in result.flows} == {None}
+    assert "1 ranks that mpirun or srun wrote before lines of UCX name several" in notes(result)[0]
+
+
+def test_errors_of_ucx_are_events(joined, data, begun_s):
+    log, other = ucx_ends(data, LOSSY, begun_s, ("[1,4]<stdout>:", "[1,9]<stdout>:"))
+    own = qpns(data, LOSSY, "client")[0]
+    head = f"[1,4]<stdout>:[{begun_s + 1:.6f}] [nodea:100:0]     ib_mlx5_log.c:179  UCX  ERROR "
+    log.append(
+        head + "Transport retry count exceeded on rxe0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)"
+    )
+    log.append(head + f"RC QP 0x{own:x} wqe[1]: SEND s-- [rqpn 0x9 dgid ::ffff:10.0.0.2]")
+    (event,) = [one for one in joined(LOSSY, log, other).events if one.kind == "job_error"]
+    assert event.text == (
+        f"rank 4 (nodea pid 100): completion with error 12 (retries exceeded), QP 0x{own:06x}"
+        " to 10.0.0.2"
+    )
+    assert abs(event.time_ns / 1e9 - begun_s - 1) < 1e-3
+
+
+@pytest.mark.parametrize(("hours", "told"), [(0.5, False), (27, True)])
+def test_logs_long_before_the_capture_are_said(joined, sender, begun_s, hours, told):
+    log = list(nccl("nodea", 100, 11, 3, "10.0.0.1", sender, stamp=stamp(begun_s - hours * 3600)))
+    result = joined(LOSSY, log)
+    assert {flow.owner.ranks for flow in result.flows} == {(11, 3), (3, 11)}
+    assert [note for note in notes(result) if "27 hours before the flows begin" in note] == (
+        notes(result) if told else []
+    )
+    assert bool(notes(result)) == told

@@ -1,0 +1,123 @@
+"""What lines of UCX's log say, at UCX_LOG_LEVEL=debug for queue pairs, at any level for errors.
+
+A queue pair takes two lines of one thread: the first names the address of the peer, the second both
+queue pair numbers. An error of an mlx5 device takes two lines as well. UCX knows no ranks: they are
+labels that mpirun (`--tag-output`) or srun (`--label`) write before each line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple, TypeVar
+
+from .lines import ErrorLine, QueuePairLine, Said, Speaker, gid_address
+
+_PREFIX = re.compile(
+    r"(?:\[(\d{9,11})\.(\d{6})\] )?"
+    r"\[([A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}):(\d{1,10}) *:(\w{1,10})(?::\d{1,10})?\] +"
+    r"(?:[\w.\-]{1,40}:\d{1,6} +)?(?:UCX +[A-Z]{4,5} +)?"
+)
+_LABEL = re.compile(r"(?:\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err|diag)>: ?|^ *(\d{1,9}): ?)$")
+_ROUTE = re.compile(r"iface 0x[0-9a-f]{1,16}: ah_attr dlid=.{0,120}? dgid=([0-9A-Fa-f:.]{2,45}) ")
+_CONNECTED = re.compile(
+    r"connected rc (?:devx )?qp 0x([0-9a-f]{1,6}) on ([\w.\-]{1,64}):(\d{1,3})(?:/RoCE)?"
+    r" to lid .{1,60} remote_qp 0x([0-9a-f]{1,6}) mtu \d"
+)
+_CREATED = re.compile(
+    r"(?:[\w.\-]{1,64}: )?iface[= ]0x[0-9a-f]{1,16}:? created UD QP 0x([0-9a-f]{1,6})"
+    r" on ([\w.\-]{1,64}):(\d{1,3}) TX wr"
+)
+_SYNDROME = re.compile(r".{1,80} on [\w.\-]{1,64}:\d{1,3}/RoCE \(synd 0x([0-9a-f]{1,2}) vend ")
+_FAILED = re.compile(r"(?:RC|DCI|UD) QP 0x([0-9a-f]{1,6}) wqe\[\d{1,6}\]: ")
+_COMPLETION = re.compile(
+    r"send completion with error: ([\w /\-]{1,80}?) \[qpn 0x([0-9a-f]{1,6}) wrid 0x"
+)
+_REMOTE = re.compile(r"\[rqpn 0x[0-9a-f]{1,6} [^\]]{0,120}?\bdgid[ =]([0-9A-Fa-f:.]{2,45})[ \]]")
+_SUSPECT = re.compile(r"connected rc .{0,20}qp 0x\w+ on .{1,80}/RoCE|/RoCE \(synd 0x")
+_STATUSES: Final = {
+    0x01: 1, 0x02: 2, 0x04: 4, 0x05: 5, 0x06: 6, 0x10: 7, 0x11: 8, 0x12: 9, 0x13: 10, 0x14: 11,
+    0x15: 12, 0x16: 13, 0x22: 16,
+}  # fmt: skip
+"""ibv_wc_status by the syndrome of an mlx5 completion (rdma-core, providers/mlx5/cq.c)."""
+_STATUS_NAMES: Final = {"transport retry counter exceeded": 12, "RNR retry counter exceeded": 13}
+"""As ibv_wc_status_str names them."""
+_MOST_THREADS = 100_000
+
+INTERESTING = rb" dgid=|connected rc |created UD QP |\(synd 0x| QP 0x|completion with error: "
+
+_Thread = tuple[str, int, str]
+_T = TypeVar("_T")
+
+
+class Heard(NamedTuple):
+    """A line of UCX."""
+
+    speaker: Speaker
+    time_ns: int | None
+    """UCX writes seconds since 1970."""
+    what: Said | None
+    """None: the first line of two."""
+    label: int | None
+    """The rank that mpirun or srun wrote before the line."""
+
+
+class UcxLog:
+    """Lines of UCX, with what earlier lines of the same threads said."""
+
+    def __init__(self) -> None:
+        self._routes: dict[_Thread, str] = {}
+        self._statuses: dict[_Thread, int | None] = {}
+
+    def said(self, line: str) -> Heard | None:
+        """Who says what; None for any other line."""
+        prefix = _PREFIX.search(line)
+        if prefix is None:
+            return None
+        seconds, micros, host, pid, thread = prefix.groups()
+        known, what = self._said((host, int(pid), thread), line[prefix.end() :])
+        if not known:
+            return None
+        time_ns = None if seconds is None else (int(seconds) * 1_000_000 + int(micros)) * 1000
+        found = _LABEL.search(line[: prefix.start()])
+        label = None if found is None else int(found[1] or found[2])
+        return Heard(Speaker(host, int(pid), -1), time_ns, what, label)
+
+    def _said(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
+        """Whether the line is known, and what it says with the line before."""
+        if found := _ROUTE.match(text):
+            _keep(self._routes, thread, found[1])
+            return True, None
+        if found := _SYNDROME.match(text):
+            _keep(self._statuses, thread, _STATUSES.get(int(found[1], 16)))
+            return True, None
+        if found := _CONNECTED.match(text):
+            qpn, device, port, remote_qpn = found.groups()
+            address = gid_address(self._routes.pop(thread, ""))
+            remote = None if address is None else (address, int(remote_qpn, 16))
+            return True, QueuePairLine(int(qpn, 16), int(port), None, device, None, True, remote)
+        if found := _CREATED.match(text):
+            qpn, device, port = found.groups()
+            return True, QueuePairLine(int(qpn, 16), int(port), None, device, None, True)
+        if (found := _FAILED.match(text)) and thread in self._statuses:
+            status = self._statuses.pop(thread)
+            return True, ErrorLine(int(found[1], 16), status, None, _remote(text))
+        if found := _COMPLETION.match(text):
+            status = _STATUS_NAMES.get(found[1])
+            return True, ErrorLine(int(found[2], 16), status, None, _remote(text))
+        return False, None
+
+
+def suspect(line: str) -> bool:
+    """Whether a line of UCX that says nothing known is about what should be known."""
+    return _PREFIX.search(line) is not None and _SUSPECT.search(line) is not None
+
+
+def _remote(text: str) -> str | None:
+    found = _REMOTE.search(text)
+    return None if found is None else gid_address(found[1])
+
+
+def _keep(kept: dict[_Thread, _T], thread: _Thread, value: _T) -> None:
+    if len(kept) >= _MOST_THREADS and thread not in kept:
+        kept.clear()
+    kept[thread] = value

@@ -1,0 +1,170 @@
+"""Lines of UCX as published logs and the sources of UCX have them."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from job_logs import ucx
+
+from rocescope.analyzer.logs.lines import ErrorLine, QueuePairLine, Speaker
+from rocescope.analyzer.logs.ucx import INTERESTING, UcxLog, suspect
+
+HEAD = "[1747555645.312146] [hpc118:46155:0]        rc_iface.c:923  UCX  DEBUG "
+ROUTE = (
+    "iface 0x55da7b573290: ah_attr dlid=49152 sl=0 port=1 src_path_bits=0"
+    " dgid=::ffff:192.168.1.117 {flow}sgid_index=3 traffic_class=106"
+)
+CONNECTED = (
+    "connected rc {devx}qp 0x1ac on mlx5_1:1/RoCE to lid 49152(+0) sl 0 remote_qp 0xa9 mtu 1024"
+    " timer 18x7 rnr 13x7 rd_atom 16"
+)
+FATAL = "[mgmt:24113:0:24113] ib_mlx5_log.c:143  "
+"""As openucx/ucx#6000 has it: without a time and a level."""
+
+
+def heard(*lines):
+    log = UcxLog()
+    found = [log.said(line) for line in lines]
+    assert all(re.search(INTERESTING, line.encode()) for line in lines)
+    return found
+
+
+@pytest.mark.parametrize("devx", ["", "devx "])
+@pytest.mark.parametrize("flow", ["", "flow_label=0xffffffff "])
+@pytest.mark.parametrize("indent", ["", "  "])
+def test_a_connection_takes_two_lines(devx, flow, indent):
+    first, second = heard(
+        HEAD + indent + ROUTE.format(flow=flow), HEAD + indent + CONNECTED.format(devx=devx)
+    )
+    assert first.what is None
+    assert second.speaker == Speaker("hpc118", 46155, -1)
+    assert second.time_ns == 1_747_555_645_312_146_000
+    assert second.what == QueuePairLine(
+        0x1AC, 1, None, "mlx5_1", None, True, ("192.168.1.117", 0xA9)
+    )
+    assert second.label is None
+
+
+def test_the_pid_may_have_spaces_after_it():
+    line = "[1710151844.459966] [m201:4904 :0]     rc_iface.c:755  UCX  DEBUG   " + CONNECTED
+    assert heard(line.format(devx=""))[0].speaker == Speaker("m201", 4904, -1)
+
+
+def test_the_peer_of_another_thread_is_not_taken():
+    other = HEAD.replace("46155:0", "46155:a")
+    _, found = heard(other + ROUTE.format(flow=""), HEAD + CONNECTED.format(devx=""))
+    assert found.what.remote is None
+
+
+def test_a_peer_is_taken_once():
+    *_, again = heard(
+        HEAD + ROUTE.format(flow=""),
+        HEAD + CONNECTED.format(devx=""),
+        HEAD + CONNECTED.format(devx=""),
+    )
+    assert again.what.remote is None
+
+
+def test_a_ud_queue_pair():
+    line = HEAD + (
+        "{}created UD QP 0x922 on mlx5_1:1 TX wr:256 sge:3 inl:124 resp:0 RX wr:4096 sge:1 resp:0"
+    )
+    for form in ("mlx5_1: iface 0x55da7b573290 ", "iface=0x55da7b573290: "):
+        (found,) = heard(line.format(form))
+        assert found.what == QueuePairLine(0x922, 1, None, "mlx5_1", None, True)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "label"),
+    [
+        ("[1,2]<stdout>:", 2),
+        ("[1,12]<stderr>: ", 12),
+        ("Tue Mar  5 10:18:50 2019[1,2]<stdout>:", 2),
+        ("[prterun-node1-5@1,7]<stdout>: ", 7),
+        ("3: ", 3),
+        (" 14: ", 14),
+        ("took 3: ", None),
+        ("[1,2]", None),
+    ],
+)
+def test_labels_of_mpirun_and_srun(ahead, label):
+    (found,) = heard(ahead + HEAD + CONNECTED.format(devx=""))
+    assert found.label == label
+
+
+SYNDROME = "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (
+            [
+                FATAL + SYNDROME,
+                FATAL + "DCI QP 0x1510 wqe[0]: SEND s-e [rqpn 0x223a4 rmac 0c:42:a1:7d:df:c8 sgix 0"
+                " dgid fe80::e42:a1ff:fe7d:dfc8 tc 0] [inl len 18]",
+            ],
+            ErrorLine(0x1510, 12, None, "fe80::e42:a1ff:fe7d:dfc8"),
+        ),
+        (
+            [
+                HEAD + SYNDROME,
+                HEAD + "RC QP 0xd1e wqe[1]: RDMA_WRITE --- [rva 0x0 rkey 0x0] [rqpn 0xd1d dgid"
+                " ::ffff:2.1.3.16]",
+            ],
+            ErrorLine(0xD1E, 12, None, "2.1.3.16"),
+        ),
+        (
+            [
+                HEAD + SYNDROME.replace("0x15", "0x16"),
+                HEAD + "RC QP 0xd1e wqe[7]: SEND s-- [rqpn 0xc45e dlid=49152 sl=0 port=1"
+                " src_path_bits=0 dgid=::ffff:10.0.0.2 sgid_index=3 traffic_class=106]",
+            ],
+            ErrorLine(0xD1E, 13, None, "10.0.0.2"),
+        ),
+        (
+            [FATAL + SYNDROME, FATAL + "RC QP 0x33945 wqe[386]: SEND s-e [va 0x14 len 474]"],
+            ErrorLine(0x33945, 12, None, None),
+        ),
+        (
+            [
+                HEAD + "send completion with error: transport retry counter exceeded [qpn 0x92c"
+                " wrid 0x2vendor_err 0x81] [rqpn 0x92b dgid ::ffff:2.1.3.16]"
+            ],
+            ErrorLine(0x92C, 12, None, "2.1.3.16"),
+        ),
+    ],
+)
+def test_errors(lines, what):
+    *first, last = heard(*lines)
+    assert [one.what for one in first] == [None] * len(first)
+    assert last.what == what
+    assert not any(suspect(line) and UcxLog().said(line) is None for line in lines[:1])
+
+
+def test_errors_of_infiniband_and_flushed_work_say_nothing():
+    log = UcxLog()
+    assert log.said(HEAD + SYNDROME.replace("RoCE", "IB")) is None
+    assert not suspect(HEAD + SYNDROME.replace("RoCE", "IB"))
+    assert log.said(HEAD + "QP 0xd1e wqe[1] is flushed") is None
+
+
+def test_unknown_forms_are_suspect():
+    line = HEAD + CONNECTED.format(devx="").replace("remote_qp", "peer")
+    assert UcxLog().said(line) is None and suspect(line)
+    assert not suspect("a line about connected rc qp 0x1 on mlx5_0:1/RoCE")
+
+
+@given(st.data())
+def test_no_part_of_a_line_says_another_number(data):
+    """A line that was cut says nothing, or the same; it never becomes another queue pair."""
+    whole = list(ucx("nodea", 100, [(0x1AC, 0xA9)], "10.0.0.21"))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    cut = data.draw(st.integers(0, len(whole[at])))
+    log = UcxLog()
+    for number, line in enumerate(whole):
+        found = log.said(line[:cut] if number == at else line)
+        if found is not None and found.what is not None:
+            assert found.what.qpn == 0x1AC
+            assert found.what.remote in (None, ("10.0.0.21", 0xA9))
