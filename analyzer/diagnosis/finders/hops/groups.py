@@ -68,6 +68,7 @@ class HopGroup:
             shared = set.intersection(*parts)
             return next(iter(shared)) if len(shared) == 1 else None
         names = {self.ways.devices.get((hop.from_tap, hop.to_tap)) for hop in self.hops}
+        names.discard(None)  # of a hop over several devices, joined with those of one of them
         return next(iter(names)) if len(names) == 1 else None
 
     @property
@@ -170,7 +171,11 @@ class HopGroup:
 
 
 def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
-    """The hops with `hit`, joined where they share a device and a tap on the same side."""
+    """The hops with `hit`, joined where they share a device and a tap on the same side.
+
+    A hop over several devices, because a tap is missing, is joined with the hops of the device that
+    it begins or ends with.
+    """
     hops = [hop for hop in ways.hops if hit(hop)]
     parent = list(range(len(hops)))
 
@@ -185,10 +190,46 @@ def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
         for key in (("to", device, hop.to_tap), ("from", device, hop.from_tap)):
             if key[2] >= 0:
                 parent[root(i)] = root(first.setdefault(key, i))
+    for i, hop in enumerate(hops):
+        if (hop.from_tap, hop.to_tap) not in ways.devices:
+            ends = [key for key in first if key[1] is not None and _at_end(ways, hop, *key)]
+            same = [key for key in ends if _together(hop, hops[first[key]])]
+            if len({key[1] for key in same}) == 1:
+                parent[root(i)] = root(first[same[0]])
     found: dict[int, list[Way]] = {}
     for i, hop in enumerate(hops):
         found.setdefault(root(i), []).append(hop)
     return [HopGroup(ways, members) for members in found.values()]
+
+
+def _at_end(ways: Ways, hop: Way, side: str, device: str | None, tap: int) -> bool:
+    """Whether a hop over several devices ends (`to`) with this device and the tap after it, or
+    begins (`from`) with the tap and the device.
+
+    Packets that pass the device on the other side of the tap come or go the other way.
+    """
+    if tap != (hop.to_tap if side == "to" else hop.from_tap):
+        return False
+    flows = _flows(hop)
+    outside = [
+        other
+        for other in ways.hops
+        if (other.from_tap if side == "to" else other.to_tap) == tap
+        and ways.devices.get((other.from_tap, other.to_tap)) == device
+    ]
+    return device in parts_of(ways.names[tap]) and not any(flows & _flows(o) for o in outside)
+
+
+def _flows(hop: Way) -> set[int]:
+    return {*hop.passed["flow"].tolist(), *hop.lost["flow"].tolist()}
+
+
+def _together(one: Way, other: Way) -> bool:
+    """Whether two hops may have one fault: if both lose packets, at the same time."""
+    if not len(one.lost) or not len(other.lost):
+        return True
+    begin = max(int(one.lost["time"].min()), int(other.lost["time"].min()))
+    return begin <= min(int(one.lost["time"].max()), int(other.lost["time"].max()))
 
 
 def hits_by_flow(flows: NDArray[np.integer], packets: NDArray[np.integer]) -> dict[int, int]:

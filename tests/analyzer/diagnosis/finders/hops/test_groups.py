@@ -10,7 +10,7 @@ from rocescope.analyzer.diagnosis.finders.hops.groups import groups, hits_by_flo
 from rocescope.analyzer.measures.hops import state
 from rocescope.analyzer.measures.hops.names import device_between
 from rocescope.analyzer.measures.hops.state import DELAY_LEAST, DELAY_MOST, PACKETS_IN, WINDOWS
-from rocescope.analyzer.measures.hops.ways import Way, Ways
+from rocescope.analyzer.measures.hops.ways import LOST, Way, Ways
 
 NAMED = ["H1-leaf1", "H2-leaf1", "leaf1-spine1", "leaf1-spine2", "leaf2-spine1", "H3-leaf2"]
 NAMELESS = list("abcdef")
@@ -103,3 +103,44 @@ def test_the_span_of_a_queue_is_that_of_its_windows():
     (group,) = groups(made, lambda hop: True)
     assert group.queued(500) == (10 * WIDTH, 13 * WIDTH)
     assert group.queued(5_000) == (0, made.newest_ns)
+
+
+def with_flows(taps, *flows):
+    passed = np.zeros(len(flows), state.EDGE)
+    passed["flow"] = flows
+    return Way(*taps, passed=passed)
+
+
+@pytest.mark.parametrize(
+    ("hops", "joined"),
+    [
+        # leaf2-spine2 has no tap: what comes from leaf1-spine2 ends at H3 as well
+        ([((4, 5), 1), ((3, 5), 2)], True),
+        ([((0, 2), 1), ((0, 5), 2)], True),
+        # the packets go on through leaf1: the hop ends before it
+        ([((0, 2), 1), ((4, 2), 2), ((2, 1), 2)], False),
+        ([((2, 0), 1), ((2, 4), 2), ((1, 2), 2)], False),
+        ([((4, 5), 1), ((0, 2), 2)], False),
+    ],
+)
+def test_a_hop_over_several_devices_belongs_to_the_one_at_its_end(hops, joined):
+    made = ways([with_flows(taps, flow) for taps, flow in hops])
+    two = {taps for taps, _ in hops[:2]}
+    hit = [{(h.from_tap, h.to_tap) for h in g.hops} for g in groups(made, lambda h: True)]
+    assert (two in hit) == joined
+
+
+def losing(taps, flow, *times):
+    hop = with_flows(taps, flow)
+    hop.lost = np.zeros(len(times), LOST)
+    hop.lost["flow"], hop.lost["time"] = flow, times
+    return hop
+
+
+@pytest.mark.parametrize(("times", "joined"), [((5, 9), True), ((20, 30), False)])
+def test_losses_at_other_times_are_another_fault(times, joined):
+    made = ways([losing((4, 5), 1, 1, 10), losing((3, 5), 2, *times)])
+    found = groups(made, lambda hop: True)
+    assert (len(found) == 1) == joined
+    assert found[0].device == "leaf2"
+    assert found[0].name() == "leaf2"
