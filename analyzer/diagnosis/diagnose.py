@@ -98,6 +98,7 @@ def diagnose(case: Case) -> Diagnosis:
         findings += found
         for finding in found:
             known.add(finding)
+    findings = known.remaining(findings)
     findings.sort(key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ns or 0), f.from_ns))
     findings = bounded(case, findings)
     passed = healthy(case, findings)

@@ -26,6 +26,8 @@ _LOSSES: Final[tuple[Kind, ...]] = (
     "loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast",
     "collision", "corruption",
 )  # fmt: skip
+OVERFLOWS: Final[tuple[Kind, ...]] = ("rate-limit", "incast")
+"""Losses of an egress, whatever way the packets come to it."""
 _DISORDER: Final[tuple[Kind, ...]] = ("reordering", "rehash")
 _HOST: Final[tuple[Kind, ...]] = ("receiver-not-ready", "fatal-nak")
 
@@ -50,6 +52,9 @@ EXPLAINS: Final[dict[Kind, frozenset[Kind]]] = {
 
 SLOW_PATH = "slow_path"
 """The detail of a loss on one of several paths, whose packets are late as well."""
+
+P99_NS = "p99_ns"
+"""The detail of a queue: the delay above the least that 1 % of the packets exceed."""
 
 PAUSED_NS = "paused_ns"
 """The detail of a pause whose length is known."""
@@ -82,6 +87,7 @@ class Known:
         )
         self._wrong_clocks = {tap for tap, ns in apart.items() if abs(ns) > CLOCKS_NS}
         self._places: list[Finding] = []
+        self._absorbed: list[Finding] = []
         self._by_flow: dict[int, list[Finding]] = defaultdict(list)
         for finding in findings:
             self.add(finding)
@@ -100,6 +106,22 @@ class Known:
         peer = self._peers.get(flow)  # waits for the ACKs that the fault hit
         if peer is not None:
             self._by_flow[peer].append(cause)
+
+    def onto(self, kind: Kind, device: str, tap: str) -> list[Finding]:
+        """The known faults of `kind` in this device on the way to this tap."""
+        return [
+            cause
+            for cause in self._places
+            if (cause.kind, cause.place.device, cause.place.to_tap) == (kind, device, tap)
+        ]
+
+    def absorb(self, effect: Finding) -> None:
+        """Let a finding be a part of one that is found later."""
+        self._absorbed.append(effect)
+
+    def remaining(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings that are no part of another one."""
+        return [one for one in findings if not any(one is effect for effect in self._absorbed)]
 
     def queue_at(
         self,
@@ -199,6 +221,13 @@ class Known:
         wrong, and a known loss between taps is what seems to be before the first tap."""
         return not self._wrong_clocks.isdisjoint(flow.taps) and any(
             cause.kind in _LOSSES and self._is_around(cause, first_ns, last_ns)
+            for cause in self._by_flow.get(flow.id, ())
+        )
+
+    def overflows(self, flow: Flow) -> bool:
+        """Whether a known egress before the only tap of `flow` loses its packets."""
+        return any(
+            cause.kind in OVERFLOWS and [cause.place.to_tap] == list(flow.taps)
             for cause in self._by_flow.get(flow.id, ())
         )
 

@@ -10,7 +10,7 @@ from ....results.diagnosis import Finding
 from ....words import printable
 from ...case import Case
 from ...finding import finding
-from ...known import Known
+from ...known import P99_NS, Known
 from ...pausing import made_by, spans_at
 from ...words import duration, packets_of
 from .captures import moving_clocks
@@ -102,7 +102,7 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             f"check the load and the speed of the egress of {group.name()}",
             severity="warning",
             costs=False,
-            details={"p99_ns": round(queue)},
+            details={P99_NS: round(queue)},
         )
 
 

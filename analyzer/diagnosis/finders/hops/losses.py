@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +12,9 @@ from ....measures.hops import state
 from ....results.diagnosis import Evidence, Finding, Kind
 from ...case import Case
 from ...finding import MOST_EVIDENCE, finding
-from ...known import Known
+from ...known import OVERFLOWS, Known
 from ...words import counted, packets_of, rate
+from ..taps.loss_before import lost_before
 from .groups import HopGroup
 from .ports import losing_groups, of_ports
 from .selective import CHANCE, dscp_selection, selection, unlikely
@@ -50,16 +51,21 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         if group.hops in ports:
             continue
         lost = group.lost()
-        cause = _cause(case, group, lost)
+        near = _lost_before(case, group)
+        cause = _cause(case, group, lost, near)
         flows, counts = np.unique(lost["flow"], return_counts=True)
         passed = group.passed()
         mine = np.isin(passed["flow"], flows) if cause.kind == "blackhole" else slice(None)
         of_packets = len(lost) + int(passed["packets"][mine].sum())
+        hits = dict(zip(flows.tolist(), counts.tolist(), strict=True))
+        if cause.kind in OVERFLOWS:
+            hits |= near
+            of_packets += _packets(case, near)
         yield finding(
             case,
             cause.kind,
             group.place(case),
-            dict(zip(flows.tolist(), counts.tolist(), strict=True)),
+            hits,
             of_packets,
             _span(case, group, lost, cause.kind),
             cause.says + _by_fabric(group),
@@ -70,10 +76,27 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         )
 
 
+def _lost_before(case: Case, group: HopGroup) -> dict[int, int]:
+    """Packets, by flow, that are lost before the tap after these hops, which is the only one that
+    sees the flow: their way to the same receiver has no other tap."""
+    if group.to_tap is None:
+        return {}
+    tap = case.registry.tap_names[group.to_tap]
+    receivers = {case.flows[f].dst for f in group.lost()["flow"].tolist()}
+    near = [flow for flow in case.flows if list(flow.taps) == [tap] and flow.dst in receivers]
+    return {flow.id: lost for flow in near if (lost := lost_before(case, flow))}
+
+
+def _packets(case: Case, lost: Mapping[int, int]) -> int:
+    """Packets of these flows, with the lost ones."""
+    flows = [case.flows[f] for f in lost]
+    return sum(lost.values()) + sum(f.request_packets + f.response_packets for f in flows)
+
+
 def _span(case: Case, group: HopGroup, lost: NDArray[Any], kind: Kind) -> tuple[int, int]:
     """First and last loss; a slow link is slow from the first queue on."""
     first, last = int(lost["time"][0]), int(lost["time"][-1])
-    if kind not in ("rate-limit", "incast"):
+    if kind not in OVERFLOWS:
         return first, last
     begin, end = group.queued(max(QUEUE_NS, QUEUE_FACTOR * _usual_delay(group)))
     return max(min(first, begin), case.first_ns), min(max(last, end), case.last_ns)
@@ -102,8 +125,11 @@ def loss_evidence(case: Case, group: HopGroup) -> list[Evidence]:
     return found
 
 
-def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
-    """What kind of loss this is, in the order from the most to the least specific."""
+def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, int]) -> _Cause:
+    """What kind of loss this is, in the order from the most to the least specific.
+
+    near: packets that the same egress lost if it overflows, by flow.
+    """
     name, way = group.name(), group.way()
     share = packets_of(len(lost), group.packets)
     check = f"check {name} and its links"
@@ -145,7 +171,9 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
         step = f"send packets of several lengths through {name}; check its MTU and its tables"
         return _Cause("blackhole", says, step, {"longest_passed_bytes": size})
     if limit is not None:
-        sources = {case.flows[f].src for f in np.unique(lost["flow"]).tolist()}
+        sources = {case.flows[f].src for f in (*np.unique(lost["flow"]).tolist(), *near)}
+        more = sum(near.values())
+        share = packets_of(len(lost) + more, group.packets + _packets(case, near))
         details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
         if len(sources) >= INCAST_SOURCES and group.to_tap is not None:
             says = f"{len(sources)} sources overload {name}{way}: it drops {share}"

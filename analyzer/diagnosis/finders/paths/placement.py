@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from ....measures.hops.ways import Ways
 from ....results.diagnosis import Finding, Kind, Place
 from ....words import printable
 from ...case import Case, carries_data
 from ...finding import finding
-from ...known import Known
-from ...words import counted
+from ...known import P99_NS, Known
+from ...words import counted, duration
+from ..places import called, only
 
 CHANCE = 1e-4
 """With a smaller chance that as many links stay idle under a uniform hash, the hash is at fault."""
@@ -50,23 +52,61 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         links = f"{len(idle)} of {counted(len(choice.flows), 'parallel link')}"
         flows = [case.flows[f] for f in placed]
         hurt = known.troubled(set(crowded), LOADED)
+        queues = _queues(case, known, choice, crowded)
+        for queue in queues:
+            known.absorb(queue)
         yield finding(
             case,
             kind,
-            Place(device=choice.device),
+            Place(device=choice.device, to_tap=only(queue.place.to_tap or "" for queue in queues)),
             {flow.id: flow.packets for flow in flows if flow.id in _on(choice, crowded)},
             sum(flow.packets for flow in flows),
             (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
             f"{printable(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
-            " the others",
-            f"give {printable(choice.device)} its own hash seed,"
-            f" or check that {printable(idle[0])} is up"
-            if kind == "polarisation"
-            else "spray, or use more queue pairs or source ports per connection",
+            " the others" + _waits(case, queues),
+            _next_step(choice, kind, idle, queues),
             confidence="proven" if kind == "collision" else "likely",
             severity="warning" if hurt else "note",
             costs=hurt,
+            details={P99_NS: _longest(queues)} if queues else UNSET,
         )
+
+
+def _queues(case: Case, known: Known, choice: Choice, crowded: list[str]) -> list[Finding]:
+    """The queues of flows that share a link, while several of them do."""
+    found = []
+    for tap in crowded:
+        sharing = {flow: case.flows[flow] for flow in choice.flows[tap]}
+        for queue in known.onto("queueing", choice.device, tap):
+            until = case.last_ns if queue.until_ns is None else queue.until_ns
+            there = [
+                flow
+                for flow in sharing.values()
+                if flow.first_time_ns <= until and flow.last_time_ns >= queue.from_ns
+            ]
+            waiting = {flow for flow in queue.flows if carries_data(case.flows[flow])}
+            if len(there) >= LEAST_FLOWS and waiting <= sharing.keys():
+                found.append(queue)
+    return found
+
+
+def _longest(queues: list[Finding]) -> int:
+    return max(int(q.details[P99_NS]) for q in queues if q.details is not UNSET)
+
+
+def _waits(case: Case, queues: list[Finding]) -> str:
+    if not queues:
+        return ""
+    where = {called(case, queue.place.to_tap, "next") for queue in queues}
+    return f", and wait for up to {duration(_longest(queues))} at {' and '.join(sorted(where))}"
+
+
+def _next_step(choice: Choice, kind: Kind, idle: list[str], queues: list[Finding]) -> str:
+    if kind == "polarisation":
+        step = f"give {printable(choice.device)} its own hash seed,"
+        return f"{step} or check that {printable(idle[0])} is up"
+    step = "spray, or use more queue pairs or source ports per connection"
+    return f"{step}; compare the speeds of the links" if queues else step
 
 
 def choices(case: Case) -> list[Choice]:

@@ -41,6 +41,7 @@ def _is_explained(case: Case, known: Known, flow: Flow) -> bool:
     span = span_of(seen) if seen else (flow.first_time_ns, flow.last_time_ns)
     return (
         known.hit_by("mrc-path", flow.id, *span)
+        or known.overflows(flow)
         or known.cut_off(flow.src, *span)
         or known.misplaced(flow, *span)
     )

@@ -196,6 +196,16 @@ def test_three_sources_overload_one_port(tmp_path):
     assert abs(one.from_ns - START_NS - 150 * MS) <= 4 * MS
 
 
+def test_an_overload_is_one_finding_without_the_tap_of_a_sender_beside_the_receiver(tmp_path):
+    run = simulate(incast(), queue("*", "H3-leaf2", 60e6, room=16))
+    paths = [path for path in write(tmp_path, run.taps) if path.name != "H4-leaf2.pcap"]
+    (one,) = warnings(diagnosis(paths))
+    assert (one.kind, place_of(one)) == ("incast", TO_H3)
+    assert one.sentence.startswith("3 sources overload leaf2 towards H3-leaf2")
+    assert flows_of(one) == flows_hit(run.lost)
+    assert one.packets <= len(run.lost)
+
+
 def test_two_sources_are_no_incast(tmp_path):
     bursts = [pair for pair in incast() if pair.number not in (0x202, 0x204)]
     hosts = [pair for pair in bursts if pair.dst != 3 or pair.src == 1]

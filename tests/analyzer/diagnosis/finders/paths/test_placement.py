@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 
+import factories_results as factories
+import msgspec
 import pytest
 from captures import DATA
-from fabric_captures import between, diagnosis, drop, queue, simulate, some, usual_pairs, write
+from cases import case_of
+from conformance_traces import last
+from fabric_captures import (
+    US,
+    between,
+    diagnosis,
+    drop,
+    queue,
+    simulate,
+    some,
+    usual_pairs,
+    write,
+)
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.finders.paths import placement
-from rocescope.analyzer.diagnosis.finders.paths.placement import CHANCE, chance_of_idle
+from rocescope.analyzer.diagnosis.finders.paths.placement import CHANCE, Choice, chance_of_idle
+from rocescope.analyzer.diagnosis.known import Known
+from rocescope.analyzer.results.diagnosis import Place
 
 FABRIC = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap.*"))
 
@@ -103,6 +120,32 @@ def test_sharing_a_link_makes_queues_but_loses_nothing_at_random(fault, tmp_path
     found = diagnosis(write(tmp_path, run.taps)).findings
     (shared,) = (f for f in found if f.kind == "collision" and f.place.device == "leaf1")
     assert shared.severity == ("note" if fault == "loss" else "warning")
+    assert shared.place.to_tap == (None if fault == "loss" else "leaf1-spine1.pcap")
+    assert ("and wait for up to" in shared.sentence) == (fault == "queue")
+    assert not [f for f in found if f.kind == "queueing" and f.place.device == "leaf1"]
+
+
+@pytest.mark.parametrize(
+    ("begin", "flows", "shared"),
+    [(0, [0, 1], True), (5, [0], True), (15, [0], False), (0, [0, 2], False)],
+    ids=["both", "one waits", "the other ended", "a flow of another link waits"],
+)
+def test_a_queue_belongs_to_the_flows_that_share_the_link_then(begin, flows, shared):
+    rows = [(n, at) for n, ats in enumerate([(0, 20), (0, 10), (0, 20)]) for at in ats]
+    case = case_of(
+        [last(at, dest_qp=0x100 + n, at=at) for n, at in sorted(rows, key=itemgetter(1))]
+    )
+    found = msgspec.structs.replace(
+        factories.diagnosis().findings[0],
+        kind="queueing",
+        place=Place(device="leaf1", to_tap="a"),
+        from_ns=case.first_ns + begin * US,
+        until_ns=None,
+        flows=flows,
+    )
+    choice = Choice("leaf1", {"a": [0, 1], "b": [2]})
+    queues = placement._queues(case, Known([found]), choice, ["a"])
+    assert queues == ([found] if shared else [])
 
 
 def test_idle_links_beyond_chance_are_polarisation(over_two_spines, monkeypatch):
