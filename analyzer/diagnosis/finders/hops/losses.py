@@ -14,7 +14,7 @@ from ...case import Case
 from ...finding import MOST_EVIDENCE, finding
 from ...known import OVERFLOWS, Known
 from ...words import counted, packets_of, rate
-from ..taps.loss_before import lost_before
+from ..lost_before import lost_before
 from .groups import HopGroup
 from .ports import losing_groups, of_ports
 from .selective import CHANCE, dscp_selection, selection, unlikely

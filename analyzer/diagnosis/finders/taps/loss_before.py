@@ -6,21 +6,18 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from ....measures.troubles import CORRUPT, JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS, RESENT
+from ....measures.troubles import JUMPED, RECOVERED_LOSS
 from ....results.diagnosis import LOST_AGAIN, Finding, Place
 from ....results.flow import Flow
-from ....wire.opcodes import MRC, TRANSPORT_NAMES, UC
-from ...case import Case, lost_or_late, seen_in_part
+from ...case import Case
 from ...finding import finding
 from ...interval import span_of
 from ...known import SLOW_PATH, Known
 from ...words import counted, hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
+from ..lost_before import lost_before
 from ..places import LAST_SWITCH, before, may_be_incast, only, tap_of
 from .late import late_over
-
-GO_BACK_N = 2
-"""A sender goes back N if it retransmits at least this many packets per skipped one."""
 
 
 def losses_before(case: Case, known: Known) -> Iterator[Finding]:
@@ -45,34 +42,6 @@ def _is_explained(case: Case, known: Known, flow: Flow) -> bool:
         or known.cut_off(flow.src, *span)
         or known.misplaced(flow, *span)
     )
-
-
-def lost_before(case: Case, flow: Flow) -> int:
-    """Packets of the flow that were lost before the tap; 0 where the capture cannot tell.
-
-    A sender that goes back N transmits runs of consecutive PSNs. Without late packets every PSN
-    that a run skips is a lost packet, also when it is a retransmission that was lost. Of other
-    senders, with late packets, and where the sender drops ACKs with a wrong ICRC, only those count
-    that a retransmission replaced. UC packets are never retransmitted: their missing PSNs are lost.
-    """
-    if flow.retransmitted_packets is None:
-        return 0
-    troubles = case.measuring.troubles
-    recovered = flow.recovered_packets or 0
-    suspected = flow.capture_loss_suspected_packets or 0
-    if flow.transport == TRANSPORT_NAMES[UC]:
-        return max((flow.missing_packets or 0) - suspected, 0)
-    jumped, resent = troubles.of(flow.id, JUMPED), troubles.of(flow.id, RESENT)
-    disordered = troubles.of(flow.id, LATE) or troubles.of(flow.id, LATE_AFTER)
-    if (peer := case.peers.get(flow.id)) is not None:
-        disordered = disordered or troubles.of(peer, CORRUPT)
-    if seen_in_part(flow) or lost_or_late(case, flow):
-        return 0  # what was lost, is late, or took another way looks the same
-    if jumped is None or resent is None or disordered:
-        return recovered
-    if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:
-        return recovered
-    return max(recovered, jumped.packets - suspected)
 
 
 def _retransmissions(flow: Flow, lost: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 from cases import case_of
 from conformance_traces import NAK, answer, last, write
 
-from rocescope.analyzer.diagnosis.finders.taps.loss_before import losses_before, lost_before
+from rocescope.analyzer.diagnosis.finders.taps.loss_before import losses_before
 from rocescope.analyzer.diagnosis.known import Known
 from rocescope.analyzer.wire.packets import ICRC_BAD, ICRC_OK
 
@@ -96,8 +96,3 @@ def test_uc_packets_that_never_come():
     rows = [write(n, at=n, opcode=0x27, ip_id=n) for n in range(20) if n not in (7, 8)]
     (one,) = losses(rows)
     assert one.packets == 2
-
-
-def test_datagrams_tell_nothing():
-    case = case_of([write(n, at=n, opcode=0x64) for n in (1, 5, 9)])
-    assert [lost_before(case, flow) for flow in case.flows] == [0]
