@@ -39,12 +39,14 @@ class _CellColumns(NamedTuple):
     """When the slot was claimed."""
     DONE: int = 6
     """Whether the sum was complete."""
+    TOUCHED: int = 7
+    """Time of the last contribution."""
 
     COLUMNS: int = 8
 
 
 class _TallyColumns(NamedTuple):
-    """Columns of `Memory.tally`, int64[jobs, 16]: counts of packets of a job."""
+    """Columns of `Memory.tally`, int64[jobs, COLUMNS]: counts of packets of a job."""
 
     SENT: int = 0
     """Gradients, first transmissions."""
@@ -76,8 +78,12 @@ class _TallyColumns(NamedTuple):
     """Results with another value than the sum of what the workers sent."""
     STALE: int = 15
     """Gradients of a chunk that was complete already."""
+    OVERFLOWS: int = 16
+    """Sums that saturated: the PS asked for the values in floats."""
+    EXPIRED: int = 17
+    """Slots of the job that a result of another fragment released: the slot's timeout."""
 
-    COLUMNS: int = 16
+    COLUMNS: int = 18
 
 
 class _JobColumns(NamedTuple):
@@ -88,15 +94,16 @@ class _JobColumns(NamedTuple):
     """First worker."""
     SERVER: int = 2
     """Host of the PS; with SwitchML a host in the rack of the workers."""
-    FRAGMENTS: int = 3
+    ITERATIONS: int = 3
+    WINDOW: int = 4
+    LAYERS: int = 5
     """Of an iteration."""
-    ITERATIONS: int = 4
-    WINDOW: int = 5
-    LAYERS: int = 6
-    FIRST_LAYER: int = 7
-    """Row of its first layer in `World.layers`; rows of `World.priority` follow each other by
-    iteration and layer from FIRST_PRIORITY."""
-    FIRST_PRIORITY: int = 8
+    FIRST_LAYER: int = 6
+    """Row of its first layer in `World.layers`; all layers of an iteration follow each other."""
+    JITTER: int = 7
+    """Compute times vary by up to this share, times 2**16."""
+    OVERFLOW: int = 8
+    """Chance of a fragment that its sum exceeds int32, out of 2**31."""
     FIRST_RACK: int = 9
     RACKS: int = 10
     BASE: int = 11
@@ -145,8 +152,10 @@ class _WorkerColumns(NamedTuple):
     window then."""
     HEARD: int = 16
     """Whether a result has arrived."""
+    BY_TIMER: int = 17
+    """Gradients that its timer retransmitted."""
 
-    COLUMNS: int = 17
+    COLUMNS: int = 18
 
 
 class _SumColumns(NamedTuple):
@@ -165,8 +174,10 @@ class _SumColumns(NamedTuple):
     """The slot, once DONE."""
     NEXT: int = 8
     """The slot of its window position from now on, once DONE."""
+    FLOATS: int = 9
+    """Whether the sum saturated and starts again in floats."""
 
-    COLUMNS: int = 9
+    COLUMNS: int = 10
 
 
 pk = _PacketColumns()
@@ -179,6 +190,6 @@ sm = _SumColumns()
 GRADIENT, RESULT, REMINDER = range(3)
 KINDS = 3
 """Mask of the kind within KIND."""
-RESENT, COLLIDED, DIRECT, ECHO = 4, 8, 16, 32
+RESENT, COLLIDED, DIRECT, ECHO, FLOATS = 4, 8, 16, 32, 64
 """Flags: retransmitted; found its slot taken; no switch adds to it any more; a packet of this sum
-was marked by ECN."""
+was marked by ECN; a GRADIENT in floats, or a RESULT that asks for them."""

@@ -109,9 +109,9 @@ def _job_summary(job: Job, fabric: Fabric) -> JobSummary:
         workers=[fabric.host_name(host) for host in job.workers],
         server=fabric.host_name(job.server),
         racks=len(np.unique(switch)),
-        fragments=job.per_iteration,
-        layers=len(job.fragments),
-        compute_ns=job.computed_ps[-1] // 1000,
+        fragments=job.total // job.iterations,
+        layers=len(job.steps[0].fragments),
+        compute_ns=sum(step.computed_ps[-1] for step in job.steps) // job.iterations // 1000,
         iterations=job.iterations,
         window=job.window,
         start_ns=job.start_ps // 1000,
@@ -173,7 +173,7 @@ def _scheme_result(
 
 
 def _job_outcome(job: Job, tally: np.ndarray, time: float | None, scheme: Scheme) -> JobOutcome:
-    total = job.per_iteration * job.iterations
+    total = job.total
     server = scheme.conduct().has_server
     whole = tally[ty.WHOLE] if server else tally[ty.COMPLETED]
     if not scheme.conduct().aggregates:

@@ -22,6 +22,8 @@ WIRE_BYTES: Final = 306
 """With 58 bytes of headers (ATP)."""
 VALUES: Final = PAYLOAD_BYTES // 4
 MOST_JOBS, MOST_FRAGMENTS, MOST_ITERATIONS, MOST_WINDOW = 256, 1 << 24, 10_000, 1 << 13
+MOST_STEPS: Final = 1 << 20
+MOST_SLOWDOWN: Final = 100
 MOST_COMPUTE_PS: Final = 3600 * 10**12
 """Of an iteration; sums of times stay within int64."""
 NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
@@ -32,6 +34,7 @@ NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "layers": (1, 1024),
     "window": (1, MOST_WINDOW),
     "racks": (1, 1024),
+    "stragglers": (0, MOST_WORKERS),
 }
 DEFAULTS: Final[Mapping[str, str]] = {
     "count": "1",
@@ -44,9 +47,21 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "scale": "1",
     "window": "400",
     "racks": "1",
+    "stragglers": "0",
+    "slowdown": "2",
+    "overflow": "0",
     "start": "0",
     "stagger": "0",
 }
+
+
+class Step(NamedTuple):
+    """An iteration."""
+
+    fragments: tuple[int, ...]
+    """Of each layer, in the order in which they are computed: from the back."""
+    computed_ps: tuple[int, ...]
+    """When each of these layers is computed, from the start of the iteration."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +73,27 @@ class Job:
     """Hosts, sorted by rack."""
     server: int
     """Host of the parameter server."""
-    fragments: tuple[int, ...]
-    """Of each layer, in the order in which they are computed: from the back."""
-    computed_ps: tuple[int, ...]
-    """When each of these layers is computed, from the start of an iteration."""
-    iterations: int
+    steps: tuple[Step, ...]
+    """The iterations, all with the same number of layers."""
     window: int
     start_ps: int
+    slowness: tuple[tuple[float, ...], ...] = ()
+    """Compute time over that of the step, of each worker, for all iterations or for each; empty:
+    all 1."""
+    measured: bool = False
+    """Whether compute times come from a capture: they do not vary."""
+    overflow: float = 0.0
+    """Share of fragments whose sum exceeds int32."""
 
     @property
-    def per_iteration(self) -> int:
-        """Fragments of an iteration."""
-        return sum(self.fragments)
+    def iterations(self) -> int:
+        """Their number."""
+        return len(self.steps)
+
+    @property
+    def total(self) -> int:
+        """Fragments of all iterations."""
+        return sum(sum(step.fragments) for step in self.steps)
 
 
 class Plan(NamedTuple):
@@ -83,6 +107,9 @@ class Plan(NamedTuple):
     iterations: int
     window: int
     start_ps: int
+    stragglers: int
+    slowdown: float
+    overflow: float
 
 
 def parse_jobs(specs: Sequence[str]) -> list[Plan]:
@@ -124,6 +151,14 @@ def _parsed(spec: str) -> list[Plan]:
             f"--jobs: {sum(sizes):,} fragments per iteration exceed {MOST_FRAGMENTS:,}; use scale="
         )
     start, stagger = (_ps(key, values[key]) for key in ("start", "stagger"))
+    slowdown = _share("slowdown", values["slowdown"], 1, MOST_SLOWDOWN)
+    overflow = _share("overflow", values["overflow"], 0, 1)
+    if number["stragglers"] > number["workers"]:
+        raise UsageError(
+            f"--jobs: {number['workers']} workers have no {number['stragglers']} stragglers"
+        )
+    if number["iterations"] * len(sizes) > MOST_STEPS:
+        raise UsageError(f"--jobs: iterations times layers are at most {MOST_STEPS:,}")
     return [
         Plan(
             model,
@@ -134,6 +169,9 @@ def _parsed(spec: str) -> list[Plan]:
             number["iterations"],
             number["window"],
             start + stagger * at,
+            number["stragglers"],
+            slowdown,
+            overflow,
         )
         for at in range(number["count"])
     ]
@@ -146,13 +184,13 @@ def _whole(key: str, text: str, least: int, most: int) -> int:
     return value
 
 
-def _share(key: str, text: str) -> float:
+def _share(key: str, text: str, least: float = 1e-6, most: float = 1e6) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not 1e-6 <= value <= 1e6:
-        raise UsageError(f"--jobs: {key} is a number above 0, such as 0.5, not {text!r}")
+        value = -1.0
+    if not least <= value <= most:
+        raise UsageError(f"--jobs: {key} is a number of {least:g} to {most:g}, not {text!r}")
     return value
 
 
@@ -201,15 +239,18 @@ def _placed(plan: Plan, free: dict[int, list[int]], fabric: Fabric, rate: int) -
     forward, layers = compute // 3, len(plan.fragments)
     done = [forward + (compute - forward) * (i + 1) // layers for i in range(layers)]
     order = sorted(workers, key=lambda h: (int(fabric.attachments.switch[h, 0]), h))
+    late = plan.workers - plan.stragglers
     return Job(
         plan.name,
         tuple(order),
         server,
-        plan.fragments,
-        tuple(done),
-        plan.iterations,
+        (Step(plan.fragments, tuple(done)),) * plan.iterations,
         plan.window,
         plan.start_ps,
+        tuple((plan.slowdown if at >= late else 1.0,) for at in range(plan.workers))
+        if plan.stragglers
+        else (),
+        overflow=plan.overflow,
     )
 
 
@@ -222,13 +263,14 @@ def priorities(jobs: Sequence[Job], rate_bits_per_second: int) -> list[list[list
     """
     scores: list[list[float]] = []
     for job in jobs:
-        line = job.per_iteration * WIRE_BYTES * 8e12 / rate_bits_per_second
-        compute = max(1, job.computed_ps[-1])
+        line = [
+            max(1.0, sum(step.fragments) * WIRE_BYTES * 8e12 / rate_bits_per_second)
+            for step in job.steps
+        ]
+        compute = [max(1, step.computed_ps[-1]) for step in job.steps]
+        left = np.cumsum((np.array(line) + compute)[::-1])[::-1].tolist()
         scores.append(
-            [
-                float(np.log2(line / compute / ((job.iterations - i) * (line + compute))))
-                for i in range(job.iterations)
-            ]
+            [float(np.log2(a / b / c)) for a, b, c in zip(line, compute, left, strict=True)]
         )
     low = min(min(row) for row in scores)
     span = max(max(row) for row in scores) - low
@@ -236,10 +278,10 @@ def priorities(jobs: Sequence[Job], rate_bits_per_second: int) -> list[list[list
         [
             [
                 (round(223 * (score - low) / span) if span else 112)
-                + (32 * (layer + 1) // len(job.fragments) if len(job.fragments) > 1 else 0)
-                for layer in range(len(job.fragments))
+                + (32 * (layer + 1) // layers if layers > 1 else 0)
+                for layer in range(layers)
             ]
             for score in row
         ]
-        for job, row in zip(jobs, scores, strict=True)
+        for layers, row in zip((len(job.steps[0].fragments) for job in jobs), scores, strict=True)
     ]

@@ -62,7 +62,7 @@ def claim(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> Non
     cells[cell, cl.VALUE] = extra[slot, pk.VALUE]
     cells[cell, cl.PRIORITY] = extra[slot, pk.PRIORITY]
     cells[cell, cl.MARKED] = extra[slot, pk.KIND] & np.int64(ECHO)
-    cells[cell, cl.SINCE] = now_ps
+    cells[cell, cl.SINCE] = cells[cell, cl.TOUCHED] = now_ps
     cells[cell, cl.DONE] = 0
 
 
@@ -116,6 +116,7 @@ def add(memory: Memory, extra: Ints, slot: Int, cell: Int, whole: Int, now_ps: I
         cells[cell, cl.BITS] = there | bits
         cells[cell, cl.VALUE] = added(cells[cell, cl.VALUE], extra[slot, pk.VALUE])
         cells[cell, cl.MARKED] |= extra[slot, pk.KIND] & np.int64(ECHO)
+        cells[cell, cl.TOUCHED] = now_ps
     elif bits & ~there:
         return np.int64(FORWARD)
     elif there != whole:
@@ -176,5 +177,5 @@ def swap(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None
     cells[cell, cl.VALUE] = value
     cells[cell, cl.PRIORITY] = priority
     cells[cell, cl.MARKED] = kind & np.int64(ECHO)
-    cells[cell, cl.SINCE] = now_ps
+    cells[cell, cl.SINCE] = cells[cell, cl.TOUCHED] = now_ps
     cells[cell, cl.DONE] = 0

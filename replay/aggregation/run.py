@@ -219,26 +219,35 @@ def _world(
     workers = sum(len(job.workers) for job in jobs)
     table = st.rows(len(jobs), jb.COLUMNS)
     rows = st.rows(workers, wk.COLUMNS)
-    layers: list[tuple[int, int]] = []
+    layers: list[tuple[int, int, int]] = []
     racks: list[tuple[int, int, int]] = []
-    levels: list[int] = []
+    most_steps = max((len(own) for job in jobs for own in job.slowness), default=1)
+    slowness = np.full((workers, most_steps), 1 << 16, np.int64)
     ladder = priorities(jobs, int(fabric.links.rate_bits_per_second.min()))
     first = base = 0
     for number, job in enumerate(jobs):
         own = _racks(job, arrays)
         table[number, : jb.SLOTS + 1] = (
-            len(job.workers), first, job.server, job.per_iteration, job.iterations,
-            windows[number], len(job.fragments), len(layers), len(levels), len(racks), len(own),
-            base, shares[number],
+            len(job.workers), first, job.server, job.iterations, windows[number],
+            len(job.steps[0].fragments), len(layers),
+            0 if job.measured else round(conditions.jitter * (1 << 16)),
+            round(job.overflow * (1 << 31)) if conduct.overflows else 0,
+            len(racks), len(own), base, shares[number],
         )  # fmt: skip
         for at, host in enumerate(job.workers):
             rows[first + at, : wk.HOST + 1] = number, at, host
         for switch, there in own:
             begin = first + (there[0] if there else 0)
             racks.append((switch, begin, begin + len(there)))
-        ends = np.cumsum(job.fragments).tolist()
-        layers += list(zip(ends, job.computed_ps, strict=True))
-        levels += [level for row in ladder[number] for level in row]
+        end = 0
+        for step, levels in zip(job.steps, ladder[number], strict=True):
+            for size, ps, level in zip(*step, levels, strict=True):
+                end += size
+                layers.append((end, ps, level))
+        for worker, factors in enumerate(job.slowness, first):
+            scaled = np.rint(np.array(factors) * (1 << 16)).astype(np.int64)
+            slowness[worker, : len(scaled)] = scaled
+            slowness[worker, len(scaled) :] = scaled[-1]
         first, base = first + len(job.workers), base + shares[number]
     rows[:, wk.FINISHED] = -1
     rows[:, wk.CONGESTION] = 200 << 10  # ATP's initial window, packets
@@ -265,7 +274,7 @@ def _world(
         workers=rows,
         racks=np.array(racks, np.int64),
         layers=np.array(layers, np.int64),
-        priority=np.array(levels, np.int64),
+        slowness=slowness,
         worker_index=np.repeat(index, [len(job.workers) for job in jobs], axis=0),
         unused=unused,
         taken=taken,
@@ -365,7 +374,8 @@ def _control(conduct: Conduct, conditions: Conditions, ring: int) -> Ints:
         (st.BYTES, WIRE_BYTES),
         (st.SEED, conditions.seed),
         (st.RING, ring),
-        (st.JITTER, round(conditions.jitter * (1 << 16))),
+        (st.DOUBLE_AFTER, conduct.double_after),
+        (st.SLOT_TIMEOUT, conduct.slot_timeout_ps),
     ):
         control[item] = value
     return control

@@ -7,9 +7,9 @@ import numpy as np
 from ...kernels.kernel import Int, inlined, subkernel
 from ..packets.links.queues import free_slot
 from ..packets.model.wheel import schedule
-from .columns import COLLIDED, ECHO, REMINDER, RESULT, jb, pk, sm, ty, wk
+from .columns import COLLIDED, ECHO, FLOATS, REMINDER, RESULT, jb, pk, sm, ty, wk
 from .network import new_packet, put
-from .state import MULTICAST, REHASH, REMIND, RING, Run, added
+from .state import MULTICAST, REHASH, REMIND, RING, Run, added, saturated
 
 
 @inlined
@@ -24,7 +24,7 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
 
     All values: they replace what is there. A part of them: it is added, unless it has a value that
     is already in the sum, then the whole packet is ignored. A packet of a complete sum is answered
-    with the result once more.
+    with the result once more. A sum that saturated starts again, of values in floats.
     """
     world, tally = run.world, run.memory.tally
     extra, control = world.extra, world.control
@@ -46,6 +46,11 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
         tally[job, ty.IGNORED] += 1
         _send_result(run, job, seq, time)
         return
+    floats = kind & np.int64(FLOATS)
+    if entry[sm.FLOATS] and not floats:
+        tally[job, ty.IGNORED] += 1
+        _send_result(run, job, seq, time)
+        return
     whole = (np.int64(1) << about[jb.WORKERS]) - 1
     if bits == whole:
         if entry[sm.BITS] == 0:
@@ -56,13 +61,21 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
         tally[job, ty.IGNORED] += 1
     else:
         entry[sm.BITS] |= bits
-        entry[sm.VALUE] = added(entry[sm.VALUE], value)
+        both = entry[sm.VALUE] + value
+        entry[sm.VALUE] = both if floats else added(entry[sm.VALUE], value)
     entry[sm.COLLIDED] |= kind & np.int64(COLLIDED)
     entry[sm.MARKED] |= kind & np.int64(ECHO)
     entry[sm.SINCE] = time
     if entry[sm.BITS] == whole:
-        entry[sm.DONE] = 1
         entry[sm.INDEX] = world.server_index[job, seq % about[jb.WINDOW]]
+        if saturated(entry[sm.VALUE]) and not floats:
+            tally[job, ty.OVERFLOWS] += 1
+            entry[sm.FLOATS] = 1
+            entry[sm.BITS] = 0
+            entry[sm.VALUE] = 0
+            _send_result(run, job, seq, time)
+            return
+        entry[sm.DONE] = 1
         entry[sm.NEXT] = _slot_from_now_on(run, job, seq, entry[sm.COLLIDED])
         _send_result(run, job, seq, time)
     elif control[REMIND]:
@@ -92,7 +105,8 @@ def _slot_from_now_on(run: Run, job: Int, seq: Int, collided: Int) -> Int:
 
 @inlined
 def _send_result(run: Run, job: Int, seq: Int, time: Int) -> None:
-    """Send the result of a complete sum to every rack, or to every worker."""
+    """Send the result of a complete sum to every rack, or to every worker; of an incomplete sum,
+    that its values are needed in floats."""
     world = run.world
     about, control = world.jobs[job], world.control
     for rack in range(about[jb.FIRST_RACK], about[jb.FIRST_RACK] + about[jb.RACKS]):
@@ -110,7 +124,10 @@ def _send_result(run: Run, job: Int, seq: Int, time: Int) -> None:
 def _answer(run: Run, job: Int, seq: Int, to: Int, host: Int, time: Int) -> None:
     world = run.world
     entry = world.sums[job * world.control[RING] + (seq & (world.control[RING] - 1))]
-    slot = new_packet(run, np.int64(RESULT) | entry[sm.MARKED], job, seq, to, host)
+    kind = np.int64(RESULT) | entry[sm.MARKED]
+    if not entry[sm.DONE]:
+        kind |= np.int64(FLOATS)
+    slot = new_packet(run, kind, job, seq, to, host)
     world.extra[slot, pk.VALUE] = entry[sm.VALUE]
     world.extra[slot, pk.INDEX] = entry[sm.INDEX]
     world.extra[slot, pk.PRIORITY] = entry[sm.NEXT]
@@ -126,7 +143,7 @@ def remind(run: Run, job: Int, time: Int) -> None:
     begin = max(np.int64(0), about[jb.HIGHEST] - control[RING])
     for seq in range(begin, about[jb.HIGHEST]):
         entry = world.sums[job * control[RING] + (seq & (control[RING] - 1))]
-        if entry[sm.SEQ] != seq + 1 or entry[sm.DONE] or entry[sm.BITS] == 0:
+        if entry[sm.SEQ] != seq + 1 or entry[sm.DONE] or entry[sm.BITS] == 0 or entry[sm.FLOATS]:
             continue
         if entry[sm.SINCE] + control[REMIND] <= time:
             entry[sm.SINCE] = time

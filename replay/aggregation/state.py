@@ -11,8 +11,8 @@ a worker is a bit of a mask. **Racks** are numbered through all jobs as well: a 
 workers at one switch. The PS's switch is a rack of each job, perhaps without workers.
 
 **Values** are int32 and drawn per job, sequence number and worker. Sums saturate at the limits of
-int32, as in the registers of a switch. What workers receive is compared with the sum of
-what they sent.
+int32, as in the registers of a switch; the PS then asks for the values in floats. What workers
+receive is compared with the sum of what they sent.
 
 **Packets** travel through the links of the packet engine (packets/model/model.py); `Packet` has the
 columns that the engine does not know. Times are int64 ps.
@@ -33,7 +33,7 @@ MOST_WORKERS = 62
 """Of a job: bits of a mask."""
 SEQ_BITS = 40
 
-_VALUE = purpose("gradient value")
+_VALUE, _OVERFLOW = purpose("gradient value"), purpose("gradient overflow")
 _SPAN = 1 << 21
 _MOST = (1 << 31) - 1
 
@@ -55,19 +55,22 @@ _MOST = (1 << 31) - 1
     BYTES,
     SEED,
     RING,
-    JITTER,
+    DOUBLE_AFTER,
+    SLOT_TIMEOUT,
     MARGIN,
     FINISHED,
     NOW,
-) = range(19)
+) = range(20)
 """Items of `World.control`. RTO, FIRST_RTO: timers, ps, the second before the first result.
 TRIGGER: later results until the first missing one is asked for, 0: never. ALL_AT_TIMEOUT: a timer
 resends
 everything that is missing. REHASH: the PS replaces a slot that collided. REMIND: ps until the PS
 asks switches for a partial sum, 0: never. MULTICAST: switches copy results. LOSS, COPIES, DELAYS:
 chance of a packet on a link, times 2**32. RING: sequence numbers that are kept, a power of two.
-JITTER: compute time varies by up to this share, times 2**16. MARGIN: slots for one event."""
-CONTROLS = 19
+DOUBLE_AFTER: retransmissions after which a timer doubles, 0: never. SLOT_TIMEOUT: ps without a
+contribution after which the result of another fragment releases a slot, 0: never. MARGIN: slots for
+one event."""
+CONTROLS = 20
 
 
 class Memory(NamedTuple):
@@ -118,10 +121,10 @@ class World(NamedTuple):
     racks: Ints
     """int64[racks, 3]: switch, first worker, end of its workers."""
     layers: Ints
-    """int64[layers, 2]: end of its fragments within the iteration, ps from the start of the
-    iteration until it is computed."""
-    priority: Ints
-    """int64[rows]: 0 to 255, of each iteration and layer of each job."""
+    """int64[rows, 3], of each iteration and layer of each job: end of its sequence numbers, ps from
+    the start of the iteration until it is computed, priority of 0 to 255."""
+    slowness: Ints
+    """int64[workers, 1 or iterations]: compute time over that in `layers`, times 2**16."""
     worker_index: Int32s
     """int32[workers, window]: slot of each window position, as each worker knows it."""
     unused: Int32s
@@ -168,9 +171,20 @@ def added(a: Int, b: Int) -> Int:
 
 
 @inlined
-def value_of(seed: Int, job: Int, seq: Int, bit: Int) -> Int:
-    """The gradient value of a worker, -2**20 to 2**20 - 1: a sum of 62 does not saturate."""
-    return drawn(seed, _VALUE, owner_of(job, seq), bit, _SPAN) - np.int64(_SPAN // 2)
+def saturated(value: Int) -> bool:
+    """Whether a sum is at a limit of int32."""
+    return bool(value >= np.int64(_MOST) or value <= np.int64(-_MOST - 1))
+
+
+@inlined
+def value_of(seed: Int, job: Int, seq: Int, bit: Int, overflow: Int) -> Int:
+    """The gradient value of a worker, -2**20 to 2**20 - 1: a sum of 62 does not saturate. With the
+    chance `overflow` out of 2**31 the values of a fragment are so large that two of them do."""
+    owner = owner_of(job, seq)
+    value = drawn(seed, _VALUE, owner, bit, _SPAN) - np.int64(_SPAN // 2)
+    if overflow and drawn(seed, _OVERFLOW, owner, np.int64(0), 1 << 31) < overflow:
+        value += np.int64(3 << 29)
+    return value
 
 
 def rows(count: int, columns: int) -> Array:

@@ -6,10 +6,10 @@ import numpy as np
 
 from ...kernels.kernel import Int, inlined, subkernel
 from ..packets.links.queues import free_slot
-from .columns import COLLIDED, DIRECT, GRADIENT, KINDS, RESULT, cl, jb, pk, wk
+from .columns import COLLIDED, DIRECT, FLOATS, GRADIENT, KINDS, RESULT, cl, jb, pk, ty, wk
 from .memory import ABSORB, MULTICAST, REPLY, AtSwitch, fragment_of, load, release
 from .network import aim, copied, link_from, put
-from .state import HAS_SERVER, SLOTS, Run
+from .state import HAS_SERVER, SEQ_BITS, SLOT_TIMEOUT, SLOTS, Run
 
 
 @subkernel
@@ -21,7 +21,7 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
     whole = np.int64(0) if memory < 0 else ground.masks[memory, job]
     first = memory * run.memory.params[SLOTS]
     if kind == GRADIENT:
-        if whole and not extra[slot, pk.KIND] & np.int64(DIRECT | COLLIDED):
+        if whole and not extra[slot, pk.KIND] & np.int64(DIRECT | COLLIDED | FLOATS):
             fate = scheme(run.memory, extra, slot, first, whole, time)
             if fate == ABSORB:
                 free_slot(run.net, slot)
@@ -35,6 +35,8 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
         if kind == RESULT:
             if run.memory.cells[cell, cl.OWNER] == fragment_of(extra, slot):
                 release(run.memory, cell, time)
+            elif run.memory.cells[cell, cl.OWNER]:
+                _expire(run, cell, time)
         elif run.world.racks[-1 - extra[slot, pk.TO], 0] == switch:
             if run.memory.cells[cell, cl.OWNER] != fragment_of(extra, slot):
                 free_slot(run.net, slot)
@@ -52,6 +54,16 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
         put(run, link, slot, time)
     else:
         free_slot(run.net, slot)
+
+
+@inlined
+def _expire(run: Run, cell: Int, time: Int) -> None:
+    """Release a slot of another fragment after its timeout (ATP): its owner may have crashed."""
+    cells, wait = run.memory.cells, run.world.control[SLOT_TIMEOUT]
+    if wait and time - cells[cell, cl.TOUCHED] > wait:
+        job = (cells[cell, cl.OWNER] >> np.int64(SEQ_BITS)) - 1
+        run.memory.tally[job, ty.EXPIRED] += 1
+        release(run.memory, cell, time)
 
 
 @inlined

@@ -9,15 +9,15 @@ from ..packets.links.queues import free_slot
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import schedule
-from .columns import ECHO, GRADIENT, RESENT, jb, pk, ty, wk
+from .columns import ECHO, FLOATS, GRADIENT, RESENT, jb, pk, ty, wk
 from .network import new_packet, put
 from .state import (
     ALL_AT_TIMEOUT,
     CONGESTION,
+    DOUBLE_AFTER,
     FINISHED,
     FIRST_RTO,
     HAS_SERVER,
-    JITTER,
     RING,
     RTO,
     SEED,
@@ -32,6 +32,7 @@ _ONE = 1 << 10
 _STEP = 5
 """Packets of an MTU of 1,500 bytes (ATP)."""
 LEAST_WINDOW = 1
+_MOST_DOUBLED = 10
 
 
 @inlined
@@ -46,12 +47,21 @@ def begin_iteration(run: Run, worker: Int, time: Int) -> None:
     workers, control = run.world.workers, run.world.control
     workers[worker, wk.BASE] = time
     workers[worker, wk.LAYER] = 0
-    spread = control[JITTER]
+    spread = run.world.jobs[workers[worker, wk.JOB], jb.JITTER]
+    iteration, slowness = workers[worker, wk.ITERATION], run.world.slowness
     factor = np.int64(1 << 16)
     if spread:
-        iteration = workers[worker, wk.ITERATION]
         factor += drawn(control[SEED], _JITTER, worker, iteration, spread)
-    workers[worker, wk.SLOWNESS] = factor
+    own = slowness[worker, min(iteration, slowness.shape[1] - 1)]
+    workers[worker, wk.SLOWNESS] = factor * own >> np.int64(16)
+
+
+@inlined
+def _first_layer(run: Run, worker: Int) -> Int:
+    """Row of the first layer of a worker's iteration."""
+    row, jobs = run.world.workers[worker], run.world.jobs
+    about = jobs[row[wk.JOB]]
+    return np.int64(about[jb.FIRST_LAYER] + row[wk.ITERATION] * about[jb.LAYERS])
 
 
 @inlined
@@ -61,7 +71,7 @@ def _computed_at(run: Run, worker: Int) -> Int:
     job, layer = workers[worker, wk.JOB], workers[worker, wk.LAYER]
     if workers[worker, wk.FINISHED] >= 0 or layer >= jobs[job, jb.LAYERS]:
         return np.int64(NEVER)
-    ps = run.world.layers[jobs[job, jb.FIRST_LAYER] + layer, 1]
+    ps = run.world.layers[_first_layer(run, worker) + layer, 1]
     slow = workers[worker, wk.SLOWNESS]
     late = (ps >> np.int64(16)) * slow + ((ps & np.int64(0xFFFF)) * slow >> np.int64(16))
     return np.int64(workers[worker, wk.BASE] + late)
@@ -76,7 +86,7 @@ def _send(run: Run, worker: Int, seq: Int, flags: Int, time: Int) -> None:
     about = world.jobs[job]
     slot = new_packet(run, np.int64(GRADIENT) | flags, job, seq, bit, about[jb.SERVER])
     extra = world.extra
-    value = value_of(control[SEED], job, seq, bit)
+    value = value_of(control[SEED], job, seq, bit, about[jb.OVERFLOW])
     extra[slot, pk.BITS] = np.int64(1) << bit
     extra[slot, pk.VALUE] = value
     if control[HAS_SERVER]:
@@ -84,12 +94,10 @@ def _send(run: Run, worker: Int, seq: Int, flags: Int, time: Int) -> None:
     else:
         half = about[jb.SLOTS] // 2
         extra[slot, pk.INDEX] = about[jb.BASE] + seq // half % 2 * half + seq % half
-    iteration, layer = seq // about[jb.FRAGMENTS], np.int64(0)
-    at = seq - iteration * about[jb.FRAGMENTS]
-    while world.layers[about[jb.FIRST_LAYER] + layer, 0] <= at:
+    layer = _first_layer(run, worker)
+    while world.layers[layer, 0] <= seq:
         layer += 1
-    level = about[jb.FIRST_PRIORITY] + iteration * about[jb.LAYERS] + layer
-    extra[slot, pk.PRIORITY] = world.priority[level]
+    extra[slot, pk.PRIORITY] = world.layers[layer, 2]
     if flags & np.int64(RESENT):
         run.memory.tally[job, ty.RESENT] += 1
     else:
@@ -118,14 +126,12 @@ def wake(run: Run, worker: Int, time: Int) -> None:
     world = run.world
     row = world.workers[worker]
     job = row[wk.JOB]
-    about = world.jobs[job]
-    start = row[wk.ITERATION] * about[jb.FRAGMENTS]
     while _computed_at(run, worker) <= time:
-        row[wk.READY] = start + world.layers[about[jb.FIRST_LAYER] + row[wk.LAYER], 0]
+        row[wk.READY] = world.layers[_first_layer(run, worker) + row[wk.LAYER], 0]
         row[wk.LAYER] += 1
     end = min(row[wk.READY], row[wk.DONE] + _window(run, worker))
     if row[wk.SENT] < end and row[wk.SENT] == row[wk.DONE]:
-        row[wk.DEADLINE] = time + _timer(run, row[wk.HEARD])
+        row[wk.DEADLINE] = time + _timer(run, worker)
     while row[wk.SENT] < end:
         _send(run, worker, row[wk.SENT], np.int64(0), time)
         row[wk.SENT] += 1
@@ -133,7 +139,7 @@ def wake(run: Run, worker: Int, time: Int) -> None:
         if row[wk.DEADLINE] <= time:
             run.memory.tally[job, ty.TIMEOUTS] += 1
             _resend(run, worker, time)
-            row[wk.DEADLINE] = time + _timer(run, row[wk.HEARD])
+            row[wk.DEADLINE] = time + _timer(run, worker)
         schedule(world.wheel, worker_item(run, worker), row[wk.DEADLINE])
     next_layer = _computed_at(run, worker)
     if next_layer != NEVER:
@@ -141,8 +147,13 @@ def wake(run: Run, worker: Int, time: Int) -> None:
 
 
 @inlined
-def _timer(run: Run, heard: Int) -> Int:
-    return run.world.control[RTO] if heard else run.world.control[FIRST_RTO]
+def _timer(run: Run, worker: Int) -> Int:
+    row, control = run.world.workers[worker], run.world.control
+    wait = control[RTO] if row[wk.HEARD] else control[FIRST_RTO]
+    if control[DOUBLE_AFTER]:
+        doubled = row[wk.BY_TIMER] // control[DOUBLE_AFTER]
+        wait <<= min(np.int64(_MOST_DOUBLED), doubled)
+    return wait
 
 
 @inlined
@@ -159,6 +170,7 @@ def _resend(run: Run, worker: Int, time: Int) -> None:
     end = row[wk.SENT] if every else (row[wk.DONE] + 1 if later < 0 else later)
     for seq in range(row[wk.DONE], end):
         if not world.got[worker, seq & mask]:
+            row[wk.BY_TIMER] += 1
             _send(run, worker, seq, np.int64(RESENT), time)
 
 
@@ -175,8 +187,12 @@ def take_result(run: Run, worker: Int, slot: Int, time: Int) -> None:
     if seq < row[wk.DONE] or world.got[worker, seq & mask]:
         tally[job, ty.REPEATED] += 1
         return
-    tally[job, ty.RESULTS] += 1
     row[wk.HEARD] = 1
+    if kind & np.int64(FLOATS):
+        row[wk.DEADLINE] = time + _timer(run, worker)
+        _send(run, worker, seq, np.int64(RESENT | FLOATS), time)
+        return
+    tally[job, ty.RESULTS] += 1
     expected = world.expected[job * control[RING] + (seq & mask)]
     if expected[0] != seq + 1 or expected[1] != value:
         tally[job, ty.WRONG] += 1
@@ -197,8 +213,8 @@ def take_result(run: Run, worker: Int, slot: Int, time: Int) -> None:
         world.got[worker, row[wk.DONE] & mask] = 0
         row[wk.DONE] += 1
         row[wk.LATER] = 0
-    row[wk.DEADLINE] = time + control[RTO]
-    if row[wk.DONE] == (row[wk.ITERATION] + 1) * about[jb.FRAGMENTS]:
+    row[wk.DEADLINE] = time + _timer(run, worker)
+    if row[wk.DONE] == world.layers[_first_layer(run, worker) + about[jb.LAYERS] - 1, 0]:
         world.ends[worker, row[wk.ITERATION]] = time
         row[wk.ITERATION] += 1
         if row[wk.ITERATION] == about[jb.ITERATIONS]:

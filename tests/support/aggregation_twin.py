@@ -21,10 +21,6 @@ from rocescope.replay.packets.model.draws import drawn, generator, purpose
 INT32 = (1 << 31) - 1
 
 
-def saturated(value: int) -> int:
-    return max(-INT32 - 1, min(INT32, value))
-
-
 @dataclass
 class Packet:
     kind: str
@@ -48,6 +44,7 @@ class Cell:
     values: dict[int, int]
     priority: int
     done: bool = False
+    touched: int = 0
 
 
 @dataclass
@@ -59,6 +56,7 @@ class Entry:
     since: int = 0
     index: int = 0
     next_index: int = 0
+    floats: bool = False
 
 
 class Worker:
@@ -67,6 +65,7 @@ class Worker:
         self.sent = self.done = self.ready = self.iteration = self.layer = 0
         self.later = self.deadline = 0
         self.heard = False
+        self.by_timer = 0
         self.asked: int | None = None
         self.slow = 1 << 16
         self.finished = -1
@@ -229,7 +228,7 @@ class Twin:
         place = (switch, packet.index)
         cell = self.cells.get(place)
         same = cell is not None and (cell.job, cell.seq) == (packet.job, packet.seq)
-        direct = packet.flags & {"direct", "collided"}
+        direct = packet.flags & {"direct", "collided", "floats"}
         if packet.kind == "gradient" and whole and not direct:
             if self.conduct.has_server:
                 if not self.aggregate(place, packet, whole):
@@ -238,8 +237,13 @@ class Twin:
             else:
                 self.switchml(place, switch, packet, whole)
                 return
-        elif packet.kind == "result" and whole and self.conduct.has_server and same:
-            del self.cells[place]
+        elif packet.kind == "result" and whole and self.conduct.has_server:
+            wait = self.conduct.slot_timeout_ps
+            if same:
+                del self.cells[place]
+            elif cell is not None and wait and self.now - cell.touched > wait:
+                self.tally[cell.job]["EXPIRED"] += 1
+                del self.cells[place]
         elif packet.kind == "reminder" and whole and self.is_for_rack(packet, switch):
             if not same:
                 return
@@ -291,16 +295,19 @@ class Twin:
             if bits != whole:
                 tally["PREEMPTIONS"] += 1
                 self.tally[cell.job]["EVICTED"] += 1
-                own = Cell(packet.job, packet.seq, packet.values, packet.priority)
+                own = Cell(packet.job, packet.seq, packet.values, packet.priority, touched=self.now)
                 self.cells[place] = own
                 packet.job, packet.seq, packet.values = cell.job, cell.seq, cell.values
                 packet.flags, packet.to = frozenset({"direct"}), -1
             return True
         if cell is None:
-            cell = Cell(packet.job, packet.seq, dict(packet.values), packet.priority)
+            cell = Cell(
+                packet.job, packet.seq, dict(packet.values), packet.priority, touched=self.now
+            )
             self.cells[place] = cell
         elif not bits & set(cell.values):
             cell.values |= packet.values
+            cell.touched = self.now
         elif not bits <= set(cell.values):
             return True
         else:
@@ -357,6 +364,11 @@ class Twin:
             tally["IGNORED"] += 1
             self.answer(job, entry)
             return
+        floats = "floats" in packet.flags
+        if entry.floats and not floats:
+            tally["IGNORED"] += 1
+            self.answer(job, entry)
+            return
         whole = len(self.jobs[job].workers)
         if len(packet.values) == whole:
             if not entry.values:
@@ -369,9 +381,14 @@ class Twin:
         entry.collided |= "collided" in packet.flags
         entry.since = self.now
         if len(entry.values) == whole:
-            entry.done = True
             position = seq % self.window[job]
             entry.index = entry.next_index = self.index[job][position]
+            if abs(sum(entry.values.values())) > INT32 and not floats:
+                tally["OVERFLOWS"] += 1
+                entry.floats, entry.values = True, {}
+                self.answer(job, entry)
+                return
+            entry.done = True
             if entry.collided and self.conduct.rehash:
                 for _ in range(self.slots):
                     new = int(self.order[job][self.at[job]])
@@ -398,6 +415,8 @@ class Twin:
             for to, host in own:
                 packet = Packet("result", job, entry.seq, to, host, index=entry.index)
                 packet.total, packet.next_index = sum(entry.values.values()), entry.next_index
+                if not entry.done:
+                    packet.flags = frozenset({"floats"})
                 self.put(link, packet)
 
     def remind(self, job: int) -> None:
@@ -405,7 +424,7 @@ class Twin:
         link = int(self.fabric.attachments.access_link[about.server, 0])
         due = []
         for _, entry in sorted(self.entries[job].items()):
-            if entry.done or not entry.values:
+            if entry.done or not entry.values or entry.floats:
                 continue
             if entry.since + wait <= self.now:
                 entry.since = self.now
@@ -424,27 +443,36 @@ class Twin:
 
     def begin(self, worker: Worker, number: int, time: int) -> None:
         worker.base, worker.layer, worker.slow = time, 0, 1 << 16
-        spread = round(self.c.jitter * (1 << 16))
+        job = self.jobs[worker.job]
+        spread = 0 if job.measured else round(self.c.jitter * (1 << 16))
         if spread:
             use = purpose("compute time")
             worker.slow += int(drawn(self.c.seed, use, number, worker.iteration, spread))
+        if job.slowness:
+            own = job.slowness[worker.bit]
+            own_slow = round(own[min(worker.iteration, len(own) - 1)] * (1 << 16))
+            worker.slow = worker.slow * own_slow >> 16
 
     def computed(self, worker: Worker) -> int | None:
         job = self.jobs[worker.job]
-        if worker.finished >= 0 or worker.layer >= len(job.fragments):
+        if worker.finished >= 0 or worker.layer >= len(job.steps[0].fragments):
             return None
-        return worker.base + (job.computed_ps[worker.layer] * worker.slow >> 16)
+        ps = job.steps[worker.iteration].computed_ps[worker.layer]
+        return worker.base + (ps * worker.slow >> 16)
 
     def timer(self, worker: Worker) -> int:
-        return self.conduct.rto_ps if worker.heard else self.conduct.first_rto_ps
+        after = self.conduct.double_after
+        wait = self.conduct.rto_ps if worker.heard else self.conduct.first_rto_ps
+        return wait << min(10, worker.by_timer // after) if after else wait
 
     def wake(self, number: int) -> None:
         worker = self.workers[number]
         job = self.jobs[worker.job]
         while (at := self.computed(worker)) is not None and at <= self.now:
             worker.layer += 1
-            before = worker.iteration * job.per_iteration
-            worker.ready = before + sum(job.fragments[: worker.layer])
+            before = self.end_of(worker.job, worker.iteration - 1)
+            step = job.steps[worker.iteration]
+            worker.ready = before + sum(step.fragments[: worker.layer])
         end = min(worker.ready, worker.done + self.window[worker.job])
         if worker.sent < end and worker.sent == worker.done:
             worker.deadline = self.now + self.timer(worker)
@@ -459,6 +487,7 @@ class Twin:
                     later = [s for s in worker.got if s > worker.done]
                     last = min(later) if later else worker.done + 1
                     missing = [s for s in missing if s < last]
+                worker.by_timer += len(missing)
                 for seq in missing:
                     self.send(worker, seq, frozenset({"resent"}))
                 worker.deadline = self.now + self.timer(worker)
@@ -469,7 +498,15 @@ class Twin:
 
     def value(self, job: int, seq: int, bit: int) -> int:
         what = (job + 1) << 40 | seq
-        return int(drawn(self.c.seed, purpose("gradient value"), what, bit, 1 << 21)) - (1 << 20)
+        value = int(drawn(self.c.seed, purpose("gradient value"), what, bit, 1 << 21)) - (1 << 20)
+        chance = round(self.jobs[job].overflow * (1 << 31)) if self.conduct.overflows else 0
+        use = purpose("gradient overflow")
+        if chance and int(drawn(self.c.seed, use, what, 0, 1 << 31)) < chance:
+            value += 3 << 29
+        return value
+
+    def end_of(self, job: int, iteration: int) -> int:
+        return sum(sum(step.fragments) for step in self.jobs[job].steps[: iteration + 1])
 
     def send(self, worker: Worker, seq: int, flags: frozenset[str]) -> None:
         job = self.jobs[worker.job]
@@ -481,8 +518,9 @@ class Twin:
             half = self.window[worker.job]
             base = sum(self.share[: worker.job])
             packet.index = base + seq // half % 2 * half + seq % half
-        iteration, at = divmod(seq, job.per_iteration)
-        layer = next(i for i in range(len(job.fragments)) if at < sum(job.fragments[: i + 1]))
+        iteration = next(i for i in range(job.iterations) if seq < self.end_of(worker.job, i))
+        at, sizes = seq - self.end_of(worker.job, iteration - 1), job.steps[iteration].fragments
+        layer = next(i for i in range(len(sizes)) if at < sum(sizes[: i + 1]))
         packet.priority = self.levels[worker.job][iteration][layer]
         self.tally[worker.job]["RESENT" if flags else "SENT"] += 1
         self.put(int(self.fabric.attachments.access_link[worker.host, 0]), packet)
@@ -493,10 +531,14 @@ class Twin:
         if seq < worker.done or seq in worker.got:
             tally["REPEATED"] += 1
             return
-        tally["RESULTS"] += 1
         worker.heard = True
+        if "floats" in packet.flags:
+            worker.deadline = self.now + self.timer(worker)
+            self.send(worker, seq, frozenset({"resent", "floats"}))
+            return
+        tally["RESULTS"] += 1
         right = sum(self.value(packet.job, seq, b) for b in range(len(job.workers)))
-        assert packet.total == saturated(right)
+        assert packet.total == right
         worker.got.add(seq)
         if self.conduct.has_server:
             worker.index[seq % self.window[packet.job]] = packet.next_index
@@ -510,8 +552,8 @@ class Twin:
             worker.got.remove(worker.done)
             worker.done += 1
             worker.later = 0
-        worker.deadline = self.now + self.conduct.rto_ps
-        if worker.done == (worker.iteration + 1) * job.per_iteration:
+        worker.deadline = self.now + self.timer(worker)
+        if worker.done == self.end_of(worker.job, worker.iteration):
             worker.ends.append(self.now)
             worker.iteration += 1
             if worker.iteration == job.iterations:

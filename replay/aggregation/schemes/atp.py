@@ -23,7 +23,13 @@ from .options import Options
 
 TIMERS: Final[Mapping[str, str]] = {"rto": "200us", "first-rto": "50ms", "trigger": "3"}
 """The code's timers; three later results ask for a missing one, as in the paper (the code: one)."""
-DEFAULTS: Final[Mapping[str, str]] = {**TIMERS, "cc": "no", "rehash": "yes", "reminder": "off"}
+DEFAULTS: Final[Mapping[str, str]] = {
+    **TIMERS,
+    "cc": "no",
+    "rehash": "yes",
+    "reminder": "off",
+    "slot-timeout": "50ms",
+}
 
 
 @subkernel
@@ -56,6 +62,7 @@ class Atp:
             rehash=options.on("rehash"),
             remind_ps=options.ps("reminder"),
             congestion=options.on("cc"),
+            slot_timeout_ps=options.ps("slot-timeout"),
         )
 
     def conduct(self) -> Conduct:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..memory import AtSwitch
@@ -34,10 +34,16 @@ class Conduct:
     trigger: int = 3
     """Later results until the first missing one is asked for, 0: timers only."""
     all_at_timeout: bool = False
+    double_after: int = 0
+    """A worker's timer doubles after as many retransmissions by it, 0: never."""
+    overflows: bool = True
+    """Sums of int32 can saturate, and hosts then repeat the fragment in floats."""
+    slot_timeout_ps: int = 0
+    """A result releases the slot that it finds in the hands of another fragment, unless that
+    had a contribution within this time; 0: never."""
     rehash: bool = False
     remind_ps: int = 0
     congestion: bool = False
-    notes: tuple[str, ...] = field(default=())
 
 
 class Scheme(Protocol):

@@ -31,6 +31,7 @@ class NoAggregation:
             pointer_to(at_switch, AT_SWITCH),
             aggregates=False,
             multicast=False,
+            overflows=False,
             rto_ps=options.ps("rto"),
             first_rto_ps=options.ps("first-rto"),
             trigger=options.number("trigger", 0, 1000),

@@ -11,6 +11,7 @@ apart, where the code would add it to the next.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from ..memory import ABSORB, AT_SWITCH, MULTICAST, REPLY, claim, fragment_of, us
 from ..state import Memory, added
 from .base import Conduct
 from .options import Options
+
+DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "100"}
+"""The code's."""
 
 
 @subkernel
@@ -56,7 +60,7 @@ class SwitchMl:
     """SwitchML with its options."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options("switchml", given, {"rto": "10ms"})
+        options = Options("switchml", given, DEFAULTS)
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
             pointer_to(at_switch, AT_SWITCH),
@@ -65,6 +69,8 @@ class SwitchMl:
             first_rto_ps=options.ps("rto"),
             trigger=0,
             all_at_timeout=True,
+            double_after=options.number("double-after", 0, 1_000_000),
+            overflows=False,
         )
 
     def conduct(self) -> Conduct:

@@ -19,8 +19,9 @@ FABRICS = (
 )
 SHORT = "rto=30us,first-rto=60us"
 SPECS = (
-    f"atp:{SHORT}", f"atp:{SHORT},reminder=20us", f"esa:{SHORT}", f"esa:{SHORT},release=completion",
-    f"esa:{SHORT},ageing=no,rehash=yes", f"ideal:{SHORT}", f"none:{SHORT}", "switchml:rto=30us",
+    f"atp:{SHORT}", f"atp:{SHORT},slot-timeout=20us", f"atp:{SHORT},reminder=20us", f"esa:{SHORT}",
+    f"esa:{SHORT},release=completion", f"esa:{SHORT},ageing=no,rehash=yes",
+    f"ideal:{SHORT}", f"none:{SHORT}", "switchml:rto=30us", "switchml:rto=30us,double-after=3",
 )  # fmt: skip
 
 
@@ -38,7 +39,9 @@ def cases(draw):
         plans.append(
             f"workers={workers},racks={racks},model={draw(some.sampled_from(('comm', 'comp')))},"
             f"fragments={draw(some.integers(3, 24))},layers={draw(some.integers(1, 3))},"
-            f"iterations={draw(some.integers(1, 3))},window={window}"
+            f"iterations={draw(some.integers(1, 3))},window={window},"
+            f"overflow={draw(some.sampled_from((0, 0, 0.2, 1)))},"
+            f"stragglers={draw(some.integers(0, 1))},slowdown=3"
         )
     share = some.sampled_from((0.0, 0.0, 0.01, 0.1))
     conditions = Conditions(
@@ -62,7 +65,7 @@ def test_every_gradient_is_summed_once_and_as_the_twin_says(case):
 
     assert (found.finished_ps >= 0).all()
     for number, job in enumerate(jobs):
-        results = len(job.workers) * job.per_iteration * job.iterations
+        results = len(job.workers) * job.total
         assert found.tally[number, ty.RESULTS] == results == found.tally[number, ty.SENT]
     twin = Twin(scheme.name.partition(":")[0], scheme.conduct(), jobs, fabric, conditions)
     twin.run()

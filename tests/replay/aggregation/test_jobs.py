@@ -15,8 +15,8 @@ def test_layers_are_computed_from_the_back():
     (plan,) = parse_jobs(["model=alexnet,scale=0.1"])
     assert plan.fragments[-1] == round(MODELS["alexnet"][0] * 0.1 / 62)
     jobs, _ = small_jobs("model=alexnet,scale=0.001,workers=2")
-    assert list(jobs[0].computed_ps) == sorted(jobs[0].computed_ps)
-    assert jobs[0].computed_ps[0] > jobs[0].computed_ps[-1] // 3
+    assert list(jobs[0].steps[0].computed_ps) == sorted(jobs[0].steps[0].computed_ps)
+    assert jobs[0].steps[0].computed_ps[0] > jobs[0].steps[0].computed_ps[-1] // 3
 
 
 def test_workers_and_server_have_hosts_of_their_own_in_as_many_racks_as_asked_for():
@@ -58,6 +58,10 @@ def test_priorities_rise_towards_the_end_the_front_and_with_communication():
         ("model=vgg16,scale=1000", "exceed"),
         ("start=soon", "start"),
         ("workers", "not key=value"),
+        ("overflow=1.5", "overflow is a number of 0 to 1"),
+        ("slowdown=0.5", "slowdown is a number of 1 to 100"),
+        ("workers=2,stragglers=3", "2 workers have no 3 stragglers"),
+        ("iterations=10000,layers=1000", "iterations times layers are at most"),
     ],
 )
 def test_mistakes(spec, said):

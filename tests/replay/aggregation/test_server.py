@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from aggregating import small_jobs
 
-from rocescope.replay.aggregation.columns import RESENT, pk, sm, ty
+from rocescope.replay.aggregation.columns import FLOATS, RESENT, pk, sm, ty
 from rocescope.replay.aggregation.network import new_packet
-from rocescope.replay.aggregation.run import Conditions, new_run
+from rocescope.replay.aggregation.run import Conditions, new_run, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
+from rocescope.replay.aggregation.schemes.none import NoAggregation
 from rocescope.replay.aggregation.server import take_gradient
 
 
@@ -32,3 +33,34 @@ def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
     assert tally[ty.SERVER] == 4 and tally[ty.IGNORED] == 2
     link = int(fabric.attachments.access_link[jobs[0].server, 0])
     assert run.net.stats[link, 0] + run.net.links[link, 3] == 2  # results sent or waiting
+
+
+def test_a_saturated_sum_starts_again_in_floats():
+    jobs, fabric = small_jobs("workers=2,fragments=4,window=4")
+    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+
+    def arrive(bits: int, value: int, flags: int = 0) -> None:
+        slot = int(new_packet(run, flags, 0, 0, 0, jobs[0].server))
+        run.world.extra[slot, pk.BITS], run.world.extra[slot, pk.VALUE] = bits, value
+        take_gradient(run, slot, np.int64(1000))
+
+    entry, most = run.world.sums[0], (1 << 31) - 1
+    arrive(0b11, most)
+    assert entry[sm.FLOATS] and not entry[sm.DONE] and entry[sm.BITS] == 0
+    arrive(0b01, most, RESENT)  # a late int32 value is not mixed with floats
+    assert entry[sm.BITS] == 0
+    arrive(0b01, most - 3, FLOATS)
+    arrive(0b01, most - 3, FLOATS)
+    arrive(0b10, most - 4, FLOATS)
+    assert entry[sm.DONE] and entry[sm.VALUE] == 2 * most - 7
+    assert run.memory.tally[0, ty.OVERFLOWS] == 1
+
+
+def test_sums_beyond_int32_are_exact_at_the_workers():
+    jobs, fabric = small_jobs("workers=3,fragments=200,iterations=2,window=32,overflow=0.1")
+    found = simulate(Atp({}), jobs, fabric, Conditions(slots=64))  # raises for another sum
+    overflows = int(found.tally[0, ty.OVERFLOWS])
+    assert 15 < overflows < 70 and found.tally[0, ty.RESENT] >= 3 * overflows
+    assert found.tally[0, ty.RESULTS] == 3 * 2 * 200
+    plain = simulate(NoAggregation({}), jobs, fabric, Conditions(slots=64))
+    assert plain.tally[0, ty.OVERFLOWS] == 0  # the PS adds floats

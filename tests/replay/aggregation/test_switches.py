@@ -34,3 +34,13 @@ def test_reminders_fetch_partial_sums():
     assert without.tally[:, ty.TIMEOUTS].sum() > reminded.tally[:, ty.TIMEOUTS].sum()
     assert reminded.tally[:, ty.REMINDERS].sum() > 0
     assert reminded.finished_ps.max() < without.finished_ps.max()
+
+
+def test_a_result_releases_a_slot_whose_owner_is_silent():
+    jobs, fabric = small_jobs("count=2,workers=3,fragments=300,window=64,iterations=2")
+    held = Conditions(slots=64, jitter=2.0)
+    slow = {"rto": "1ms", "rehash": "no"}
+    never = simulate(Atp({**slow, "slot-timeout": "off"}), jobs, fabric, held)
+    soon = simulate(Atp({**slow, "slot-timeout": "10us"}), jobs, fabric, held)
+    assert never.tally[:, ty.EXPIRED].sum() == 0 < soon.tally[:, ty.EXPIRED].sum()
+    assert (soon.finished_ps >= 0).all()

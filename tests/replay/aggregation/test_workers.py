@@ -8,20 +8,21 @@ from rocescope.replay.aggregation.columns import ty
 from rocescope.replay.aggregation.run import Conditions, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
 from rocescope.replay.aggregation.schemes.none import NoAggregation
+from rocescope.replay.aggregation.schemes.switchml import SwitchMl
 
 
 def test_an_iteration_takes_its_computing_and_its_fragments():
     jobs, fabric = small_jobs("workers=2,fragments=1000,iterations=1,window=400")
     found = simulate(Atp({}), jobs, fabric, Conditions(slots=4096, jitter=0.0))
     way = 3 * 24_480 + 4 * 500_000  # to the PS and back, beside the worker's own link
-    assert found.finished_ps.max() == jobs[0].computed_ps[-1] + 1000 * 24_480 + way
+    assert found.finished_ps.max() == jobs[0].steps[0].computed_ps[-1] + 1000 * 24_480 + way
 
 
 def test_a_small_window_waits_for_results():
     jobs, fabric = small_jobs("workers=2,fragments=100,iterations=1,window=1")
     found = simulate(Atp({}), jobs, fabric, Conditions(slots=64, jitter=0.0))
     hops = 4 * (500_000 + 24_480)  # worker, switch, PS, switch, worker
-    assert found.finished_ps.max() - jobs[0].computed_ps[-1] == 100 * hops
+    assert found.finished_ps.max() - jobs[0].steps[0].computed_ps[-1] == 100 * hops
 
 
 def test_lost_packets_are_asked_for_by_later_results_or_by_the_timer():
@@ -49,3 +50,25 @@ def test_the_long_timer_ends_with_the_first_result_that_arrives():
     short = simulate(Atp({}), jobs, fabric, Conditions(slots=512, loss=0.1, seed=3))
     assert (short.finished_ps >= 0).all() and short.tally[0, ty.TIMEOUTS] > 0
     assert short.finished_ps.max() < 50 * 10**9
+
+
+def test_stragglers_compute_longer_and_all_workers_wait_for_them():
+    even, fabric = small_jobs("workers=3,fragments=100,iterations=2")
+    late, _ = small_jobs("workers=3,fragments=100,iterations=2,stragglers=1,slowdown=3")
+    still = Conditions(slots=4096, jitter=0.0)
+    one, other = (simulate(Atp({}), jobs, fabric, still) for jobs in (even, late))
+    computing = even[0].steps[0].computed_ps[-1]
+    more = int(other.finished_ps.max() - one.finished_ps.max())
+    # Twice the computing more; in turn the others' results no longer queue at its link.
+    assert 4 * computing - 2 * 24_480 <= more <= 4 * computing
+
+
+def test_a_timer_doubles_after_as_many_retransmissions_as_asked_for():
+    jobs, fabric = small_jobs("workers=2,fragments=8,iterations=1,window=8")
+    mute = Conditions(slots=16, loss=1.0, jitter=0.0, until_ps=40 * 10**9)
+    counts = []
+    for after in ("0", "8"):
+        found = simulate(SwitchMl({"rto": "1ms", "double-after": after}), jobs, fabric, mute)
+        counts.append(int(found.tally[0, ty.TIMEOUTS]))
+    # Per worker: 39 times 1 ms; or 1, then 2, 4, 8, 16 ms.
+    assert counts == [2 * 39, 2 * 5]
