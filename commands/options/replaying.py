@@ -63,4 +63,9 @@ class Offered(Naming, Mapped):
         )
 
 
-MAPPED, OFFERED = Mapped(), Offered()
+@dataclass(frozen=True)
+class Captured(Naming, Mapped):
+    """Captured traffic on the hosts of a fabric."""
+
+
+MAPPED, OFFERED, CAPTURED = Mapped(), Offered(), Captured()

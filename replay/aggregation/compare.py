@@ -33,6 +33,10 @@ JOBS_ASSUMED = (
     "how compute time spreads over layers, and that an iteration starts when the sums of the last "
     "one are there"
 )
+CAPTURED_ASSUMED = (
+    "captured jobs: hosts that send and receive evenly do all-reduces, and the time between the "
+    "collectives is computing of each worker"
+)
 
 
 def aggregation_result(
@@ -43,14 +47,15 @@ def aggregation_result(
     conditions: Conditions,
     runs: int,
     leave_out: bool = False,
+    notes: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
     stop: Event | None = None,
 ) -> AggregationResult:
     """Run every scheme with every size of memory, `runs` times with seeds from that of `conditions`
-    on. leave_out: a scheme that cannot run these jobs is a warning. progress(done, total): in
-    runs. UsageError as `check`, before the first run."""
+    on. leave_out: a scheme that cannot run these jobs is a warning. notes: warnings on the jobs.
+    progress(done, total): in runs. UsageError as `check`, before the first run."""
     cases: list[tuple[Scheme, int | None]] = []
-    warnings: list[str] = []
+    warnings = list(notes)
     arrays = fabric_arrays(fabric)
     for scheme in schemes:
         conduct = scheme.conduct()
@@ -65,7 +70,7 @@ def aggregation_result(
             else:
                 cases.append((scheme, size))
     if not cases:
-        raise UsageError(warnings[0])
+        raise UsageError(warnings[len(notes)])
     done, results = 0, []
     for scheme, size in cases:
         outcomes = []
@@ -97,7 +102,9 @@ def aggregation_result(
         runs=runs,
         jitter=conditions.jitter,
         schemes=results,
-        assumed=[ESA_ASSUMED] * esa + [JOBS_ASSUMED],
+        assumed=[ESA_ASSUMED] * esa
+        + [JOBS_ASSUMED] * any(job.took_ns is None for job in jobs)
+        + [CAPTURED_ASSUMED] * any(job.took_ns is not None for job in jobs),
         warnings=warnings,
     )
 
@@ -115,6 +122,7 @@ def _job_summary(job: Job, fabric: Fabric) -> JobSummary:
         iterations=job.iterations,
         window=job.window,
         start_ns=job.start_ps // 1000,
+        captured_ns=job.took_ns,
     )
 
 

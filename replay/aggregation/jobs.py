@@ -80,8 +80,9 @@ class Job:
     slowness: tuple[tuple[float, ...], ...] = ()
     """Compute time over that of the step, of each worker, for all iterations or for each; empty:
     all 1."""
-    measured: bool = False
-    """Whether compute times come from a capture: they do not vary."""
+    took_ns: int | None = None
+    """As captured, from its first message to the end of its last; compute times are then measured
+    and do not vary. None: not captured."""
     overflow: float = 0.0
     """Share of fragments whose sum exceeds int32."""
 
@@ -112,14 +113,14 @@ class Plan(NamedTuple):
     overflow: float
 
 
-def parse_jobs(specs: Sequence[str]) -> list[Plan]:
-    """The jobs of `--jobs` options. UsageError names the key."""
+def parse_jobs(specs: Sequence[str], first: int = 1) -> list[Plan]:
+    """The jobs of `--jobs` options, numbered from `first`. UsageError names the key."""
     plans: list[Plan] = []
     for spec in specs:
         plans += _parsed(spec)
     if len(plans) > MOST_JOBS:
         raise UsageError(f"--jobs: {len(plans):,} jobs exceed the maximum of {MOST_JOBS}")
-    return [plan._replace(name=f"job{at} {plan.name}") for at, plan in enumerate(plans, 1)]
+    return [plan._replace(name=f"job{at} {plan.name}") for at, plan in enumerate(plans, first)]
 
 
 def _parsed(spec: str) -> list[Plan]:
@@ -198,15 +199,16 @@ def _ps(key: str, text: str) -> int:
     return 0 if text == "0" else parse_duration(text, f"--jobs: {key}") * 1000
 
 
-def place(plans: Sequence[Plan], fabric: Fabric) -> list[Job]:
+def place(plans: Sequence[Plan], fabric: Fabric, others: Sequence[Job] = ()) -> list[Job]:
     """The jobs on hosts of their own: workers in as many racks as `racks` says, each PS in
-    one of them. UsageError when the fabric has too few hosts."""
+    one of them. others: jobs that have hosts. UsageError when the fabric has too few hosts."""
     if fabric.ports != 1:
         raise UsageError(f"{fabric.name}: aggregation needs hosts with one port")
     switch = fabric.attachments.switch[:, 0]
     free: dict[int, list[int]] = {}
+    taken = {host for job in others for host in (*job.workers, job.server)}
     for host in range(fabric.hosts):
-        if switch[host] >= 0:
+        if switch[host] >= 0 and host not in taken:
             free.setdefault(int(switch[host]), []).append(host)
     rate = int(fabric.links.rate_bits_per_second.min())
     return [_placed(plan, free, fabric, rate) for plan in plans]

@@ -230,7 +230,7 @@ def _world(
         table[number, : jb.SLOTS + 1] = (
             len(job.workers), first, job.server, job.iterations, windows[number],
             len(job.steps[0].fragments), len(layers),
-            0 if job.measured else round(conditions.jitter * (1 << 16)),
+            0 if job.took_ns is not None else round(conditions.jitter * (1 << 16)),
             round(job.overflow * (1 << 31)) if conduct.overflows else 0,
             len(racks), len(own), base, shares[number],
         )  # fmt: skip

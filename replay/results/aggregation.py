@@ -22,6 +22,9 @@ class JobSummary(Record, frozen=True, kw_only=True):
     iterations: int
     window: Annotated[int, Meta(description="packets in flight of a worker, at most")]
     start_ns: int
+    captured_ns: Annotated[
+        int | None, Meta(description="its time in the capture; None: not captured")
+    ]
 
 
 class JobOutcome(Record, frozen=True, kw_only=True):

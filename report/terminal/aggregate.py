@@ -105,12 +105,15 @@ def _schemes(table: Table, result: AggregationResult) -> None:
 
 def _jobs(table: Table, result: AggregationResult, schemes: Sequence[SchemeResult]) -> None:
     texts(table, "job")
-    numbers(table, "workers", "racks", *(title(one) for one in schemes))
+    captured = any(job.captured_ns is not None for job in result.jobs)
+    numbers(table, "workers", "racks", *["captured"] * captured)
+    numbers(table, *(title(one) for one in schemes))
     for at, job in enumerate(result.jobs[:_MOST_JOBS]):
         table.add_row(
             job.name,
             str(len(job.workers)),
             str(job.racks),
+            *[human.duration(job.captured_ns)] * captured,
             *(human.duration(one.jobs[at].completion_ns) for one in schemes),
         )
 

@@ -444,7 +444,7 @@ class Twin:
     def begin(self, worker: Worker, number: int, time: int) -> None:
         worker.base, worker.layer, worker.slow = time, 0, 1 << 16
         job = self.jobs[worker.job]
-        spread = 0 if job.measured else round(self.c.jitter * (1 << 16))
+        spread = 0 if job.took_ns is not None else round(self.c.jitter * (1 << 16))
         if spread:
             use = purpose("compute time")
             worker.slow += int(drawn(self.c.seed, use, number, worker.iteration, spread))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -54,3 +55,24 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], said: st
     assert cli.run([*WORDS, *words]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_a_captured_ring_is_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring = str(tmp_path / "ring.pcap")
+    words = ["--hosts", "4", "--message-size", "99200", "--messages", "2"]
+    assert cli.run(["generate", "ring-allreduce", "-o", ring, *words]) == 0
+    words = ["aggregate", ring, *FABRIC, "-s", "atp", "--format", "json"]
+    assert cli.run([*words, "--jobs", "workers=2,fragments=50,window=32"]) == 0
+    first, other = json.loads(capsys.readouterr().out)["jobs"]
+    assert first["name"] == "job1 captured ring" and len(first["workers"]) == 4
+    # 400 packets of 248 bytes, twice and without a silence between them.
+    assert abs(first["fragments"] * first["iterations"] - 800) <= 2 and first["captured_ns"] > 0
+    assert other["name"] == "job2 comm" and other["captured_ns"] is None
+    assert not {*first["workers"], first["server"]} & {*other["workers"], other["server"]}
+
+    assert cli.run([*words[:-2], "--window", "0"]) == 2
+    assert "--window is 1 to" in capsys.readouterr().err
+    assert cli.run(["aggregate", *FABRIC]) == 2
+    assert "give captures, or jobs with --jobs" in capsys.readouterr().err
+    assert cli.run([*WORDS, "--map", "order"]) == 2
+    assert "need captures" in capsys.readouterr().err

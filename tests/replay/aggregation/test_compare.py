@@ -16,7 +16,7 @@ def test_every_scheme_runs_with_every_memory_that_limits_it():
     schemes = parse_schemes(["atp", "switchml", "ideal", "none"])
     done = []
     result = aggregation_result(
-        schemes, [48, 512], jobs, fabric, Conditions(0), 2, False, lambda *now: done.append(now)
+        schemes, [48, 512], jobs, fabric, Conditions(0), 2, False, (), lambda *now: done.append(now)
     )
     named = [(one.name, one.slots) for one in result.schemes]
     assert named == [
@@ -45,7 +45,7 @@ def test_schemes_that_cannot_run_are_told_before_the_first_run():
     schemes, ran = parse_schemes(["ideal", "atp"]), []
     with pytest.raises(UsageError, match="atp: job1 comm has a window of 32"):
         aggregation_result(
-            schemes, [16], jobs, fabric, Conditions(0), 1, False, lambda *now: ran.append(now)
+            schemes, [16], jobs, fabric, Conditions(0), 1, False, (), lambda *now: ran.append(now)
         )
     assert not ran
     result = aggregation_result(schemes, [16], jobs, fabric, Conditions(0), 1, True)
