@@ -149,6 +149,7 @@ def _drain(
             functions.feedback,
             functions.wake,
             control.on_ack,
+            control.on_cnp,
             control.on_loss,
             control.on_send,
             goal,

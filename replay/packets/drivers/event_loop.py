@@ -16,7 +16,7 @@ from ....kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts import feedback_state as fb
-from ..hosts.congestion.algorithm import OnAck, OnLoss, OnSend
+from ..hosts.congestion.algorithm import OnAck, OnCnp, OnLoss, OnSend
 from ..hosts.feedback_state import Feedback, drawn_key
 from ..hosts.hosts import release_successors
 from ..hosts.reacting import on_timer, receive_ack, receive_data
@@ -50,6 +50,7 @@ def run_events(
     feedback: OnFeedback,
     wake: OnWake,
     on_ack: OnAck,
+    on_cnp: OnCnp,
     on_loss: OnLoss,
     on_send: OnSend,
     goal: Int,
@@ -142,26 +143,29 @@ def run_events(
                 out = np.int64(run.access[nic, own.extra[slot, fb.ECHO] % run.access.shape[1]])
         elif slot >= 0:
             seed = run.settings[rs.SEED]
-            if own.extra[slot, fb.DEAD] or _fails(own, slots, seed, link, slot, time):
+            if own.extra[slot, fb.TRAIL] & 1 or _fails(own, slots, seed, link, slot, time):
                 own.tally[fb.LOST_ON_LINKS] += 1
             elif node < switches:
+                own.extra[slot, fb.TRAIL] += 2
                 out = _way_on(run, own, choose, state, node, slot, time)
                 if out < 0:
                     counts[rs.NO_ROUTE_COUNT] += 1
             elif slots[slot, rs.KEY] & np.int64(ACK):
                 key, count = slots[slot, rs.KEY], slots[slot, rs.NEXT] >> np.int64(48)
                 finished = receive_ack(
-                    desk, own, evs, feedback, on_ack, on_loss, own.ends, counts, key, count, slot,
-                    time,
+                    desk, own, evs, feedback, on_ack, on_cnp, on_loss, own.ends, counts, key,
+                    count, slot, time,
                 )  # fmt: skip
                 free_slot(net, slot)
                 slot = np.int64(-1)
             else:
                 back = np.int64(run.return_link[link])
-                answered, complete = receive_data(
+                answered, complete, notice = receive_data(
                     net, desk, own, run.arrived_ps, run.arrived_flags, emit, state, nic, back, slot,
                     time,
                 )  # fmt: skip
+                if notice >= 0:
+                    _send_notice(net, own, back, notice, time)
                 if complete >= 0:
                     own.ends[0] = 2 * complete + ON_RECEIVED
                     finished = np.int64(1)
@@ -236,6 +240,19 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
                 prefetch(run.stats, out, begin)
 
 
+@subkernel
+def _send_notice(net: Net, own: Feedback, link: Int, slot: Int, time: Int) -> None:
+    """Queue a CNP at a NIC; it is lost if the link is down or the queue full."""
+    if own.wires[link, fb.DOWN]:
+        free_slot(net, slot)
+        net.stats[link, rs.DROPS] += 1
+        return
+    serve(net, link, time + 1)
+    enqueue(net, link, slot, time)
+    if net.links[link, rs.HEAD_TIME] != NEVER:
+        schedule(own.wheel, 1 + link, net.links[link, rs.HEAD_TIME])
+
+
 @inlined
 def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: Int) -> Any:
     """Whether a lossy link loses this packet."""
@@ -251,7 +268,7 @@ def _lost(net: Net, own: Feedback, messages: Ints, slot: Int, time: Int) -> None
     """Count a lost packet, whose slot is already free but unchanged. With the ideal code the sender
     learns of it at once, by the timer of the flow, so that its NIC is served first."""
     key = net.slots[slot, rs.KEY]
-    if key & np.int64(fb.PROBE):
+    if key & np.int64(fb.PROBE | fb.CNP):
         return
     if not key & np.int64(ACK):
         own.tally[fb.DATA_LOST] += 1
@@ -355,7 +372,7 @@ def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
     """Packets that wait and the packet in service are lost; packets on the wire still arrive."""
     links = net.links
     if links[link, rs.FREE] > time and links[link, rs.HEAD_TIME] != NEVER:
-        own.extra[links[link, rs.WIRE_TAIL], fb.DEAD] = 1
+        own.extra[links[link, rs.WIRE_TAIL], fb.TRAIL] |= 1
     for head in (rs.DATA_HEAD, rs.ACK_HEAD):
         slot = links[link, head]
         links[link, head] = -1

@@ -19,6 +19,8 @@ from .recovery import new_packets, new_senders
 
 PROBE = 1 << 60
 """Flag of a packet key: a probe of an EV; with ACK the answer to it."""
+CNP = 1 << 61
+"""Flag of a packet key, with ACK: a congestion notification packet (InfiniBand, annex A17)."""
 
 
 @inlined
@@ -31,10 +33,12 @@ def drawn_key(key: Int, stamp: Int) -> Int:
 
 
 # extra, per slot
-STAMP, ECHO, POSITION, DEAD = range(4)
+STAMP, ECHO, POSITION, TRAIL = range(4)
 EXTRA_COLUMNS = 4
 """Time at which the data packet left its host, its EV, entries of the receiver's log at the time of
-the ACK, 1 for a packet that its link lost."""
+the ACK; 1 for a packet that its link lost, plus 2 per switch that it has passed, plus FORTH times
+the switches that the data packet of an ACK has passed."""
+FORTH = 1 << 32
 
 # wires, per link
 OWNER, DOWN, LOSS, PACED, TARGET = range(5)
@@ -65,20 +69,22 @@ BLOCKED, UP = range(2)
     LINEAR,
     MPR,
     PACED_FLOWS,
-) = range(17)
+    CNP_PS,
+) = range(18)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; index
 of the next change; maximum of free slots that one event needs; sending interval of data over its
 service time, in 2^-20 (1 << 20: line rate); congestion control is on; ACKs return by the path of
 their packet; items of the calendar: 0 is the next change, then links, flows' timers from TIMERS on,
 hosts from HOST_ITEMS on; time of the current event; timeouts before they double; maximum of packets
-beyond the first unacknowledged packet (0: no limit); congestion control paces."""
-CONTROL = 17
+beyond the first unacknowledged packet (0: no limit); congestion control paces; least interval of
+CNPs of a flow (0: none)."""
+CONTROL = 18
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
     range(8)
 )
-DATA_SENT, DATA_RECEIVED, DATA_LOST, TRIMMED_RECEIVED, LAST_LOSS_PS = range(8, 13)
+DATA_SENT, DATA_RECEIVED, DATA_LOST, TRIMMED_RECEIVED, LAST_LOSS_PS, CNPS = range(8, 14)
 
 
 class Tally(NamedTuple):
@@ -105,6 +111,8 @@ class Tally(NamedTuple):
     """Packets of which only the header arrived at the host."""
     last_loss_ps: int
     """Time of the last loss of a data packet, 0 without losses."""
+    cnps: int
+    """Congestion notification packets that receivers sent."""
 
 
 class Feedback(NamedTuple):
@@ -175,6 +183,7 @@ def new_feedback(
     control[PACE] = pace_of(transport.rate_share)
     control[CONTROLLED] = transport.congestion != NONE
     control[PACED_FLOWS] = ALGORITHMS[transport.congestion].on_send is not at_once
+    control[CNP_PS] = control_of_congestion.cnp_ps
     return Feedback(
         senders=new_senders(workload),
         packets=new_packets(total),

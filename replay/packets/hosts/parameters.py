@@ -9,7 +9,8 @@
 | MPR 1,024 packets | MRC's public API: 8 units of 128 in the examples; default: no limit |
 | go-back-N | InfiniBand specification, volume 1: one NAK per gap |
 | congestion control NSCC | UET reference simulator, see congestion/nscc.py |
-| congestion control DCQCN | paper (SIGCOMM 2015), simplified: see congestion/dcqcn.py |
+| congestion control DCQCN | paper (SIGCOMM 2015): see congestion/dcqcn.py |
+| congestion control Swift | paper (SIGCOMM 2020): see congestion/swift.py |
 """
 
 from __future__ import annotations

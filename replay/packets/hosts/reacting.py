@@ -17,7 +17,7 @@ from ..model.run_state import Desk, Net
 from ..model.wheel import schedule
 from . import feedback_state as fb
 from . import recovery as rec
-from .congestion.algorithm import MSS, OnAck, OnLoss
+from .congestion.algorithm import MSS, Heard, OnAck, OnCnp, OnLoss
 from .feedback_state import Feedback, drawn_key
 from .hosts import join_ring
 from .recovery import go_back, now_done, now_lost, overtaken, timeout_ps
@@ -44,6 +44,7 @@ def receive_ack(
     evs: EvState,
     feedback: OnFeedback,
     on_ack: OnAck,
+    on_cnp: OnCnp,
     on_loss: OnLoss,
     ends: Ints,
     counts: Ints,
@@ -60,6 +61,10 @@ def receive_ack(
     position = own.extra[slot, fb.POSITION]
     message = message_of(key)
     flow = messages[message, rs.FLOW]
+    if key & np.int64(fb.CNP):
+        on_cnp(own.window, own.window_params, flow, time)
+        return np.int64(0)
+    hops = own.extra[slot, fb.TRAIL] // np.int64(fb.FORTH) + 1
     completed, newly, given_up = np.int64(0), np.int64(0), np.int64(0)
     stirred = own.nics[desk.flows[flow, rs.SRC], fb.BLOCKED] != 0
     what = labels.MARKED if key & np.int64(MARKED) else labels.ACKED
@@ -110,6 +115,7 @@ def receive_ack(
                 first += 1
             senders[flow, rec.UNACKNOWLEDGED] = first
     if control[fb.SELECTS]:
+        evs.rows[flow, labels.RTT], evs.rows[flow, labels.HOPS] = time - stamp, hops
         feedback(evs, flow, ev, what, time)
     if control[fb.RECOVERY] == rec.SACK and newly:
         lost = overtaken(senders, packets, flow, control[fb.THRESHOLD])
@@ -124,7 +130,7 @@ def receive_ack(
         window, params = own.window, own.window_params
         if newly:
             marked = np.int64(what == labels.MARKED)
-            on_ack(window, params, flow, newly * mss, time - stamp, marked, time)
+            on_ack(window, params, Heard(flow, newly * mss, time - stamp, marked, hops, time))
         if given_up:
             trimmed = np.int64(what == labels.TRIMMED)
             on_loss(window, params, flow, given_up * mss, trimmed, time)
@@ -149,14 +155,15 @@ def receive_data(
     back: Int,
     slot: Int,
     time: Int,
-) -> tuple[bool, Int]:
+) -> tuple[bool, Int, Int]:
     """Handle a data packet or probe at a host: (whether its slot has become an ACK for the link
-    `back`, the completed message or -1)."""
+    `back`, the completed message or -1, the slot of a CNP for the same link or -1)."""
     messages, senders, slots = desk.messages, own.senders, net.slots
     key = slots[slot, rs.KEY]
     message = message_of(key)
     flow = messages[message, rs.FLOW]
     complete: Int = np.int64(-1)
+    notice: Int = np.int64(-1)
     if key & np.int64(TRIMMED):
         acknowledge = own.control[fb.RECOVERY] != rec.NO_RECOVERY
         own.tally[fb.TRIMMED_RECEIVED] += 1
@@ -173,6 +180,8 @@ def receive_data(
         messages[message, rs.UNACKED] += 1
         if key & np.int64(MARKED):
             senders[flow, rec.MARKED_EV] = 1 + own.extra[slot, fb.ECHO]
+            if own.control[fb.CNP_PS] and time >= senders[flow, rec.CNP_AT] and back >= 0:
+                notice = _notification(net, desk, own, emit, state, host, back, slot, time)
         if own.got[packet]:
             own.tally[fb.DUPLICATES] += 1
         elif own.control[fb.RECOVERY] == rec.GO_BACK_N and packet != senders[flow, rec.EXPECTED]:
@@ -199,7 +208,7 @@ def receive_data(
             elif messages[message, rs.UNACKED] < net.settings[rs.ACK_EVERY]:
                 acknowledge = False
     if back < 0 or not acknowledge:
-        return False, complete
+        return False, complete, notice
     label = own.extra[slot, fb.ECHO]
     if not own.control[fb.REFLECTS]:
         drawn = drawn_key(key, own.extra[slot, fb.STAMP]) | np.int64(ACK)
@@ -215,7 +224,39 @@ def receive_data(
             slots[slot, rs.KEY] |= np.int64(MARKED)
             own.extra[slot, fb.ECHO] = senders[flow, rec.MARKED_EV] - 1
             senders[flow, rec.MARKED_EV] = 0
-    return True, complete
+    own.extra[slot, fb.TRAIL] = (own.extra[slot, fb.TRAIL] >> np.int64(1)) * np.int64(fb.FORTH)
+    return True, complete, notice
+
+
+@subkernel
+def _notification(
+    net: Net,
+    desk: Desk,
+    own: Feedback,
+    emit: Emit,
+    state: Ints,
+    host: Int,
+    back: Int,
+    marked: Int,
+    time: Int,
+) -> Int:
+    """The slot of a CNP for the sender of a marked packet; it is as large as an ACK, has its
+    priority and takes the path of the packet's ACK."""
+    key = net.slots[marked, rs.KEY]
+    flow = desk.messages[message_of(key), rs.FLOW]
+    own.senders[flow, rec.CNP_AT] = time + own.control[fb.CNP_PS]
+    label = own.extra[marked, fb.ECHO]
+    if not own.control[fb.REFLECTS]:
+        drawn = drawn_key(key, own.extra[marked, fb.STAMP]) | np.int64(ACK)
+        label = emit(state, net.links, host, back, drawn, time)
+    key = packet_key(message_of(key), number_of(key)) | np.int64(ACK | fb.CNP)
+    meta = (desk.flows[flow, rs.SRC] << np.int64(32)) | (label & np.int64(_LABEL))
+    slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])
+    own.extra[slot, fb.STAMP] = own.extra[marked, fb.STAMP]
+    own.extra[slot, fb.ECHO] = own.extra[marked, fb.ECHO]
+    own.extra[slot, fb.TRAIL] = 0
+    own.tally[fb.CNPS] += 1
+    return slot
 
 
 @subkernel
@@ -330,6 +371,6 @@ def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -
     slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])
     own.extra[slot, fb.STAMP] = time
     own.extra[slot, fb.ECHO] = ev
-    own.extra[slot, fb.DEAD] = 0
+    own.extra[slot, fb.TRAIL] = 0
     own.tally[fb.PROBES_SENT] += 1
     return slot

@@ -54,7 +54,8 @@ UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
     MARKED_EV,
     RETRIES,
     RETRIED_PS,
-) = range(22)
+    CNP_AT,
+) = range(23)
 """First packet; the two lists; transmissions so far, the highest acknowledged transmission; packets
 in flight; earliest time of the next transmission; entries of the receiver's log that the sender
 knows, and all entries; next packet in order and whether it was requested (go-back-N, at the
@@ -62,7 +63,8 @@ receiver); slots of packets whose loss the EV selection learns by timeout, and o
 is new (ideal); usable ports of the peer (bit mask), 1 when these or the host's own ports changed;
 first unacknowledged packet (only for MPR); at the receiver: 1 + EV of the latest marked packet
 since the last ACK, 0 for none; timeouts since the last new acknowledgement, and the time of the
-latest: a timeout counts if its packet was sent after the previous timeout."""
+latest: a timeout counts if its packet was sent after the previous timeout; at the receiver:
+earliest time of the next CNP."""
 SENDER_COLUMNS = 24
 
 

@@ -161,7 +161,7 @@ def pull(
     slot = new_slot(net, key, meta, size)
     own.extra[slot, fb.STAMP] = start
     own.extra[slot, fb.ECHO] = ev
-    own.extra[slot, fb.DEAD] = 0
+    own.extra[slot, fb.TRAIL] = 0
     start_service(net, link, slot, size, start)
     add_jitter(net, link, slot, start)
     schedule(own.wheel, 1 + link, net.links[link, rs.HEAD_TIME])

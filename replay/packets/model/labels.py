@@ -26,9 +26,10 @@ from ....kernels.kernel import Int, Int32s, Ints, inlined, subkernel
 from .draws import drawn_in_turn
 from .pointer import pointer_to
 
-WAKE, DRAWS, OUTSTANDING, OWN = 0, 1, 2, 3
-"""Columns of `rows`: time of the next `wake` (ps, NEVER), random numbers drawn, packets in flight
-(written by the driver); the columns of the strategy follow."""
+WAKE, DRAWS, OUTSTANDING, RTT, HOPS, OWN = range(6)
+"""Columns of `rows`: time of the next `wake` (ps, NEVER), random numbers drawn; written by the
+driver: packets in flight, and for `feedback` on an ACK the time since its packet left the host (ps)
+and the links that this packet passed; the columns of the strategy follow."""
 ROW: Final = 16
 SEED, PORTS, EVS, OWN_PARAMETERS = 0, 1, 2, 3
 """Items of `params`; the items of the strategy follow."""

@@ -2,7 +2,8 @@
 
 The drivers call its functions by pointer, so that they are compiled once for all algorithms:
 
-- on_ack(rows, params, flow, acked, rtt_ps, marked, now_ps): `acked` bytes were acknowledged;
+- on_ack(rows, params, heard): bytes were acknowledged;
+- on_cnp(rows, params, flow, now_ps): a CNP arrived; receivers send them only if `cnp_ps` is set;
 - on_loss(rows, params, flow, lost, trimmed, now_ps): `lost` bytes were trimmed, or considered lost
   without a trim;
 - on_send(rows, params, flow, size, now_ps): ps from a packet of `size` bytes sent now to the next
@@ -14,7 +15,7 @@ The bytes in flight of a flow stay within `rows[flow, WINDOW]`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
@@ -30,13 +31,32 @@ MSS, OWN_PARAMETERS = 0, 1
 """Items of `params`: wire bytes of a full packet; the items of the algorithm follow."""
 PARAMETERS: Final = 16
 
+
+class Heard(NamedTuple):
+    """What an ACK tells a sender."""
+
+    flow: Int
+    acked: Int
+    """Bytes that it acknowledges first."""
+    rtt_ps: Int
+    """Since the packet that caused the ACK left its host."""
+    marked: Int
+    """1 if a packet since the last ACK was marked."""
+    hops: Int
+    """Links that the packet passed."""
+    now_ps: Int
+
+
 _ROWS, _PARAMS, _I = types.float64[:, ::1], types.float64[::1], types.int64
-ON_ACK = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I, _I)
+HEARD: Any = types.NamedUniTuple(_I, 6, Heard)  # type: ignore[no-untyped-call, unused-ignore]
+ON_ACK = types.int64(_ROWS, _PARAMS, HEARD)
+ON_CNP = types.int64(_ROWS, _PARAMS, _I, _I)
 ON_LOSS = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I)
 ON_SEND = types.int64(_ROWS, _PARAMS, _I, _I, _I)
 
 _F = Floats
-OnAck: TypeAlias = Callable[[_F, _F, Int, Int, Int, Int, Int], Int]
+OnAck: TypeAlias = Callable[[_F, _F, Heard], Int]
+OnCnp: TypeAlias = Callable[[_F, _F, Int, Int], Int]
 OnLoss: TypeAlias = Callable[[_F, _F, Int, Int, Int, Int], Int]
 OnSend: TypeAlias = Callable[[_F, _F, Int, Int, Int], Int]
 
@@ -53,10 +73,14 @@ class Line(NamedTuple):
 
 
 @subkernel
-def ignore_ack(
-    rows: Floats, params: Floats, flow: Int, acked: Int, rtt_ps: Int, marked: Int, now_ps: Int
-) -> Int:
+def ignore_ack(rows: Floats, params: Floats, heard: Heard) -> Int:
     """For algorithms that do not use acknowledgements."""
+    return np.int64(0)
+
+
+@subkernel
+def ignore_cnp(rows: Floats, params: Floats, flow: Int, now_ps: Int) -> Int:
+    """For algorithms without CNPs."""
     return np.int64(0)
 
 
@@ -86,6 +110,10 @@ class Algorithm(NamedTuple):
     on_ack: OnAck = ignore_ack
     on_loss: OnLoss = ignore_loss
     on_send: OnSend = at_once
+    on_cnp: OnCnp = ignore_cnp
+    cnp_ps: int = 0
+    """Least interval between the CNPs that the receiver of a flow sends for marked packets; 0: it
+    sends none."""
 
 
 class Congestion(NamedTuple):
@@ -98,6 +126,8 @@ class Congestion(NamedTuple):
     on_ack: OnAck
     on_loss: OnLoss
     on_send: OnSend
+    on_cnp: OnCnp
+    cnp_ps: int
 
 
 def congestion(algorithm: Algorithm, flows: int, line: Line) -> Congestion:
@@ -111,4 +141,6 @@ def congestion(algorithm: Algorithm, flows: int, line: Line) -> Congestion:
         pointer_to(algorithm.on_ack, ON_ACK),
         pointer_to(algorithm.on_loss, ON_LOSS),
         pointer_to(algorithm.on_send, ON_SEND),
+        pointer_to(algorithm.on_cnp, ON_CNP),
+        algorithm.cnp_ps,
     )

@@ -1,8 +1,25 @@
-"""DCQCN (Zhu et al., SIGCOMM 2015), simplified.
+"""DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015).
 
-It controls a rate by marks alone; here acknowledgements carry the marks, and at most one mark per
-interval counts as a CNP. Timers are evaluated when a packet is sent or an acknowledgement arrives,
-the only times that need them. Not implemented: byte counter and hyper increase.
+The receiver (notification point, section 3.1) sends a CNP for a marked packet, at most one per flow
+and 50 us. The sender (reaction point) cuts its rate at every CNP by the half of alpha, an estimate
+of the share of time with congestion, equation (1), which decays while no CNP arrives, equation (2).
+A timer and a byte counter count stages since the last cut; at the end of each stage the rate rises
+(algorithm 1): halfway to the rate before the cut (fast recovery) while neither has passed F stages,
+faster with every stage when both have (hyper increase), else by R_AI (additive increase).
+By equation (1) every CNP also makes the current rate the target of recovery: `dcqcn-clamp`. Then
+flows that start together at the rate of the line, and hear CNPs until the queue is empty, need
+milliseconds to come back. By default a CNP lowers the target only if the rate has risen since the
+CNP before, as adapters have it (clamp_tgt_rate off, clamp_tgt_rate_after_time_inc on).
+Timers are evaluated when a packet is sent or a CNP arrives, the only times that need them.
+
+| parameter | value | source |
+|---|---|---|
+| CNP interval N | 50 us | paper, section 3.1 |
+| g, alpha timer K | 1/256, 55 us | paper, section 5.2 |
+| timer T, byte counter B, F | 55 us, 10 MB, 5 | paper, section 5.2 |
+| R_AI | 1/1000 of the line: 40 Mb/s at the paper's 40 Gb/s | paper; that it scales: assumed |
+| R_HAI | 10 R_AI, times the stages beyond F | IEEE 802.1Qau (5 and 50 Mb/s), which it follows |
+| least rate | 1/400 of the line: 100 Mb/s at 40 Gb/s | ns-3's RDMA model; that it scales: assumed |
 """
 
 from __future__ import annotations
@@ -11,75 +28,94 @@ from typing import Final
 
 import numpy as np
 
-from .....kernels.kernel import Floats, Int, subkernel
-from .algorithm import OWN_COLUMNS, Algorithm, Line
+from .....kernels.kernel import Floats, Int, inlined, subkernel
+from .algorithm import OWN_COLUMNS, OWN_PARAMETERS, Algorithm, Line
 
-RATE_PS, ALPHA, TARGET_PS, LAST_CNP, LAST_RAISE, STAGE = range(OWN_COLUMNS, OWN_COLUMNS + 6)
-"""Rate (ps per byte), share of marks, target (ps per byte), times, raises since the last cut."""
-LINE_PS = OWN_COLUMNS + 6
-"""The line's ps per byte."""
+RATE, TARGET, LINE, DCQCN_ALPHA, ALPHA_SINCE, TIMER_SINCE, TIMER_STAGES, BYTES, BYTE_STAGES = range(
+    OWN_COLUMNS, OWN_COLUMNS + 9
+)
+"""Current rate R_C, target rate R_T and rate of the line in bytes per ps; alpha; begin of the
+current intervals of the alpha timer and of the rate timer (ps), completed stages of the rate timer;
+bytes since the last stage of the byte counter, its completed stages."""
+CLAMP = OWN_PARAMETERS
+"""1: every CNP lowers the target."""
 
 CNP_PS: Final = 50_000_000
-"""At most one cut per 50 us (paper: N = 50 us)."""
-RAISE_PS: Final = 55_000_000
-"""One raise per 55 us (paper: T = 55 us)."""
+ALPHA_PS: Final = 55_000_000
+TIMER_PS: Final = 55_000_000
+COUNTER_BYTES: Final = 10_000_000.0
 DCQCN_G: Final = 1.0 / 256.0
-FAST_STAGES: Final = 5
-RAISE_BITS_PER_SECOND: Final = 40e6
-"""R_AI = 40 Mb/s (paper)."""
-LEAST_BITS_PER_SECOND: Final = 100e6
-"""Minimum rate: 100 Mb/s (assumed)."""
+FAST_STAGES: Final = 5.0
+ADDITIVE: Final = 1.0 / 1000.0
+HYPER: Final = 10.0 / 1000.0
+LEAST: Final = 1.0 / 400.0
+"""R_AI, R_HAI and the least rate, of the line."""
 
 
 def _start(rows: Floats, params: Floats, line: Line) -> None:
-    rows[:, LINE_PS] = 8e12 / line.trips.bits_per_second
-    rows[:, RATE_PS] = rows[:, TARGET_PS] = rows[:, LINE_PS]
-    rows[:, ALPHA], rows[:, LAST_CNP] = 1.0, -1e18
+    """Flows begin at the rate of the line, with alpha 1."""
+    rows[:, LINE] = rows[:, RATE] = rows[:, TARGET] = line.trips.bits_per_second / 8e12
+    rows[:, DCQCN_ALPHA] = 1.0
+
+
+def _start_clamped(rows: Floats, params: Floats, line: Line) -> None:
+    _start(rows, params, line)
+    params[CLAMP] = 1.0
 
 
 @subkernel
-def on_ack(
-    rows: Floats, params: Floats, flow: Int, acked: Int, rtt_ps: Int, marked: Int, now_ps: Int
-) -> Int:
-    row = rows[flow]
-    now = np.float64(now_ps)
-    _timers(rows, params, flow, now_ps)
-    if marked and now - row[LAST_CNP] >= CNP_PS:
-        row[TARGET_PS] = row[RATE_PS]
-        slowest = max(row[LINE_PS], 8e12 / LEAST_BITS_PER_SECOND)
-        row[RATE_PS] = min(slowest, row[RATE_PS] / (1.0 - row[ALPHA] / 2.0))
-        row[ALPHA] = (1.0 - DCQCN_G) * row[ALPHA] + DCQCN_G
-        row[LAST_CNP] = now
-        row[LAST_RAISE] = now
-        row[STAGE] = 0.0
+def on_cnp(rows: Floats, params: Floats, flow: Int, now_ps: Int) -> Int:
+    """Equation (1); timers and counter begin again."""
+    _timers(rows, flow, now_ps)
+    row, now = rows[flow], np.float64(now_ps)
+    if params[CLAMP] or row[TIMER_STAGES] > 0.0 or row[BYTE_STAGES] > 0.0:
+        row[TARGET] = row[RATE]
+    row[RATE] = max(LEAST * row[LINE], row[RATE] * (1.0 - row[DCQCN_ALPHA] / 2.0))
+    row[DCQCN_ALPHA] = (1.0 - DCQCN_G) * row[DCQCN_ALPHA] + DCQCN_G
+    row[ALPHA_SINCE] = row[TIMER_SINCE] = now
+    row[TIMER_STAGES] = row[BYTE_STAGES] = row[BYTES] = 0.0
     return np.int64(0)
 
 
 @subkernel
 def on_send(rows: Floats, params: Floats, flow: Int, size: Int, now_ps: Int) -> Int:
-    _timers(rows, params, flow, now_ps)
-    return np.int64(np.float64(size) * rows[flow, RATE_PS])
+    _timers(rows, flow, now_ps)
+    row = rows[flow]
+    row[BYTES] += size
+    while row[BYTES] >= COUNTER_BYTES:
+        row[BYTES] -= COUNTER_BYTES
+        row[BYTE_STAGES] += 1.0
+        _raise(rows, flow)
+    return np.int64(np.float64(size) / row[RATE])
 
 
 @subkernel
-def _timers(rows: Floats, params: Floats, flow: Int, now_ps: Int) -> None:
-    """Apply all increases of the rate, and decreases of alpha, that are due."""
-    row = rows[flow]
-    now, line = np.float64(now_ps), row[LINE_PS]
-    while row[LAST_RAISE] + RAISE_PS <= now:
-        row[LAST_RAISE] += RAISE_PS
-        if row[RATE_PS] <= line:  # at line rate; alpha matters only after a cut
-            row[LAST_RAISE] = now
+def _timers(rows: Floats, flow: Int, now_ps: Int) -> None:
+    """Apply all decreases of alpha, equation (2), and increases of the rate that are due."""
+    row, now = rows[flow], np.float64(now_ps)
+    passed = np.floor((now - row[ALPHA_SINCE]) / ALPHA_PS)
+    if passed > 0.0:
+        row[ALPHA_SINCE] += passed * ALPHA_PS
+        row[DCQCN_ALPHA] *= (1.0 - DCQCN_G) ** passed
+    while row[TIMER_SINCE] + TIMER_PS <= now:
+        if row[RATE] >= row[LINE]:  # nothing is limited: stages do not matter before the next cut
+            row[TIMER_SINCE] = now
             return
-        row[ALPHA] *= 1.0 - DCQCN_G
-        row[STAGE] += 1.0
-        target = 8e12 / row[TARGET_PS]
-        if row[STAGE] > FAST_STAGES:
-            target += RAISE_BITS_PER_SECOND
-        target = min(target, 8e12 / line)
-        rate = (target + 8e12 / row[RATE_PS]) / 2.0
-        row[TARGET_PS] = 8e12 / target
-        row[RATE_PS] = max(line, 8e12 / rate)
+        row[TIMER_SINCE] += TIMER_PS
+        row[TIMER_STAGES] += 1.0
+        _raise(rows, flow)
 
 
-DCQCN = Algorithm(_start, on_ack, on_send=on_send)
+@inlined
+def _raise(rows: Floats, flow: Int) -> None:
+    """Algorithm 1 at the end of a stage."""
+    row = rows[flow]
+    if max(row[TIMER_STAGES], row[BYTE_STAGES]) > FAST_STAGES:
+        beyond = min(row[TIMER_STAGES], row[BYTE_STAGES]) - FAST_STAGES
+        step = HYPER * beyond if beyond > 0.0 else ADDITIVE
+        row[TARGET] = min(row[LINE], row[TARGET] + step * row[LINE])
+    row[RATE] = min(row[LINE], (row[RATE] + row[TARGET]) / 2.0)
+
+
+DCQCN = Algorithm(_start, on_send=on_send, on_cnp=on_cnp, cnp_ps=CNP_PS)
+DCQCN_CLAMP = DCQCN._replace(start=_start_clamped)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from .....kernels.kernel import Floats, Int, subkernel
-from .algorithm import MSS, OWN_COLUMNS, OWN_PARAMETERS, WINDOW, Algorithm, Line
+from .algorithm import MSS, OWN_COLUMNS, OWN_PARAMETERS, WINDOW, Algorithm, Heard, Line
 
 INCREASE, DELAY, LAST_ADJUST, LAST_DECREASE, ACKED_SINCE, ACHIEVED, QUICK_END, IGNORE, TRIMS = (
     range(OWN_COLUMNS, OWN_COLUMNS + 9)
@@ -51,12 +51,11 @@ def _start(rows: Floats, params: Floats, line: Line) -> None:
 
 
 @subkernel
-def on_ack(
-    rows: Floats, params: Floats, flow: Int, acked: Int, rtt_ps: Int, marked: Int, now_ps: Int
-) -> Int:
+def on_ack(rows: Floats, params: Floats, heard: Heard) -> Int:
+    flow, marked = heard.flow, heard.marked
     row = rows[flow]
-    size, now = np.float64(acked), np.float64(now_ps)
-    delay = max(0.0, np.float64(rtt_ps) - row[BASE_RTT])
+    size, now = np.float64(heard.acked), np.float64(heard.now_ps)
+    delay = max(0.0, np.float64(heard.rtt_ps) - row[BASE_RTT])
     row[ACHIEVED] += size
     row[DELAY] += 0.0125 * (delay - row[DELAY])
     ignored = row[IGNORE] > 0.0

@@ -3,14 +3,19 @@
 import numpy as np
 import pytest
 
+from rocescope.kernels.kernel import Floats
 from rocescope.replay.packets.hosts.congestion import nscc
-from rocescope.replay.packets.hosts.congestion.algorithm import WINDOW, Line, congestion
+from rocescope.replay.packets.hosts.congestion.algorithm import WINDOW, Heard, Line, congestion
 from rocescope.replay.packets.hosts.congestion.nscc import ETA, MOST, NSCC, TARGET
 from rocescope.replay.packets.model.round_trip import RoundTrips
 
 MSS, RTT, RATE = 4160, 8_000_000, 400_000_000_000
 TRIPS = RoundTrips(np.array([RTT]), np.array([RATE]), np.array([4]))
 BDP = RATE / 8e12 * RTT
+
+
+def heard(rows: Floats, params: Floats, rtt_ps: int, marked: bool, now_ps: int) -> None:
+    nscc.on_ack(rows, params, Heard(0, MSS, rtt_ps, int(marked), 4, now_ps))
 
 
 def test_nscc_starts_at_one_and_a_half_bdp_and_cuts_by_delay() -> None:
@@ -23,7 +28,7 @@ def test_nscc_starts_at_one_and_a_half_bdp_and_cuts_by_delay() -> None:
     for _ in range(400):
         now += 100_000
         before = rows[0, WINDOW]
-        nscc.on_ack(rows, params, 0, MSS, RTT + delay, True, now)
+        heard(rows, params, RTT + delay, True, now)
         mean += 0.0125 * (delay - mean)
         if rows[0, WINDOW] < before:
             cut = max(1 - 0.8 * (mean - params[TARGET]) / mean, 0.5)
@@ -36,11 +41,11 @@ def test_nscc_ignores_marks_without_delay_and_grows_without_marks() -> None:
     rows, params = control.rows, control.params
     rows[0, WINDOW] = BDP / 2
     for i in range(20):
-        nscc.on_ack(rows, params, 0, MSS, RTT, True, 1_000 * i)
+        heard(rows, params, RTT, True, 1_000 * i)
     assert rows[0, WINDOW] <= BDP / 2 + params[ETA]  # eta once per period at most
     before = rows[0, WINDOW]
     for i in range(100):
-        nscc.on_ack(rows, params, 0, MSS, RTT, False, 100_000 + 1_000 * i)
+        heard(rows, params, RTT, False, 100_000 + 1_000 * i)
     assert before < rows[0, WINDOW] <= rows[0, MOST]
 
 
@@ -60,7 +65,7 @@ def test_trims_adapt_quickly_losses_do_not() -> None:
 
     def acks(count: int, marked: bool, delay: int = 0) -> None:
         for _ in range(count):
-            nscc.on_ack(rows, params, 0, MSS, RTT + delay, marked, now)
+            heard(rows, params, RTT + delay, marked, now)
 
     acks(1, False)  # the first period begins
     acks(3, False)
