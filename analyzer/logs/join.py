@@ -21,6 +21,9 @@ _MOST_AFTER_NS = 600_000_000_000
 """An error is reported after the last retry, maybe after the capture."""
 _RETRIES_EXCEEDED = {12: " (retries exceeded)", 13: " (RNR retries exceeded)"}
 
+NOTE = "job logs: "
+"""Begins every note."""
+
 _Key = tuple[str, int]
 
 
@@ -218,58 +221,56 @@ class Join:
         files = f"{job.files:,} {'file' if job.files == 1 else 'files'}"
         if self._pairs and not (owners or self._ambiguous or self._later):
             notes.append(
-                f"job logs: none of the {self._pairs:,} queue pairs in {files} is in this capture:"
+                f"none of the {self._pairs:,} queue pairs in {files} is in this capture:"
                 " logs of another job, or of other hosts?"
             )
         elif not self._pairs:
             notes.append(
-                f"job logs: no queue pair with a RoCE address in {files}: NCCL names them with"
+                f"no queue pair with a RoCE address in {files}: NCCL names them with"
                 " NCCL_DEBUG=INFO and NET in NCCL_DEBUG_SUBSYS, UCX with UCX_LOG_LEVEL=debug"
             )
         elif not self._dated:
             notes.append(
-                "job logs: their queue pairs have no times: a queue pair of an earlier job with"
+                "their queue pairs have no times: a queue pair of an earlier job with"
                 " the same address and number would match as well"
             )
         if self._old:
             notes.append(
-                f"job logs: the queue pairs of {self._old:,} flows were made up to"
+                f"the queue pairs of {self._old:,} flows were made up to"
                 f" {self._oldest_ns / 3_600_000_000_000:,.0f} hours before the flows begin, and no"
                 " line tells their end: those of a later job with the same address and number"
                 " would match as well"
             )
         if self._nowhere:
-            notes.append(
-                f"job logs: {self._nowhere:,} queue pairs have no address in the logs: not joined"
-            )
+            notes.append(f"{self._nowhere:,} queue pairs have no address in the logs: not joined")
         if self._ambiguous:
             notes.append(
-                f"job logs: {self._ambiguous:,} flows fit several queue pairs of the logs: their"
+                f"{self._ambiguous:,} flows fit several queue pairs of the logs: their"
                 " owner stays open"
             )
         if self._later:
             notes.append(
-                f"job logs: {self._later:,} flows ended before the log made their queue pair, began"
+                f"{self._later:,} flows ended before the log made their queue pair, began"
                 " after it destroyed its communicator, or come from another peer:"
                 " not joined (log times are read as local time, see TZ)"
             )
         if self._undated:
-            notes.append(f"job logs: {self._undated:,} errors have no time: not among the events")
+            notes.append(f"{self._undated:,} errors have no time: not among the events")
         if self._elsewhen:
             notes.append(
-                f"job logs: {self._elsewhen:,} errors are not from the time of the capture: not"
+                f"{self._elsewhen:,} errors are not from the time of the capture: not"
                 " among the events (log times are read as local time, see TZ)"
             )
         if job.doubtful_labels:
             notes.append(
-                f"job logs: {job.doubtful_labels:,} ranks that mpirun or srun wrote before lines of"
+                f"{job.doubtful_labels:,} ranks that mpirun or srun wrote before lines of"
                 " UCX name several processes, as of several jobs: not used"
             )
         if job.unknown_lines:
-            notes.append(f"job logs: {job.unknown_lines:,} lines have an unknown form: not used")
+            notes.append(f"{job.unknown_lines:,} lines have an unknown form: not used")
         if job.dropped:
-            notes.append(f"job logs: {job.dropped:,} entries are more than is kept: not used")
-        return notes
+            notes.append(f"{job.dropped:,} entries are more than is kept: not used")
+        return [NOTE + note for note in notes]
 
 
 def _error_text(error: LoggedError, pair: LoggedPair | None) -> str:

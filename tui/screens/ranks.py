@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -34,9 +35,16 @@ COLUMNS = (
     GridColumn("flows", "QPs", 5, True, 1),
     GridColumn("comm", "COMMUNICATOR", 12, priority=3, grows=True),
 )
-NOTHING = """No flow has two known ranks: the logs of the job name them.
+NOTHING = "No flow has two known ranks."
+ASK = {
+    "capture": """Logs of the job name them (NCCL, RCCL, UCX, perftest), see docs/ranks.md:
 
-rocescope tui capture.pcap --nccl-log 'logs/*'"""
+rocescope tui capture.pcap --nccl-log 'logs/*'""",
+    "live": """Logs of the job name them (NCCL, RCCL, UCX, perftest), see docs/ranks.md:
+
+rocescope live eth2 --nccl-log 'logs/*'""",
+}
+"""How to give logs, by the kind of the session."""
 _TIMED = 4
 """Ranks of the arrival table."""
 _AROUND, _ROWS_EACH = 9, 3
@@ -67,7 +75,12 @@ class RanksScreen(RoceScreen):
         ranks = judged.job_ranks
         self._pairs = () if ranks is None else ranks.pairs
         grid = self.query_one("#pairs", Grid)
-        grid.empty = NOTHING if judged.diagnosis is not None else printable(judged.why)
+        logs = bool(self.view.session.options.job_logs)
+        width = max(20, self.size.width - 6)
+        why = [fill(printable(note), width) for note in judged.job_notes]
+        why = why if logs else [ASK[self.view.session.kind]]
+        nothing = "\n\n".join([NOTHING, *why])
+        grid.empty = nothing if judged.diagnosis is not None else printable(judged.why)
         grid.show(len(self._pairs), lambda row: pair_cells(self._pairs[row]))
         about, drawn = self.query_one("#about", Static), self.query_one("#map", Static)
         timing = None if ranks is None else next((one for one in ranks.timing if one.ranks), None)
@@ -81,7 +94,7 @@ class RanksScreen(RoceScreen):
             drawn.update(drawn_matrix(matrix))
         if why := sentences.nothing(snapshot):
             return why
-        return sentence(ranks)
+        return sentence(ranks, logs)
 
     def _room(self) -> int:
         """Ranks whose three rows fit below the sentence, and below the list on tall screens."""
@@ -108,9 +121,13 @@ class RanksScreen(RoceScreen):
         self.host.go("qps")
 
 
-def sentence(ranks: Ranks | None) -> str:
-    """The first line."""
-    return "The logs of the job name no ranks here." if ranks is None else overview(ranks)
+def sentence(ranks: Ranks | None, logs: bool) -> str:
+    """The first line. logs: whether logs of the job were given."""
+    if ranks is not None:
+        return overview(ranks)
+    if logs:
+        return "The logs of the job name no two ranks of a flow here."
+    return "No logs of the job were given: --nccl-log names ranks."
 
 
 def pair_cells(pair: RankPair) -> Sequence[Cell]:

@@ -53,6 +53,7 @@ def open_live(
         return feed
 
     session = Session(make, ",".join(interfaces), "live", (), clock)
+    session.options = AnalyzeOptions(udp_ports=chosen.udp_ports, job_logs=job_logs)
     session.on_close(probes.end)
     if attach_now:
         warm_up(DEFAULT_WINDOW_NS)

@@ -15,6 +15,7 @@ import pytest
 from captures import data
 from examples import first
 from msgspec.structs import replace
+from rings import measured, ring
 from textual.widgets import Input
 from tui_driver import Still, drive, svg_of, text_of
 
@@ -135,6 +136,27 @@ def test_pictures_of_a_diagnosis(seen, golden, name):
     session = Still(source, with_changes(seen, judged=judged_of(seen)))
     svg = drive([], keys, (110, 32), svg_of, session=session, start="diagnosis")
     golden(f"docs/screens/{name}.svg", svg)
+
+
+def test_picture_of_ranks(seen, golden):
+    """A ring of eight ranks, of which rank 2 arrives late and rank 5 loses packets."""
+    ranks = measured(ring(8, 4, lambda rank, _: 4_000_000 * (rank == 2) + 10_000 * rank))
+    pairs = [
+        replace(
+            pair,
+            retransmitted_packets=125 * (pair.sender == 5),
+            recovered_packets=130 * (pair.sender == 5),
+            completion_p50_ns=480_000 + 1000 * pair.sender + 900_000 * (pair.sender == 5),
+            completion_max_ns=730_000 + 1000 * pair.sender + 61_000_000 * (pair.sender == 5),
+            wire_bytes=pair.wire_bytes << 12,
+        )
+        for pair in ranks.pairs
+    ]
+    pairs.sort(key=lambda pair: -pair.retransmitted_packets)
+    judged = Judged(diagnosis=factories.diagnosis(), job_ranks=replace(ranks, pairs=pairs))
+    source = SourceState("8 captures", "capture", False, packets=27_459, frames=27_459)
+    still = Still(source, with_changes(seen, judged=judged))
+    golden("docs/screens/ranks.svg", drive([], ["K"], (110, 32), svg_of, session=still))
 
 
 def test_picture_of_a_live_session_that_dropped_packets(seen, golden):

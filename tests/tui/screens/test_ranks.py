@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import factories_results as factories
 import pytest
 from captures import data
 from job_logs import LOSSY, write_logs
@@ -28,8 +29,26 @@ def test_the_pair_with_its_losses_leads_to_its_flows(tmp_path):
 
 def test_without_logs_it_says_how_to_get_ranks():
     lines = drive([data("c15_rc_write_ipv6_gid")], ["K"], (80, 24), text_of)
-    assert "name no ranks" in lines[2]
-    assert any(NOTHING.splitlines()[0] in line for line in lines)
+    assert "No logs of the job were given" in lines[2]
+    assert any(NOTHING in line for line in lines)
+    assert any("rocescope tui capture.pcap --nccl-log 'logs/*'" in line for line in lines)
+
+
+def test_a_live_session_without_logs_says_how_to_give_them():
+    source = SourceState("eth2", "live", running=True)
+    judged = Judged(diagnosis=factories.diagnosis(), why="")
+    lines = drive(
+        [], ["K"], (80, 24), text_of, session=Still(source, Snapshot(source, judged=judged))
+    )
+    assert any("rocescope live eth2 --nccl-log 'logs/*'" in line for line in lines)
+
+
+def test_logs_of_another_job_say_why_they_name_no_rank(tmp_path):
+    logs = AnalyzeOptions(job_logs=(write_logs(tmp_path, data(LOSSY).parent),))
+    session = Session.open([str(data("c15_rc_write_ipv6_gid"))], logs)
+    lines = drive([], ["K"], (80, 24), text_of, session=session)
+    assert "name no two ranks of a flow here" in lines[2]
+    assert "logs of another job, or of other hosts?" in " ".join(" ".join(lines).split())
 
 
 @pytest.fixture(scope="module")

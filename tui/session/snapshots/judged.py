@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ....analyzer.logs.join import NOTE
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
 from ....analyzer.results.hops import CaptureLoss, Hop, TapClock
@@ -56,6 +57,8 @@ class Judged:
     clocks: Sequence[TapClock] = ()
     job_ranks: Ranks | None = None
     """What the logs of the job tell about ranks; None without any."""
+    job_notes: Sequence[str] = ()
+    """What of the logs could not be joined."""
     states: dict[int, tuple[int, str]] = field(default_factory=dict)
     """By flow: how bad its worst finding is (larger is worse), and its name."""
     lost: dict[int, int] = field(default_factory=dict)
@@ -78,6 +81,7 @@ class Judged:
             capture_losses=analysis.capture_losses,
             clocks=analysis.clocks,
             job_ranks=analysis.ranks if isinstance(analysis.ranks, Ranks) else None,
+            job_notes=[line for line in analysis.warnings if line.startswith(NOTE)],
             states=_states(diagnosis.findings, _answered(analysis)),
             lost={
                 flow.id: flow.lost_between_taps for flow in analysis.flows if flow.lost_between_taps
