@@ -151,7 +151,7 @@ Examples:
     ),
     "extcap": Command(
         "live.extcap",
-        "Add live RoCE capture, and fields of packet comments, to Wireshark and tshark.",
+        "Add live RoCE capture, fields of packet comments and colours to Wireshark and tshark.",
         """\
 Examples:
   rocescope extcap --install

@@ -1,4 +1,4 @@
-"""`rocescope extcap`: live RoCE capture among the interfaces of Wireshark, and its Lua fields."""
+"""`rocescope extcap`: live RoCE capture among the interfaces of Wireshark, Lua fields, colours."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from typing import Annotated
 
 from ...analyzer.errors import RocescopeError, UsageError
 from ...report.wireshark import plugin
-from ..options.parameter import Parameter
+from ..options.capturing import CAPTURING, Capturing
+from ..options.inputs import STANDARD_OUTPUT
+from ..options.parameter import Parameter, changed
+from ..options.reading import SELECTION, Selection
 from . import extcap_launcher
 
 _NAME = "rocescope-extcap"
 _PERSONAL = ".local/lib/wireshark"
+_CONFIGURATION = ".config/wireshark"
 
 
 def extcap(
@@ -24,28 +28,60 @@ def extcap(
     uninstall: Annotated[bool, Parameter(show_default=False)] = False,
     list_: Annotated[bool, Parameter(name="--list", show_default=False)] = False,
     folder: Path | None = None,
+    capture: str | None = None,
+    selection: Annotated[Selection, Parameter(name="*", group="With --capture")] = SELECTION,
+    capturing: Annotated[Capturing, Parameter(name="*", group="With --capture")] = CAPTURING,
+    sample: Annotated[int, Parameter(group="With --capture")] = 1,
 ) -> int:
-    """Add live RoCE capture, and fields of packet comments, to Wireshark and tshark.
+    """Add live RoCE capture, fields of packet comments and colours to Wireshark and tshark.
 
     Parameters
     ----------
     install
-        Install the capture interfaces and the Lua file for this user.
+        Install the capture interfaces, the Lua file and the profile for this user.
     uninstall
-        Remove both.
+        Remove them.
     list_
         Show where they are, or would be.
     folder
         The extcap folder; default: the personal one that tshark names.
+    capture
+        Capture this interface to standard output and write no file: what Wireshark starts, and
+        all that sudo has to allow.
+    sample
+        Keep one packet in N of each flow.
     """
-    if install + uninstall + list_ != 1:
-        raise UsageError("give one of --install, --uninstall and --list")
+    if install + uninstall + list_ + (capture is not None) != 1:
+        raise UsageError("give one of --install, --uninstall, --list and --capture")
+    if capture is not None:
+        if folder is not None:
+            raise UsageError("--folder cannot be combined with --capture")
+        from .capture import capture as capture_to
+
+        return capture_to(
+            capture,
+            write=STANDARD_OUTPUT,
+            selection=selection,
+            capturing=capturing,
+            sample=sample,
+            no_owners=True,
+            quiet=True,
+        )
+    others = [*changed(selection, SELECTION), *changed(capturing, CAPTURING)]
+    if others := others + ["--sample"] * (sample != 1):
+        raise UsageError(f"{others[0]} needs --capture")
     known = _folders()
     home = Path.home() / _PERSONAL
     personal = known.get("Personal Extcap path")
     launcher = (folder or Path(personal or home / "extcap")) / _NAME
     fields = Path(known.get("Personal Lua Plugins") or home / "plugins") / plugin.NAME
-    places = {launcher: _program(), fields: plugin.text()}
+    own = Path(known.get("Personal configuration") or Path.home() / _CONFIGURATION)
+    colours = own / "profiles" / plugin.PROFILE / plugin.COLOURS
+    places = {
+        launcher: _program(),
+        fields: plugin.text(),
+        colours: plugin.text(plugin.COLOURS),
+    }
     for place, text in places.items():
         try:
             if install:
@@ -54,6 +90,8 @@ def extcap(
                 place.chmod(0o755 if place == launcher else 0o644)
             elif uninstall:
                 place.unlink(missing_ok=True)
+                if place == colours and place.parent.is_dir() and not any(place.parent.iterdir()):
+                    place.parent.rmdir()
         except OSError as error:
             raise RocescopeError(f"{place}: {(error.strerror or '').lower()}") from None
         state = "installed" if place.is_file() else "removed" if uninstall else "not installed"
@@ -85,5 +123,5 @@ def _program() -> str:
     """The launcher for this installation."""
     source = Path(extcap_launcher.__file__).read_text()
     beside = Path(sys.executable).parent / "rocescope"
-    run = [str(beside)] if os.access(beside, os.X_OK) else [sys.executable, "-m", "rocescope"]
+    run = [str(beside)] if os.access(beside, os.X_OK) else [sys.executable, "-P", "-m", "rocescope"]
     return f"#!{sys.executable} -IS\n{source.replace('RUN: list[str] = []', f'RUN = {run!r}', 1)}"

@@ -6,6 +6,7 @@ Interface: https://www.wireshark.org/docs/wsdg_html_chunked/ChCaptureExtcap.html
 """
 
 import os
+import stat
 import sys
 
 RUN: list[str] = []
@@ -76,7 +77,7 @@ def _capture(given: dict[str, str]) -> int:
         return _fail("no interface is given")
     if given.get("--extcap-capture-filter"):
         return _fail("RoCE interfaces take no capture filter: use the option Filter")
-    command = [*RUN, "capture", interface, "-w", "-", "--no-owners", "--quiet"]
+    command = [*RUN, "extcap", "--capture", interface]
     command += [f"{call}={given[call]}" for call, *_ in _OPTIONS if given.get(call)]
     if not _may_capture():
         why = _allowed_by_sudo(command)
@@ -112,13 +113,33 @@ def _allowed_by_sudo(command: list[str]) -> str:
             return ""
     except OSError:
         pass
-    allowed = " ".join([*RUN, "capture", "*"])
+    needs = "capturing needs rights: run Wireshark with CAP_NET_ADMIN, CAP_PERFMON and CAP_BPF, or"
+    if foreign := _not_of_root(RUN[0] if RUN else ""):
+        return (
+            f"{needs} install rocescope as root, for example below /opt: sudo must not run"
+            f" {foreign}, which others than root can change"
+        )
+    allowed = " ".join([*RUN, "extcap", "--capture", "*"])
     return (
-        "capturing needs rights: run Wireshark with CAP_NET_ADMIN, CAP_PERFMON and CAP_BPF, or let"
-        f" sudo run it without a password (visudo): {os.environ.get('USER', 'USER')}"
-        f" ALL=(root) NOPASSWD: {allowed} (with any options, so that this user may write any file"
-        " as root: grant it only to users who may have root's files)"
+        f"{needs} let sudo run it without a password (visudo): {os.environ.get('USER', 'USER')}"
+        f" ALL=(root) NOPASSWD: {allowed} (it captures to standard output and writes no file)"
     )
+
+
+def _not_of_root(program: str) -> str:
+    """The part of a program's path that somebody else than root can change; "" if none."""
+    path = os.path.realpath(program)
+    while True:
+        try:
+            state = os.lstat(path)
+        except OSError:
+            return path
+        writable = state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX
+        if state.st_uid or writable:
+            return path
+        if path == "/":
+            return ""
+        path = os.path.dirname(path)
 
 
 def _fail(why: str) -> int:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from network import Network, roce_frames
 
+from rocescope.analyzer.errors import UsageError
 from rocescope.commands.live.extcap import extcap
+from rocescope.commands.options.capturing import Capturing
 
 PACKAGES = os.environ.get("PYTHONPATH", "")
 CAPABILITIES = "+net_admin,+bpf,+perfmon,+dac_read_search"
@@ -25,16 +27,31 @@ def test_install_list_uninstall(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "extcap"
     launcher = folder / "rocescope-extcap"
     extcap(list_=True, folder=folder)
-    assert capsys.readouterr().out.count("not installed") == 2
+    assert capsys.readouterr().out.count("not installed") == 3
     extcap(install=True, folder=folder)
     assert launcher.stat().st_mode & 0o777 == 0o755
     assert launcher.read_text().startswith(f"#!{sys.executable} -IS\n")
     places = [line.rpartition(": ") for line in capsys.readouterr().out.splitlines()]
-    assert [state for _, _, state in places] == ["installed"] * 2
+    assert [state for _, _, state in places] == ["installed"] * 3
     done = subprocess.run([launcher, "--extcap-interfaces"], capture_output=True, text=True)
     assert "roce-lo" in done.stdout
     extcap(uninstall=True, folder=folder)
     assert not any(Path(place).exists() for place, _, _ in places)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"capture": "eth2", "install": True}, "give one of"),
+        ({"capture": "eth2", "folder": Path("/etc")}, "--folder cannot be combined"),
+        ({"list_": True, "sample": 2}, "--sample needs --capture"),
+        ({"install": True, "capturing": Capturing(snaplen=20)}, "--snaplen needs --capture"),
+    ],
+)
+def test_a_capture_installs_nothing(words, why):
+    """sudo may allow `extcap --capture *`: no other option may write a file."""
+    with pytest.raises(UsageError, match=why):
+        extcap(**words)
 
 
 @pytest.fixture
@@ -85,13 +102,13 @@ def test_tshark_lists_captures_and_stops(as_user):
             if tshark.poll() is not None:
                 break
         assert tshark.returncode == 0
-        assert gone("capture right -w -") and nothing_is_attached(network)
+        assert gone("extcap --capture right") and nothing_is_attached(network)
 
         stopped = network.start(*run, "tshark", "-n", "-i", "roce-right", "-w", "-")
         time.sleep(4)
         stopped.send_signal(signal.SIGINT)
         stopped.wait(20)
-        assert gone("capture right -w -") and nothing_is_attached(network)
+        assert gone("extcap --capture right") and nothing_is_attached(network)
 
         fifo = launcher.with_name("fifo")
         os.mkfifo(fifo)
@@ -102,4 +119,4 @@ def test_tshark_lists_captures_and_stops(as_user):
         assert os.read(reader, 4) == b"\n\r\r\n"
         os.close(reader)  # without any packet
         capture.wait(20)
-        assert gone("capture right -w -") and nothing_is_attached(network)
+        assert gone("extcap --capture right") and nothing_is_attached(network)

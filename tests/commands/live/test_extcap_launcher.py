@@ -44,8 +44,38 @@ def test_a_capture_takes_only_known_options(tmp_path, root):
     words = ["--capture", "--extcap-interface", "roce-eth2", "--fifo", str(fifo), "--write", "/x"]
     words += ["--filter", "cnp", "--sample=2", "--hook", "", "-w", "/etc/y"]
     subprocess.run([sys.executable, "-IS", program, *words], check=True)
-    known = ["capture", "eth2", "-w", "-", "--no-owners", "--quiet", "--filter=cnp", "--sample=2"]
+    known = ["extcap", "--capture", "eth2", "--filter=cnp", "--sample=2"]
     assert ast.literal_eval(fifo.read_text()) == known
+
+
+def refused(tmp_path, program, monkeypatch, capsys):
+    """What a user without rights and without sudo reads."""
+    monkeypatch.setattr(extcap_launcher, "RUN", [str(program)])
+    monkeypatch.setattr(extcap_launcher, "_may_capture", lambda: False)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no sudo there
+    monkeypatch.setenv("USER", "ann")
+    words = ["--capture", "--extcap-interface", "roce-eth2", "--fifo", str(tmp_path / "fifo")]
+    assert extcap_launcher.main(words) == 1
+    return capsys.readouterr().err
+
+
+def test_sudo_has_to_allow_a_capture_that_writes_no_file(tmp_path, monkeypatch, capsys):
+    told = refused(tmp_path, "/bin/true", monkeypatch, capsys)
+    program = os.path.realpath("/bin/true")
+    assert os.stat(program).st_uid == 0
+    assert told.strip().endswith(
+        "ann ALL=(root) NOPASSWD: /bin/true extcap --capture * (it captures to standard output and"
+        " writes no file)"
+    )
+
+
+def test_sudo_must_not_run_what_others_can_change(tmp_path, monkeypatch, capsys):
+    program = tmp_path / "rocescope"
+    program.write_text("")
+    program.chmod(0o777)
+    told = refused(tmp_path, program, monkeypatch, capsys)
+    assert "NOPASSWD" not in told and "install rocescope as root" in told and str(tmp_path) in told
+    assert "NOPASSWD" not in refused(tmp_path, tmp_path / "gone", monkeypatch, capsys)
 
 
 def test_interfaces_that_are_no_names(capsys):
