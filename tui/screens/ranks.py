@@ -77,9 +77,9 @@ class RanksScreen(RoceScreen):
         grid = self.query_one("#pairs", Grid)
         logs = bool(self.view.session.options.job_logs)
         width = max(20, self.size.width - 6)
-        why = [fill(printable(note), width) for note in judged.job_notes]
-        why = why if logs else [ASK[self.view.session.kind]]
-        nothing = "\n\n".join([NOTHING, *why])
+        told = [fill(printable(note), width) for note in judged.job_notes]
+        told = told if logs else [ASK[self.view.session.kind]]
+        nothing = "\n\n".join([NOTHING, *told])
         grid.empty = nothing if judged.diagnosis is not None else printable(judged.why)
         grid.show(len(self._pairs), lambda row: pair_cells(self._pairs[row]))
         about, drawn = self.query_one("#about", Static), self.query_one("#map", Static)
