@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -252,16 +253,32 @@ def _swallowed(group: HopGroup, lost: NDArray[Any]) -> set[int]:
     taps = {hop.from_tap for hop in group.hops}
     flows, counts = np.unique(lost["flow"], return_counts=True)
     total = dict(zip(flows.tolist(), counts.tolist(), strict=True))
-    runs = {flow: [0, 0] for flow in total}
+    runs = {flow: [0, 0, 0] for flow in total}
     for visit in visits[np.isin(visits["flow"], flows) & np.isin(visits["tap"], list(taps))]:
         seen = runs[int(visit["flow"])]
         seen[0] += int(visit["long_runs"])
         seen[1] += int(visit["in_long_runs"])
-    return {
+        seen[2] += int(visit["run"])
+    swallowed = {
         flow
-        for flow, (long_runs, packets) in runs.items()
+        for flow, (long_runs, packets, _) in runs.items()
         if 0 < long_runs <= MOST_RUNS and 0.9 * total[flow] <= packets <= 2 * total[flow]
     }
+    ended = {f for f, (_, _, run) in runs.items() if 2 <= total[f] <= run <= 2 * total[f]}
+    return swallowed | ended if _end_together(group, ended, total) else swallowed
+
+
+def _end_together(group: HopGroup, flows: Collection[int], lost: Mapping[int, int]) -> bool:
+    """Whether random loss would hardly hit all packets of these flows from one packet on, however
+    few they are.
+
+    With n flows, k of which end in r lost packets in a row, and a share p of lost packets: the
+    number of ways to choose k of n, times p for each packet after the first of a row.
+    """
+    others = len(set(group.passed()["flow"].tolist()) - set(flows))
+    share = sum(lost.values()) / group.packets
+    ways = math.comb(others + len(flows), len(flows))
+    return bool(flows) and ways * share ** sum(lost[f] - 1 for f in flows) < CHANCE
 
 
 def _rate_limit(group: HopGroup) -> tuple[float | None, float]:

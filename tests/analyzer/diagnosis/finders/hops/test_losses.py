@@ -134,6 +134,20 @@ def test_a_swallowed_flow_is_told_from_all_packets(tmp_path):
     assert one.of_packets == len(entered)
 
 
+def test_a_few_packets_tell_swallowed_flows_from_random_loss(tmp_path):
+    """Three quiet queue pairs that end with two or three lost packets each."""
+    quiet = [Pair(1, 3, 0x900 + n, 40_001 + 4 * n, gap=40 * MS) for n in range(3)]
+    pairs = [*usual_pairs(), *quiet]
+    ports = {pair.sport for pair in quiet}
+    which = lambda packet: packet.sport in ports and packet.src == 1  # noqa: E731
+    route = lambda packet, now: 2 if packet.sport in ports else by_port(packet, now)  # noqa: E731
+    run = simulate(pairs, between(NEAR, FAR, drop, 325 * MS, which=which), route)
+    (one,) = severe(tmp_path, run)
+    names(one, "blackhole", SPINE, run.hits)
+    assert "all packets from leaf1 to leaf2 of 3 flows" in one.sentence
+    assert one.packets < 10
+
+
 @pytest.mark.parametrize(("room", "bits"), [(12, 6e6), (2, 6e6)], ids=["queue", "policer"])
 def test_a_slow_link_that_overflows(tmp_path, room, bits):
     run = simulate(fault=queue(NEAR, FAR, bits, FROM, 300 * MS, room))
