@@ -152,6 +152,10 @@ class DecodeCounters:
         """Later IP fragments of UDP datagrams: without transport header, hence unknown ports."""
         return self._outcome(outcomes.LATER_FRAGMENT)
 
+    def fragmented_packets(self, tap: int) -> int:
+        """First IP fragments of RoCE packets."""
+        return self.noted(outcomes.FIRST_FRAGMENTS, tap)
+
     def pause_frames(self) -> int:
         """PFC and global pause frames."""
         return self._outcome(outcomes.PAUSE)

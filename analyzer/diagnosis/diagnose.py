@@ -17,11 +17,17 @@ from .finders.hops.captures import (
 )
 from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
-from .finders.hops.marks import hop_copies, hop_corruption, hop_marks, hop_rewrites
+from .finders.hops.marks import (
+    hop_copies,
+    hop_corruption,
+    hop_fragments,
+    hop_marks,
+    hop_rewrites,
+)
 from .finders.hops.moves import hop_moves
 from .finders.hosts.fatal_nak import fatal_naks
 from .finders.hosts.mrc_path import mrc_ports, retired_values
-from .finders.hosts.mtu import mtu_mismatches
+from .finders.hosts.mtu import fragments, mtu_mismatches
 from .finders.hosts.receiver_not_ready import receivers_not_ready
 from .finders.hosts.retry_storm import retry_storms
 from .finders.hosts.stalled import stalled
@@ -65,8 +71,10 @@ FINDERS: tuple[Finder, ...] = (
     hop_copies,
     hop_rewrites,
     hop_corruption,
+    hop_fragments,
     slow_paths,
     corrupt_packets,
+    fragments,
     fatal_naks,
     receivers_not_ready,
     retired_values,

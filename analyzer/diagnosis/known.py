@@ -24,7 +24,7 @@ REROUTED_NS = 1_000_000_000
 
 _LOSSES: Final[tuple[Kind, ...]] = (
     "loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast",
-    "collision", "corruption",
+    "collision", "corruption", "mtu-mismatch",
 )  # fmt: skip
 OVERFLOWS: Final[tuple[Kind, ...]] = ("rate-limit", "incast")
 """Losses of an egress, whatever way the packets come to it."""

@@ -26,7 +26,7 @@ from ..statistics.keeping import Kept, front_of, places_of, rows_of
 from ..track import batch as verdicts
 from ..track.batch import TrackedBatch
 from ..wire import opcodes
-from ..wire.packets import ACK_REQUEST, HAS_AETH, ICRC_BAD
+from ..wire.packets import ACK_REQUEST, FIRST_FRAGMENT, HAS_AETH, ICRC_BAD
 from ..wire.psn import psn_add, psn_distance
 from ..wire.record import Record, Records
 
@@ -47,12 +47,13 @@ from ..wire.record import Record, Records
     JUMPED,  # PSNs that a run of requests skips: lost before the tap, or LATE
     LOST_AFTER,  # NAKed although the tap saw the packet in order: lost after the tap, or LATE_AFTER
     CORRUPT,  # wrong ICRC, at any tap
-) = range(15)
-KINDS = 15
+    FRAGMENTED,  # in IP fragments at the first tap
+) = range(16)
+KINDS = 16
 
 KEPT = 4
 """Frames kept per flow and kind."""
-_MOST_PER_ROW = 7
+_MOST_PER_ROW = 8
 _CE = 3
 _CNP_OPCODE = 0x81
 _LOST_RESENDS = 64
@@ -257,6 +258,8 @@ def _update(
         bits = np.int64(opcodes.OPCODE_CLASS[op])
         psn = np.int64(subject_psn[i])
         time, frame, tap = time_ns[i], frame_number[i], np.int64(tap_of_row[i])
+        if decode_flags[i] & FIRST_FRAGMENT:
+            _note(arrays, f, FRAGMENTED, time, frame, tap, 1)
         if traffic_class[i] & 3 == _CE:
             _note(arrays, f, MARKED, time, frame, tap, 1)
         if v == verdicts.DUPLICATE:

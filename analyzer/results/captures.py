@@ -85,6 +85,9 @@ class TapSummary(Record, frozen=True):
     filter: Annotated[
         str | UnsetType, Meta(description="capture filter, only where the capture states it")
     ] = UNSET
+    fragmented_packets: Annotated[
+        int, Meta(description="RoCE packets that came in IP fragments: first fragments")
+    ] = 0
 
 
 class CaptureSummary(Record, frozen=True):

@@ -205,4 +205,5 @@ def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series
         ],
         sampling=tap_sampling(tap.sampled) if tap.sampled else UNSET,
         filter=tap.filter or UNSET,
+        fragmented_packets=counters.fragmented_packets(index) if decoded else 0,
     )

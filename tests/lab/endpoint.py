@@ -131,7 +131,8 @@ class Endpoint:
         mac = bytes.fromhex((self.config["to_mac"] + self.config["mac"]).replace(":", ""))
         if self.family == 4:
             addresses = socket.inet_aton(source) + socket.inet_aton(pair.peer)
-            head = struct.pack(">BBHHHBBH", 0x45, pair.tos, 0, 0, 0x4000, 64, 17, 0)
+            flags = 0x4000 if self.config["dont_fragment"] else 0
+            head = struct.pack(">BBHHHBBH", 0x45, pair.tos, 0, 0, flags, 64, 17, 0)
             pair.head = mac + b"\x08\x00" + head + addresses
             pair.checksum = sum(struct.unpack(">10H", head + addresses))
         else:
@@ -336,6 +337,8 @@ class Endpoint:
                 return
             if len(frame) < network + 20 or frame[network + 2 : network + 4] != b"\x12\xb7":
                 continue
+            if self.family == 4 and frame[20] & 0x3F:
+                continue  # NICs do not reassemble fragments
             self.counters["received"] += 1
             if self.config["icrc"] and frame[-4:] != icrc_of(frame[:network], frame[network:-4]):
                 self.counters["corrupt"] += 1

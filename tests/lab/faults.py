@@ -207,6 +207,17 @@ def small_mtu(draw: Draw) -> Scenario:
     )
 
 
+def fragments(draw: Draw) -> Scenario:
+    """As `small_mtu`, of hosts that let routers fragment; receivers drop fragments."""
+    scenario = small_mtu(draw)
+    scenario.kind = "fragments"
+    scenario.traffic.dont_fragment = False
+    scenario.traffic.timeout_s = 0.1
+    hop = scenario.expected[0].hop
+    scenario.expected = [Expected(["mtu-mismatch"], hop, "fragmented")]
+    return scenario
+
+
 def blackhole(draw: Draw) -> Scenario:
     """All packets of some flows, by a hash of their headers."""
     of = draw.chance.choice([3, 4, 6])
@@ -851,5 +862,6 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "deaf-responder": deaf_responder,
     "small-mtu": small_mtu,
     "collision": collision,
+    "fragments": fragments,
     "endless-retries": endless_retries,
 }

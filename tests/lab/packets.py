@@ -41,6 +41,8 @@ class Packet(NamedTuple):
     tos: int
     right: bool
     """Whether its ICRC is; False of packets that were not captured in full."""
+    whole: bool = True
+    """False of the first of its IP fragments."""
 
 
 @dataclass
@@ -85,6 +87,12 @@ def is_pause(frame: bytes) -> bool:
     return frame[12:14] == b"\x88\x08"
 
 
+def _is_roce(frame: bytes) -> bool:
+    """Whether it is no pause frame and no later IP fragment."""
+    later = frame[12:14] == b"\x08\x00" and int.from_bytes(frame[20:22], "big") & 0x1FFF
+    return not is_pause(frame) and not later
+
+
 def _packet(frame: bytes, time_ns: int) -> Packet:
     if frame[12:14] == b"\x08\x00":
         src, dst = socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34])
@@ -100,7 +108,9 @@ def _packet(frame: bytes, time_ns: int) -> Packet:
     aeth = int.from_bytes(frame[udp + 20 : udp + 24], "big") if frame[udp + 8] == 0x11 else 0
     same = (source, target, sport, length, frame[udp + 8], qp & 0xFFFFFF, psn, ip_id, aeth)
     right = len(frame) == udp + length and frame[-4:] == icrc_of(frame[:udp], frame[udp:-4])
-    return Packet(time_ns, Flow(src, dst, qp & 0xFFFFFF), source, target, same, tos, right)
+    whole = frame[12:14] != b"\x08\x00" or not frame[20] & 0x20
+    flow = Flow(src, dst, qp & 0xFFFFFF)
+    return Packet(time_ns, flow, source, target, same, tos, right, whole)
 
 
 class Captured:
@@ -112,7 +122,7 @@ class Captured:
         """Times of the PFC frames that pause something, by link."""
         for link in LINKS:
             found = list(frames(folder / f"{link}.pcap"))
-            self.by_link[link] = [_packet(data, at) for at, data in found if not is_pause(data)]
+            self.by_link[link] = [_packet(data, at) for at, data in found if _is_roce(data)]
             self.pauses[link] = [at for at, data in found if is_pause(data) and any(data[18:34])]
 
     def missed(self) -> int:
@@ -167,6 +177,11 @@ class Captured:
         """Packets whose traffic class differs before and after the hop."""
         both = self._matched(hop)[0]
         return _hits([end for start, end in both if start.tos != end.tos], len(both))
+
+    def fragmented(self, hop: Hop) -> Hits:
+        """Packets that are whole before the hop and in fragments after it."""
+        both = self._matched(hop)[0]
+        return _hits([start for start, end in both if start.whole and not end.whole], len(both))
 
     def damaged(self, hop: Hop) -> Hits:
         """Packets whose ICRC is right before the hop and wrong after it."""

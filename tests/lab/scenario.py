@@ -38,9 +38,12 @@ class Expected:
     """The best name first; the others describe the same fault rightly."""
     hop: Hop | None = None
     count: (
-        Literal["lost", "changed", "copied", "damaged", "delayed", "overtaken", "moved", "paused"]
+        Literal[
+            "lost", "changed", "copied", "damaged", "delayed", "overtaken", "moved", "paused",
+            "fragmented",
+        ]
         | None
-    ) = None
+    ) = None  # fmt: skip
     """What the captures tell of the packets that were hit; a method of `Captured`."""
     rule: int | None = None
     """Index of the rule whose counter tells the same number."""
@@ -73,6 +76,7 @@ class Scenario:
     def quiet(self) -> bool:
         """Whether the hosts have no reason to retransmit."""
         losing = {"loss", "blackhole", "outage", "queueing", "reordering", "stalled", "corruption"}
+        losing |= {"mtu-mismatch"}
         losing |= {"receiver-not-ready", "fatal-nak", "pause", "timeout-recovery"}
         return not any(losing & set(expected.kinds) for expected in self.expected)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 ONSET_WINDOW_NS = 100_000_000
+EXACT = ("lost", "changed", "copied", "damaged", "paused", "fragmented")
+"""Of these the captures tell the number."""
 SEVERE = ("critical", "warning")
 
 
@@ -25,7 +27,7 @@ class Match:
     @property
     def packets_right(self) -> bool | None:
         """None: no number is the only right one."""
-        if self.truth["count"] not in ("lost", "changed", "copied", "damaged", "paused"):
+        if self.truth["count"] not in EXACT:
             return None
         return self.truth["sure_packets"] <= self.finding["packets"] <= self.truth["packets"]
 

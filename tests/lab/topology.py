@@ -200,7 +200,8 @@ class Captures:
                 "root",
             ]
             command += ["-B", "16384", "-w", str(self._folder / f"{link}.pcap")]
-            command += ["udp dst port 4791 or (ip6 and udp dst port 4791) or ether proto 0x8808"]
+            fragments = "(ip and ip[6:2] & 0x1fff != 0)"
+            command += [f"udp dst port 4791 or {fragments} or ether proto 0x8808"]
             self._running[link] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         for process in self._running.values():
             while "listening on" not in (line := process.stderr.readline()):

@@ -69,6 +69,8 @@ class Traffic:
     """The host that sends no CNPs although the others do."""
     notifies: int | None = None
     """The host that sends CNPs without a mark."""
+    dont_fragment: bool = True
+    """Of IPv4: routers drop what exceeds their MTU instead of fragmenting it."""
     icrc: bool = False
     """Whether hosts compute and check the ICRC, and captures keep whole frames."""
     retry_cnt: int = 0
@@ -142,6 +144,7 @@ class Traffic:
             "pairs": pairs,
             "rate": self.rate,
             "cnp": "always" if host == self.notifies else self.cnp and host != self.silent,
+            "dont_fragment": self.dont_fragment,
             "icrc": self.icrc,
             "retry_cnt": self.retry_cnt,
             "timeout_s": self.timeout_s,

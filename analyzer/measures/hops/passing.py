@@ -130,8 +130,8 @@ def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> In
     edge.drop_max = edge.limit_max = -0x7FFF
     edge.bytes_min = edge.first_ns = _ALWAYS
     edge.first_marked_ns = edge.first_late_ns = edge.first_copy_ns = edge.delay_min = _ALWAYS
-    edge.first_dscp_ns = edge.first_corrupted_ns = _ALWAYS
-    edge.last_dscp_ns = edge.last_corrupted_ns = _NEVER
+    edge.first_dscp_ns = edge.first_corrupted_ns = edge.first_trimmed_ns = _ALWAYS
+    edge.last_dscp_ns = edge.last_corrupted_ns = edge.last_trimmed_ns = _NEVER
     edge.last_ns = edge.last_marked_ns = edge.last_late_ns = edge.last_copy_ns = _NEVER
     edge.delay_max = _NEVER
     return index
@@ -271,7 +271,10 @@ def _note_pass(
         edge.drop_max = max(np.int64(edge.drop_max), drop)
         edge.delay_min = min(edge.delay_min, delay)
         edge.delay_max = max(edge.delay_max, delay)
-        edge.trimmed += trimmed
+        if trimmed:
+            edge.trimmed += 1
+            edge.first_trimmed_ns = min(edge.first_trimmed_ns, near.time)
+            edge.last_trimmed_ns = max(edge.last_trimmed_ns, near.time)
         if dscp:
             edge.dscp_changed += 1
             edge.first_dscp_ns = min(edge.first_dscp_ns, near.time)

@@ -75,6 +75,8 @@ EDGE = np.dtype(
         ("last_dscp_ns", np.int64),
         ("first_corrupted_ns", np.int64),
         ("last_corrupted_ns", np.int64),
+        ("first_trimmed_ns", np.int64),
+        ("last_trimmed_ns", np.int64),
         ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
         ("delay_min", np.int64),
         ("delay_max", np.int64),

@@ -19,7 +19,7 @@ from rocescope.analyzer.measures.troubles import Troubles
 from rocescope.analyzer.track import batch as verdicts
 from rocescope.analyzer.track.state import EVIDENCE_CM
 from rocescope.analyzer.track.tracker import FlowTracker
-from rocescope.analyzer.wire.packets import HAS_AETH, ICRC_BAD
+from rocescope.analyzer.wire.packets import FIRST_FRAGMENT, HAS_AETH, ICRC_BAD
 
 WRITE, READ, RESPONSE = 0x07, 0x0C, 0x0E
 NAK, RNR, REFUSAL = 0x60, 0x2E, 0x62
@@ -42,11 +42,13 @@ class Twin:
     def note(self, f, kind, time, count=1):
         self.hits.setdefault((f, kind), []).append((time, count))
 
-    def see(self, f, peer, v, op, psn, aeth, has_aeth, ce, bad, time):
+    def see(self, f, peer, v, op, psn, aeth, flags, ce, bad, time):
         if bad:
             self.note(f, tr.CORRUPT, time)
         if v in (verdicts.TAP_COPY, verdicts.MIRROR_DUPLICATE):
             return
+        if flags & FIRST_FRAGMENT:
+            self.note(f, tr.FRAGMENTED, time)
         if ce:
             self.note(f, tr.MARKED, time)
         if v == verdicts.DUPLICATE:
@@ -54,7 +56,7 @@ class Twin:
         elif op == CNP:
             self.note(f, tr.CNP_SENT, time)
         else:
-            self.judge(f, peer, v, op, psn, aeth, has_aeth, time)
+            self.judge(f, peer, v, op, psn, aeth, flags & HAS_AETH, time)
 
     def judge(self, f, peer, v, op, psn, aeth, has_aeth, time):
         if op in (WRITE, READ):
@@ -157,7 +159,7 @@ ROWS = st.lists(
             "opcode": st.sampled_from([WRITE, WRITE, WRITE, READ, RESPONSE, ACK, ACK, ACK, CNP]),
             "psn": st.sampled_from([*range(8), 0xFFFFFF, 0xFFFFFE]),
             "aeth": st.sampled_from([0x1F, NAK, NAK, RNR, REFUSAL]).map(lambda s: s << 24),
-            "decode_flags": st.sampled_from([HAS_AETH, HAS_AETH, 0]),
+            "decode_flags": st.sampled_from([HAS_AETH, HAS_AETH | FIRST_FRAGMENT, 0]),
             "traffic_class": st.sampled_from([0, 3]),
             "icrc_state": st.sampled_from([0, ICRC_BAD]),
             "frame_number": st.integers(1, 99),
@@ -187,7 +189,7 @@ def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
             row["opcode"],
             row["psn"],
             row["aeth"],
-            row["decode_flags"] & HAS_AETH,
+            row["decode_flags"],
             row["traffic_class"] == 3,
             row["icrc_state"] == ICRC_BAD,
             START_NS + 1000 * i,

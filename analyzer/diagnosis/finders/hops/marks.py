@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
+from ....measures.hops.ways import Way
 from ....results.diagnosis import Finding, Kind
 from ...case import Case
 from ...finding import finding
@@ -14,7 +15,12 @@ from .groups import HopGroup, groups, hits_by_flow
 
 _TIMES: Final = {
     "marked": "marked", "copies": "copy", "dscp_changed": "dscp", "corrupted": "corrupted",
+    "trimmed": "trimmed",
 }  # fmt: skip
+
+
+SMALL_MTU = "raise the MTU of the links, or lower the RoCE path MTU: NICs drop fragments"
+"""The next step where packets are fragmented."""
 
 
 def hop_marks(case: Case, _: Known) -> Iterator[Finding]:
@@ -49,12 +55,36 @@ def hop_corruption(case: Case, _: Known) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def hop_fragments(case: Case, _: Known) -> Iterator[Finding]:
+    """Whole at the tap before, the first fragment at the tap after."""
+    fragmented = {
+        tap.name for capture in case.captures for tap in capture.taps if tap.fragmented_packets
+    }
+    yield from _arisen(
+        case, "mtu-mismatch", "trimmed", "fragments {share}{way}: they exceed its MTU",
+        SMALL_MTU, costs=True,
+        to_taps={n for n, name in enumerate(case.registry.tap_names) if name in fragmented},
+    )  # fmt: skip
+
+
 def _arisen(
-    case: Case, kind: Kind, counter: str, says: str, step: str, *, costs: bool = False
+    case: Case,
+    kind: Kind,
+    counter: str,
+    says: str,
+    step: str,
+    *,
+    costs: bool = False,
+    to_taps: Collection[int] | None = None,
 ) -> Iterator[Finding]:
     if case.ways is None:
         return
-    for group in groups(case.ways, lambda hop: hop.whole is not None and hop.whole[counter] > 0):
+
+    def is_hit(hop: Way) -> bool:
+        there = to_taps is None or hop.to_tap in to_taps
+        return there and hop.whole is not None and bool(hop.whole[counter] > 0)
+
+    for group in groups(case.ways, is_hit):
         passed = group.passed()
         hit = passed[passed[counter] > 0]
         packets = int(hit[counter].sum())

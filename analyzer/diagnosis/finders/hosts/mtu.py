@@ -4,16 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....measures.troubles import FRAGMENTED
 from ....results.diagnosis import Finding, Place
-from ....words import printable
 from ...case import Case
 from ...finding import finding
+from ...interval import span_of
 from ...known import Known
-from ...words import counted, hosts
+from ...words import counted, hosts, packets_of
+from ..groups import of_same_hosts
+from ..hops.marks import SMALL_MTU
+from ..places import before, tap_of
+
+
+def fragments(case: Case, known: Known) -> Iterator[Finding]:
+    """One finding for all packets that come to their first tap in IP fragments."""
+    troubles = case.measuring.troubles
+    cut = {f: t for f in troubles.flows(FRAGMENTED) if (t := troubles.of(f, FRAGMENTED))}
+    if not cut:
+        return
+    hits = {f: trouble.packets for f, trouble in cut.items()}
+    flows = [case.flows[f] for f in cut]
+    could = sum(flow.packets for flow in of_same_hosts(case, flows))
+    taps = sorted({case.registry.tap_names[at] for t in cut.values() for _, _, at in t.frames})
+    tap = tap_of(case, cut.values())
+    where = f"{before(case, tap)}" if len(taps) == 1 else f"before {counted(len(taps), 'tap')}"
+    yield finding(
+        case,
+        "mtu-mismatch",
+        Place(to_tap=tap, direction="before the tap"),
+        hits,
+        could,
+        span_of(cut.values()),
+        f"{packets_of(sum(hits.values()), could)} from {hosts(flows)} are IP fragments {where}:"
+        " they exceed a link's MTU",
+        SMALL_MTU,
+        confidence="proven",
+        seen=cut.values(),
+    )
 
 
 def mtu_mismatches(case: Case, known: Known) -> Iterator[Finding]:
-    """Connections with two path MTUs, and captures with IP fragments of RoCE packets."""
+    """Connections with two path MTUs."""
     odd = []
     for connection in case.connections:
         sizes = {case.flows[f].path_mtu for f in connection.flows} - {None}
@@ -36,21 +67,3 @@ def mtu_mismatches(case: Case, known: Known) -> Iterator[Finding]:
             severity="warning",
             costs=False,
         )
-    for capture in case.captures:
-        if capture.later_fragments:
-            n = capture.later_fragments
-            yield finding(
-                case,
-                "mtu-mismatch",
-                Place(capture=capture.name),
-                {},
-                capture.frames,
-                (capture.first_time_ns or case.first_ns, capture.last_time_ns or case.last_ns),
-                f"{printable(capture.name)} holds {counted(n, 'IP fragment')}: packets exceed a"
-                " link's MTU",
-                "raise the MTU of the links, or lower the RoCE path MTU",
-                confidence="likely",
-                severity="warning",
-                costs=False,
-                packets=n,
-            )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from cases import capture, case_of, table_of
 from conformance_traces import answer, last, write
 
-from rocescope.analyzer.diagnosis.finders.hosts.mtu import mtu_mismatches
+from rocescope.analyzer.diagnosis.finders.hosts.mtu import fragments, mtu_mismatches
 from rocescope.analyzer.diagnosis.known import Known
+from rocescope.analyzer.wire.packets import FIRST_FRAGMENT
 
 
 def back(psn, size):
@@ -25,9 +26,18 @@ def test_two_path_mtus_in_one_connection():
     assert list(mtu_mismatches(case_of(rows), Known())) == []
 
 
-def test_fragments():
+def test_packets_that_come_in_fragments():
+    rows = [write(0), write(1, decode_flags=FIRST_FRAGMENT), last(2), answer(2)]
+    (one,) = fragments(case_of(rows), Known())
+    assert (one.kind, one.packets, one.flows) == ("mtu-mismatch", 1, [0])
+    assert one.place.to_tap == "tap"
+    assert one.evidence[0].frame_number == 2
+    assert (
+        "1 of 3 packets from 10.0.0.1 to 10.0.0.2 are IP fragments before the tap" in one.sentence
+    )
+
+
+def test_fragments_of_other_traffic_tell_nothing():
     rows = [write(0), last(1), answer(1)]
     cut = capture(table_of(rows), later_fragments=3)
-    (one,) = mtu_mismatches(case_of(rows, captures=[cut]), Known())
-    assert (one.packets, one.place.capture) == (3, "one.pcap")
-    assert "3 IP fragments" in one.sentence
+    assert list(fragments(case_of(rows, captures=[cut]), Known())) == []
