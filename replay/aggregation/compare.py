@@ -8,6 +8,7 @@ from threading import Event
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Floats
 from ...version import VERSION
 from ..compare.flows import fabric_summary
 from ..fabrics.fabric import Fabric
@@ -20,10 +21,11 @@ from ..results.aggregation import (
     Occupancy,
     SchemeResult,
 )
+from .all_reduce import Collectives, run_all_reduce
 from .columns import ty
 from .jobs import Job
 from .run import Conditions, Outcome, check, simulate
-from .schemes.base import Scheme
+from .schemes.base import AllReduce, Scheme
 
 ESA_ASSUMED = (
     "esa: how priorities are set, who gets an evicted sum, ageing, reminders and when a slot is "
@@ -33,6 +35,10 @@ JOBS_ASSUMED = (
     "how compute time spreads over layers, and that an iteration starts when the sums of the last "
     "one are there"
 )
+ALL_REDUCE_ASSUMED = (
+    "ring and tree: packets of 4,096 B by ECMP, without losses and other packets; all jobs start a "
+    "collective at once, when all of their gradients are computed"
+)
 CAPTURED_ASSUMED = (
     "captured jobs: hosts that send and receive evenly do all-reduces, and the time between the "
     "collectives is computing of each worker"
@@ -40,7 +46,7 @@ CAPTURED_ASSUMED = (
 
 
 def aggregation_result(
-    schemes: Sequence[Scheme],
+    schemes: Sequence[Scheme | AllReduce],
     slots: Sequence[int],
     jobs: Sequence[Job],
     fabric: Fabric,
@@ -54,10 +60,13 @@ def aggregation_result(
     """Run every scheme with every size of memory, `runs` times with seeds from that of `conditions`
     on. leave_out: a scheme that cannot run these jobs is a warning. notes: warnings on the jobs.
     progress(done, total): in runs. UsageError as `check`, before the first run."""
-    cases: list[tuple[Scheme, int | None]] = []
+    cases: list[tuple[Scheme | AllReduce, int | None]] = []
     warnings = list(notes)
     arrays = fabric_arrays(fabric)
     for scheme in schemes:
+        if isinstance(scheme, AllReduce):
+            cases.append((scheme, None))
+            continue
         conduct = scheme.conduct()
         limited = conduct.aggregates and not conduct.private_slots
         for size in slots if limited else (None,):
@@ -73,15 +82,24 @@ def aggregation_result(
         raise UsageError(warnings[len(notes)])
     done, results = 0, []
     for scheme, size in cases:
-        outcomes = []
+        outcomes: list[Outcome] = []
+        collectives: list[Collectives] = []
         for number in range(runs):
             own = conditions._replace(slots=size or 1, seed=conditions.seed + number)
-            outcomes.append(simulate(scheme, jobs, fabric, own, stop=stop))
+            if isinstance(scheme, AllReduce):
+                collectives.append(
+                    run_all_reduce(scheme.name, jobs, fabric, own.seed, own.jitter, stop)
+                )
+            else:
+                outcomes.append(simulate(scheme, jobs, fabric, own, stop=stop))
             done += 1
             if progress is not None:
                 progress(done, runs * len(cases))
             if stop is not None and stop.is_set():
                 raise KeyboardInterrupt
+        if isinstance(scheme, AllReduce):
+            results.append(_all_reduce_result(scheme, jobs, fabric, collectives))
+            continue
         results.append(_scheme_result(scheme, size, jobs, fabric, outcomes))
         left = max(outcome.slots_left for outcome in outcomes)
         if left and all((outcome.finished_ps >= 0).all() for outcome in outcomes):
@@ -104,6 +122,7 @@ def aggregation_result(
         schemes=results,
         assumed=[ESA_ASSUMED] * esa
         + [JOBS_ASSUMED] * any(job.took_ns is None for job in jobs)
+        + [ALL_REDUCE_ASSUMED] * any(isinstance(scheme, AllReduce) for scheme in schemes)
         + [CAPTURED_ASSUMED] * any(job.took_ns is not None for job in jobs),
         warnings=warnings,
     )
@@ -150,19 +169,14 @@ def _scheme_result(
     outcomes: Sequence[Outcome],
 ) -> SchemeResult:
     times = [_completions(jobs, outcome) for outcome in outcomes]
-    means = [_mean(one) for one in times]
-    known = [mean for mean in means if mean is not None]
     tally = np.mean([outcome.tally for outcome in outcomes], axis=0)
     carried = np.mean([outcome.link_bytes for outcome in outcomes], axis=0)
     occupancies = [_occupancy(scheme, outcome, slots, jobs, fabric) for outcome in outcomes]
-    order = np.argsort(-carried, kind="stable")
     return SchemeResult(
         name=scheme.name,
         parameters=dict(scheme.parameters),
         slots=slots,
-        mean_completion_ns=_mean(means),
-        least_completion_ns=min(known) if len(known) == len(means) else None,
-        most_completion_ns=max(known) if len(known) == len(means) else None,
+        **_means(times),
         jobs=[
             _job_outcome(job, tally[at], _mean([one[at] for one in times]), scheme)
             for at, job in enumerate(jobs)
@@ -171,13 +185,67 @@ def _scheme_result(
         useful_percent=_mean([None if o is None else o[1] for o in occupancies]),
         occupancy=None if occupancies[0] is None else occupancies[0][2],
         lost=float(np.mean([outcome.link_drops.sum() for outcome in outcomes])),
+        wire_bytes=float(carried.sum()),
         hops=sum(outcome.hops for outcome in outcomes),
-        links=[
-            LinkBytes(link=fabric.link_name(link), wire_bytes=float(carried[link]))
-            for link in order.tolist()
-            if carried[link]
-        ],
+        links=_links(carried, fabric),
     )
+
+
+def _all_reduce_result(
+    scheme: AllReduce, jobs: Sequence[Job], fabric: Fabric, found: Sequence[Collectives]
+) -> SchemeResult:
+    times = [[None if ps is None else ps / 1000 for ps in one.completion_ps] for one in found]
+    carried = np.mean([one.link_bytes for one in found], axis=0)
+    return SchemeResult(
+        name=scheme.name,
+        parameters=dict(scheme.parameters),
+        slots=None,
+        **_means(times),
+        jobs=[
+            JobOutcome(
+                name=job.name,
+                completion_ns=_mean([one[at] for one in times]),
+                sent=float(np.mean([one.packets[at] for one in found])),
+                retransmitted=0.0,
+                timeouts=0.0,
+                aggregated_percent=0.0,
+                server_packets=0.0,
+                collisions=0.0,
+                preemptions=0.0,
+                evicted=0.0,
+                reminders=0.0,
+            )
+            for at, job in enumerate(jobs)
+        ],
+        used_percent=None,
+        useful_percent=None,
+        occupancy=None,
+        lost=0.0,
+        wire_bytes=float(carried.sum()),
+        hops=sum(one.hops for one in found),
+        links=_links(carried, fabric),
+    )
+
+
+def _means(times: Sequence[Sequence[float | None]]) -> dict[str, float | None]:
+    """Mean over jobs and runs, and the smallest and largest mean of a run."""
+    means = [_mean(one) for one in times]
+    known = [mean for mean in means if mean is not None]
+    every = len(known) == len(means)
+    return {
+        "mean_completion_ns": _mean(means),
+        "least_completion_ns": min(known) if every else None,
+        "most_completion_ns": max(known) if every else None,
+    }
+
+
+def _links(carried: Floats, fabric: Fabric) -> list[LinkBytes]:
+    """Links with their bytes, the largest first."""
+    return [
+        LinkBytes(link=fabric.link_name(link), wire_bytes=float(carried[link]))
+        for link in np.argsort(-carried, kind="stable").tolist()
+        if carried[link]
+    ]
 
 
 def _job_outcome(job: Job, tally: np.ndarray, time: float | None, scheme: Scheme) -> JobOutcome:

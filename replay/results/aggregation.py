@@ -8,6 +8,9 @@ from msgspec import Meta
 
 from .base import SCHEMA_VERSION, FabricSummary, Record
 
+ALL_REDUCES = ("ring", "tree")
+"""Names of results that are no scheme: collectives of the workers alone."""
+
 
 class JobSummary(Record, frozen=True, kw_only=True):
     """A job and its hosts."""
@@ -84,6 +87,7 @@ class SchemeResult(Record, frozen=True, kw_only=True):
     useful_percent: float | None
     occupancy: Annotated[Occupancy | None, Meta(description="of the first run")]
     lost: Annotated[float, Meta(description="packets lost on links and in full buffers")]
+    wire_bytes: Annotated[float, Meta(description="over all links, each link counts")]
     hops: int
     links: Annotated[list[LinkBytes], Meta(description="all links that carried a packet")]
 

@@ -7,12 +7,13 @@ from typing import TextIO
 
 from rich.table import Table
 
-from ...replay.results.aggregation import AggregationResult, SchemeResult
+from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, SchemeResult
 from ..words import human
 from .page import ColorWhen, Page, console_for, numbers, texts
 from .replay_parts import NONE
 
 _MOST_JOBS = 16
+_UNLIMITED = {"ideal": "unlimited memory", "none": "no aggregation"}
 _SIDE_BY_SIDE = 3
 """Schemes in one table of jobs, which then fits 80 columns."""
 
@@ -65,16 +66,31 @@ def verdict(result: AggregationResult) -> str:
         f"{human.duration(best.mean_completion_ns)} on average"
     )
     for one in result.schemes:
-        if one.slots is None and one.mean_completion_ns:
+        whose = _UNLIMITED.get(one.name.partition(":")[0])
+        if one.slots is None and one.mean_completion_ns and whose:
             ratio = one.mean_completion_ns / best.mean_completion_ns
-            whose = "unlimited memory" if one.name.startswith("ideal") else "no aggregation"
             text += f"; {whose} takes {ratio:.2f} times as long"
-    return f"{text}."
+    return f"{text}.{_worth(result, best)}"
+
+
+def _worth(result: AggregationResult, best: SchemeResult) -> str:
+    """The faster of ring and tree beside the best scheme."""
+    plain = [s for s in result.schemes if s.name in ALL_REDUCES and s.mean_completion_ns]
+    if not plain or not best.mean_completion_ns:
+        return ""
+    one = min(plain, key=lambda one: one.mean_completion_ns or 0)
+    assert one.mean_completion_ns is not None
+    ratio = one.mean_completion_ns / best.mean_completion_ns
+    more = one.wire_bytes / best.wire_bytes
+    return (
+        f" A {one.name} all-reduce among the workers takes {ratio:.2f} times as long, with "
+        f"{more:.2f} times the bytes on all links."
+    )
 
 
 def _schemes(table: Table, result: AggregationResult) -> None:
     texts(table, "scheme")
-    numbers(table, "slots", "mean JCT", "of best", "aggregated", "used", "useful")
+    numbers(table, "slots", "mean JCT", "of best", "on links", "aggregated", "used", "useful")
     numbers(table, "collisions", "preempt", "retrans", "timeouts", "to server", "lost")
     known = [s.mean_completion_ns for s in result.schemes if s.mean_completion_ns]
     for one in result.schemes:
@@ -86,11 +102,14 @@ def _schemes(table: Table, result: AggregationResult) -> None:
             NONE if one.slots is None else human.count(one.slots),
             human.duration(mean),
             NONE if mean is None else f"{mean / min(known):.2f}",
-            f"{sum(whole) / sum(weights):.1f} %",
+            human.size(one.wire_bytes),
+            NONE if one.name in ALL_REDUCES else f"{sum(whole) / sum(weights):.1f} %",
             NONE if one.used_percent is None else f"{one.used_percent:.1f} %",
             NONE if one.useful_percent is None else f"{one.useful_percent:.1f} %",
             *(
-                human.count(round(sum(getattr(job, name) for job in one.jobs)))
+                NONE
+                if one.name in ALL_REDUCES
+                else human.count(round(sum(getattr(job, name) for job in one.jobs)))
                 for name in (
                     "collisions",
                     "preemptions",
@@ -99,7 +118,7 @@ def _schemes(table: Table, result: AggregationResult) -> None:
                     "server_packets",
                 )
             ),
-            human.count(round(one.lost)),
+            NONE if one.name in ALL_REDUCES else human.count(round(one.lost)),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..memory import AtSwitch
 
@@ -44,6 +44,13 @@ class Conduct:
     rehash: bool = False
     remind_ps: int = 0
     congestion: bool = False
+
+
+class AllReduce(NamedTuple):
+    """No scheme but a collective of the workers alone, to compare with: `ring` or `tree`."""
+
+    name: str
+    parameters: Mapping[str, str]
 
 
 class Scheme(Protocol):

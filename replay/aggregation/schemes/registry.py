@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
+from ...results.aggregation import ALL_REDUCES
 from .atp import Atp
-from .base import Scheme
+from .base import AllReduce, Scheme
 from .esa import Esa
 from .ideal import Ideal
 from .none import NoAggregation
+from .options import Options
 from .switchml import SwitchMl
 
 SCHEMES: Mapping[str, Callable[[Mapping[str, str]], Scheme]] = {
@@ -22,14 +24,20 @@ SCHEMES: Mapping[str, Callable[[Mapping[str, str]], Scheme]] = {
 }
 
 
-def parse_schemes(specs: Sequence[str]) -> list[Scheme]:
+def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
     """Schemes of `NAME` or `NAME:key=value,...`; none given: all. UsageError for others."""
-    found: list[Scheme] = []
-    for spec in specs or tuple(SCHEMES):
+    found: list[Scheme | AllReduce] = []
+    every = (*SCHEMES, *ALL_REDUCES)
+    for spec in specs or every:
         name, _, rest = spec.partition(":")
-        if name not in SCHEMES:
-            raise UsageError(f"there is no scheme {name!r}; there are {', '.join(SCHEMES)}")
-        scheme = SCHEMES[name](parse_options(rest, f"scheme {name}"))
+        if name not in every:
+            raise UsageError(f"there is no scheme {name!r}; there are {', '.join(every)}")
+        given = parse_options(rest, f"scheme {name}")
+        scheme: Scheme | AllReduce
+        if name in SCHEMES:
+            scheme = SCHEMES[name](given)
+        else:
+            scheme = AllReduce(name, Options(name, given, {}).values)
         if any(one.name == scheme.name for one in found):
             raise UsageError(f"scheme {scheme.name} is given twice")
         found.append(scheme)

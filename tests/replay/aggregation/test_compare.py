@@ -77,3 +77,16 @@ def test_a_job_that_does_not_end_is_named():
 def test_memory_without_slots():
     with pytest.raises(UsageError, match="--memory is 1 to"):
         check_sizes([0])
+
+
+def test_ring_and_tree_beside_the_schemes():
+    jobs, fabric = small_jobs("workers=8,fragments=2000", "workers=1,fragments=10")
+    schemes = parse_schemes(["atp", "ring", "tree"])
+    result = aggregation_result(schemes, [4096], jobs, fabric, Conditions(0), 2)
+    atp, ring, tree = result.schemes
+    assert atp.mean_completion_ns < ring.mean_completion_ns  # every gradient leaves a host once
+    for one in (ring, tree):
+        assert one.slots is None and one.jobs[0].server_packets == 0 and one.links
+        assert one.wire_bytes == pytest.approx(sum(link.wire_bytes for link in one.links))
+        assert one.least_completion_ns <= one.mean_completion_ns <= one.most_completion_ns
+    assert any(text.startswith("ring and tree") for text in result.assumed)
