@@ -19,15 +19,32 @@ from .version import VERSION as __version__
 
 if TYPE_CHECKING:
     from . import plots
-    from .api import Analysis, Fabric, Replay, Sweep, analyze, fabric, live, packets, sweep
+    from .api import (
+        Aggregation,
+        Analysis,
+        Fabric,
+        Replay,
+        Sweep,
+        aggregate,
+        analyze,
+        fabric,
+        live,
+        packets,
+        sweep,
+    )
 
-_API = ("Analysis", "Fabric", "Replay", "Sweep", "analyze", "fabric", "live", "packets", "sweep")
+_API = (
+    "Aggregation", "Analysis", "Fabric", "Replay", "Sweep",
+    "aggregate", "analyze", "fabric", "live", "packets", "sweep",
+)  # fmt: skip
 __all__ = [
+    "Aggregation",
     "Analysis",
     "Fabric",
     "Replay",
     "Sweep",
     "__version__",
+    "aggregate",
     "analyze",
     "fabric",
     "live",

@@ -21,6 +21,7 @@ from .analyzer.results.paths import Imbalance
 from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric
+from .replay.results.aggregation import AggregationResult, SchemeResult
 from .replay.results.replay import LinkLoad, ReplayResult, StrategyResult
 from .replay.results.sweep import SeedValue, SweepResult
 from .report.records import Records
@@ -311,6 +312,48 @@ def sweep(
         prepared.request.sources,
     )
     return Sweep(found)
+
+
+@dataclass(frozen=True, repr=False)
+class Aggregation:
+    """Schemes of in-network aggregation on the same jobs."""
+
+    record: AggregationResult
+    """The whole result; docs/aggregation.md describes its fields."""
+
+    @property
+    def schemes(self) -> Records[SchemeResult]:
+        """One record per scheme and memory: completion times, memory, fallback, bytes on links."""
+        return Records(SchemeResult, self.record.schemes)
+
+    def to_json(self) -> bytes:
+        """The record as JSON, as `rocescope aggregate --format json` writes it."""
+        from .report.files.replay import encode
+
+        return encode(self.record, "json")
+
+    def __repr__(self) -> str:
+        return f"<Aggregation: {len(self.record.schemes)} results, {len(self.record.jobs)} jobs>"
+
+
+def aggregate(
+    captures: File | Sequence[File] = (),
+    *,
+    fabric: str,
+    jobs: Sequence[str] = (),
+    **options: Any,
+) -> Aggregation:
+    """Run jobs whose gradients are summed in switches, as `rocescope aggregate` does.
+
+    Pass captures with all-reduces, jobs such as `["count=4,workers=8,model=comm"]`, or both.
+    fabric: a spec or a file, as for `fabric`. options: fields of `AggregationRequest`, such as
+    `memory=(1024, 4096)`, `schemes`, `runs`, `map`. Errors as `replay`.
+    """
+    from .replay.aggregation.request import AggregationRequest, PreparedAggregation
+
+    paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
+    given = {**options, "fabric": fabric, "jobs": tuple(jobs), "captures": paths}
+    return Aggregation(PreparedAggregation(_checked(AggregationRequest, given)).run())
 
 
 def fabric(spec: str) -> Fabric:

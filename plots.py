@@ -9,9 +9,10 @@ from __future__ import annotations
 from msgspec import UnsetType
 
 from .analyzer.errors import UsageError
-from .api import Analysis, Replay, Sweep
+from .api import Aggregation, Analysis, Replay, Sweep
 from .replay.results.replay import StrategyResult
 from .report.html.chart import Chart
+from .report.html.charts import aggregation as schemes
 from .report.html.charts import boxes, extents, heat, shares
 from .report.html.charts import over_time as time_charts
 from .report.terminal.replay_parts import title
@@ -68,6 +69,21 @@ def switches(result: Replay, strategy: str, layer: str) -> Chart | None:
 def seeds(result: Sweep) -> Chart:
     """Imbalance over hash seeds, a box per layer."""
     return boxes.seeds(result.record)
+
+
+def completions(result: Aggregation) -> Chart | None:
+    """Mean completion time of jobs by scheme: over memory, or bars with one size of memory."""
+    return schemes.completions(result.record)
+
+
+def memory(result: Aggregation) -> Chart | None:
+    """Switch memory in use over time, and the useful part of it, by scheme."""
+    return schemes.occupancy(result.record)
+
+
+def fullest_links(result: Aggregation) -> Chart | None:
+    """Bytes on the fullest link, by scheme."""
+    return schemes.on_links(result.record)
 
 
 def _strategy(result: Replay, name: str) -> StrategyResult:

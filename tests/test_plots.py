@@ -49,3 +49,15 @@ def test_charts_of_a_replay() -> None:
 def test_the_chart_of_a_sweep() -> None:
     sweep = rocescope.sweep(pattern="permutation:qps=2", fabric=FABRIC, seeds=20)
     assert plots.seeds(sweep).rows[0][1] == sweep.record.distribution.min
+
+
+def test_charts_of_aggregation() -> None:
+    jobs, fabric = ["count=2,workers=3,fragments=100,window=32"], f"{FABRIC},rate=100G"
+    found = rocescope.aggregate(fabric=fabric, jobs=jobs, memory=(40, 256), schemes=("atp", "ring"))
+    assert [one.slots for one in found.schemes] == [40, 256, None]
+    for chart in (plots.completions(found), plots.memory(found), plots.fullest_links(found)):
+        assert chart is not None
+        ET.fromstring(chart.picture())
+        assert pl.DataFrame(chart).height == len(chart.rows) >= 3
+    with pytest.raises(UsageError, match="give captures, or jobs"):
+        rocescope.aggregate(fabric=fabric)

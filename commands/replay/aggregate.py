@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from ...analyzer.errors import UsageError
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
 from ..options.progress import reading_shown
 from ..options.replaying import CAPTURED, Captured
 from ..options.steps import steps_shown
 from ..options.taps import check_uncombined
-
-if TYPE_CHECKING:
-    from ...replay.aggregation.jobs import Job
-    from ...replay.fabrics.fabric import Fabric
-
-_RUNS = 1000
 
 
 def aggregate(
@@ -56,7 +49,8 @@ def aggregate(
     memory
         Slots of the memory of each switch, of 248 bytes; may be repeated. Default 4096.
     scheme
-        switchml, atp, esa, ideal or none, with options: atp:rto=50us; may be repeated. Default all.
+        switchml, atp, esa, ideal or none, with options: atp:rto=50us, and ring or tree, the
+        all-reduces without switches; may be repeated. Default all.
     runs
         Runs with different seeds.
     seed
@@ -83,98 +77,47 @@ def aggregate(
         Links per scheme in the report.
     """
     to.chosen()
-    if not 1 <= runs <= _RUNS:
-        raise UsageError(f"--runs is 1 to {_RUNS:,}, not {runs:,}")
-    if not 0 <= seed < 1 << 32:
-        raise UsageError(f"--seed is 0 to {(1 << 32) - 1}, not {seed}")
-    for option, share in (
-        ("jitter", jitter),
-        ("loss", loss),
-        ("duplicate", duplicate),
-        ("reorder", reorder),
-    ):
-        if not 0 <= share <= (10 if option == "jitter" else 0.5):
-            raise UsageError(
-                f"--{option} is a share of 0 to {10 if option == 'jitter' else 0.5}, not {share:g}"
-            )
-    if duplicate + reorder > 0.5:
-        raise UsageError("--duplicate and --reorder are together at most 0.5")
+    captures, names = captured.captures(files, none_needed=True)
+    check_uncombined(names, captured.concat)
 
-    from ...analyzer.units import parse_duration, parse_size
-    from ...replay.aggregation.compare import aggregation_result, check_sizes
-    from ...replay.aggregation.jobs import MOST_JOBS, MOST_WINDOW, parse_jobs, place
-    from ...replay.aggregation.run import Conditions
-    from ...replay.aggregation.schemes.registry import parse_schemes
-    from ...replay.fabrics.parse import parse_fabric
+    from ...replay.aggregation.request import AggregationRequest, PreparedAggregation
 
-    if not 1 <= window <= MOST_WINDOW:
-        raise UsageError(f"--window is 1 to {MOST_WINDOW:,}, not {window:,}")
-    schemes, sizes, plans = parse_schemes(scheme or ()), memory or [4096], parse_jobs(jobs or ())
-    check_sizes(sizes)
-    if not plans and not files:
-        raise UsageError("give captures, or jobs with --jobs")
-    conditions = Conditions(
-        slots=sizes[0],
-        seed=seed,
-        jitter=jitter,
-        buffer_bytes=None if buffer is None else parse_size(buffer, "--buffer"),
-        ecn_bytes=None if ecn is None else parse_size(ecn, "--ecn"),
-        loss=loss,
-        copies=duplicate,
-        delays=reorder,
-        until_ps=parse_duration(until, "--until") * 1000,
+    prepared = PreparedAggregation(
+        AggregationRequest(
+            fabric=fabric,
+            captures=tuple(captures),
+            jobs=tuple(jobs or ()),
+            memory=tuple(memory or (4096,)),
+            schemes=tuple(scheme or ()),
+            runs=runs,
+            seed=seed,
+            jitter=jitter,
+            buffer=buffer,
+            ecn=ecn,
+            loss=loss,
+            duplicate=duplicate,
+            reorder=reorder,
+            until=until,
+            silence=silence,
+            window=window,
+            tap_names=names,
+            map=captured.map,
+            filter=captured.filter,
+            concat=captured.concat,
+        )
     )
-    network = parse_fabric(fabric)
-    silence_ns = parse_duration(silence, "--silence")
-    found, notes = _read(files, network, captured, window, silence_ns, to)
-    every = [*found, *place(parse_jobs(jobs or (), len(found) + 1), network, found)]
-    if len(every) > MOST_JOBS:
-        raise UsageError(f"{len(every):,} jobs exceed the maximum of {MOST_JOBS}")
+    if captures:
+        with reading_shown(to.progress, captures[0]) as read:
+            prepared.read(read)
     with steps_shown(to.progress) as tell:
 
         def ran(done: int, total: int) -> None:
             if tell is not None:
                 tell("runs", done, total)
 
-        result = aggregation_result(
-            schemes, sizes, every, network, conditions, runs, not scheme, notes, ran
-        )
+        result = prepared.run(ran)
 
     from ...report.terminal.aggregate import print_aggregation
 
     to.write_replay(result, lambda file: print_aggregation(result, file, to.color, top))
     return 0
-
-
-def _read(
-    files: tuple[Path, ...],
-    fabric: Fabric,
-    options: Captured,
-    window: int,
-    silence_ns: int,
-    to: Output,
-) -> tuple[list[Job], list[str]]:
-    """The jobs of captures, and notes on them."""
-    captures, names = options.captures(files, none_needed=True)
-    check_uncombined(names, options.concat)
-    if not captures:
-        if options.map != "exact" or options.filter or options.concat:
-            raise UsageError("--map, --filter and --concat need captures")
-        return [], []
-
-    from ...replay.aggregation.captured import captured_jobs
-    from ...replay.traffic.observed import traffic_from_capture
-
-    with reading_shown(to.progress, captures[0]) as read:
-        traffic = traffic_from_capture(
-            captures,
-            fabric,
-            options.map,
-            filter=options.filter,
-            concat=options.concat,
-            tap_names=names,
-            messages=True,
-            progress=read,
-        )
-    jobs, notes = captured_jobs(traffic, fabric, window, silence_ns)
-    return jobs, [*traffic.warnings, *notes]
