@@ -135,50 +135,48 @@ def _bars(name: str, words: str, rows: Sequence[tuple[str, float]], unit: str) -
 def _lines(result: AggregationResult, ended: Sequence[SchemeResult], sizes: Sequence[int]) -> Chart:
     names = list(dict.fromkeys(one.name for one in ended if one.slots is not None))[:MOST]
     flat = [one for one in ended if one.slots is None]
-    scale = ticks(max(one.mean_completion_ns or 0 for one in ended) / 1e6, 5)
-    left, right, base = 60.0, WIDTH - 190.0, _TOP + _PLOT
+    means = [(one.mean_completion_ns or 1.0) / 1e6 for one in ended]
+    scale = _decades(min(means), max(means))
+    left, right, base = 190.0, WIDTH - 150.0, _TOP + _PLOT
     drawing = Drawing(base + 40)
 
     def x(slots: int) -> float:
-        span = max(1e-9, log2(sizes[-1]) - log2(sizes[0]))
+        span = log2(sizes[-1]) - log2(sizes[0])
         return left + (right - left) * (log2(slots) - log2(sizes[0])) / span
 
     def y(mean_ns: float) -> float:
-        return base - _PLOT * mean_ns / 1e6 / scale[-1]
+        share = log2(mean_ns / 1e6 / scale[0]) / log2(scale[-1] / scale[0])
+        return base - _PLOT * share
 
     for tick in scale:
         drawing.line(left, y(tick * 1e6), right, y(tick * 1e6), "axis")
-        drawing.text(left - 6, y(tick * 1e6) + 4, f"{tick:g}", "soft", "end")
+        drawing.text(44, y(tick * 1e6) + 4, f"{tick:g} ms", "soft", "end")
     for slots in sizes:
         drawing.text(x(slots), base + 16, human.count(slots), "soft", "middle")
     drawing.text((left + right) / 2, base + 34, "slots of each switch", "soft", "middle")
-    drawing.text(4, _TOP, "ms", "soft")
+    begins: list[tuple[float, str]] = []
     ends: list[tuple[float, str]] = []
     for name in names:
         own = sorted(
-            (one.slots or 0, one.mean_completion_ns or 0.0)
+            (one.slots or 0, one.mean_completion_ns or 1.0)
             for one in ended
             if one.name == name and one.slots is not None
         )
         drawing.path([(x(slots), y(mean)) for slots, mean in own], "wire")
         for slots, mean in own:
             drawing.rect(x(slots) - 2, y(mean) - 2, 4, 4, "one")
+        begins.append((y(own[0][1]), name))
         ends.append((y(own[-1][1]), name))
     for one in flat:
-        at = y(one.mean_completion_ns or 0)
+        at = y(one.mean_completion_ns or 1.0)
         drawing.line(left, at, right, at, "fair")
         ends.append((at, one.name))
-    below = _TOP
-    for number, (at, name) in enumerate(sorted(ends)):
-        # Names keep a line of text apart, and leave room for those below them.
-        room = base - 13 * (len(ends) - 1 - number)
-        at = min(max(at, below), max(room, below))
-        drawing.text(right + 8, at + 4, shorten(name, 26), "")
-        below = at + 13
+    _labels(drawing, begins, left - 8, "end", base)
+    _labels(drawing, ends, right + 8, "start", base)
     rows: list[tuple[Value, ...]] = [
         (one.name, one.slots, (one.mean_completion_ns or 0) / 1e6) for one in ended
     ]
-    words = f"{_words(result)} Dashed: without limited switch memory."
+    words = f"{_words(result)} Logarithmic; dashed: without limited switch memory."
     return Chart(
         "Mean job completion time by memory", words, drawing, ("scheme", "slots", "ms"), rows
     )
