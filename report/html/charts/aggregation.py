@@ -132,6 +132,26 @@ def _bars(name: str, words: str, rows: Sequence[tuple[str, float]], unit: str) -
     )
 
 
+def _decades(least: float, most: float) -> list[float]:
+    """1, 2 and 5 times powers of ten, from at most `least` to at least `most`."""
+    values = [step * 10.0**power for power in range(-7, 9) for step in (1, 2, 5)]
+    first = max(at for at, value in enumerate(values) if value <= least)
+    last = min(at for at, value in enumerate(values) if value >= most)
+    return values[first : max(last, first + 1) + 1]
+
+
+def _labels(
+    drawing: Drawing, wanted: Sequence[tuple[float, str]], x: float, anchor: str, base: float
+) -> None:
+    """Names of lines at their ends, a line of text apart."""
+    below = 0.0
+    for number, (at, name) in enumerate(sorted(wanted)):
+        room = base - 13 * (len(wanted) - 1 - number)
+        place = max(min(at, room), below)
+        drawing.text(x, place + 4, shorten(name, 20), "", anchor)
+        below = place + 13
+
+
 def _lines(result: AggregationResult, ended: Sequence[SchemeResult], sizes: Sequence[int]) -> Chart:
     names = list(dict.fromkeys(one.name for one in ended if one.slots is not None))[:MOST]
     flat = [one for one in ended if one.slots is None]
