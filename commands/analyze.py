@@ -95,9 +95,11 @@ def analyze(
     if brief and top is not None:
         raise UsageError("--brief prints no table: it cannot be combined with --top")
     if live:
-        if chosen not in ("table", "json"):
-            raise UsageError(f"--live prints table or json, not {chosen}")
-        _only_files(reading, fabric, switch_counters, icrc, conformance, logs)
+        if chosen not in ("table", "html", "json"):
+            raise UsageError(f"--live prints table, html or json, not {chosen}")
+        if chosen == "html" and to.file is None:
+            raise UsageError("--live prints a line per interval: give -o FILE for the HTML report")
+        _only_files(reading, fabric, switch_counters, icrc, conformance)
         if not files:
             raise UsageError("no interface is given: rocescope analyze --live IFACE")
         paths, tap_names = [str(path) for path in files], dict[str, str]()
@@ -133,6 +135,7 @@ def analyze(
                 interval_ns=parse_duration(interval or "1s", "--interval"),
                 idle_ns=idle_ns,
                 flow_order=flow_order,
+                job_logs=logs.patterns(must_exist=False),
                 file=file,
             )
             to = replace(to, format=chosen, output=file)
@@ -176,13 +179,11 @@ def _only_files(
     switch_counters: Path | None,
     icrc: bool,
     conformance: bool,
-    logs: JobLogs,
 ) -> None:
     """UsageError for options that need files; of `reading`, --live takes only filter and ports."""
     kept = Reading(udp_port=reading.udp_port, filter=reading.filter)
     given = [*changed(reading, kept), *["--fabric"] * (fabric is not None)]
     given += ["--switch-counters"] * (switch_counters is not None)
-    given += changed(logs, JOB_LOGS)
     given += ["--icrc"] * icrc + ["--conformance"] * conformance
     if given:
         raise UsageError(f"{given[0]} cannot be combined with --live")

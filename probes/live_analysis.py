@@ -12,8 +12,12 @@ from msgspec import UNSET
 
 from ..analyzer.analysis.conclude import MAX_FLOWS, conclude
 from ..analyzer.analysis.heap import give_back_freed, give_back_large_arrays
+from ..analyzer.analysis.owners import merged
+from ..analyzer.logs.following import FollowedLogs
+from ..analyzer.logs.join import Join, Joined
 from ..analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
 from ..analyzer.measures.measuring import Measuring
+from ..analyzer.measures.messages.times import MessageTimes
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.captures import CaptureSummary
@@ -53,6 +57,8 @@ class MeasureOptions:
     """End at more flows at once: memory grows with them."""
     flow_order: FlowOrder | None = None
     """Order of the flows in the result; default: order of their first packets."""
+    job_logs: tuple[str, ...] = ()
+    """Patterns of the logs of a job, which may appear and grow."""
     drop_privileges: bool = True
     """Give up privileges for good after probes are attached; not for library use."""
 
@@ -77,6 +83,9 @@ class LiveAnalysis(Opened):
         self.measuring = Measuring(self.options.window_ns, many_taps=True)
         self.measuring.filtered = live.filter is not None
         self.measuring.address_beyond = self.registry.endpoints.beyond
+        self._logs = FollowedLogs(self.options.job_logs) if self.options.job_logs else None
+        if self._logs is not None:
+            self.measuring.message_times = MessageTimes(newest=True)
         self._renumbered = self.measuring.renumbered = []
         self.reasons: list[str] = []
         """Limits of the information on owners."""
@@ -218,6 +227,7 @@ class LiveAnalysis(Opened):
             self._guarded(
                 lambda: owners.update(watch.owners(self.measuring.tracker, self.registry.endpoints))
             )
+        joined = self._joined(complete)
         grown = sysfs.growth(self._ports, sysfs.read_ports(self._rdma_devices)[0])
         return conclude(
             self.measuring,
@@ -226,12 +236,25 @@ class LiveAnalysis(Opened):
             path_by=self.options.path_by,
             complete=complete,
             filtered=self.measuring.filtered,
-            owners=owners,
+            owners=merged(owners, joined.owners),
+            job_events=joined.events,
+            job_notes=joined.notes,
             rdma_ports=[
                 RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown
             ],
             flow_order=self.options.flow_order,
         )
+
+    def _joined(self, complete: bool) -> Joined:
+        """What the logs tell; what they got since the start is read at the end only."""
+        if self._logs is None:
+            return Joined()
+        if complete:
+            self._logs.update()
+        tracker, endpoints = self.measuring.tracker, self.registry.endpoints
+        joined = Join(self._logs.job, tracker, endpoints).result()
+        joined.notes += self._logs.notes()
+        return joined
 
     def _warnings(self) -> list[str]:
         loss = self.source.loss()

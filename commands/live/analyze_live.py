@@ -40,6 +40,7 @@ def analyze_live(
     interval_ns: int,
     idle_ns: int,
     flow_order: FlowOrder | None,
+    job_logs: tuple[str, ...],
     file: Path | None,
 ) -> tuple[Analysis, int]:
     """Analyse interfaces and print the intervals; returns the analysis and the exit code."""
@@ -54,6 +55,7 @@ def analyze_live(
         idle_ns=idle_ns,
         count=until.count,
         flow_order=flow_order,
+        job_logs=job_logs,
     )
     analysis = LiveAnalysis(interfaces, live, options)
 

@@ -10,7 +10,13 @@ from ..options.progress import shown
 from .capturing import say
 
 
-def annotate(path: Path, frames: int, udp_ports: Sequence[int], quiet: bool) -> None:
+def annotate(
+    path: Path,
+    frames: int,
+    udp_ports: Sequence[int],
+    quiet: bool,
+    job_logs: tuple[str, ...] = (),
+) -> None:
     """Replace a pcapng of this number of frames by itself with comments, as `export` writes them.
 
     If that fails or is interrupted, the file stays as it is, and a message says so.
@@ -21,7 +27,7 @@ def annotate(path: Path, frames: int, udp_ports: Sequence[int], quiet: bool) -> 
 
     if not quiet:
         say(f"writing comments into {path}; Ctrl-C leaves it without them")
-    options = AnalyzeOptions(udp_ports=tuple(udp_ports))
+    options = AnalyzeOptions(udp_ports=tuple(udp_ports), job_logs=job_logs)
     try:
         with shown("none" if quiet else "auto") as report, whole_file(path) as file:
             done = export_pcapng([str(path)], options, file, report)

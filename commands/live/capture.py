@@ -15,6 +15,7 @@ from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_size
 from ..options.capturing import CAPTURING, UNTIL, Capturing, Until
 from ..options.inputs import STANDARD_OUTPUT
+from ..options.logs import JOB_LOGS, JobLogs
 from ..options.parameter import Parameter
 from ..options.reading import SELECTION, Selection
 from .annotating import annotate as annotate_file
@@ -50,6 +51,7 @@ def capture(
     rotate_every: str | None = None,
     files: int | None = None,
     annotate: Annotated[bool, Parameter(show_default=False)] = False,
+    logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     no_owners: Annotated[bool, Parameter(show_default=False)] = False,
     quiet: Annotated[bool, Parameter(show_default=False)] = False,
     counters: Annotated[bool, Parameter(show_default=False)] = False,
@@ -101,7 +103,7 @@ def capture(
             **{"--count": until.count, "--ring": capturing.ring, "--rotate-size": rotate_size},
             **{"--rotate-every": rotate_every, "--files": files},
             **{"--snaplen": capturing.snaplen != CAPTURING.snaplen, "--sample": sample != 1},
-            **{"--annotate": annotate},
+            **{"--annotate": annotate, "--nccl-log": logs.nccl_log},
         )
         options = CounterOptions(
             hook=capturing.hook,
@@ -130,6 +132,9 @@ def capture(
         files,
     )
     _check_output(write, rotation, annotate)
+    job_logs = logs.patterns(must_exist=False)
+    if job_logs and not annotate:
+        raise UsageError("--nccl-log names ranks in the comments of --annotate: give both")
     seconds = until.seconds
     source = LiveSource(interfaces, capturing.options(selection, sample), to_blocks=True)
     with ExitStack() as lasting:
@@ -155,7 +160,7 @@ def capture(
                 say_owners_unknown(watch.reasons if watch is not None else ())
             running.run()
         if annotate and write is not None and running.written:
-            annotate_file(write, running.written, selection.udp_ports, quiet)
+            annotate_file(write, running.written, selection.udp_ports, quiet, job_logs)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..options.output import OUTPUT, Output
+from ..options.output import REPORT_OUTPUT, ReportOutput
 from ..options.parameter import Parameter
 from ..options.progress import reading_shown
 from ..options.replaying import CAPTURED, Captured
@@ -32,7 +32,7 @@ def aggregate(
     window: int = 400,
     captured: Annotated[Captured, Parameter(name="*")] = CAPTURED,
     top: int = 5,
-    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
 ) -> int:
     """Compare schemes that sum gradients in switches: job completion times, memory, fallback.
 
@@ -119,5 +119,10 @@ def aggregate(
 
     from ...report.terminal.aggregate import print_aggregation
 
-    to.write_replay(result, lambda file: print_aggregation(result, file, to.color, top))
+    def html() -> bytes:
+        from ...report.html.documents.aggregation import aggregation_html
+
+        return aggregation_html(result, top)
+
+    to.write_replay(result, lambda file: print_aggregation(result, file, to.color, top), html)
     return 0

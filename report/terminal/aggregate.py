@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from rich.table import Table
@@ -22,7 +22,13 @@ def print_aggregation(
     result: AggregationResult, stream: TextIO, color: ColorWhen = "auto", top: int = 5
 ) -> None:
     """Print a comparison of aggregation schemes. top: links per scheme."""
-    page = Page(console_for(stream, color))
+    fill_aggregation(Page(console_for(stream, color)), result, top)
+
+
+def fill_aggregation(
+    page: Page, result: AggregationResult, top: int = 5, charts: Callable[[], object] = bool
+) -> None:
+    """The same on any page; charts: called below the verdict."""
     workers = sum(len(job.workers) for job in result.jobs)
     page.line(
         f"{human.counted(len(result.jobs), 'job')}, {human.counted(workers, 'worker')}, "
@@ -36,6 +42,7 @@ def print_aggregation(
     page.warn(result.warnings)
     page.section("Schemes", verdict(result))
     page.draw(lambda table: _schemes(table, result), drop=True)
+    charts()
     page.section("Completion times of jobs")
     for begin in range(0, len(result.schemes), _SIDE_BY_SIDE):
         part = result.schemes[begin : begin + _SIDE_BY_SIDE]

@@ -17,6 +17,8 @@ from tempfile import TemporaryDirectory
 import jsonschema
 import pytest
 from examples import first
+from html_checks import checked
+from job_logs import nccl
 from network import bth, ethernet, ipv4, roce, roce_frames, udp
 from processes import children_of, status_of_threads
 from waiting import until
@@ -365,12 +367,30 @@ def test_files_come_into_folders_of_root_too(network, tmp_path, writable):
         assert (file.stat().st_uid == 0) is not writable
 
 
+def test_a_report_for_a_browser_and_the_ranks_of_logs_that_come_later(network):
+    """The process has given up root when it reads the logs and writes the report."""
+    net = network()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        arguments = ["-o", str(folder / "report.html"), "--nccl-log", str(folder / "*.log")]
+        running = Analyzing(net, folder, "left", *arguments)
+        log = "\n".join(nccl("nodeb", 200, 3, 11, "10.0.0.2", [0x11]))
+        (folder / "job.log").write_text(f"{log}\n")
+        net.send(roce_frames(30))
+        assert running.end() == 0, running.err.read_text()
+        words = checked((folder / "report.html").read_bytes())
+        assert "packets/s" in running.out.read_text() and "Diagnosis" in words
+        assert "11>3" in words and "nodeb" in words
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (["a.pcap", "--interval", "1s"], "--interval needs --live: rocescope analyze --live"),
         (["a.pcap", "--count", "1"], "--count needs --live"),
-        (["--live", "lo", "--format", "csv"], "--live prints table or json, not csv"),
+        (["--live", "lo", "--format", "csv"], "--live prints table, html or json, not csv"),
+        (["--live", "lo", "--format", "html"], "give -o FILE for the HTML report"),
         (["--live", "lo", "--concat"], "--concat cannot be combined with --live"),
         (["--live", "lo", "--follow"], "--follow cannot be combined with --live"),
         (["--live", "lo", "--icrc"], "--icrc cannot be combined with --live"),

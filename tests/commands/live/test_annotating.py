@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from captures import data
+from job_logs import nccl
 from network import bth, ethernet, ipv4, roce_frames, udp
 
 import rocescope
@@ -128,3 +129,16 @@ def test_a_file_that_others_have_changed_is_not_replaced(captured, capsys):
     assert captured.read_bytes() == before
     annotate(captured, frames, (4791,), quiet=True)
     assert captured.read_bytes() != before and len(read([captured])[0]) == frames
+
+
+def test_comments_name_the_ranks_of_logs(captured, tmp_path, need_tool):
+    """The queue pairs of the capture that a log names, whichever they are."""
+    tool = need_tool("tshark")
+    flow = analyze([str(captured)], AnalyzeOptions()).flows[0]
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"{line}\n" for line in nccl("b", 2, 3, 11, flow.dst, [flow.dest_qp])))
+    annotate(captured, len(read([captured])[0]), (4791,), True, (str(log),))
+    command = [tool, "-X", f"lua_script:{LUA}", "-n", "-r", str(captured), "-T", "fields"]
+    command += ["-Y", "rocescope.dst_rank == 3", "-e", "rocescope.src_rank"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"11"}

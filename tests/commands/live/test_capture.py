@@ -403,6 +403,8 @@ def test_the_three_capabilities_are_enough(network, need_tool):
         (("lo", "--files", "3"), 2, "--files must be"),
         (("lo", "--rotate-size", "1MB"), 2, "--rotate-every need a file"),
         (("lo", "--annotate"), 2, "give -w FILE"),
+        (("lo", "-w", "a", "--nccl-log", "x"), 2, "in the comments of --annotate: give both"),
+        (("lo", "--counters", "--nccl-log", "x"), 2, "combined with --nccl-log"),
         (("lo", "--annotate", "-w", "-"), 2, "give -w FILE"),
         (("lo", "--annotate", "-w", "/dev/null"), 2, "a regular file"),
         (("lo", "--annotate", "-w", "a", "--rotate-size", "1MB"), 2, "combined with rotation"),
