@@ -18,7 +18,8 @@ def test_the_verdict_then_charts_then_tables() -> None:
     result = aggregation_result(schemes, [48], jobs, fabric, Conditions(0), 1)
     words = checked(aggregation_html(result))
     order = ["2 jobs, 6 workers, 1 run", "is the fastest with limited memory",
-             "Mean job completion time.", "Switch memory in use.", "Bytes on the fullest link.", "Completion times of jobs", "Fullest links",
+             "Mean job completion time.", "Switch memory in use.", "Bytes on the fullest link.",
+             "Completion times of jobs", "Fullest links",
              "Assumed"]  # fmt: skip
     places = [words.index(head) for head in order]
     assert places == sorted(places)
