@@ -13,10 +13,8 @@ from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..statistics.keeping import Kept, rows_of
 from ..track.batch import TAP_COPY, TrackedBatch
 
-# Columns of the counts per flow: packets by ECN field (2 bits, all packets), then by DSCP
-# (6 bits, without CNPs, which often use another class).
-_DSCP = 4
-_COLUMNS = _DSCP + 64
+_ECN_FIELDS, _DSCPS = 4, 64
+_FEW_DSCPS = 2
 _ECT_AND_CE = slice(1, 4)
 _CE = 3
 
@@ -30,29 +28,38 @@ _AGREEMENT = 0.75
 
 @kernel
 def _count_rows(
+    start: int,
     flow: Int32s,
     verdict: Bytes,
     opcode: Bytes,
     traffic_class: Bytes,
     time_ns: Ints,
-    counts: Ints,
+    ecn: Ints,
+    column: Int32s,
+    dscps: Ints,
     cnps: Ints,
     spacing: Histograms,
-) -> None:
-    for i in range(len(flow)):
+) -> int:
+    """Count rows from `start`; returns their number, or a row whose DSCP has no column."""
+    for i in range(start, len(flow)):
         if verdict[i] == TAP_COPY:
             continue
         f = int(flow[i])
-        counts[f, np.int64(traffic_class[i] & 3)] += 1
         if opcode[i] != _CNP_OPCODE:
-            counts[f, _DSCP + np.int64(traffic_class[i] >> 2)] += 1
+            at = np.int64(column[traffic_class[i] >> 2])
+            if at < 0:
+                return i
+            dscps[f, at] += 1
+            ecn[f, np.int64(traffic_class[i] & 3)] += 1
             continue
+        ecn[f, np.int64(traffic_class[i] & 3)] += 1
         if cnps[f, _CNPS]:
             observe(spacing, f, _SPACING, time_ns[i] - cnps[f, _LAST_CNP_NS])
         else:
             cnps[f, _FIRST_CNP_NS] = time_ns[i]
         cnps[f, _CNPS] += 1
         cnps[f, _LAST_CNP_NS] = time_ns[i]
+    return len(flow)
 
 
 @kernel
@@ -74,27 +81,42 @@ class CongestionMeasure:
 
     def __init__(self) -> None:
         self._flows = 0
-        self._counts = np.zeros((0, _COLUMNS), np.int64)
+        self._ecn = np.zeros((0, _ECN_FIELDS), np.int64)
+        """int64[flows+, ECN fields]: all packets."""
+        self._dscps = np.zeros((0, _FEW_DSCPS), np.int64)
+        """int64[flows+, columns]: packets per DSCP without CNPs, which often use another class. Of
+        64 DSCPs mostly all flows use few: columns in the order in which DSCPs appeared."""
+        self._column = np.full(_DSCPS, -1, np.int32)
+        """The column of each DSCP, -1 while it is unseen."""
         self._cnps = np.zeros((0, 3), np.int64)
         self._spacing = HistogramPool(1)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
         self._grow(batch.n_flows)
-        _count_rows(
-            batch.flow,
-            batch.verdict,
-            batch.table.opcode,
-            batch.table.traffic_class,
-            batch.table.time_ns,
-            self._counts,
-            self._cnps,
-            self._spacing.arrays,
-        )
+        row = 0
+        while True:
+            row = _count_rows(
+                row,
+                batch.flow,
+                batch.verdict,
+                batch.table.opcode,
+                batch.table.traffic_class,
+                batch.table.time_ns,
+                self._ecn,
+                self._column,
+                self._dscps,
+                self._cnps,
+                self._spacing.arrays,
+            )
+            if row == len(batch):
+                return
+            self._see(int(batch.table.traffic_class[row]) >> 2)
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""
-        self._counts = rows_of(self._counts, kept)
+        self._ecn = rows_of(self._ecn, kept)
+        self._dscps = rows_of(self._dscps, kept)
         self._cnps = rows_of(self._cnps, kept)
         self._spacing.keep(kept)
         self._flows = len(kept.of(self._flows))
@@ -104,7 +126,11 @@ class CongestionMeasure:
         if not len(flow_map):
             return
         self._grow(int(flow_map.max()) + 1)
-        np.add.at(self._counts, flow_map, other._counts[: len(flow_map)])
+        np.add.at(self._ecn, flow_map, other._ecn[: len(flow_map)])
+        for dscp in np.flatnonzero(other._column >= 0):
+            self._see(int(dscp))
+            counts = other._dscps[: len(flow_map), other._column[dscp]]
+            np.add.at(self._dscps[:, self._column[dscp]], flow_map, counts)
         self._spacing.merge(other._spacing, flow_map)
         _continue_cnps(flow_map, other._cnps, self._cnps, self._spacing.arrays)
 
@@ -115,28 +141,48 @@ class CongestionMeasure:
         """
         if flow >= self._flows:
             return Congestion(0, 0, 0, None, {})
-        counts = self._counts[flow]
+        ecn, dscps = self._ecn[flow], self._packets_by_dscp(flow)
         return Congestion(
-            ecn_capable_packets=int(counts[_ECT_AND_CE].sum()),
-            ecn_marked_packets=int(counts[_CE]) + marked_later,
+            ecn_capable_packets=int(ecn[_ECT_AND_CE].sum()),
+            ecn_marked_packets=int(ecn[_CE]) + marked_later,
             cnps=int(self._cnps[flow, _CNPS]),
             cnp_spacing_ns=self._spacing.quantiles(flow, _SPACING),
-            dscp={int(d): int(counts[_DSCP + d]) for d in np.flatnonzero(counts[_DSCP:])},
+            dscp={int(d): int(dscps[d]) for d in np.flatnonzero(dscps)},
         )
 
     def usual_dscp(self, flow: int) -> int | None:
         """The most frequent DSCP of the flow (the lowest of equals); None without packets."""
-        if flow >= self._flows or not self._counts[flow, _DSCP:].any():
+        if flow >= self._flows or not self._dscps[flow].any():
             return None
-        return int(np.argmax(self._counts[flow, _DSCP:]))
+        return int(np.argmax(self._packets_by_dscp(flow)))
+
+    def _packets_by_dscp(self, flow: int) -> Ints:
+        """int64[64]."""
+        packets = np.zeros(_DSCPS, np.int64)
+        seen = np.flatnonzero(self._column >= 0)
+        packets[seen] = self._dscps[flow, self._column[seen]]
+        return packets
+
+    def _see(self, dscp: int) -> None:
+        """Have a column for this DSCP."""
+        if self._column[dscp] >= 0:
+            return
+        used, (rows, columns) = int(self._column.max()) + 1, self._dscps.shape
+        if used == columns:
+            wider = np.zeros((rows, 2 * columns), np.int64)
+            wider[:, :columns] = self._dscps
+            self._dscps = wider
+        self._column[dscp] = used
 
     def _grow(self, flows: int) -> None:
-        have = len(self._counts)
+        have = len(self._cnps)
         if flows > have:
             room = max(flows, 2 * have)
-            counts, cnps = np.zeros((room, _COLUMNS), np.int64), np.zeros((room, 3), np.int64)
-            counts[:have], cnps[:have] = self._counts, self._cnps
-            self._counts, self._cnps = counts, cnps
+            for name in ("_ecn", "_dscps", "_cnps"):
+                before = getattr(self, name)
+                longer = np.zeros((room, before.shape[1]), np.int64)
+                longer[:have] = before
+                setattr(self, name, longer)
         self._spacing.grow(flows)
         self._flows = max(self._flows, flows)
 

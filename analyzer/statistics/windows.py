@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
 from ..wire.salt import salt
-from .keeping import Kept
+from .keeping import Kept, untouched
 
 WIDTH, FIRST, LAST, LIMIT, USED, SALT = range(6)
 """Items of `WindowedSums.state`: window width in ns; in multiples of the width since the epoch, the
@@ -163,9 +163,13 @@ class WindowedSums:
     def keep(self, kept: Kept) -> None:
         """Columns are flows: only these stay."""
         columns = kept.of(self.sums.shape[1])
-        for row in self.sums:  # in place: a copy of all rows would add to the peak of the memory
-            row[: len(columns)] = row[columns]
-            row[len(columns) :] = 0
+        # Most flows are short and have few windows: most of the memory is never written.
+        sums = untouched(self.sums)
+        for before, row in zip(self.sums, sums, strict=True):
+            values = before[columns]
+            held = np.flatnonzero(values)
+            row[held] = values[held]
+        self.sums = sums
 
     def merge(self, other: WindowedSums, column_map: Int32s) -> None:
         """Add sums with the same initial width; the other's column c is our `column_map[c]`."""

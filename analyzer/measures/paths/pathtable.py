@@ -1,8 +1,9 @@
 """Traffic per (lane, path key): the hash table of `PathUsage`.
 
-A lane is a stream of rows with its own count of path changes; a flow has several. Path records are
-stored in order of first appearance, an open-addressing table of indices finds them, and each lane
-remembers its last record, so that a packet on the same path as the previous one needs no hashing.
+A lane is a stream of rows with its own count of path changes. The lanes of a flow, at one level if
+the flow has several, are a block. Path records are stored in order of first appearance, an
+open-addressing table of indices finds them, and each lane remembers its last record, so that a
+packet on the same path as the previous one needs no hashing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import inlined, kernel
-from ...statistics.keeping import Kept, rows_of
+from ....kernels.kernel import Int32s, Ints, inlined, kernel
+from ...statistics.keeping import Kept, kept_flows, rows_of
 from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, TrackedBatch
 from ...wire.salt import salt
 
@@ -48,10 +49,12 @@ ENTROPY, TAP, EVIDENCE = range(3)
 """Kinds of keys: source port and flow label, the tap, the `path_evidence` column."""
 
 LEVELS = 8
-"""With the tap as key, lanes are separate per hop limit modulo this."""
+"""With the tap as key, lanes are separate per hop limit modulo this. Most flows have packets at one
+of them: blocks are allocated at the first packet."""
 
 _CE = 3
 _EMPTY = -1
+_PATHS, _BLOCKS = range(2)  # items of `used`
 _EARLIEST_NS, _LATEST_NS = -(2**63), 2**63 - 1
 _SHIFT = np.uint64(32)
 
@@ -101,7 +104,7 @@ def _count_rows(
     start: int,
     kind: int,
     lane_of: NDArray[np.uint8],
-    lanes_per_flow: int,
+    lanes_per_block: int,
     flow: NDArray[np.int32],
     verdict: NDArray[np.uint8],
     opcode: NDArray[np.uint8],
@@ -113,6 +116,8 @@ def _count_rows(
     traffic_class: NDArray[np.uint8],
     wire_bytes: NDArray[np.uint32],
     time_ns: NDArray[np.int64],
+    block_of: NDArray[np.int32],
+    groups: NDArray[np.int64],
     lanes: NDArray[Any],
     paths: NDArray[Any],
     slots: NDArray[np.int32],
@@ -123,10 +128,18 @@ def _count_rows(
     mask = len(slots) - 1
     salt_lane, salt_key = salt[0], salt[1]
     for i in range(start, len(flow)):
-        lane = np.int64(flow[i]) * lanes_per_flow + np.int64(lane_of[opcode[i]])
+        lane = np.int64(flow[i]) * lanes_per_block + np.int64(lane_of[opcode[i]])
         if kind == TAP:
             key = np.int64(tap[i])
-            lane += (np.int64(hop_limit[i]) & (LEVELS - 1)) * (lanes_per_flow // LEVELS)
+            group = np.int64(flow[i]) * LEVELS + (np.int64(hop_limit[i]) & (LEVELS - 1))
+            if block_of[group] == 0:
+                if used[_BLOCKS] == len(groups):
+                    return i
+                groups[used[_BLOCKS]] = group
+                used[_BLOCKS] += 1
+                block_of[group] = used[_BLOCKS]
+            block = np.int64(block_of[group]) - 1
+            lane = block * lanes_per_block + np.int64(lane_of[opcode[i]])
         elif verdict[i] == TAP_COPY:
             continue
         elif kind == ENTROPY:
@@ -230,55 +243,74 @@ def rehash(
 
 
 def kept_records(
-    records: NDArray[Any], used: int, kept: Kept, lanes_per_flow: int
+    records: NDArray[Any], used: int, kept: Kept, lanes_each: int
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Records with a lane, those of kept flows first with their new lanes, then zeros.
 
-    Also the new place of each record in use, -1 for those that leave.
+    Also the new place of each record in use, -1 for those that leave. `kept` may be of blocks.
     """
-    flow, lane = np.divmod(records["lane"][:used], lanes_per_flow)
+    flow, lane = np.divmod(records["lane"][:used], lanes_each)
     stay = np.flatnonzero(kept.number[flow] >= 0)
     place = np.full(used, -1, np.int64)
     place[stay] = np.arange(len(stay))
     new = np.zeros(records.shape, records.dtype)
     new[: len(stay)] = records[stay]
     new["lane"][: len(stay)] = (
-        kept.number[flow[stay]].astype(np.int64) * lanes_per_flow + lane[stay]
+        kept.number[flow[stay]].astype(np.int64) * lanes_each + lane[stay]
     )
     return new, place
 
 
 class PathTable:
-    """Path records of all lanes of all flows; `lanes_per_flow` lanes each.
+    """Path records of all lanes of all flows.
 
-    `kind`: kind of the key; `lane_of`, uint8[256]: lane within the flow by opcode.
+    `kind`: kind of the key; `lane_of`, uint8[256]: lane within its block by opcode. With the kind
+    TAP a flow has up to `LEVELS` blocks, else one.
     """
 
-    def __init__(self, kind: int, lane_of: NDArray[np.uint8], lanes_per_flow: int) -> None:
+    def __init__(self, kind: int, lane_of: NDArray[np.uint8], lanes_per_block: int) -> None:
         self._kind = kind
         self._lane_of = lane_of
-        self.lanes_per_flow = lanes_per_flow
+        self._per = lanes_per_block
+        self._levels = LEVELS if kind == TAP else 1
         self.lanes = np.zeros(0, LANE)
+        self._groups = np.zeros(0, np.int64)
+        """int64[blocks+]: the group of each block, its flow times `LEVELS` plus its level."""
+        self._block_of = np.zeros(0, np.int32)
+        """int32[flows+ * LEVELS]: one plus the block of a group, 0 while it has no packets."""
         self._paths = np.zeros(0, PATH)
         self._slots = np.full(2, _EMPTY, np.int32)
-        self._used = np.zeros(1, np.int64)
+        self._used = np.zeros(2, np.int64)
         self._salt = salt(2) | np.uint64(1)
 
     @property
     def paths(self) -> NDArray[Any]:
         """The records in use, PATH[n], in order of first appearance."""
-        return self._paths[: int(self._used[0])]
+        return self._paths[: int(self._used[_PATHS])]
+
+    def places(self) -> tuple[Ints, Ints, Ints]:
+        """Flow, level and lane in the block of each record in use."""
+        block, lane = np.divmod(self.paths["lane"], self._per)
+        if self._levels == 1:
+            return block, np.zeros(len(block), np.int64), lane
+        flow, level = np.divmod(self._groups[block], LEVELS)
+        return flow, level, lane
+
+    def switches(self, flow: int, level: int, lane: int) -> int:
+        """Path changes of a lane that has records."""
+        block = flow if self._levels == 1 else int(self._block_of[flow * LEVELS + level]) - 1
+        return int(self.lanes["switches"][block * self._per + lane])
 
     def add(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
-        self.grow_flows(batch.n_flows)
+        self._grow_flows(batch.n_flows)
         table, row = batch.table, 0
         while True:
             row = _count_rows(
                 row,
                 self._kind,
                 self._lane_of,
-                self.lanes_per_flow,
+                self._per,
                 batch.flow,
                 batch.verdict,
                 table.opcode,
@@ -290,6 +322,8 @@ class PathTable:
                 table.traffic_class,
                 table.wire_bytes,
                 table.time_ns,
+                self._block_of,
+                self._groups,
                 self.lanes,
                 self._paths,
                 self._slots,
@@ -298,7 +332,10 @@ class PathTable:
             )
             if row == len(batch):
                 return
-            self._reserve(2 * len(self._paths) + 1)
+            if self._levels > 1 and self._used[_BLOCKS] == len(self._groups):
+                self._grow_blocks(len(self._groups) + 1)
+            if self._used[_PATHS] == len(self._paths):
+                self._reserve(len(self._paths) + 1)
 
     def merge(
         self,
@@ -319,42 +356,74 @@ class PathTable:
             begun = other_lanes["paths"] > 0
             for name in ("first_key", "last_key"):
                 other_lanes[name][begun] = key_map[other_lanes[name][begun]]
-        per = self.lanes_per_flow
-        self.grow_flows(int(flow_map.max()) + 1)
+        self._grow_flows(int(flow_map.max()) + 1)
         self._reserve(len(self.paths) + len(added))
-        lane_map = (flow_map.astype(np.int64)[:, None] * per + np.arange(per)).reshape(-1)
+        block_map = self._blocks(other, flow_map)
+        lane_map = (block_map[:, None] * self._per + np.arange(self._per)).reshape(-1)
         begun = self.lanes["paths"] > 0
         ours = (self.lanes, self._paths, self._slots, self._used, self._salt)
         _add_paths(added, lane_map, *ours)
         _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, *ours)
 
+    def _blocks(self, other: PathTable, flow_map: Int32s) -> Ints:
+        """int64[blocks of the other]: ours, made where they are new."""
+        if self._levels == 1:
+            return flow_map.astype(np.int64)
+        flow, level = np.divmod(other._groups[: int(other._used[_BLOCKS])], LEVELS)
+        groups = flow_map[flow].astype(np.int64) * LEVELS + level
+        new, used = np.unique(groups[self._block_of[groups] == 0]), int(self._used[_BLOCKS])
+        self._grow_blocks(used + len(new))
+        self._groups[used : used + len(new)] = new
+        self._block_of[new] = np.arange(used + 1, used + len(new) + 1)
+        self._used[_BLOCKS] += len(new)
+        return self._block_of[groups].astype(np.int64) - 1
+
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""
-        per, used = self.lanes_per_flow, self.paths
-        self.lanes = rows_of(self.lanes, kept, per)
-        self._paths, place = kept_records(self._paths, len(used), kept, per)
+        blocks, used = kept, self.paths
+        if self._levels > 1:
+            flow, level = np.divmod(self._groups[: int(self._used[_BLOCKS])], LEVELS)
+            blocks = kept_flows(kept.number[flow] >= 0)
+            groups = kept.number[flow[blocks.flows]].astype(np.int64) * LEVELS
+            self._groups[: len(groups)] = groups + level[blocks.flows]
+            self._used[_BLOCKS] = len(groups)
+            self._block_of[:] = 0
+            self._block_of[self._groups[: len(groups)]] = np.arange(1, len(groups) + 1)
+        self.lanes = rows_of(self.lanes, blocks, self._per)
+        self._paths, place = kept_records(self._paths, len(used), blocks, self._per)
         begun = self.lanes["paths"] > 0
         self.lanes["path"][begun] = place[self.lanes["path"][begun]]
-        self._used[0] = int((place >= 0).sum())
+        self._used[_PATHS] = int((place >= 0).sum())
         self._slots[:] = _EMPTY
-        rehash(self._paths, int(self._used[0]), self._slots, self._salt)
+        rehash(self._paths, int(self._used[_PATHS]), self._slots, self._salt)
 
-    def grow_flows(self, flows: int) -> None:
-        """Grow to the lanes of at least `flows` flows."""
-        need, have = flows * self.lanes_per_flow, len(self.lanes)
-        if need > have:
-            lanes = np.zeros(max(need, 2 * have), LANE)
-            lanes[:have] = self.lanes
-            self.lanes = lanes
+    def _grow_flows(self, flows: int) -> None:
+        if self._levels > 1:
+            self._block_of = _longer(self._block_of, flows * LEVELS)
+        else:
+            self.lanes = _longer(self.lanes, flows * self._per)
+
+    def _grow_blocks(self, blocks: int) -> None:
+        self._groups = _longer(self._groups, blocks)
+        self.lanes = _longer(self.lanes, len(self._groups) * self._per)
 
     def _reserve(self, records: int) -> None:
         """Grow to at least `records` records, in a table at most half full."""
         if records <= len(self._paths):
             return
-        used = int(self._used[0])
+        used = int(self._used[_PATHS])
         capacity = max(64, 1 << (records - 1).bit_length())
         paths = np.zeros(capacity, PATH)
         paths[:used] = self._paths[:used]
         self._paths = paths
         self._slots = np.full(2 * capacity, _EMPTY, np.int32)
         rehash(paths, used, self._slots, self._salt)
+
+
+def _longer(array: Any, length: int) -> Any:
+    """At least this long, and twice as long or more if it grows; zeros behind."""
+    if length <= len(array):
+        return array
+    longer = np.zeros(max(length, 2 * len(array), 64), array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -30,6 +30,7 @@ _ABOUT_AS_WIDE = 0.9
 
 _DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, by priority as its representative
 _LANES = 4
+_LANES_OF_A_FLOW = LEVELS * _LANES
 _LANE_OF: Final[Bytes] = np.where(
     CARRIES_DATA, _DATA, np.where(np.arange(256) >> 5 == CNP, _CNPS, _ACKS)
 ).astype(np.uint8)
@@ -74,9 +75,8 @@ class PathUsage:
 
     def __init__(self, key: Key = "entropy") -> None:
         self.key: Key = key
-        self._levels = LEVELS if key == "tap" else 1
-        self._table = PathTable(_KINDS[key], _LANE_OF, _LANES * self._levels)
-        self._sorted: Array | None = None  # the records by lane, built on demand
+        self._table = PathTable(_KINDS[key], _LANE_OF, _LANES)
+        self._sorted: Array | None = None  # the records by flow, level and lane, built on demand
         self._sorted_lanes: Ints = np.empty(0, np.int64)
         self._has_keys = False
         self._asked: tuple[int, list[_Level]] = (-1, [])  # of the latest flow queried
@@ -159,9 +159,8 @@ class PathUsage:
 
     def records(self) -> UsageRecords:
         """Everything counted, one row per flow, level, kind of packets and path."""
-        paths = self._table.paths
-        flow, lane = np.divmod(paths["lane"], self._table.lanes_per_flow)
-        return UsageRecords(flow, lane // _LANES, lane % _LANES == _DATA, paths)
+        flow, level, lane = self._table.places()
+        return UsageRecords(flow, level, lane == _DATA, self._table.paths)
 
     def _widest(self, flow: int, places: Ints | None = None) -> _Level | None:
         """The level to report: among the widest ones the level with the most bytes."""
@@ -182,7 +181,6 @@ class PathUsage:
 
     def _levels_of(self, lanes: list[tuple[int, Array]], flow: int) -> list[_Level]:
         kind = min((lane % _LANES for lane, _ in lanes), default=_DATA)
-        first = flow * self._table.lanes_per_flow
         return [
             _Level(
                 paths,
@@ -191,18 +189,20 @@ class PathUsage:
                     for other, rest in lanes
                     if other != lane and other // _LANES == lane // _LANES
                 ],
-                int(self._table.lanes[first + lane]["switches"]),
+                self._table.switches(flow, lane // _LANES, lane % _LANES),
             )
             for lane, paths in lanes
             if lane % _LANES == kind
         ]
 
     def _by_lane(self) -> Array:
-        """All records, sorted by their lane."""
+        """All records, sorted by flow, level and lane."""
         if self._sorted is None:
             paths = self._table.paths
-            self._sorted = paths[np.argsort(paths["lane"], kind="stable")]
-            self._sorted_lanes = np.ascontiguousarray(self._sorted["lane"])
+            flow, level, lane = self._table.places()
+            lanes = flow * _LANES_OF_A_FLOW + level * _LANES + lane
+            order = np.argsort(lanes, kind="stable")
+            self._sorted, self._sorted_lanes = paths[order], lanes[order]
             self._has_keys = bool(paths["key"].any())
         return self._sorted
 
@@ -214,10 +214,10 @@ class PathUsage:
     def _lanes_of(self, flow: int) -> list[tuple[int, Array]]:
         """The lanes of a flow that have records: level * _LANES + kind, and the records."""
         by_lane = self._by_lane()
-        per = self._table.lanes_per_flow
-        begin, end = np.searchsorted(self._sorted_lanes, (flow * per, (flow + 1) * per))
+        first = flow * _LANES_OF_A_FLOW
+        begin, end = np.searchsorted(self._sorted_lanes, (first, first + _LANES_OF_A_FLOW))
         own = by_lane[begin:end]
-        lane = self._sorted_lanes[begin:end] - flow * per
+        lane = self._sorted_lanes[begin:end] - first
         edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(own)]
         return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
 
