@@ -13,10 +13,9 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Int32s, Records, UInt16s, UInt32s
 from ..statistics.histogram import observe
-from ..wire.psn import psn_distance
+from ..wire.psn import PSN_MASK, psn_distance
 from . import state as st
 from .psn.copies import ids_say_nothing, spread, ways_of
-from .psn.sequence import SKIPPED_KEPT
 from .tracker import FlowTracker
 
 _FLOW_SUMS = (
@@ -153,8 +152,9 @@ def _join_streams(
     stream, other = mine.stream(into, which), theirs.stream(flow, which).copy()
     if not other["started"]:
         return
-    window = theirs.state.slots[other["window"] : other["window"] + (1 << other["window_bits"])]
-    window = window.copy()
+    size = 1 << int(other["window_bits"])
+    window = theirs.state.slots[other["window"] : other["window"] + size]
+    window = _with_skipped(other, window)
     _rename_taps(window, tap_map)
     late = theirs.state.lates[other["late"] - 1].copy() if other["late"] else None
     if len(tap_map):
@@ -191,6 +191,30 @@ def _join_streams(
     mine.state.streams[2 * into + which] = other
 
 
+def _with_skipped(stream: Any, window: Any) -> Any:
+    """A copy of the window in which the PSNs that the first packet skipped have slots.
+
+    The joined stream may begin with another packet.
+    """
+    if not stream["skips"]:
+        return window.copy()
+    before = np.flatnonzero(int(stream["skips"]) >> np.arange(st.SKIPPED_KEPT) & 1) + 1
+    skipped = np.zeros(len(before), st.SLOT)
+    skipped["psn"] = (int(stream["start_psn"]) - before) & PSN_MASK
+    skipped["state"] = st.SKIPPED
+    skipped["sent_id"], skipped["time"] = stream["start_id"], stream["start_time"]
+    skipped["arrival"] = stream["start_arrival"]
+    skipped["dense"] = int(stream["start_dense"]) - before
+    slots = np.concatenate([window[window["state"] != st.EMPTY], skipped])
+    size = max(len(window), 2 * st.SKIPPED_KEPT)
+    while len(np.unique(slots["psn"] % size)) < len(slots):
+        size *= 2
+    wider = np.zeros(size, st.SLOT)
+    wider[slots["psn"] % size] = slots
+    stream["skips"], stream["window_bits"] = 0, size.bit_length() - 1
+    return wider
+
+
 def _rename_taps(records: Any, tap_map: UInt16s) -> None:
     """Taps and sets of taps of slots or recent packets (bit 63 is shared by all from 63 on)."""
     if np.array_equal(tap_map, np.arange(len(tap_map))):
@@ -206,7 +230,7 @@ def _rename_taps(records: Any, tap_map: UInt16s) -> None:
 def _move_numbers(other: Any, window: Any, late: Any, stream: Any, clean: bool) -> None:
     """Arrival indices and unwrapped numbers of the later part continue those of the earlier one."""
     arrivals = int(stream["arrivals"])
-    dense = int(stream["next_dense"]) - SKIPPED_KEPT + (0 if clean else _NEW_SEQUENCE)
+    dense = int(stream["next_dense"]) - st.SKIPPED_KEPT + (0 if clean else _NEW_SEQUENCE)
     window["arrival"] += arrivals
     window["dense"] += dense
     other["next_dense"] += dense

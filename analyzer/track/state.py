@@ -151,6 +151,7 @@ STREAM = np.dtype(
         ("start_tap", "u2"),
         ("named", "u1"),  # a NAK named a PSN before `start_psn` as the first of the connection
         ("named_psn", "u4"),
+        ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; its slot is made if it comes
         ("start_time", "i8"),
         ("start_arrival", "i8"),
         ("start_dense", "i8"),
@@ -230,9 +231,11 @@ SLOT = np.dtype(
     align=True,
 )
 
-LEAST_WINDOW_BITS = 6
-"""A window begins with so few slots, enough for the PSNs before the first one (`SKIPPED_KEPT`):
-most flows of an attack or of a short job have few packets."""
+LEAST_WINDOW_BITS = 3
+"""A window begins with so few slots: most flows of an attack or of a short job have few packets."""
+SKIPPED_KEPT = 32
+"""PSNs before a stream's first one, or before one after an uncertain gap, that may come late; a bit
+of `skips` for each."""
 FIRST_WINDOW_BITS = 7
 """It grows to this before it forgets any PSN."""
 FIRST_WINDOW_BITS_OF_MANY_TAPS = 10

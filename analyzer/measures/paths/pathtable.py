@@ -255,9 +255,7 @@ def kept_records(
     place[stay] = np.arange(len(stay))
     new = np.zeros(records.shape, records.dtype)
     new[: len(stay)] = records[stay]
-    new["lane"][: len(stay)] = (
-        kept.number[flow[stay]].astype(np.int64) * lanes_each + lane[stay]
-    )
+    new["lane"][: len(stay)] = kept.number[flow[stay]].astype(np.int64) * lanes_each + lane[stay]
     return new, place
 
 

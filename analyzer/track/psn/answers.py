@@ -16,7 +16,7 @@ from ...wire.psn import PSN_MASK, psn_add, psn_distance
 from .. import state as st
 from ..state import State, StreamRecord
 from .rewind import RESEND_AFTER_NS, await_resend, forget_answers
-from .window import holds, horizon, slot_of
+from .window import has_slot, holds, horizon, slot_of
 
 OUTSTANDING = 1 << 16
 """Approximate limit of PSNs in flight: responses to older PSNs are ignored."""
@@ -203,7 +203,7 @@ def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int,
     if _names_the_first(state, stream, psn, aeth & PSN_MASK):
         stream.named = 1
         stream.named_psn = psn
-    if holds(state, stream, psn):
+    if has_slot(state, stream, psn):
         slot = state.slots[slot_of(stream, psn)]
         if slot.state == st.MISSING:
             observe(histograms, f, st.GAP_TO_NAK, time - slot.time)

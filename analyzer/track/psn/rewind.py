@@ -9,7 +9,7 @@ from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_add, psn_distance
 from .. import state as st
 from ..state import FlowRecord, State
-from .window import holds, horizon, slot_of
+from .window import has_slot, horizon, is_skipped, slot_of
 
 _LOST_RESENDS = 64
 """Most retransmissions after a NAK that may be lost before the tap sees one."""
@@ -94,9 +94,9 @@ def asks_at_a_gap(state: State, f: Int, flow: FlowRecord, psn: Int, time: Int) -
     in_window = -psn_distance(psn, np.int64(stream.next)) <= horizon(state, stream)
     if not in_window:
         return False
-    return bool(
-        not holds(state, stream, psn) or state.slots[slot_of(stream, psn)].dense == st.INSIDE_A_READ
-    )
+    if has_slot(state, stream, psn):
+        return bool(state.slots[slot_of(stream, psn)].dense == st.INSIDE_A_READ)
+    return not is_skipped(stream, psn)
 
 
 @subkernel

@@ -23,7 +23,8 @@ from .window import (
     Packet,
     claim,
     forget_missing,
-    holds,
+    has_slot,
+    is_skipped,
     note_copy,
     open_gap,
     reach,
@@ -38,9 +39,6 @@ TWIN_WITHIN_NS = 20_000
 """A repeated packet without identification counts as duplicated by the network within this time and
 directly after the original; later, as retransmitted. The position does not matter unless the flow's
 identifications are known to be all the same."""
-
-SKIPPED_KEPT = 32
-"""PSNs before the first one, or skipped without evidence, that are recognised if they arrive."""
 
 IDS_DATE_WITHIN_NS = 20_000_000
 """Identifications count modulo 2^16, for all queue pairs of a fast NIC together: after this time
@@ -121,7 +119,7 @@ def _miss_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord,
     stream.first = psn
     for k in range(steps):
         at = claim(state, flow, stream, psn_add(psn, k))
-        if not holds(state, stream, psn_add(psn, k)) or state.slots[at].state == st.SKIPPED:
+        if not has_slot(state, stream, psn_add(psn, k)) or state.slots[at].state == st.SKIPPED:
             _skip_before_the_start(state, flow, stream, psn_add(psn, k))
             state.slots[at].state = st.MISSING
             stream.missing += 1
@@ -137,7 +135,7 @@ def _start(
         forget_missing(state, flow, stream)
     else:
         stream.first = psn
-        stream.next_dense = SKIPPED_KEPT
+        stream.next_dense = st.SKIPPED_KEPT
         stream.last_gap_arrival = -1
         stream.floor_arrival = -1
     stream.started = 1
@@ -148,8 +146,7 @@ def _start(
     stream.start_time = time
     stream.start_arrival = stream.arrivals
     stream.start_dense = stream.next_dense
-    first, dense = psn_add(psn, -SKIPPED_KEPT), stream.next_dense - SKIPPED_KEPT
-    open_gap(state, flow, stream, first, SKIPPED_KEPT, st.SKIPPED, packet, dense)
+    stream.skips = (1 << st.SKIPPED_KEPT) - 1
     at = claim(state, flow, stream, psn)
     index = note_in_order(stream)
     write_seen(state, at, packet, index, stream.next_dense)
@@ -206,8 +203,11 @@ def judge(
         if psn_distance(psn, np.int64(stream.named_psn)) >= 0:
             stream.named = 0
             _miss_before_the_start(state, flow, stream, np.int64(stream.named_psn))
-    known = holds(state, stream, psn)
-    if not known and distance < 0 and _is_before_the_start(stream, psn, packet.time):
+    known = has_slot(state, stream, psn)
+    if not known and is_skipped(stream, psn):
+        known = True
+        _skip_before_the_start(state, flow, stream, psn)
+    elif not known and distance < 0 and _is_before_the_start(stream, psn, packet.time):
         known = reach(state, stream, psn)
         if known:
             _skip_before_the_start(state, flow, stream, psn)
@@ -241,7 +241,7 @@ def _jump(
         missing = 1 if stream.mid_message else 0
     if missing > 0:
         open_gap(state, flow, stream, first, missing, st.MISSING, packet, dense)
-    kept = min(distance - missing, SKIPPED_KEPT)
+    kept = min(distance - missing, st.SKIPPED_KEPT)
     skipped = distance - kept
     first = psn_add(first, skipped)
     open_gap(state, flow, stream, first, kept, st.SKIPPED, packet, dense + skipped)
@@ -255,7 +255,8 @@ def _release_reserved(
 ) -> None:
     """A READ that was missing arrives: the PSNs that it reserves are not missing."""
     count = responses_of(state, flow, bits, dma_length)
-    for k in range(1, min(count, 1 << np.int64(stream.window_bits))):
+    widest = max(np.int64(stream.window_bits), state.used[st.FIRST_WINDOW])
+    for k in range(1, min(count, 1 << widest)):
         reserved = psn_add(psn, k)
         slot = state.slots[slot_of(stream, reserved)]
         if slot.psn == reserved and slot.state == st.MISSING:

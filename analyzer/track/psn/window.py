@@ -34,12 +34,25 @@ def slot_of(stream: StreamRecord, psn: Int) -> Int:
 
 
 @inlined
-def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
-    """True when the window still holds this PSN."""
+def has_slot(state: State, stream: StreamRecord, psn: Int) -> bool:
+    """True when a slot of the window holds this PSN."""
     if stream.window_bits == 0:
         return False
     slot = state.slots[slot_of(stream, psn)]
     return bool(slot.state != st.EMPTY and slot.psn == psn)
+
+
+@inlined
+def is_skipped(stream: StreamRecord, psn: Int) -> bool:
+    """True for a PSN that the first packet skipped and that has no slot yet."""
+    before = (np.int64(stream.start_psn) - 1 - psn) & PSN_MASK
+    return bool(before < st.SKIPPED_KEPT and (np.int64(stream.skips) >> before) & 1)
+
+
+@inlined
+def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
+    """True when the window still holds this PSN."""
+    return has_slot(state, stream, psn) or is_skipped(stream, psn)
 
 
 @inlined
@@ -113,12 +126,30 @@ _STEP_BITS = 3
 """A window grows by this, eightfold, until it has the first size."""
 
 
+@subkernel
+def _take_from_skipped(state: State, stream: StreamRecord, psn: Int) -> None:
+    """Of the PSNs skipped by the first packet, `psn` itself or the one whose place it takes leaves.
+
+    Their places are those in a window of the first size or more: smaller ones forget none.
+    """
+    size = 1 << max(np.int64(stream.window_bits), state.used[st.FIRST_WINDOW])
+    before = (np.int64(stream.start_psn) - 1 - psn) & (size - 1)
+    if before >= st.SKIPPED_KEPT or not (np.int64(stream.skips) >> before) & 1:
+        return
+    stream.skips = np.int64(stream.skips) & ~(np.int64(1) << before)
+    skipped = psn_add(np.int64(stream.start_psn), -1 - before)
+    if skipped != psn:
+        _forget(stream, skipped, psn)
+
+
 @inlined
 def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int:
     """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
     first = state.used[st.FIRST_WINDOW]
     if stream.window_bits == 0:
         _new_window(state, stream, min(np.int64(st.LEAST_WINDOW_BITS), first))
+    if stream.skips:
+        _take_from_skipped(state, stream, psn)
     while True:
         at = slot_of(stream, psn)
         old = state.slots[at]
@@ -131,19 +162,21 @@ def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int
             continue
         if old.psn == psn:
             return at
+        if old.state == st.EMPTY:
+            return at
         if old.state != st.MISSING and state.used[st.FOLLOWED_TAPS] == 0:
-            _forget(stream, old, psn)
+            _forget(stream, np.int64(old.psn), psn)
             return at
         bits = np.int64(stream.window_bits)
         if old.state != st.MISSING and not _is_awaited(state, old, bits):
-            _forget(stream, old, psn)
+            _forget(stream, np.int64(old.psn), psn)
             return at
         if bits < stream.room_bits:
             _widen_window(state, stream)
             continue
         if bits >= st.MAX_WINDOW_BITS or state.used[st.USED_SLOTS] + (2 << bits) > st.MAX_SLOTS:
             _give_up(flow, stream, old)
-            _forget(stream, old, psn)
+            _forget(stream, np.int64(old.psn), psn)
             return at
         _new_window(state, stream, bits + 1)
 
@@ -166,16 +199,14 @@ def reach(state: State, stream: StreamRecord, psn: Int) -> bool:
 
 
 @inlined
-def _forget(stream: StreamRecord, slot: SlotRecord, psn: Int) -> None:
+def _forget(stream: StreamRecord, earlier: Int, psn: Int) -> None:
     """This PSN takes the slot of an earlier one.
 
     READs reserve PSNs without slots, so that the earlier PSN can be 2^24 back and more: it then
     counts as a later one. All are compared with the newest PSN, which none of them can pass.
     """
-    if slot.state == st.EMPTY:
-        return
     newest = max(psn_distance(psn, np.int64(stream.next)), 0) + np.int64(stream.next)
-    held_from = psn_add(np.int64(slot.psn), 1)
+    held_from = psn_add(earlier, 1)
     held_before = (newest - np.int64(stream.held_from)) & PSN_MASK
     if stream.forgets == 0 or (newest - held_from) & PSN_MASK < held_before:
         stream.forgets = 1

@@ -133,3 +133,29 @@ def test_copies_at_a_late_tap_are_those_of_a_tap_from_the_start():
         assert tracker.flows[0]["packets"] == alone + both
         assert tracker.copies[0, 1] == both
     assert np.array_equal(*verdicts)
+
+
+def test_flows_of_one_packet_take_few_slots():
+    """Those of the PSNs before the first one are made when one of them comes."""
+    tracker, flows = FlowTracker(), 1000
+    rows = [write(40, dest_qp=n) for n in range(flows)]
+    track(tracker, packets(rows))
+    assert tracker.state.used[state.USED_SLOTS] == flows << state.LEAST_WINDOW_BITS
+    assert flows << state.LEAST_WINDOW_BITS <= 8 * flows
+    stream = tracker.state.streams[state.REQUESTS]
+    assert all(holds(tracker.state, stream, 40 - n) for n in range(state.SKIPPED_KEPT + 1))
+    assert not holds(tracker.state, stream, 40 - state.SKIPPED_KEPT - 1)
+
+
+@pytest.mark.parametrize("before", [1, 31, 32])
+def test_psns_before_the_first_one_are_held_until_the_first_window_is_full(before):
+    """A window of 128 slots: the PSN 128 later takes the place."""
+    tracker, first = FlowTracker(), 1000
+    last = first - before + 128
+    track(tracker, packets([write(psn) for psn in range(first, last)]))
+    stream = tracker.state.streams[state.REQUESTS]
+    assert holds(tracker.state, stream, first - before)
+    track(tracker, packets([write(last)]))
+    stream = tracker.state.streams[state.REQUESTS]
+    assert not holds(tracker.state, stream, first - before)
+    assert stream["forgets"] and stream["held_from"] == first - before + 1
