@@ -22,6 +22,8 @@ CHART: Final = (
     ".chart .one{fill:var(--one)}.chart .two{fill:var(--two)}.chart .three{fill:var(--three)}"
     ".chart .fair{fill:none;stroke:var(--ink);stroke-width:1.5;stroke-dasharray:5 3}"
     ".chart .mark{stroke:var(--bad);stroke-width:1.5}.chart .span{fill:var(--bad)}"
+    ".chart .span.warning{fill:var(--warn)}.chart .span.note{fill:var(--note)}"
+    ".chart .mark.warning{stroke:var(--warn)}.chart .mark.note{stroke:var(--note)}"
     ".chart .wire{fill:none;stroke:var(--one);stroke-width:1.8}"
     ".chart .cell{stroke:var(--rule);stroke-width:.5}"
     ".chart .box{fill:var(--one);stroke:var(--ink);stroke-width:1}"

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ....analyzer.results.hops import Hop
-from ....analyzer.results.ranks import Ranks
+from ....analyzer.results.ranks import RankPair, Ranks
 from ....replay.results.replay import StrategyResult
+from ...terminal.ranks import gone
 from ...terminal.replay_parts import title
 from ...words import human
 from ...words.hops import short_taps
@@ -138,29 +139,59 @@ def fabric(one: StrategyResult, layer: str) -> Chart | None:
 
 def ranks(found: Ranks) -> Chart | None:
     """Bytes from rank to rank, of the communicator with most; None without pairs of ranks."""
+    return _of_ranks(found, "Bytes", lambda pair: pair.wire_bytes, human.size)
+
+
+def rank_losses(found: Ranks) -> Chart | None:
+    """Packets lost before the tap or never seen, likewise; None without losses."""
+    return _of_ranks(found, "Packets lost or missing", gone, lambda lost: human.count(int(lost)))
+
+
+def rank_completions(found: Ranks) -> Chart | None:
+    """Longest completion time of a message, likewise; None if no time is known."""
+    return _of_ranks(
+        found,
+        "Longest completion of a message",
+        lambda pair: pair.completion_max_ns,
+        human.duration,
+    )
+
+
+def _of_ranks(
+    found: Ranks,
+    name: str,
+    of: Callable[[RankPair], float | None],
+    show: Callable[[float], str],
+) -> Chart | None:
     sizes: Counter[str] = Counter()
     for pair in found.pairs:
         sizes[pair.comm] += pair.wire_bytes
     if not sizes:
         return None
     comm, _ = sizes.most_common(1)[0]
-    loads = {(one.sender, one.receiver): one.wire_bytes for one in found.pairs if one.comm == comm}
+    pairs = {(one.sender, one.receiver): one for one in found.pairs if one.comm == comm}
+    values = {ends: of(pair) for ends, pair in pairs.items()}
+    if not any(values.values()):
+        return None
     busy: Counter[int] = Counter()
-    for ends, size in loads.items():
-        busy.update(dict.fromkeys(ends, size))
+    for ends, pair in pairs.items():
+        busy.update(dict.fromkeys(ends, pair.wire_bytes))
     shown = sorted(rank for rank, _ in busy.most_common(MOST_SIDE))
     names = [f"rank {rank}" for rank in shown]
     hidden = len(busy) - len(shown)
     left_out = [f"{human.counted(hidden, 'rank')} with fewer bytes"] if hidden else []
     if len(sizes) > 1:
         left_out.append(human.counted(len(sizes) - 1, "other communicator"))
+    worst = max(value for value in values.values() if value is not None)
+    unknown = "; ? is not known" if None in values.values() else ""
     return heat_map(
-        f"Bytes from rank to rank, communicator {comm}",
-        f"{human.counted(len(loads), 'pair')} of ranks; rows send, columns receive; the strongest "
-        f"is {human.size(max(loads.values()))}.",
+        f"{name} from rank to rank, communicator {comm}",
+        f"{human.counted(len(values), 'pair')} of ranks; rows send, columns receive; the strongest "
+        f"is {show(worst)}{unknown}.",
         names,
         names,
-        [[loads.get((sender, receiver), 0) for receiver in shown] for sender in shown],
+        [[values.get((sender, receiver), 0) for receiver in shown] for sender in shown],
         "from",
+        lambda value: show(value) if value else "",
         left_out=f"Left out: {', '.join(left_out)}." if left_out else "",
     )

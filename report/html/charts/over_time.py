@@ -77,7 +77,9 @@ def over_time(analysis: Analysis) -> Chart | None:
                 drawing.rect(left, base - height, max(1, right - left - 0.5), height, "two")
     _time_axis(drawing, length_ns, bottom)
     words = f"Wire rate in windows of {human.duration(window_ns)}, at most {human.rate(max(rates))}"
-    words += f"; below it {', '.join(word for word, _ in seen)} packets" if seen else ""
+    words += (
+        f"; below it the packets of each window: {', '.join(w for w, _ in seen)}" if seen else ""
+    )
     words += "." if not findings else (
         f". {human.counted(len(findings), 'finding is', 'findings are')} marked from onset to end, "
         "with the numbers of the diagnosis."
@@ -151,9 +153,10 @@ def _spans(
         y = 8.0 + 14 * number
         begin, end = x(one.from_ns), x(end_ns if one.until_ns is None else one.until_ns)
         end = max(end, begin + 2)
-        drawing.rect(begin, y, end - begin, bottom - y, "span", 0.06)
-        drawing.rect(begin, y, end - begin, 5, "span")
-        drawing.line(begin, y, begin, bottom, "mark")
+        kind = f"span {one.severity}"
+        drawing.rect(begin, y, end - begin, bottom - y, kind, 0.06)
+        drawing.rect(begin, y, end - begin, 5, kind)
+        drawing.line(begin, y, begin, bottom, f"mark {one.severity}")
         drawing.text(_LEFT - 6, y + 7, f"finding {number + 1}", "soft", "end")
 
 

@@ -13,8 +13,9 @@ from ...terminal.report import Report
 from ...words import diagnosis as words
 from ...words import human
 from ...words.hops import clock, short_taps
+from ..chart import Chart
 from ..charts.extents import extents
-from ..charts.heat import hops, ranks
+from ..charts.heat import hops, rank_completions, rank_losses, ranks
 from ..charts.over_time import over_time, taps_over_time
 from ..charts.shares import paths
 from ..escape import escape
@@ -127,13 +128,20 @@ def _charts(page: HtmlPage, analysis: Analysis) -> None:
         *(paths(record) for record in sets[:_SETS] if record.shares),
         extents(analysis.flows),
         hops(analysis.hops),
-        None if isinstance(analysis.ranks, UnsetType) else ranks(analysis.ranks),
+        *_of_ranks(analysis),
         taps_over_time(analysis),
     ]
     if any(charts):
         page.section("Charts")
         for chart in charts:
             page.chart(chart)
+
+
+def _of_ranks(analysis: Analysis) -> list[Chart | None]:
+    found = analysis.ranks
+    if isinstance(found, UnsetType):
+        return []
+    return [ranks(found), rank_losses(found), rank_completions(found)]
 
 
 def _clocks(page: HtmlPage, analysis: Analysis) -> None:

@@ -13,7 +13,14 @@ from rocescope.analyzer.summary.ranks import ranks_of
 from rocescope.replay.compare.flows import replay
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.strategies.registry import parse_strategy
-from rocescope.report.html.charts.heat import fabric, heat_map, hops, ranks
+from rocescope.report.html.charts.heat import (
+    fabric,
+    heat_map,
+    hops,
+    rank_completions,
+    rank_losses,
+    ranks,
+)
 
 FABRIC = parse_fabric("leaf-spine:leaves=3,spines=4,hosts=4")
 
@@ -45,11 +52,12 @@ def test_hops_with_losses_come_first() -> None:
     assert hops([]) is None
 
 
-def test_ranks_of_the_largest_communicator() -> None:
-    def owned(id: int, sender: int, receiver: int, comm: str) -> Flow:
-        owner = Owner(1, None, sender, "source", "n", None, comm, receiver)
-        return factories.flow(id, 100 + id, owner=owner)
+def owned(id: int, sender: int, receiver: int, comm: str) -> Flow:
+    owner = Owner(1, None, sender, "source", "n", None, comm, receiver)
+    return factories.flow(id, 100 + id, owner=owner)
 
+
+def test_ranks_of_the_largest_communicator() -> None:
     pairs = [(3, 11, "0xa"), (11, 3, "0xa"), (3, 40, "0xa"), (0, 1, "0xb")]
     found = ranks_of([owned(i, *pair) for i, pair in enumerate(pairs)], None)
     assert found is not None
@@ -83,3 +91,25 @@ def test_the_links_of_a_fabric_are_a_matrix() -> None:
     } == {name: load for name, load in loads.items() if load and name.startswith("leaf") and
           ">spine" in name}  # fmt: skip
     assert fabric(one, "no such layer") is None
+
+
+def test_losses_and_completions_from_rank_to_rank() -> None:
+    found = ranks_of(
+        [owned(i, *pair) for i, pair in enumerate([(0, 1, "0xa"), (1, 0, "0xa")])], None
+    )
+    assert found is not None
+    clean, lossy = found.pairs
+    none = msgspec.structs.replace(
+        clean, recovered_packets=0, missing_packets=0, completion_max_ns=None
+    )
+    bad = msgspec.structs.replace(
+        lossy, recovered_packets=3, missing_packets=4, completion_max_ns=2_500_000.0
+    )
+    both = msgspec.structs.replace(found, pairs=[none, bad])
+    losses, times = rank_losses(both), rank_completions(both)
+    assert losses is not None and times is not None
+    at = bad.sender, 1 + bad.receiver
+    assert losses.rows[at[0]][at[1]] == 7 and "strongest is 7" in losses.description
+    assert times.rows[at[0]][at[1]] == 2_500_000.0 and "? is not known" in times.description
+    assert rank_losses(msgspec.structs.replace(found, pairs=[none])) is None
+    assert rank_completions(msgspec.structs.replace(found, pairs=[none])) is None

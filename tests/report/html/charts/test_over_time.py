@@ -38,7 +38,7 @@ def test_findings_are_marked_and_counted() -> None:
     many = msgspec.structs.replace(factories.diagnosis(), findings=[found] * 23)
     chart = over_time(factories.analysis(diagnosis=many))
     assert chart is not None
-    assert chart.svg().count('class="mark"') == 20 and ">finding 20<" in chart.svg()
+    assert chart.svg().count('class="mark ') == 20 and ">finding 20<" in chart.svg()
     assert chart.left_out == "3 further findings not marked."
 
 
