@@ -107,18 +107,20 @@ def _at_their_fastest(arrays: FabricArrays, fabric: Fabric, failures: Failures) 
     return arrays._replace(ps_per_byte_q20=per_byte)
 
 
-def _service(size: Array, q20: Array | int) -> Ints:
+def _service(size: Array | int, q20: Array | int) -> Array:
     """Time of messages of any size on a link, without overflow."""
-    whole, rest = np.divmod(np.asarray(size, np.int64), 1 << 20)
-    return whole * q20 + ((rest * q20 + (1 << 19)) >> 20)
+    sizes, per_byte = np.asarray(size, np.int64), np.asarray(q20, np.int64)
+    whole, rest = sizes >> 20, sizes & ((1 << 20) - 1)
+    return whole * per_byte + ((rest * per_byte + (1 << 19)) >> 20)
 
 
-def _occupied(size: Array, gap: Array | int, q20: Array | int, pace: int) -> Ints:
+def _occupied(size: Array | int, gap: Array | int, q20: Array | int, pace: int) -> Array:
     """Time from the begin of packets of `size` bytes in all until their port is free again."""
     plain = _service(np.asarray(size) + gap, q20)
     if pace == LINE_RATE:
         return plain
-    whole, rest = np.divmod(_service(size, q20), LINE_RATE)
+    alone = _service(size, q20)
+    whole, rest = alone // LINE_RATE, alone % LINE_RATE
     return np.maximum(plain, whole * pace + (rest * pace >> 20))
 
 
