@@ -162,7 +162,7 @@ def replay_packets(
             return run_packets(
                 workload,
                 fabric,
-                strategies[number],
+                strategies[number].in_run(seed + run - 1, fabric),
                 model,
                 seed + run,
                 keep_arrivals=keep,
@@ -217,7 +217,7 @@ def replay_packets(
             traffic=_traffic(base, sources),
             fabric=fabric_summary(fabric),
             strategies=[
-                _strategy(strategy.name, own, fabric, settings, even)
+                _strategy(strategy, own, fabric, settings, even)
                 for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
                 if own.by_run and number not in unfit
             ],
@@ -276,7 +276,11 @@ def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> Received
 
 
 def _strategy(
-    name: str, own: _Gathered, fabric: Fabric, settings: Mapping[str, str], even: Floats
+    strategy: Strategy,
+    own: _Gathered,
+    fabric: Fabric,
+    settings: Mapping[str, str],
+    even: Floats,
 ) -> StrategyResult:
     first = own.results[0][0]
     carried = first.link_bytes
@@ -303,8 +307,8 @@ def _strategy(
     busy = carried * 8e9 / rates
     done = packets.completion_ns
     return StrategyResult(
-        name=name,
-        parameters=dict(first.parameters),
+        name=strategy.name,
+        parameters=_parameters([result for result, _ in own.results]),
         switches=list(first.switches),
         fim_percent=None,
         max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),
@@ -316,8 +320,26 @@ def _strategy(
         links=links,
         worst=[],
         packets=packets,
-        notes=list(first.notes) + _incomplete(packets),
+        notes=list(first.notes) + _blind(strategy, packets) + _incomplete(packets),
     )
+
+
+def _parameters(results: Sequence[EngineResult]) -> dict[str, str]:
+    """The parameters of the runs; of one that differs the first and the last."""
+    first, last = results[0].parameters, results[-1].parameters
+    return {
+        key: value if last.get(key) == value else f"{value} to {last.get(key)}"
+        for key, value in first.items()
+    }
+
+
+def _blind(strategy: Strategy, packets: PacketReplay) -> list[str]:
+    if not strategy.learns_from_marks or "ecn_low_bytes" in packets.model:
+        return []
+    return [
+        f"{strategy.name} learns of congestion from ECN marks, and nothing is marked: it knows "
+        "only losses and trims; set --model ecn="
+    ]
 
 
 def _incomplete(packets: PacketReplay) -> list[str]:

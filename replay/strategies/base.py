@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, Self
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration
@@ -28,6 +28,10 @@ class Configured:
         """name: the strategy that uses this one, for messages."""
         self.options = options
         self.name = name or self.name
+
+    def with_default(self, key: str, value: str) -> Self:
+        """The same strategy with a value for an option that is not set."""
+        return type(self)({key: value, **self.options})
 
     def known(self, *names: str) -> None:
         """UsageError for an option that is not one of these."""

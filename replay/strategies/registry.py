@@ -21,6 +21,7 @@ from .flows.wcmp import Wcmp
 from .hosts.bitmap import Bitmap
 from .hosts.host_dr import HostRotation
 from .hosts.host_spray import HostSpray
+from .hosts.mixed import Mixed
 from .hosts.mrc import Mrc
 from .hosts.plb import Plb
 from .hosts.reps import Reps
@@ -56,6 +57,7 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
     "plb": Plb,
     "reps": Reps,
     "bitmap": Bitmap,
+    "mixed": Mixed,
     "mrc": Mrc,
 }
 ALL = "all"

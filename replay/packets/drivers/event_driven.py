@@ -75,7 +75,7 @@ def run_event_driven(
     # Failures known to all switches before the start are part of the fabric.
     known = converged(fabric, before) if before else fabric
     plan = scheduled(known, failures or Failures(), seed)
-    rules = strategy.rules(workload, plan.fabric, seed)
+    rules = strategy.under(model).rules(workload, plan.fabric, seed)
     if rules.fabric is not None:
         plan = scheduled(rules.fabric, failures or Failures(), seed)
     if strategy.static_paths:

@@ -43,7 +43,7 @@ def run_open_loop(
     UsageError if strategy, fabric and workload do not fit, and for strategies that need feedback,
     which this driver does not give.
     """
-    rules = strategy.rules(workload, fabric, seed)
+    rules = strategy.under(model).rules(workload, fabric, seed)
     if strategy.reacts or rules.hosts is not None:
         raise UsageError(f"{strategy.name} needs feedback, which the open-loop driver has not")
     where = fabric if rules.fabric is None else rules.fabric

@@ -16,6 +16,9 @@ from ....kernels.kernel import Int, Ints, inlined, kernel
 SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE, JITTER, VICTIM = range(1, 9)
 """Purposes that several files share; a strategy declares its own with `purpose`."""
 
+_ROUNDS = 6
+"""Of `permuted`, at most 8."""
+
 
 def purpose(name: str) -> int:
     """The purpose of this name, a hash of it: two uses of the same numbers differ in their purpose.
@@ -73,6 +76,28 @@ def below(random: np.uint64, n: Int) -> Int:
 def drawn(seed: Int, purpose: Int, what: Int, number: Int, n: Int) -> Int:
     """int64 in 0 .. n-1: `draw` and `below` together; can also be called from Python."""
     return below(draw(seed, purpose, what, number), n)
+
+
+@inlined
+def permuted(seed: Int, purpose: Int, what: Int, place: Int, n: Int) -> Int:
+    """int64 in 0 .. n-1: what is at `place` (0 .. n-1) of a random order of `what`; n <= 2**31.
+
+    A Feistel network permutes the numbers below a power of 4, at least 64, because fewer rounds or
+    halves of two bits favour some orders; those from n on are permuted again (cycle walking: Black
+    and Rogaway, CT-RSA 2002).
+    """
+    half = np.int64(3)
+    while np.int64(1) << (2 * half) < n:
+        half += 1
+    mask = (np.int64(1) << half) - 1
+    while True:
+        left, right = place >> half, place & mask
+        for turn in range(_ROUNDS):
+            random = draw(seed, purpose, what, (right << np.int64(3)) | np.int64(turn))
+            left, right = right, left ^ (np.int64(random >> np.uint64(32)) & mask)
+        place = (left << half) | right
+        if place < n:
+            return place
 
 
 @kernel

@@ -31,7 +31,7 @@ from ....kernels.kernel import Int, Int32s, Ints, callback, inlined
 from ...fabrics.fabric import Fabric
 from ...results.replay import SwitchHash
 from .labels import EvState, HostFunctions
-from .model import Workload
+from .model import Model, Workload
 
 
 class Choice(NamedTuple):
@@ -131,6 +131,20 @@ class Strategy(Protocol):
     def static_paths(self) -> bool:
         """Whether labels name links: switches do not route around links that are down."""
         return False
+
+    @property
+    def learns_from_marks(self) -> bool:
+        """Whether hosts learn of congestion from ECN marks."""
+        return False
+
+    def under(self, model: Model) -> Strategy:
+        """The same strategy for these queues; differs if its defaults depend on them."""
+        return self
+
+    def in_run(self, number: int, fabric: Fabric) -> Strategy:
+        """The same strategy for run `number` of several, from 0: with other hash seeds, unless its
+        options or the fabric give them."""
+        return self
 
     @abstractmethod
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from ...fabrics.fabric import Fabric
-from ...fabrics.switch_hashing import hash_records, switch_hashing
+from ...fabrics.switch_hashing import hash_known, hash_records, switch_hashing
 from ...flows.placement import place
 from ...traffic.traffic import Traffic
 from ..base import Configured, FlowStrategy
 from ..placed import Outcome
 
 
-class Ecmp(Configured, FlowStrategy):
+class Hashed(Configured):
+    """Strategies whose switches hash: every run of several has hash seeds of its own."""
+
+    def in_run(self, number: int, fabric: Fabric) -> Self:
+        """Seeds derived from `number`; those of the options or the fabric stay."""
+        if number == 0 or any(hash_known(own) for own in fabric.hash_settings):
+            return self
+        return self.with_default("seed", str(number % (1 << 32)))
+
+
+class Ecmp(Hashed, FlowStrategy):
     """Options: see `switch_hashing`."""
 
     name = "ecmp"

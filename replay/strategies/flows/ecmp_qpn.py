@@ -9,14 +9,14 @@ from __future__ import annotations
 from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
 from ...traffic.traffic import Traffic
-from ..base import Configured, FlowStrategy
+from ..base import FlowStrategy
 from ..placed import Outcome
-from .ecmp import Ecmp
+from .ecmp import Ecmp, Hashed
 
 DEFAULT_HASH = "crc16-ccitt"
 
 
-class EcmpQpn(Configured, FlowStrategy):
+class EcmpQpn(Hashed, FlowStrategy):
     """Options: those of ecmp except `fields`."""
 
     name = "ecmp-qpn"

@@ -14,14 +14,14 @@ from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import generator
 from ...traffic.traffic import Traffic, Windows
-from ..base import Configured, FlowStrategy
+from ..base import FlowStrategy
 from ..placed import Outcome
-from .ecmp import Ecmp
+from .ecmp import Ecmp, Hashed
 
 _FIRST_PORT = 49_152
 
 
-class Subflow(Configured, FlowStrategy):
+class Subflow(Hashed, FlowStrategy):
     """Options: `k` subflows (4), `draw`, the seed of the ports (0), and those of ecmp."""
 
     name = "subflow"

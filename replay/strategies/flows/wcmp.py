@@ -10,12 +10,12 @@ from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
 from ...fabrics.weights import with_capacity_weights
 from ...traffic.traffic import Traffic
-from ..base import Configured, FlowStrategy
+from ..base import FlowStrategy
 from ..placed import Outcome
-from .ecmp import Ecmp
+from .ecmp import Ecmp, Hashed
 
 
-class Wcmp(Configured, FlowStrategy):
+class Wcmp(Hashed, FlowStrategy):
     """Options: those of ecmp."""
 
     name = "wcmp"

@@ -32,15 +32,22 @@ class Bitmap(Configured, Strategy):
 
     name = "bitmap"
     reacts: ClassVar[bool] = True
+    learns_from_marks: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         self.known("evs")
-        evs = self.whole("evs", ENTROPY_VALUES, 2, 1 << 16)
-        if evs & (evs - 1) or evs < fabric.ports:
-            raise UsageError(f"{self.name}: evs={evs}: use a power of two from {fabric.ports} on")
+        evs = power_of_two(self, fabric)
         base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
         hosts = bitmap(len(workload.src), seed, fabric.ports, evs)
         return replace(base, hosts=hosts, parameters={"evs": str(evs)})
+
+
+def power_of_two(strategy: Configured, fabric: Fabric) -> int:
+    """The option `evs`."""
+    evs = strategy.whole("evs", ENTROPY_VALUES, 2, 1 << 16)
+    if evs & (evs - 1) or evs < fabric.ports:
+        raise UsageError(f"{strategy.name}: evs={evs}: use a power of two from {fabric.ports} on")
+    return evs
 
 
 @subkernel

@@ -3,6 +3,9 @@
 Source: "Host Pkt" of "Load Balancing for AI Training Workloads" (arXiv 2507.21372), OPS of REPS
 (arXiv 2407.21625), the oblivious policy of Ultra Ethernet. The number of values matters: the hash
 of a value never changes, so two values of a flow with the same path always share it.
+
+"Random" has two readings: every packet draws from all values, or every value is used once per turn,
+in a new random order in each turn, which spreads more evenly.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, Ints
 from ...fabrics.fabric import Fabric
-from ...packets.model.draws import HOST_LABEL, SWITCH_PORT, drawn
-from ...packets.model.model import ACK, Workload, message_of
+from ...packets.model.draws import HOST_LABEL, SWITCH_PORT, drawn, permuted
+from ...packets.model.model import ACK, Workload, message_of, number_of
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, emitter
 from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -23,19 +26,26 @@ ENTROPY_VALUES = 1 << 16
 
 
 class HostSpray(Configured, Strategy):
-    """Option: `evs`, entropy values to draw from (65,536)."""
+    """Options: `evs`, entropy values (65,536); `order`, `random` (each packet draws from all) or
+    `turns` (each value once per turn of a flow)."""
 
     name = "host-spray"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        self.known("evs")
+        self.known("evs", "order")
         evs = self.whole("evs", ENTROPY_VALUES, 1, 1 << 31)
+        order = self.word("order", "random", "turns")
+        begin = workload.packet_start[workload.flow_start[workload.flow]]
+        number = workload.packet_start[:-1] - begin
+        parameters = {"evs": str(evs)}
+        if order == "turns":
+            parameters["order"] = order
         return Rules(
             hash_label(),
-            _emit(),
-            state_of([seed, evs], workload.flow),
+            _emit() if order == "random" else _emit_in_turns(),
+            state_of([seed, evs], workload.flow, number),
             any_port=True,
-            parameters={"evs": str(evs)},
+            parameters=parameters,
         )
 
 
@@ -49,6 +59,19 @@ def on_all_ports(name: str, evs: int, fabric: Fabric) -> int:
 @emitter
 def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
     return drawn(state[0], HOST_LABEL, packet & np.int64(WITHOUT_FLAGS), 0, state[1])
+
+
+@emitter
+def _emit_in_turns(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
+    """State: [seed, evs, positions of the tables of each message's flow and first number in it]."""
+    message = message_of(packet)
+    flow = state[state[2] + message]
+    if packet & np.int64(ACK):
+        flow |= np.int64(1 << 30)
+    number = state[state[3] + message] + number_of(packet)
+    turn, place = number // state[1], number % state[1]
+    what = (flow << np.int64(32)) | turn
+    return permuted(state[0], HOST_LABEL, what, place, state[1])
 
 
 @chooser

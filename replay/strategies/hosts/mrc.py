@@ -64,6 +64,7 @@ class Mrc(Configured, Strategy):
 
     name = "mrc"
     reacts: ClassVar[bool] = True
+    learns_from_marks: ClassVar[bool] = True
     static_paths: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:

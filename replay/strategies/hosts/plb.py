@@ -51,6 +51,7 @@ class Plb(Configured, Strategy):
 
     name = "plb"
     reacts: ClassVar[bool] = True
+    learns_from_marks: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         self.known("percent", "rounds", "idle")

@@ -43,6 +43,7 @@ class Reps(Configured, Strategy):
 
     name = "reps"
     reacts: ClassVar[bool] = True
+    learns_from_marks: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         self.known("evs", "freeze")

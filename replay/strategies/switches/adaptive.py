@@ -15,7 +15,7 @@ from ....analyzer.units import parse_size
 from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
-from ...packets.model.model import ACK, Workload, queued_bytes
+from ...packets.model.model import ACK, Model, Workload, queued_bytes
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
 from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -27,9 +27,15 @@ REFRESH = "100ns"
 
 
 class Adaptive(Configured, Strategy):
-    """Options: `bands`, percent of the buffer (5+10+20); `buffer` (800kB); `refresh` (100ns)."""
+    """Options: `bands`, percent of the buffer (5+10+20); `buffer` (that of the model, 800kB if it
+    is unlimited); `refresh` (100ns)."""
 
     name = "adaptive"
+
+    def under(self, model: Model) -> Adaptive:
+        if model.buffer_bytes is None:
+            return self
+        return self.with_default("buffer", str(model.buffer_bytes))
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         self.known("bands", "buffer", "refresh")

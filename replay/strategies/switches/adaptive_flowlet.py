@@ -16,7 +16,7 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
-from ...packets.model.model import Workload, message_of, queued_bytes
+from ...packets.model.model import Model, Workload, message_of, queued_bytes
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
 from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -34,10 +34,16 @@ _SAMPLES = 64
 
 
 class AdaptiveFlowlet(Configured, Strategy):
-    """Options: `gap` (16us), `table` (4096), `buffer` (800kB); `load` and `queue`, weights (16),
-    `exponent` (2), `sample` (16us); with `load=0` those of adaptive in place of the last three."""
+    """Options: `gap` (16us), `table` (4096), `buffer` (as in adaptive); `load` and `queue`, weights
+    (16), `exponent` (2), `sample` (16us); with `load=0` those of adaptive in place of the last
+    three."""
 
     name = "adaptive-flowlet"
+
+    def under(self, model: Model) -> AdaptiveFlowlet:
+        if model.buffer_bytes is None:
+            return self
+        return self.with_default("buffer", str(model.buffer_bytes))
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         load = self.whole("load", WEIGHT, 0, 1000)

@@ -146,3 +146,25 @@ def test_least_levels_keep_what_is_among_them() -> None:
     assert chosen(4, 0) == {1, 2}
     assert chosen(4, 4) == {1, 2}  # as good, but not of this group
     assert chosen(1, NONE) == {0}
+
+
+def test_spraying_in_turns_uses_every_entropy_value_once_per_turn() -> None:
+    """A value keeps its link, so that every turn loads the links alike, in another order."""
+    sent = order_of("host-spray:evs=8,order=turns", 32)
+    turns = [sent[i : i + 8] for i in range(0, 32, 8)]
+    assert all(Counter(turn) == Counter(turns[0]) for turn in turns)
+    assert len({tuple(turn) for turn in turns}) == 4
+    drawn = order_of("host-spray:evs=8", 32)
+    assert len({tuple(sorted(Counter(drawn[i : i + 8]).items())) for i in range(0, 32, 8)}) > 1
+
+
+def test_bands_of_adaptive_are_of_the_buffer_of_the_model() -> None:
+    small = Model(buffer_bytes=100_000)
+    of_model = parse_packet_strategy("adaptive").under(small)
+    load = messages([(0, 4)], 4)
+    assert of_model.rules(load, THREE, 1).parameters["buffer"] == "100000"
+    given = parse_packet_strategy("adaptive:buffer=1MB").under(small)
+    assert given.rules(load, THREE, 1).parameters["buffer"] == "1000000"
+    assert parse_packet_strategy("adaptive").under(MODEL).rules(load, THREE, 1).parameters[
+        "buffer"
+    ] == str(adaptive.BUFFER_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -13,6 +14,7 @@ from rocescope.analyzer.errors import RocescopeError
 from rocescope.cli import run as cli
 from rocescope.replay.compare.packets import Load, check_bound, replay_packets
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing import HashSettings
 from rocescope.replay.packets.bounds import bounds
 from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.many import run_many
@@ -180,3 +182,35 @@ def test_a_lower_bound_that_is_beaten_is_an_error() -> None:
     late = bound._replace(message_ps=bound.message_ps + 10**12)
     with pytest.raises(RocescopeError, match="a fault of rocescope"):
         check_bound(result, late, "ofan")
+
+
+def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    assert cli(["replay", *words, "--format", "json"]) == 0
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["strategies"]
+    return found
+
+
+def test_every_run_of_ecmp_has_hash_seeds_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    where = "leaf-spine:leaves=2,spines=4,hosts=4,rate=100G"
+    words = ("--pattern", "permutation:message-size=64KiB", "--fabric", where, "--runs", "4")
+    ecmp, fixed = replayed(capsys, *words, "-s", "ecmp", "-s", "ecmp:seed=5", "--packets")
+    assert ecmp["parameters"]["seed"] == "0 to 3"  # type: ignore[index]
+    assert fixed["parameters"]["seed"] == "5"  # type: ignore[index]
+    known = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4")
+    strategy = parse_packet_strategy("ecmp")
+    assert strategy.in_run(0, known) is strategy
+    own = [HashSettings(seed=9)] * known.switches
+    assert strategy.in_run(3, replace(known, hash_settings=tuple(own))) is strategy
+
+
+def test_strategies_that_learn_from_marks_say_that_there_are_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G"
+    words = ("--pattern", "permutation:message-size=16KiB", "--fabric", where)
+    names = ("reps", "plb", "bitmap", "mixed")
+    chosen = [word for name in names for word in ("-s", name)]
+    for one in replayed(capsys, *words, *chosen):
+        assert "nothing is marked" in str(one["notes"])
+    for one in replayed(capsys, *words, *chosen, "--model", "ecn=80kB"):
+        assert one["notes"] == []

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import numpy as np
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.replay.packets.model import draws
 from rocescope.replay.packets.model.draws import drawn, generator, purpose
@@ -40,3 +43,20 @@ def test_nothing_else_draws(checkout: Path) -> None:
             if file.name != "draws.py":
                 found = re.search(r"default_rng|np\.random|import random", file.read_text())
                 assert found is None, file
+
+
+@examples(60)
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.integers(1, 300))
+def test_an_order_has_every_number_once(seed: int, what: int, n: int) -> None:
+    order = [int(draws.permuted(seed, 3, what, place, n)) for place in range(n)]
+    assert sorted(order) == list(range(n))
+    if n > 20:
+        assert order != [int(draws.permuted(seed, 3, what + 1, place, n)) for place in range(n)]
+
+
+def test_every_place_of_an_order_is_equally_likely() -> None:
+    found = np.zeros((5, 5), int)
+    for what in range(4_000):
+        for place in range(5):
+            found[place, draws.permuted(7, 3, what, place, 5)] += 1
+    assert abs(found - 800).max() < 150  # more than five standard deviations of 25
