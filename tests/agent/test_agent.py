@@ -111,7 +111,7 @@ def test_it_reads_until_it_is_stopped(readings, monkeypatch):
     thread.start()
     until(lambda: len(times) >= 3)
     agent.stop()
-    thread.join(5)
+    thread.join(300)
     assert not thread.is_alive() and len(recorded) == len(times)
 
 

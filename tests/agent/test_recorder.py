@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from counted import packet
@@ -14,7 +15,7 @@ from rocescope.agent.recorder import Recorder
 from rocescope.agent.results import AgentFinding
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.errors import RocescopeError
+from rocescope.analyzer.errors import RocescopeError, UnreadableInput
 from rocescope.probes.live import LiveOptions, LiveSource
 
 FINDING = AgentFinding(
@@ -44,20 +45,42 @@ def source(net):
     return LiveSource([net.interface("left")], LiveOptions(ring_bytes=1 << 16), to_blocks=True)
 
 
+def packets_by_queue_pair(paths):
+    try:
+        flows = analyze([str(path) for path in paths], AnalyzeOptions(concat=True)).flows
+    except UnreadableInput:  # no frame yet
+        return {}
+    return {flow.dest_qp: flow.packets for flow in flows}
+
+
 @pytest.mark.usefixtures("quick")
-def test_packets_around_a_finding_stay(network, tmp_path):
-    net = network()
+def test_packets_around_a_finding_stay(network, tmp_path, monkeypatch):
+    """Its time stands still while packets are sent, however long that takes."""
+    net, now = network(), [100.0]
     recorder = Recorder(source(net), tmp_path, keeping.LEAST_BYTES)
-    (first,) = (path.name for path in recorder._files.names)
+    recorder._evidence._clock = lambda: now[0]
+    monkeypatch.setattr(under_test, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    recorder._evidence._began = dict.fromkeys(recorder._evidence._began, now[0])
     recorder.start()
+
+    def files():
+        return sorted(tmp_path.glob("*.pcapng"))
+
+    def left(old):
+        now[0] += 0.02
+        return not set(files()) & set(old)
+
     net.send([packet(psn, qp=0x11) for psn in range(50)])
-    # The file with the first packets has left the ring.
-    until(lambda: not any(path.name == first for path in tmp_path.iterdir()), 20)
+    until(lambda: packets_by_queue_pair(files()) == {0x11: 50})
+    first = files()
+    until(lambda: left(first))
     net.send([packet(psn, qp=0x22) for psn in range(50)])
     recorder.record(FINDING)
     net.send([packet(psn, qp=0x33) for psn in range(50)])
+    until(lambda: packets_by_queue_pair(files()) == {0x22: 50, 0x33: 50})
     log = tmp_path / keeping.LOG
-    until(log.read_text, 20)
+    now[0] += 1
+    until(log.read_text)
     assert recorder.count == 1
     names = recorder.files_of(FINDING)
     recorder.close()
@@ -65,9 +88,7 @@ def test_packets_around_a_finding_stay(network, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([keeping.LOG, *names])
     (line,) = log.read_text().splitlines()
     assert json.loads(line)["recordings"] == names and "\x9b" not in line
-    paths = [str(tmp_path / name) for name in names]
-    flows = analyze(paths, AnalyzeOptions(concat=True)).flows
-    assert {(flow.dest_qp, flow.packets) for flow in flows} == {(0x22, 50), (0x33, 50)}
+    assert packets_by_queue_pair(tmp_path / name for name in names) == {0x22: 50, 0x33: 50}
 
 
 @pytest.mark.usefixtures("quick")

@@ -32,14 +32,14 @@ def server():
 
 
 def get(port, path="/x", method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request(method, path, headers=headers)
     response = connection.getresponse()
     return response.status, response.read().decode(), response
 
 
 def raw(port, data):
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as handle:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as handle:
         handle.sendall(data)
         with suppress(OSError):  # the server was quicker
             handle.shutdown(socket.SHUT_WR)
@@ -135,7 +135,7 @@ def test_requests_while_it_stops(server):
     time.sleep(0.1)
     server.close()
     for reader in readers:
-        reader.join(5)
+        reader.join(300)
         assert not reader.is_alive()
     ends.set()
     with pytest.raises(OSError, match=r"."):
@@ -215,7 +215,7 @@ def test_client_certificates(certificates):
 
     def read(context):
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", server.port, timeout=10, context=context
+            "127.0.0.1", server.port, timeout=300, context=context
         )
         connection.request("GET", "/x")
         return connection.getresponse().read()
@@ -259,7 +259,7 @@ def test_connections_without_a_thread_leave_no_trace(server, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("threading.Thread.start", full)
         for _ in range(20):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as handle:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=300) as handle:
                 with suppress(ConnectionError):
                     assert handle.recv(1) == b""
     assert get(server.port)[0] == 200

@@ -40,7 +40,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def output(*command: str | Path) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
 @pytest.mark.parametrize(("line", "found"), LINES)

@@ -188,7 +188,7 @@ def test_tshark_finds_the_same(need_tool: Callable[[str], str], tmp_path: Path) 
     names = [name for name in WRAPPED if name not in NOT_IN_TSHARK]
     path = written(tmp_path / "x.pcap", [WRAPPED[name](p) for name in names for p in PACKETS])
     words = [tshark, "-r", str(path), "-T", "fields", "-e", "infiniband.bth.psn"]
-    shown = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
     psns = [line.split(",")[-1] for line in shown.stdout.splitlines()]
     found = {name: psns[4 * i : 4 * i + 4] for i, name in enumerate(names)}
     assert found == dict.fromkeys(names, ["7", "8", "9", "9"])

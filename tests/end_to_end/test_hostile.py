@@ -50,12 +50,12 @@ ANALYZE = ("analyze", "--progress", "none")
 def run(*arguments: object, **settings: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rocescope", *map(str, arguments)]
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
-    return subprocess.run(command, timeout=120, check=False, **settings)
+    return subprocess.run(command, timeout=300, check=False, **settings)
 
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
     line = line.replace("rocescope analyze", f"{sys.executable} -m rocescope {' '.join(ANALYZE)}")
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=300)
 
 
 def one_line(text: str) -> str:
@@ -108,7 +108,7 @@ def test_a_file_of_somebody_else(small: Path) -> None:
         f"os.seteuid({NOBODY}); sys.exit(cli.run([*{ANALYZE}, sys.argv[1]]))"
     )
     command = [sys.executable, "-c", code, str(small)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (4, "")
     assert "permission denied" in one_line(done.stderr)
 
@@ -143,7 +143,7 @@ def test_a_reader_that_leaves_in_the_middle(data: Path, unbuffered: str) -> None
     assert process.stdout.read(100)
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(60) == 141
+    assert process.wait(300) == 141
 
 
 def test_a_pipe_and_standard_input_are_captures(small: Path) -> None:
@@ -167,7 +167,7 @@ def test_signals_in_the_middle(small: Path, number: signal.Signals, code: int) -
     assert process.stderr
     assert any('"packets": 20' in line for line in process.stderr)  # or it ended before
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == code
     assert "Traceback" not in err
     if number == signal.SIGINT:

@@ -74,4 +74,4 @@ def _holder(lab: Lab, spot: Spot) -> Iterator[Callable[[str], None]]:
         yield hold
     finally:
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(300) == 0

@@ -213,6 +213,6 @@ class Captures:
         for process in self._running.values():
             process.send_signal(signal.SIGINT)
         for link, process in self._running.items():
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=300)
             found = re.search(r"(\d+) packets? dropped by kernel", said)
             self.drops[link] = int(found[1]) if found else -1

@@ -194,4 +194,4 @@ class Running:
         for host, process in self._processes.items():
             process.stdin.close()
             self.results[host] = json.loads(process.stdout.read())
-            assert process.wait(30) == 0, f"the endpoint of H{host} failed"
+            assert process.wait(300) == 0, f"the endpoint of H{host} failed"

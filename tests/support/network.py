@@ -154,7 +154,7 @@ class Watched:
 
     def __exit__(self, *_: object) -> None:
         self.source.stop()
-        self._thread.join(20)
+        self._thread.join(300)
         assert not self._thread.is_alive()
         self.source.__exit__(None, None, None)
         if self.error is not None:

@@ -41,7 +41,7 @@ def terminals(folder) -> Iterator[type]:
             """As somebody closes the window of a terminal."""
             tmux("kill-session")
 
-        def wait(self, text, seconds=60):
+        def wait(self, text, seconds=300):
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 if text in self.screen():

@@ -36,7 +36,7 @@ def _parse_once(stylesheet, *css, **more):
 
 Stylesheet._parse_rules = _parse_once
 
-SETTLED_S = 600
+SETTLED_S = 300
 """Longer than any machine takes: a test fails after it, and none passes because of it."""
 # Textual's own limit, of every key, is 30 s.
 Pilot._wait_for_screen.__defaults__ = (SETTLED_S,)
@@ -95,6 +95,15 @@ async def settled(app, pilot):
             await asyncio.sleep(0.005)
         await pilot.pause()
         calm = not _busy(app) and not _queued(app)
+
+
+async def until_shown(pilot, condition):
+    """Wait until a condition holds; the session may go on."""
+    end = monotonic() + SETTLED_S
+    await pilot.pause(0.05)
+    while not condition():
+        assert monotonic() < end, "it did not come"
+        await pilot.pause(0.05)
 
 
 async def press(app, pilot, keys):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 300) -> None:
     """Return when the condition holds; AssertionError when it never does."""
     end = time.monotonic() + seconds
     while not condition():

@@ -42,5 +42,5 @@ def test_it_holds_one_thread_at_a_time_and_is_freed_by_errors():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
     assert max(most) == 1 and len(most) == 800

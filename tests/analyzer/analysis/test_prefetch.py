@@ -53,7 +53,7 @@ def test_a_blocked_iterator_is_left_behind():
 
     def make():
         yield 1
-        ended.append(free.wait(30))
+        ended.append(free.wait(300))
         yield 2
 
     items = Prefetched(make, nothing)

@@ -337,7 +337,7 @@ def test_a_slow_pipe_hands_on_what_has_arrived(tmp_path: Path) -> None:
     def feed() -> None:
         with pipe.open("wb", buffering=0) as out:
             out.write(data[: first + 5])
-            assert seen.wait(20)
+            assert seen.wait(300)
             out.write(data[first + 5 :])
 
     thread = threading.Thread(target=feed)
@@ -367,7 +367,7 @@ def test_following_a_growing_file(tmp_path: Path) -> None:
             deadline = time.monotonic() + 20
             while sum(arrived) < frames and time.monotonic() < deadline:
                 time.sleep(0.02)
-        assert opened.wait(20)
+        assert opened.wait(300)
         capture.stop()
 
     writer = threading.Thread(target=grow)

@@ -7,7 +7,7 @@ from rocescope.tui.session.session import Session
 def test_late_packets_lie_where_their_times_are():
     session = Session.open([str(data("i03_write_reorder5_AtoB"))])
     session.start()
-    assert session.wait(60)
+    assert session.wait(300)
     snapshot = session.snapshot()
     session.close()
     flows, late = snapshot.flows, snapshot.late
@@ -23,7 +23,7 @@ def test_late_packets_lie_where_their_times_are():
 def test_without_late_packets_nothing_is_kept():
     session = Session.open([str(data("c40_rc_oddities_ipv4"))])
     session.start()
-    assert session.wait(60)
+    assert session.wait(300)
     late = session.snapshot().late
     session.close()
     assert late.values.size == 0 or not late.values.any()

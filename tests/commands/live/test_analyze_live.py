@@ -62,7 +62,7 @@ class Analyzing:
 
     def end(self, number=signal.SIGINT):
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(300)
 
     def lines(self):
         whole = self.out.read_text().rpartition("\n")[0]
@@ -178,7 +178,7 @@ def test_lines_and_report(network, tmp_path):
     ce = ethernet(ipv4(udp(bth(501) + bytes(68))).replace(b"\x45\x02", b"\x45\x03", 1))
     cnp = ethernet(ipv4(udp(bth(0, opcode=0x81) + bytes(20)), "10.0.0.2", "10.0.0.1"))
     net.send([*roce_frames(500), ce, cnp])
-    assert live.process.wait(60) == 0
+    assert live.process.wait(300) == 0
     text = live.out.read_text()
     lines, _, report = text.partition("\n\n")
     heading, *rows = lines.splitlines()
@@ -221,7 +221,7 @@ def test_count(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-f", "json", "--count", "70")
     net.send(roce_frames(200))
-    assert live.process.wait(60) == 0
+    assert live.process.wait(300) == 0
     *intervals, analysis = live.lines()
     assert packets_of(intervals) == 70
     assert [flow["packets"] for flow in analysis["flows"]] == [70]
@@ -230,7 +230,7 @@ def test_count(network, tmp_path):
 def test_without_packets_there_is_a_report_all_the_same(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-f", "json", "--duration", "200ms")
-    assert live.process.wait(60) == 0
+    assert live.process.wait(300) == 0
     interval, analysis = live.lines()
     assert interval["packets"] == 0 and analysis["flows"] == []
     assert analysis["warnings"] == [f"{net.interface('left')}: it holds no RoCE (no frames)"]
@@ -241,7 +241,7 @@ def test_the_interface_goes_away(network, tmp_path):
     live = Analyzing(net, tmp_path, "left", "-o", str(tmp_path / "report.json"), "-f", "json")
     net.send(roce_frames(20))
     net.ip("link", "del", "left")
-    assert live.process.wait(60) == 0
+    assert live.process.wait(300) == 0
     assert packets_of(live.lines()) == 20
     assert live.lines()[-1]["interfaces_gone"] == [net.interface("left")]
     analysis = json.loads((tmp_path / "report.json").read_text())

@@ -107,7 +107,7 @@ def test_tshark_lists_captures_and_stops(as_user):
         stopped = network.start(*run, "tshark", "-n", "-i", "roce-right", "-w", "-")
         time.sleep(4)
         stopped.send_signal(signal.SIGINT)
-        stopped.wait(20)
+        stopped.wait(300)
         assert gone("extcap --capture right") and nothing_is_attached(network)
 
         fifo = launcher.with_name("fifo")
@@ -118,5 +118,5 @@ def test_tshark_lists_captures_and_stops(as_user):
         reader = os.open(fifo, os.O_RDONLY)
         assert os.read(reader, 4) == b"\n\r\r\n"
         os.close(reader)  # without any packet
-        capture.wait(20)
+        capture.wait(300)
         assert gone("extcap --capture right") and nothing_is_attached(network)

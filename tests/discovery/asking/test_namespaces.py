@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import threading
-import time
 
 import pytest
 from waiting import until
@@ -71,7 +71,7 @@ def test_no_command_listens_after_close(prefix, monkeypatch, moment):
     )
     thread.start()
     try:
-        until(lambda: reasons, 20)
+        until(lambda: reasons)
         assert reasons[0].startswith("closed" if moment == "before" else "exit status -9")
     finally:
         for process in [*begun, *run._listening]:
@@ -91,9 +91,14 @@ def test_a_command_that_does_not_end_is_listened_to(root, need_tool):
         )
         thread.start()
         until(lambda: heard)
-        time.sleep(0.2)  # `ip monitor` does not tell when it listens
-        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
-        until(lambda: len(heard) > 1)
+        states = itertools.cycle(("up", "down"))
+
+        def told():  # `ip monitor` does not tell when it listens
+            command = ["ip", "-n", name, "link", "set", "lo", next(states)]
+            subprocess.run(command, check=True)
+            return len(heard) > 1
+
+        until(told)
         run.close()
         thread.join()
         assert heard[-1].startswith("exit status -9")

@@ -7,7 +7,7 @@ import json
 import struct
 
 import pytest
-from tui_driver import press, text_of
+from tui_driver import press, text_of, until_shown
 
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.probes.live import LiveOptions
@@ -40,6 +40,10 @@ def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
     )
     truth, frames = json.loads(told.read_text()), frames_of(path)
 
+    def came(shown):
+        whole = shown.mrc is not None and shown.source.packets == len(frames)
+        return whole and int(shown.mrc.resends.sum()) > 0
+
     async def run():
         net = network()
         session = open_live([net.interface("right")], LiveOptions())
@@ -50,12 +54,7 @@ def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
             for begin in range(0, len(frames), 200):
                 net.send(frames[begin : begin + 200])
                 await pilot.pause(0.01)
-            for _ in range(400):
-                await pilot.pause(0.05)
-                mrc = app.view.snapshot.mrc
-                if mrc is not None and app.view.snapshot.source.packets == len(frames):
-                    if int(mrc.resends.sum()) > 0:
-                        break
+            await until_shown(pilot, lambda: came(app.view.snapshot))
             session.halt()  # everything is looked at once more then
             snapshot = session.snapshot()
             app.snapshots.show(snapshot, FocusReady(session, None, None))

@@ -140,9 +140,9 @@ LOADED = {"run", "run_packets", "draw_seeds", "best_seed", "worst_seed", "stop"}
 def drawn(app):
     app.view.replays.set_fabric(FABRIC)
     app.view.replays.run(["ecmp", "static"])
-    app.view.replays.wait(60)
+    app.view.replays.wait(300)
     app.view.replays.sweep(["linux"], 100)
-    app.view.replays.wait(60)
+    app.view.replays.wait(300)
     app.screen.redraw()
 
 

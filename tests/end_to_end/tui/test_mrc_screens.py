@@ -38,7 +38,7 @@ def made(tmp_path_factory):
 def seen(made):
     session = Session.open([str(made[0])])
     session.start()
-    assert session.wait(120)
+    assert session.wait(300)
     yield session, session.snapshot()
     session.close()
 
@@ -88,11 +88,11 @@ def test_a_plane_is_avoided_while_it_is_down(made):
     told = made[1]["outages"][0]
     session = Session.open([str(made[0])])
     session.start()
-    assert session.wait(120)
+    assert session.wait(300)
     session.snapshot()
     start, _ = session.whole()
     session.set_window((start, told["up_ns"] - 1_000))
-    assert session.wait(120)
+    assert session.wait(300)
     mrc = session.snapshot().mrc
     session.close()
     (avoided,) = [plane for plane in mrc.plane_states if plane.is_avoided]
@@ -129,7 +129,7 @@ def test_what_tells_planes_apart_may_be_said(made):
     options = AnalyzeOptions(plane_by=parse_plane_by("ev:0:1"))
     session = Session.open([str(made[0])], options)
     session.start()
-    assert session.wait(120)
+    assert session.wait(300)
     snapshot = session.snapshot()
     session.close()
     assert snapshot.mrc.plane_by == "ev:0:1"

@@ -35,9 +35,9 @@ def replayed(app):
     app.view.replays.set_fabric(FABRIC)
     app.view.replays.production = 7
     app.view.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
-    app.view.replays.wait(60)
+    app.view.replays.wait(300)
     app.view.replays.sweep(["linux", "crc32"], 1000)
-    app.view.replays.wait(60)
+    app.view.replays.wait(300)
     app.screen.redraw()
 
 
@@ -78,7 +78,7 @@ def seen():
     """What a capture with losses and reordering shows."""
     session = Session.open([str(path) for path in I03])
     session.start()
-    session.wait(60)
+    session.wait(300)
     yield session.snapshot()
     session.close()
 

@@ -106,9 +106,9 @@ def a_replay_that_ended(app):
     app.view.replays.set_fabric(FABRIC)
     app.view.replays.production = 7
     app.view.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
-    app.view.replays.wait(60)
+    app.view.replays.wait(300)
     app.view.replays.sweep(["linux"], 1000)
-    app.view.replays.wait(60)
+    app.view.replays.wait(300)
     app.screen.redraw()
 
 
@@ -117,7 +117,7 @@ def capture():
     """What a real capture with losses and reordering shows."""
     session = Session.open([str(path) for path in I03])
     session.start()
-    session.wait(60)
+    session.wait(300)
     yield session
     session.close()
 

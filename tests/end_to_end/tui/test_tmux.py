@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -95,8 +94,12 @@ def test_sigterm_ends_it_with_the_terminal_in_order(terminal, tmp_path):
 def test_kill_9_during_an_export_leaves_nothing(terminal, tmp_path):
     told, folder = tmp_path / "pid", tmp_path / "folder"
     folder.mkdir()
-    itself = ["sh", "-c", f'echo $$ > {told}; exec "$@"', "sh"]
-    window = terminal([*itself, *command(data("i03_write_reorder5_AtoB"))])
+    code = (
+        "import os, threading; from rocescope.cli import main; stands = threading.Event().wait;"
+        f"open({str(told)!r}, 'w').write(str(os.getpid()));"
+        "os.link = lambda *_, **__: stands(); main()"  # the whole file never gets its name
+    )
+    window = terminal([sys.executable, "-c", code, "tui", str(data("i03_write_reorder5_AtoB"))])
     window.wait("1 Diag")
     window.keys("2", "e")
     window.wait("save as")
@@ -108,8 +111,7 @@ def test_kill_9_during_an_export_leaves_nothing(terminal, tmp_path):
     window.keys("Enter")
     pid = int(told.read_text())
     opened = Path(f"/proc/{pid}/fd")
-    while not any(str(folder) in _target(file) for file in opened.iterdir()):
-        assert not list(folder.iterdir())  # it would come too late
+    until(lambda: any(str(folder) in _target(file) for file in opened.iterdir()))
     os.kill(pid, signal.SIGKILL)
     window.wait(f"exit code {128 + signal.SIGKILL}")
     assert list(folder.iterdir()) == []
@@ -128,8 +130,5 @@ def test_a_closed_terminal_ends_it_at_once(terminal, tmp_path):
     window = terminal([*watch, *command(data("c05_rc_atomic_fetchadd"))])
     window.wait("2 QPs")
     window.close()
-    for _ in range(200):
-        if ended.exists() and ended.read_text():
-            break
-        time.sleep(0.05)
+    until(lambda: ended.exists() and ended.read_text())
     assert ended.read_text() == f"{128 + signal.SIGHUP}\n"

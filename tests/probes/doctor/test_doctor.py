@@ -24,7 +24,7 @@ def run(*words, before=()):
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "80"},
-        timeout=120,
+        timeout=300,
     )
 
 

@@ -150,14 +150,14 @@ def test_the_commands_say_it(network, tmp_path):
         out = tmp_path / "x.pcapng"
         arguments = ["right", "-w", str(out), "--duration", "1s"]
         capturing = Analyzing(net, tmp_path, *arguments, command="capture")
-        assert capturing.process.wait(60) == 0
+        assert capturing.process.wait(300) == 0
         assert "another program (xdp id" in capturing.err.read_text()
         assert b"warning: another program (xdp id" in out.read_bytes()
         counting = Analyzing(
             net, tmp_path, "right", "--counters", "--duration", "1s", command="capture",
             said="counting on",
         )  # fmt: skip
-        assert counting.process.wait(60) == 0
+        assert counting.process.wait(300) == 0
         assert "another program (xdp id" in counting.err.read_text()
 
 

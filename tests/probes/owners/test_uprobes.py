@@ -33,7 +33,7 @@ def call(*commands):
     process = subprocess.Popen(
         [sys.executable, str(FAKE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    out, _ = process.communicate("".join(f"{json.dumps(c)}\n" for c in commands), timeout=60)
+    out, _ = process.communicate("".join(f"{json.dumps(c)}\n" for c in commands), timeout=300)
     assert process.returncode == 0
     return process.pid, [json.loads(line) for line in out.splitlines()]
 

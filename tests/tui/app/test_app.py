@@ -183,9 +183,9 @@ def test_replay_from_inside_to_the_flows_of_a_link():
         app.view.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns")
         app.view.replays.production = 7
         app.view.replays.run(["ecmp", "static"])
-        app.view.replays.wait(60)
+        app.view.replays.wait(300)
         app.view.replays.sweep(["crc32"], 100)
-        app.view.replays.wait(60)
+        app.view.replays.wait(300)
         app.screen.redraw()
 
     modes = []
@@ -284,7 +284,7 @@ def test_without_a_terminal_there_is_one_line():
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.count("\n") == 1 and "needs a terminal" in done.stderr

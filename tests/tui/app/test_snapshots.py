@@ -70,11 +70,11 @@ class ReadLate(Session):
     def snapshot(self):
         first = super().snapshot()
         self.__dict__.setdefault("made", threading.Event()).set()
-        assert self.wait(60)
+        assert self.wait(300)
         return first
 
     def _read(self, generation):
-        assert self.__dict__.setdefault("made", threading.Event()).wait(60)
+        assert self.__dict__.setdefault("made", threading.Event()).wait(300)
         super()._read(generation)
 
 

@@ -10,23 +10,13 @@ from time import monotonic
 
 import pytest
 from captures import data
-from tui_driver import settled
+from tui_driver import settled, until_shown
 
 from rocescope.probes.rights.priority import NICE
 from rocescope.tui.app import snapshots, upkeep
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.messages import FocusReady, SnapshotReady
 from rocescope.tui.session.session import Session
-
-
-async def reached(condition):
-    """Wait until a condition holds."""
-    for _ in range(3000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("it was not reached")
-
 
 I03 = [data("i03_write_reorder5_AtoB")]
 
@@ -44,7 +34,7 @@ def test_a_snapshot_is_drawn_after_the_key_that_came_before_it(monkeypatch):
             app.on_snapshot_ready(SnapshotReady(older, focus))
             app.on_snapshot_ready(SnapshotReady(newer, focus))
             assert app.view.snapshot is shown
-            await reached(lambda: app.view.snapshot is newer)
+            await until_shown(pilot, lambda: app.view.snapshot is newer)
             monkeypatch.setattr(snapshots, "monotonic", lambda: app.key_at + 1)
             app.on_snapshot_ready(SnapshotReady(older, focus))
             assert app.view.snapshot is older
@@ -64,7 +54,7 @@ def test_garbage_is_looked_for_while_no_key_waits(monkeypatch):
         async with app.run_test() as pilot:
             await settled(app, pilot)
             monkeypatch.setattr(gc, "collect", collected.append)
-            await reached(lambda: len(collected) >= 6)
+            await until_shown(pilot, lambda: len(collected) >= 6)
             assert not gc.isenabled() and collected[:6].count(2) == 2
             now = monotonic() + 1
             monkeypatch.setattr(upkeep, "monotonic", lambda: now)

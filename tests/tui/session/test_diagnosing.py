@@ -101,7 +101,7 @@ def test_packets_read_anew_are_not_judged_by_what_was_read_before():
 def test_a_session_is_diagnosed_like_its_capture():
     session = Session.open([str(data("i03_write_reorder5_AtoB"))])
     session.start()
-    assert session.wait(60)
+    assert session.wait(300)
     assert session.diagnosis_due() and session.snapshot().judged.diagnosis is None
     session.diagnose()
     assert not session.diagnosis_due()

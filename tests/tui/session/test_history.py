@@ -53,11 +53,11 @@ def read_until(low_share):
     path = str(data("i03_write_reorder5_AtoB"))
     session = Session.open([path])
     session.start()
-    session.wait(60)
+    session.wait(300)
     whole = session.snapshot()
     start, end = session.whole()
     session.set_window((start, start + int((end - start) * low_share)))
-    session.wait(60)
+    session.wait(300)
     part = session.snapshot()
     session.close()
     return part, whole
@@ -152,7 +152,7 @@ def test_the_record_of_the_chosen_flow_is_kept_with_the_moment():
     session = Session.open([str(data("i03_write_reorder5_AtoB"))])
     session.kind = "live"
     session.start()
-    session.wait(60)
+    session.wait(300)
     now = session.snapshot()
     chosen, other = now.key(0), now.key(1)
     session.selected = chosen
@@ -175,7 +175,7 @@ def test_the_record_of_the_chosen_flow_is_kept_with_the_moment():
 def test_records_count_as_memory_and_go_with_their_moment():
     session = Session.open([str(data("i03_write_reorder5_AtoB"))])
     session.start()
-    session.wait(60)
+    session.wait(300)
     key = session.snapshot().key(0)
     session.selected = key
     record = session.focus(session.selected)

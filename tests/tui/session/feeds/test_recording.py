@@ -6,27 +6,20 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+import waiting
 from jobs import HERE, THERE, Job, frame
 from network import roce, roce_frames
 from real_terminal import terminals
-from tui_driver import text_of
+from tui_driver import press, text_of
+from tui_driver import until_shown as until
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.opening import open_recorded
-
-
-async def until(pilot, condition):
-    for _ in range(400):
-        await pilot.pause(0.05)
-        if condition():
-            return
-    pytest.fail("it did not come")
 
 
 @pytest.mark.thorough
@@ -46,8 +39,9 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
             await pilot.pause(1.2)
             net.send([roce(psn) for psn in range(300, 500)])
             await until(pilot, lambda: app.view.snapshot.source.packets == 500)
-            await pilot.press("left_square_bracket")
-            await until(pilot, lambda: app.view.snapshot.flows.packets.tolist() == [300])
+            while app.view.snapshot.flows.packets.tolist() != [300]:
+                await press(app, pilot, ["left_square_bracket"])
+                await pilot.pause(0.3)
             assert "behind live by" in text_of(app)[0]
             net.send([roce(psn) for psn in range(500, 600)])  # it goes on meanwhile
             await pilot.press("7")
@@ -183,10 +177,7 @@ def test_a_closed_terminal_leaves_a_whole_recording(network, need_tool, tmp_path
         net.send(roce_frames(400))
         window.wait("no packet late or lost")
         window.close()
-        for _ in range(200):
-            if ended.exists() and ended.read_text():
-                break
-            time.sleep(0.05)
+        waiting.until(lambda: ended.exists() and ended.read_text())
     assert ended.read_text() == f"{128 + signal.SIGHUP}\n"
     net.send(roce_frames(9))  # nobody listens any more
     shown = subprocess.run(

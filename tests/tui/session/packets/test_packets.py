@@ -77,7 +77,7 @@ def test_extents_are_those_of_rfc_4737():
         assert extent[late] == late - jumped
     session = Session.open([path])
     session.start()
-    session.wait(60)
+    session.wait(300)
     session.selected = KEY
     flow = session.focus(session.selected)
     session.close()
@@ -140,7 +140,7 @@ def test_frames_of_plain_captures_are_read_when_asked_for(tmp_path):
     copy.write_bytes(path.read_bytes())
     session = Session.open([str(copy)])
     session.start()
-    session.wait(60)
+    session.wait(300)
     packets = PacketScan([str(copy)], session.snapshot().key(0)).run()
     assert not packets.frames.stored
     frame = packets.frame(0)
@@ -176,7 +176,7 @@ def test_an_export_has_all_packets_of_several_flows_from_several_taps(need_tool,
     paths = [str(data(name)) for name in names]
     session = Session.open(paths)
     session.start()
-    session.wait(60)
+    session.wait(300)
     snapshot = session.snapshot()
     busiest = np.argsort(-snapshot.flows.data_packets)[:3]
     keys = [snapshot.key(int(flow)) for flow in busiest]
@@ -260,10 +260,10 @@ def test_packets_are_read_as_their_analysis_reads_them(tmp_path):
     options = AnalyzeOptions(udp_ports=(4791, 5791), filter="frame.number > 100")
     session = Session.open([path], options)
     session.start()
-    session.wait(60)
+    session.wait(300)
     key = session.snapshot().key(int(np.argmax(session.snapshot().flows.data_packets)))
     session.set_filter("frame.number <= 1900")
-    session.wait(60)
+    session.wait(300)
     packets = PacketScan([path], key, options=session.packet_options()).run()
     flow = session.snapshot().find(key)
     assert len(packets) == session.snapshot().flows.packets[flow] > 0

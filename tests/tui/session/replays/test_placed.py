@@ -32,7 +32,7 @@ def replays():
     made = Replays(TAPS)
     made.set_fabric(FABRIC)
     made.run(["ecmp", BY_CRC, "static"])
-    made.wait(120)
+    made.wait(300)
     assert not made.view.error and not made.view.failed
     return made
 
@@ -41,7 +41,7 @@ def replays():
 def snapshot():
     session = Session.open(TAPS)
     session.start()
-    session.wait(120)
+    session.wait(300)
     yield session.snapshot()
     session.close()
 
@@ -109,7 +109,7 @@ ONE_PAIR = "leaf-spine:leaves=2,spines=4,hosts=1,rate=100G,delay=500ns"
 def i03_replayed(app):
     app.view.replays.set_fabric(ONE_PAIR)
     app.view.replays.run(["ecmp", "static"])
-    app.view.replays.wait(60)
+    app.view.replays.wait(300)
     app.screen.redraw()
 
 

@@ -43,7 +43,7 @@ def replays():
 def test_every_strategy_of_the_registry_runs_or_says_why():
     made = replays()
     made.run(["ecmp", "static", "nonsense"])
-    made.wait(60)
+    made.wait(300)
     view = made.view
     assert (
         set(view.strategies) == {AS_CAPTURED, "ecmp", "static"}
@@ -67,7 +67,7 @@ def test_what_nobody_expected_is_said_on_the_screen(monkeypatch):
     monkeypatch.setattr("rocescope.replay.compare.prepared.traffic_from_capture", fails)
     made = replays()
     made.run(["ecmp"])
-    made.wait(60)
+    made.wait(300)
     assert made.view.error == "TypeError: sent_messages() missing 1 required argument"
     assert sentence(made.view).startswith("Stopped: TypeError")
 
@@ -75,7 +75,7 @@ def test_what_nobody_expected_is_said_on_the_screen(monkeypatch):
 def test_sweeps_hold_what_was_asked_for():
     made = replays()
     made.sweep(["crc32"], 250)
-    made.wait(60)
+    made.wait(300)
     sweep = made.view.sweeps["crc32"]
     assert sweep.seeds == [0, 250, 250]
     d = sweep.distribution
@@ -86,9 +86,9 @@ def test_recovered_seeds_are_used():
     """ecmp then loads every link as it was captured."""
     made = clean()
     made.run(["static"])
-    made.wait(60)
+    made.wait(300)
     made.sweep(["linux"], 50, recover=SeedRange(0x12345600, 0x12345700))
-    made.wait(120)
+    made.wait(300)
     view = made.view
     assert view.recovered == ("leaf1", "leaf2") and not view.error
     loads = [
@@ -111,7 +111,7 @@ def clean():
 def test_strategies_use_recovered_seeds_without_a_sweep():
     made = clean()
     made.run(["ecmp"], recover=SeedRange(0x12345600, 0x12345700))
-    made.wait(120)
+    made.wait(300)
     view = made.view
     assert view.recovered == ("leaf1", "leaf2") and not view.sweeps and not view.error
     captured, ecmp = (view.strategies[name].max_over_mean for name in (AS_CAPTURED, "ecmp"))
@@ -125,7 +125,7 @@ def test_what_is_asked_during_a_search_comes_first():
     while made.view.running != "seeds of the switches":
         time.sleep(0.005)
     made.run(["ecmp"])
-    made.wait(60)
+    made.wait(300)
     assert set(made.view.strategies) == {AS_CAPTURED, "static", "ecmp"}
     assert not made.view.recovered and not made.view.running and not made.view.error
 
@@ -139,7 +139,7 @@ def test_missing_captures_become_one_line():
     made = Replays(["/nowhere/x.pcap"])
     made.set_fabric(FABRIC)
     made.run(["ecmp"])
-    made.wait(20)
+    made.wait(300)
     assert "no such file" in made.view.error
 
 
@@ -161,7 +161,7 @@ def test_the_observed_rate_is_that_of_the_busiest_host():
 
 def test_the_screens_show_strategies_and_links():
     def finish(app):
-        app.view.replays.wait(60)
+        app.view.replays.wait(300)
         app.screen.redraw()
 
     shown = []
@@ -210,7 +210,7 @@ def test_packets_stop_inside_a_strategy(monkeypatch):
     made = Impatient([str(p) for p in TAPS])
     made.set_fabric(FABRIC)
     made.by_packets(["ecmp", "static"])
-    made.wait(120)
+    made.wait(300)
     view = made.view
     assert set(view.strategies) == {AS_CAPTURED}
     assert not view.failed and not view.error and not view.running
@@ -220,7 +220,7 @@ def test_packets_stop_inside_a_strategy(monkeypatch):
 def test_packet_by_packet():
     made = replays()
     made.by_packets(["switch-rr", "nosuch"])
-    made.wait(120)
+    made.wait(300)
     assert list(made.view.strategies) == [AS_CAPTURED, "switch-rr by packet"]
     result = made.view.strategies["switch-rr by packet"]
     assert result.completion_time_ns >= result.lower_bound_ns > 0
@@ -246,7 +246,7 @@ def test_a_pattern_under_failures():
         " --fail spine1@10us"
     )
     made.run(["ecmp", "host-spray"])
-    made.wait(120)
+    made.wait(300)
     view = made.view
     assert not view.error and list(view.strategies) == ["ecmp by packet", "host-spray by packet"]
     packets = view.strategies["host-spray by packet"].packets
@@ -254,7 +254,7 @@ def test_a_pattern_under_failures():
     assert packets.model["trim_bytes"] == "64" and packets.model["offer"] == "pattern"
     made.set_words(f"{FABRIC} order")  # the capture again
     made.run(["ecmp"])
-    made.wait(20)
+    made.wait(300)
     assert "no such file" in made.view.error and not made.view.options
     with pytest.raises(UsageError, match="there is no option --fial"):
         made.set_words(f"{FABRIC} --fial 1%")
@@ -276,7 +276,7 @@ def screen_7(view, size=(80, 24)):
 def test_what_was_asked_for_last_is_seen_while_it_is_pending():
     made = replays()
     made.run(["ecmp", "static", "assign", "wcmp", "subflow"])
-    made.wait(60)
+    made.wait(300)
     asked = tuple(f"{name} by packet" for name in ("ecmp", "static", "reps"))
     running = replace(made.view, running="ecmp, packet by packet", done=0.2, asked=asked)
     assert running.rows[:4] == [*asked, AS_CAPTURED] and running.pending == list(asked)
@@ -325,7 +325,7 @@ def test_the_explanation_of_a_path_follows_the_replay():
     def ecmp(app):
         app.view.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=1")
         app.view.replays.run(["ecmp"])
-        app.view.replays.wait(60)
+        app.view.replays.wait(300)
 
     shown = []
     keep = lambda app: shown.append("\n".join(text_of(app)))  # noqa: E731

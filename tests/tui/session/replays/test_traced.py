@@ -61,7 +61,7 @@ def test_without_a_hash_nothing_is_traceable(spec):
 def test_the_screens_show_them(spec, size):
     def begin(app):
         app.view.traced_on = TracedOn(spec, None, {})
-        app.view.replays.wait(30)
+        app.view.replays.wait(300)
         app.switch_mode("fabric")
 
     def look(app):
@@ -87,10 +87,10 @@ def test_fim_over_time(need_tool, tmp_path):
         )
         followed.begin(units_of(routers.flows(64, 4), fabric), fabric)
         try:
-            first, before, _ = told.get(timeout=30)
+            first, before, _ = told.get(timeout=300)
             assert "following 4 switches" in first.text
             ip(["route del 10.2.1.0/24"], routers.name("spine1"))
-            point, after, _ = told.get(timeout=30)
+            point, after, _ = told.get(timeout=300)
         finally:
             followed.stop()
         assert "spine1 changed" in point.text
@@ -108,7 +108,7 @@ def test_paths_that_are_not_known_any_more_are_not_shown(spec):
     replays = Replays([str(file) for file in FILES])
     replays.set_fabric(spec)
     replays.trace()
-    replays.wait(30)
+    replays.wait(300)
     known, flows = replays.view.traced
     assert known
     assert TRACED in replays.placed

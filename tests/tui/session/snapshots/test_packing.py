@@ -19,7 +19,7 @@ def _bytes(columns: FlowColumns) -> int:
 def test_a_stored_snapshot_comes_back() -> None:
     session = Session.open([str(data("i03_write_reorder5_AtoB"))])
     session.start()
-    session.wait(60)
+    session.wait(300)
     snapshot = session.snapshot()
     session.close()
     stored = packed(snapshot)

@@ -58,7 +58,7 @@ def test_events_are_counted_by_connection():
     """The NAKs of a flow are events of the flow that answers; the rewinds are its own."""
     session = Session.open([str(CAPTURE)])
     session.start()
-    assert session.wait(60)
+    assert session.wait(300)
     snapshot = session.snapshot()
     session.close()
     every = shown_events(snapshot, np.ones(len(snapshot.flows), np.bool_))
@@ -73,7 +73,7 @@ def test_events_are_counted_by_connection():
 def test_events_of_no_flow_stay_and_that_is_said():
     session = Session.open([str(CAPTURE)])
     session.start()
-    assert session.wait(60)
+    assert session.wait(300)
     snapshot = session.snapshot()
     session.close()
     apart = Event(
