@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from network import Network, roce_frames
+from waiting import until
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.commands.live.extcap import extcap
@@ -81,12 +82,8 @@ def nothing_is_attached(network):
 
 def gone(process_words):
     """Whether no process has these words; some time is needed to end."""
-    for _ in range(100):
-        found = subprocess.run(["pgrep", "-f", process_words], capture_output=True).stdout
-        if not found:
-            return True
-        time.sleep(0.1)
-    return False
+    until(lambda: subprocess.run(["pgrep", "-f", process_words], capture_output=True).stdout == b"")
+    return True
 
 
 @pytest.mark.thorough
@@ -96,11 +93,7 @@ def test_tshark_lists_captures_and_stops(as_user):
         listed = network.run(*run, "tshark", "-D")
         assert "roce-right (RoCE on right (rocescope))" in listed
         tshark = network.start(*run, "tshark", "-n", "-i", "roce-right", "-c", "5")
-        for _ in range(300):
-            network.send(roce_frames(1))
-            time.sleep(0.1)
-            if tshark.poll() is not None:
-                break
+        until(lambda: network.send(roce_frames(1)) or tshark.poll() is not None)
         assert tshark.returncode == 0
         assert gone("extcap --capture right") and nothing_is_attached(network)
 
