@@ -250,7 +250,7 @@ def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: P
     data = f"rocescope-{rocescope.__version__}.data/data"
     expected.add(f"{data}/share/man/man1/rocescope.1")
     for root in package_roots(checkout):
-        for pattern in ("*.py", "*.c", "*.h", "*.lua", "*.tcss"):
+        for pattern in ("*.py", "*.c", "*.h", "*.lua", "colorfilters", "*.tcss"):
             for path in root.rglob(pattern):
                 expected.add(f"rocescope/{path.relative_to(checkout)}")
     assert names == expected
