@@ -54,6 +54,7 @@ def _go(key: str, name: str, title: str) -> Action:
 _FLOWS = ("qps", "paths")
 _OF_A_FLOW = ("qps", "paths", "reorder", "recovery", "packets")
 
+_ON_A_FABRIC = ("replay", "aggregation")
 _WITH_PANES = ("reorder", "recovery", "packets", "replay", "fabric")
 
 ACTIONS: tuple[Action, ...] = (
@@ -121,7 +122,14 @@ ACTIONS: tuple[Action, ...] = (
         ("packets",),
         True,
     ),
-    Action("run", "r", "run", "Run every strategy on the fabric", ("replay",), True),
+    Action(
+        "run",
+        "r",
+        "run",
+        "Run every strategy, or every scheme of aggregation, on the fabric",
+        _ON_A_FABRIC,
+        True,
+    ),
     Action(
         "run_packets",
         "R,upper_r",
@@ -131,11 +139,11 @@ ACTIONS: tuple[Action, ...] = (
         True,
     ),
     Action("draw_seeds", "d", "sweep seeds", "Sweep many hash seeds", ("replay",), True),
-    Action("fabric", "f", "fabric", "Set the fabric and the host mapping", ("replay",), True),
+    Action("fabric", "f", "fabric", "Set fabric, host mapping and options", _ON_A_FABRIC, True),
     Action("pick", "p", "pick", "Pick a strategy to compare with on screen 0", ("replay",), True),
     Action("best_seed", "b", "best seed", "Run the best seeds of the sweeps", ("replay",)),
     Action("worst_seed", "w", "worst seed", "Run the worst seeds of the sweeps", ("replay",)),
-    Action("stop", "x", "stop", "Stop the replay", ("replay",)),
+    Action("stop", "x", "stop", "Stop the replay", _ON_A_FABRIC),
     Action(
         "production", "P,upper_p", "seed in use", "Set the seed that the switches use", ("replay",)
     ),
@@ -161,6 +169,12 @@ ACTIONS: tuple[Action, ...] = (
         "K,upper_k",
         "ranks",
         "Ranks of the job: what passes between each two, and who waits for whom",
+    ),
+    Action(
+        "go('aggregation')",
+        "A,upper_a",
+        "in-network",
+        "In-network aggregation: jobs whose gradients are summed in switches",
     ),
     Action("jump", "ctrl+o", "jump", "Go to a pane by its letter"),
     Action("command_palette", "colon,ctrl+p", "palette", "All commands by name"),

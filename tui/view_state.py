@@ -22,6 +22,7 @@ from .session.windowing import Span
 if TYPE_CHECKING:
     from .session.packets.flow_pass import Late
     from .session.packets.packets import Point
+    from .session.replays.aggregations import Aggregations
     from .session.replays.placed import Placed
     from .session.replays.replays import Replays
     from .session.replays.traced import TracedOn
@@ -55,6 +56,7 @@ class ViewState:
     """The fabric on which flows are traced."""
     _record: Flow | None = None
     _replays: Replays | None = None
+    _aggregations: Aggregations | None = None
 
     def __post_init__(self) -> None:
         self.snapshot = Snapshot(SourceState(self.session.name, self.session.kind))
@@ -64,6 +66,7 @@ class ViewState:
         self.end()
         self.session, self._record = session, None
         self._replays, self.strategy, self.picked = None, None, set()
+        self._aggregations = None
         self.frozen = self.chosen = False
         self.finding = None
         self.snapshot = Snapshot(SourceState(session.name, session.kind))
@@ -73,6 +76,8 @@ class ViewState:
         self.session.close()
         if self._replays is not None:
             self._replays.end()
+        if self._aggregations is not None:
+            self._aggregations.stop()
 
     @property
     def record(self) -> Flow | None:
@@ -152,6 +157,15 @@ class ViewState:
                 self._replays.set_fabric(self.traced_on.spec, "exact")
                 self._replays.trace(self.traced_on.line, self.traced_on.dialects)
         return self._replays
+
+    @property
+    def aggregations(self) -> Aggregations:
+        """In-network aggregation of the session's captures; created on first use."""
+        if self._aggregations is None:
+            from .session.replays.aggregations import Aggregations  # loads the replay engine
+
+            self._aggregations = Aggregations(self.session.paths, self.session.options)
+        return self._aggregations
 
     def placed(self) -> Placed | None:
         """Placement by the strategy under the cursor of the replay screen."""

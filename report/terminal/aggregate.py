@@ -61,13 +61,23 @@ def title(one: SchemeResult) -> str:
     return one.name if one.slots is None else f"{one.name} {human.count(one.slots)}"
 
 
+def fastest(result: AggregationResult) -> SchemeResult | None:
+    """The scheme with limited memory whose jobs complete first; None if none ended them."""
+    limited = [s for s in result.schemes if s.slots is not None and s.mean_completion_ns]
+    return min(limited, key=lambda one: one.mean_completion_ns or 0, default=None)
+
+
+def plain(result: AggregationResult) -> SchemeResult | None:
+    """The faster of ring and tree; None without."""
+    found = [s for s in result.schemes if s.name in ALL_REDUCES and s.mean_completion_ns]
+    return min(found, key=lambda one: one.mean_completion_ns or 0, default=None)
+
+
 def verdict(result: AggregationResult) -> str:
     """The fastest scheme with limited memory, beside unlimited memory and no aggregation."""
-    limited = [s for s in result.schemes if s.slots is not None and s.mean_completion_ns]
-    if not limited:
+    best = fastest(result)
+    if best is None or best.mean_completion_ns is None:
         return ""
-    best = min(limited, key=lambda one: one.mean_completion_ns or 0)
-    assert best.mean_completion_ns is not None
     text = (
         f"{title(best)} is the fastest with limited memory: jobs complete in "
         f"{human.duration(best.mean_completion_ns)} on average"
@@ -82,11 +92,9 @@ def verdict(result: AggregationResult) -> str:
 
 def _worth(result: AggregationResult, best: SchemeResult) -> str:
     """The faster of ring and tree beside the best scheme."""
-    plain = [s for s in result.schemes if s.name in ALL_REDUCES and s.mean_completion_ns]
-    if not plain or not best.mean_completion_ns:
+    one = plain(result)
+    if one is None or not one.mean_completion_ns or not best.mean_completion_ns:
         return ""
-    one = min(plain, key=lambda one: one.mean_completion_ns or 0)
-    assert one.mean_completion_ns is not None
     ratio = one.mean_completion_ns / best.mean_completion_ns
     more = one.wire_bytes / best.wire_bytes
     return (

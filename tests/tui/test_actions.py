@@ -58,7 +58,7 @@ def test_settings(tmp_path):
 def key_table():
     """The keys as docs/tui.md shows them."""
     titles = {name: title for _, name, title in SCREENS} | {"evidence": "Evidence"}
-    titles["ranks"] = "Ranks"
+    titles |= {"ranks": "Ranks", "aggregation": "In-network aggregation"}
     lines = ["| key | action | what it does | where |", "|---|---|---|---|"]
     for action in ACTIONS:
         keys = " ".join(f"`{key}`" for key in keys_of(action).split())

@@ -19,6 +19,7 @@ SCREENS = {
     "packets": "PacketsScreen",
     "events": "EventsScreen",
     "replay": "ReplayScreen",
+    "aggregation": "AggregationScreen",
     "fabric": "FabricScreen",
     "doctor": "DoctorScreen",
 }

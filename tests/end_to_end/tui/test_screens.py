@@ -41,6 +41,15 @@ def replayed(app):
     app.screen.redraw()
 
 
+def aggregated(app):
+    fabric = "leaf-spine:leaves=1,spines=1,hosts=40,rate=100G,delay=1us"
+    jobs = "--jobs count=4,workers=8,fragments=1000,window=200"
+    app.view.aggregations.set_words(f"{fabric} order {jobs} --memory 512 --memory 4096")
+    app.view.aggregations.run()
+    app.view.aggregations.wait()
+    app.screen.redraw()
+
+
 def without_blinking(app):
     app.screen.query_one(Input).cursor_blink = False
 
@@ -57,6 +66,7 @@ SCREENS = {
     "paths-predicted": (TAPS, ["9", replayed, "4", "p", "p"]),
     "events": (I03, ["8"]),
     "replay": (TAPS, ["9", replayed]),
+    "aggregation": (TAPS, ["A", aggregated, "j", "j"]),
     "fabric": (TAPS, ["9", replayed, "0", "tab", "j"]),
     "doctor": (I03, ["D"]),
     "help": (I03, ["question_mark"]),

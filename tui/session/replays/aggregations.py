@@ -1,0 +1,175 @@
+"""In-network aggregation of the session's captures, or of jobs that are asked for.
+
+Everything runs in one thread; `view` may be read at any time.
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ....analyzer.analysis.options import AnalyzeOptions
+from ....analyzer.errors import RocescopeError, UsageError
+from ....probes.rights.priority import lower_own
+from ....replay.aggregation.request import AggregationRequest, PreparedAggregation
+from ....replay.results.aggregation import AggregationResult
+
+STOPPING = "stopping"
+_LISTS = ("jobs", "memory", "scheme")
+_SINGLE = ("jitter", "loss", "buffer", "ecn", "silence", "window", "runs")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationView:
+    """Progress and result."""
+
+    words: str = ""
+    """Fabric, host map and options, as they are typed; empty before the first run."""
+    running: str = ""
+    """The step in progress; empty if there is none."""
+    done: float = 0.0
+    """Progress of this step, 0 to 1."""
+    error: str = ""
+    result: AggregationResult | None = None
+
+
+class Aggregations:
+    """Comparisons of schemes, one at a time."""
+
+    def __init__(self, paths: Sequence[str], options: AnalyzeOptions | None = None) -> None:
+        """options: options for reading the captures, as for their analysis."""
+        reading = options or AnalyzeOptions()
+        self._captured = AggregationRequest(
+            "",
+            tuple(paths),
+            tap_names=reading.tap_names,
+            map="order",
+            filter=reading.filter,
+            concat=reading.concat,
+            udp_ports=tuple(reading.udp_ports),
+        )
+        self.view = AggregationView()
+        self._prepared: PreparedAggregation | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._lock = threading.RLock()
+
+    @property
+    def running(self) -> bool:
+        """Whether a comparison is running."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def set_words(self, text: str) -> None:
+        """`FABRIC [MAP] [--jobs J]... [--memory N]... [--scheme S]...` and other options of the
+        command. Without --jobs the jobs are those of the captures. UsageError as on the command
+        line."""
+        prepared = PreparedAggregation(with_words(self._captured, text))
+        self.stop()
+        self._prepared = prepared
+        self.view = AggregationView(words=text)
+
+    def run(self) -> None:
+        """Run the schemes."""
+        prepared = self._prepared
+        if prepared is None or self.running:
+            return
+        self._stopping.clear()
+        self._tell(running="reading the captures", done=0.0, error="")
+
+        def read(done: int, total: int | None) -> None:
+            self._tell(done=done / total if total else 0.0)
+
+        def ran(done: int, total: int) -> None:
+            self._tell(running=f"run {min(done + 1, total)} of {total}", done=done / total)
+
+        def go() -> None:
+            lower_own()
+            try:
+                prepared.read(read)
+                self._tell(running="schemes", done=0.0)
+                self._tell(result=prepared.run(ran, self._stopping))
+            except KeyboardInterrupt:
+                pass
+            except (RocescopeError, OSError, ValueError, MemoryError) as error:
+                self._tell(error=" ".join(str(error).split()))
+            except Exception as error:  # a traceback would overwrite the screen
+                self._tell(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
+            finally:
+                self._tell(running="", done=0.0)
+
+        self._thread = threading.Thread(target=go, name="rocescope-aggregation", daemon=True)
+        self._thread.start()
+
+    def stop(self, wait: bool = True) -> None:
+        """Stop at once; reading ends first."""
+        self._stopping.set()
+        if self.running:
+            self._tell(running=STOPPING)
+        if wait:
+            self.wait()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the end."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _tell(self, **changes: object) -> None:
+        with self._lock:
+            self.view = replace(self.view, **changes)  # type: ignore[arg-type]
+
+
+def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:
+    """The request of a line; see `Aggregations.set_words`."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{text}: {error}") from None
+    places: list[str] = []
+    given: dict[str, list[str]] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            places.append(word)
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        if name not in (*_LISTS, *_SINGLE):
+            raise UsageError(f"there is no option {word}; there are --{', --'.join(_LISTS)}")
+        found = value if equals else next(rest, "")
+        if not found:
+            raise UsageError(f"--{name} needs a value")
+        given.setdefault(name, []).append(found)
+        if name in _SINGLE and len(given[name]) > 1:
+            raise UsageError(f"--{name} is given twice")
+    if not 1 <= len(places) <= 2:
+        raise UsageError("give a fabric, and a host map if it changes")
+    request = replace(
+        captured,
+        fabric=places[0],
+        map=places[1] if len(places) > 1 else captured.map,
+        jobs=tuple(given.get("jobs", ())),
+        memory=tuple(_whole("memory", one) for one in given.get("memory", ["4096"])),
+        schemes=tuple(given.get("scheme", ())),
+        **{name: _single(name, values[0]) for name, values in given.items() if name in _SINGLE},
+    )
+    if request.jobs:
+        request = replace(request, captures=(), map="exact", filter=None, concat=False)
+    return request
+
+
+def _whole(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 12):
+        raise UsageError(f"--{name} is a whole number, not {text!r}")
+    return int(text)
+
+
+def _single(name: str, text: str) -> int | float | str:
+    if name in ("window", "runs"):
+        return _whole(name, text)
+    if name in ("jitter", "loss"):
+        try:
+            return float(text)
+        except ValueError:
+            raise UsageError(f"--{name} is a share, not {text!r}") from None
+    return text
