@@ -17,6 +17,7 @@ SCRIPTS = (
     "large_fabric",
     "captured_run",
     "static_routes",
+    "aggregation",
 )
 
 
