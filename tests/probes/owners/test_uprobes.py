@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from jobs import FAKE
+from waiting import until
 
 from rocescope.analyzer.errors import CaptureError
 from rocescope.probes import bpf
@@ -156,10 +157,7 @@ def test_nothing_stays_when_the_process_is_killed():
     assert len(programs) >= 3 and all(map(program_exists, programs))
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 10
-    while any(map(program_exists, programs)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(program_exists, programs))
+    until(lambda: not any(map(program_exists, programs)))
 
 
 def test_two_at_once(probes, events):

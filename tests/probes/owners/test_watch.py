@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from jobs import HERE, THERE, Job, frame
 from network import Network, Watched
+from waiting import until
 
 from rocescope.analyzer.errors import CaptureError
 from rocescope.analyzer.measures.measuring import Measuring
@@ -108,11 +109,7 @@ def test_a_process_that_lives_shortly_has_a_rank():
     with OwnerWatch() as watch:
         short = Job(9)
         short.connect(0x23, 0x53)
-        ends = time.monotonic() + 10
-        while (
-            not any(pair.pid == short.pid for pair in watch.queue_pairs) and time.monotonic() < ends
-        ):
-            watch.listen()
+        until(lambda: watch.listen() or any(pair.pid == short.pid for pair in watch.queue_pairs))
         short.kill()
         watch.update(wait=True)
         (pair,) = [pair for pair in watch.queue_pairs if pair.pid == short.pid]
@@ -136,9 +133,10 @@ def test_many_queue_pairs_come_in_order_and_destroyed_ones_too(jobs):
     assert sorted(ended) == list(range(0x100, 0x100 + 100))
 
 
-def test_a_helper_that_hangs_never_holds_up_the_capture():
+def test_a_helper_that_hangs_never_holds_up_the_capture(monkeypatch):
     """As on a file system of another user, which may answer never."""
     with OwnerWatch() as watch:
+        monkeypatch.setattr(watch_module, "_ANSWERS_WITHIN_S", 0.2)
         os.kill(helper_of(watch), signal.SIGSTOP)
         try:
             for _ in range(1000):  # more than a socket holds
