@@ -26,13 +26,22 @@ from ..packets.model.rules import Strategy
 from ..packets.received.received import received_flows
 from ..packets.run import run_packets
 from ..results.base import TrafficSummary
-from ..results.packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
+from ..results.packets import (
+    FlowCompletion,
+    FlowTimes,
+    LayerQueues,
+    PacketReplay,
+    ReceivedOrder,
+    Spread,
+)
 from ..results.replay import LinkLoad, ReplayResult, StrategyResult
 from .conditions import Conditions
 from .flows import fabric_summary
 
 COMPILING = "compiling (once)"
 """Name of the progress step that compiles kernels."""
+MOST_FLOWS = 1 << 16
+"""Maximum number of flows whose times are in the result."""
 MOST_KEPT = 1 << 24
 """Maximum number of data packets whose arrivals are kept to measure reordering; 9 bytes each."""
 
@@ -217,7 +226,7 @@ def replay_packets(
             traffic=_traffic(base, sources),
             fabric=fabric_summary(fabric),
             strategies=[
-                _strategy(strategy, own, fabric, settings, even)
+                _strategy(strategy, own, fabric, settings, even, base)
                 for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
                 if own.by_run and number not in unfit
             ],
@@ -281,11 +290,12 @@ def _strategy(
     fabric: Fabric,
     settings: Mapping[str, str],
     even: Floats,
+    workload: Workload,
 ) -> StrategyResult:
     first = own.results[0][0]
     carried = first.link_bytes
-    series, stretch_ns = loads_over_time(first)
-    packets = _packets(own, fabric, settings, stretch_ns)
+    series, queues, stretch_ns = loads_over_time(first)
+    packets = _packets(own, fabric, settings, stretch_ns, workload)
     layers = layers_of(fabric, (even > 0) | (carried > 0))
     rates = fabric.links.rate_bits_per_second
     fair = fair_bytes(even, carried, rates, layers.links)
@@ -300,6 +310,7 @@ def _strategy(
                 wire_bytes=int(carried[link]),
                 over_mean=float(carried[link] / share) if share else None,
                 wire_bytes_over_time=series[:, link].tolist(),
+                queue_bytes_over_time=queues[:, link].tolist(),
             )
             for link, share in zip(members.tolist(), fair[members].tolist(), strict=True)
         ]
@@ -357,7 +368,11 @@ def _incomplete(packets: PacketReplay) -> list[str]:
 
 
 def _packets(
-    own: _Gathered, fabric: Fabric, settings: Mapping[str, str], stretch_ns: int
+    own: _Gathered,
+    fabric: Fabric,
+    settings: Mapping[str, str],
+    stretch_ns: int,
+    workload: Workload,
 ) -> PacketReplay:
     done, over, slow = [], [], []
     for result, bound in own.results:
@@ -384,6 +399,8 @@ def _packets(
         )
         if len(slowdown)
         else None,
+        flows=_flows(workload, results[0], fabric),
+        flows_omitted=max(0, len(workload.src) - MOST_FLOWS),
         max_queue_packets=_spread(most) or Spread(min=0.0, mean=0.0, max=0.0),
         layers=_queues(results, fabric),
         hops=sum(result.hops for result in results),
@@ -398,6 +415,32 @@ def _packets(
         received=own.received,
         model=dict(settings),
     )
+
+
+def _flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[FlowCompletion]:
+    """The MOST_FLOWS flows that complete last; those that do not complete come first."""
+    if not len(workload.src):
+        return []
+    begins = workload.flow_start[:-1]
+    sent = np.add.reduceat(workload.message_bytes(), begins)
+    started = np.where(result.started_ps < 0, np.iinfo(np.int64).max, result.started_ps)
+    begun = np.minimum.reduceat(started, begins)
+    whole = np.minimum.reduceat(result.completed_ps, begins) >= 0
+    last = np.where(whole, np.maximum.reduceat(result.completed_ps, begins), -1)
+    late = np.where(whole, last, np.iinfo(np.int64).max)
+    names = fabric.nodes.names[fabric.switches :]
+    return [
+        FlowCompletion(
+            flow=flow,
+            src=names[int(workload.src[flow])],
+            dst=names[int(workload.dst[flow])],
+            messages=int(workload.flow_start[flow + 1] - workload.flow_start[flow]),
+            wire_bytes=int(sent[flow]),
+            started_ns=None if begun[flow] == np.iinfo(np.int64).max else int(begun[flow]) / PS,
+            completed_ns=int(last[flow]) / PS if whole[flow] else None,
+        )
+        for flow in np.argsort(-late, kind="stable")[:MOST_FLOWS].tolist()
+    ]
 
 
 def _spread(values: Sequence[float]) -> Spread | None:

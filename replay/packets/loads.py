@@ -28,15 +28,18 @@ def stretch_ps(workload: Workload, bound_ps: int, fabric: Fabric) -> int:
     return max(PS, longest // PS * PS)
 
 
-def loads_over_time(result: EngineResult) -> tuple[Ints, int]:
-    """(bytes of every link by interval, its length in ns), at most MOST_CELLS numbers."""
-    loads, length = result.loads, result.load_bin_ps
-    if loads is None:
-        return np.zeros((0, len(result.link_bytes)), np.int64), 0
+def loads_over_time(result: EngineResult) -> tuple[Ints, Ints, int]:
+    """(bytes of every link by interval, longest queues, length of an interval in ns), at most
+    MOST_CELLS numbers each."""
+    loads, queues, length = result.loads, result.queues, result.load_bin_ps
+    if loads is None or queues is None:
+        none = np.zeros((0, len(result.link_bytes)), np.int64)
+        return none, none, 0
     while loads.size > MOST_CELLS and len(loads) > 1:
-        loads = np.add.reduceat(loads, np.arange(0, len(loads), 2))
+        pairs = np.arange(0, len(loads), 2)
+        loads, queues = np.add.reduceat(loads, pairs), np.maximum.reduceat(queues, pairs)
         length *= 2
-    return loads, length // PS
+    return loads, queues, length // PS
 
 
 def layer_load(

@@ -39,6 +39,20 @@ class FlowTimes(msgspec.Struct, frozen=True, kw_only=True):
     max: float
 
 
+class FlowCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of one flow (queue pair) in the first run, from the start of the traffic."""
+
+    flow: int
+    src: Annotated[str, Meta(description="host that sends")]
+    dst: str
+    messages: int
+    wire_bytes: int
+    started_ns: Annotated[float | None, Meta(description="first packet leaves; None: never")]
+    completed_ns: Annotated[
+        float | None, Meta(description="last ACK at the sender; None: not completed")
+    ]
+
+
 class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Reordering of data packets at receivers in the first run, as the analyzer measures it."""
 
@@ -63,6 +77,12 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     message_slowdown: Annotated[
         FlowTimes | None, Meta(description="first packet to last ACK, relative to an idle fabric")
     ]
+    flows: Annotated[
+        list[FlowCompletion], Meta(description="the flows of the first run, the latest first")
+    ] = []
+    flows_omitted: Annotated[
+        int, Meta(description="flows that `flows` omits: it holds the latest 65,536")
+    ] = 0
     max_queue_packets: Spread
     layers: list[LayerQueues]
     hops: Annotated[int, Meta(description="packets through queues, ACKs included, all runs")]

@@ -108,6 +108,13 @@ class LinkLoad(Record, frozen=True, kw_only=True):
         list[int] | None,
         Meta(description="bytes per packets.load_stretch_ns in the first run; None: whole flows"),
     ] = None
+    queue_bytes_over_time: Annotated[
+        list[int] | None,
+        Meta(
+            description="longest queue of each of these intervals, packet in service included, 0 "
+            "if no packet waited; None: whole flows"
+        ),
+    ] = None
 
 
 class CollidingFlow(Record, frozen=True, kw_only=True):

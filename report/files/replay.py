@@ -45,7 +45,7 @@ def _rows(result: Result) -> list[dict[str, Any]]:
             ]
             if not any(one.packets for one in result.strategies):
                 for row in rows:
-                    del row["wire_bytes_over_time"]
+                    del row["wire_bytes_over_time"], row["queue_bytes_over_time"]
             return rows
         case TraceResult():
             return [msgspec.structs.asdict(flow) for flow in result.flows]

@@ -41,7 +41,7 @@ def fill_replay(
         if one.packets is None:
             print_flow_strategy(page, one, top)
         else:
-            print_strategy(page, one)
+            print_strategy(page, one, top)
 
 
 def print_comparison(page: Page, result: ReplayResult) -> None:

@@ -35,14 +35,18 @@ def print_packets(page: Page, result: ReplayResult) -> None:
         page.say(line, "dim")
 
 
-def print_strategy(page: Page, one: StrategyResult) -> None:
-    """The queues of one strategy."""
+def print_strategy(page: Page, one: StrategyResult, top: int) -> None:
+    """The queues of one strategy, and the `top` flows that complete last."""
     page.section(title(one))
     page.warn(one.notes)
     say_hashes(page, one.switches)
     page.draw(lambda table: _queues(table, one))
     if any(layer.choice and layer.over_time for layer in one.layers):
         page.draw(lambda table: _over_time(table, one, page))
+    if any(max(link.queue_bytes_over_time or (0,)) for link in one.links):
+        page.draw(lambda table: _queues_over_time(table, one, page))
+    if one.packets is not None and one.packets.flows:
+        page.draw(lambda table: _latest(table, one.packets, top))  # type: ignore[arg-type]
 
 
 def _verdict(known: list[StrategyResult]) -> str:
@@ -170,5 +174,41 @@ def _over_time(table: Table, one: StrategyResult, page: Page) -> None:
     for layer in one.layers:
         if layer.choice and layer.over_time:
             loads = series.get(layer.over_time.peak_link) or []
-            line = page.glyphs.sparkline(loads, min(_WIDTH, len(loads)))
-            table.add_row(layer.layer, layer.over_time.peak_link, line)
+            table.add_row(layer.layer, layer.over_time.peak_link, _line(page, loads))
+
+
+def _queues_over_time(table: Table, one: StrategyResult, page: Page) -> None:
+    """The link with the longest queue of every layer with queues."""
+    texts(table, "layer")
+    folded(table, "longest queue")
+    numbers(table, "max bytes")
+    texts(table, "longest in the same intervals")
+    for layer in one.layers:
+        queues = {
+            link.name: link.queue_bytes_over_time
+            for link in one.links
+            if link.layer == layer.layer and link.queue_bytes_over_time
+        }
+        worst = max(queues, key=lambda name: max(queues[name] or ()), default=None)
+        series = queues.get(worst or "") or []
+        if worst is not None and max(series):
+            table.add_row(layer.layer, worst, human.size(max(series)), _line(page, series))
+
+
+def _line(page: Page, series: list[int]) -> str:
+    return page.glyphs.sparkline(series, min(_WIDTH, len(series)))
+
+
+def _latest(table: Table, packets: PacketReplay, top: int) -> None:
+    """The flows that complete last."""
+    texts(table, "latest flows")
+    numbers(table, "messages", "bytes", "began", "completed")
+    for flow in packets.flows[:top]:
+        began, done = flow.started_ns, flow.completed_ns
+        table.add_row(
+            f"{flow.src} > {flow.dst}",
+            human.count(flow.messages),
+            human.size(flow.wire_bytes),
+            NONE if began is None else human.duration(began),
+            NONE if done is None else human.duration(done),
+        )

@@ -100,6 +100,7 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
 
     kept = len(run.arrived_ps) > 0
     bin_ps = int(run.counts[rs.LOAD_BIN_PS])
+    over_time = filled(run.loads) if bin_ps else None
     return EngineResult(
         started_ps=column(messages, rs.STARTED_PS),
         received_ps=column(messages, rs.RECEIVED_PS),
@@ -117,7 +118,8 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
         arrived_ps=run.arrived_ps if kept else None,
         arrived_flags=run.arrived_flags if kept else None,
         sent_ps=run.sent_ps if len(run.sent_ps) else None,
-        loads=filled(run.loads) if bin_ps else None,
+        loads=None if over_time is None else over_time[:, : len(run.links)],
+        queues=None if over_time is None else over_time[:, len(run.links) :],
         load_bin_ps=bin_ps,
         parameters=rules.parameters,
         notes=rules.notes,

@@ -1,7 +1,8 @@
-"""Loads of links over time: bytes by the time of their transmission.
+"""Links over time: bytes by the time of their transmission, and longest queues.
 
 The bytes of a packet are spread evenly over its service time, so no link exceeds its rate in an
-interval. Both drivers count packet by packet; their order does not matter.
+interval. Both drivers count packet by packet; their order does not matter. `loads` has a column of
+bytes for every link, then a column of queues for every link.
 """
 
 from __future__ import annotations
@@ -38,13 +39,24 @@ def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, servic
 
 
 @subkernel
+def add_queue(loads: Ints, counts: Ints, link: Int, queued: Int, time: Int) -> None:
+    """A packet that has to wait makes the queue of a link `queued` bytes long at `time`."""
+    while time // counts[LOAD_BIN_PS] >= len(loads):
+        _join(loads, counts)
+    at, column = time // counts[LOAD_BIN_PS], loads.shape[1] // 2 + link
+    loads[at, column] = max(loads[at, column], queued)
+
+
+@subkernel
 def _join(loads: Ints, counts: Ints) -> None:
     """Join pairs of intervals."""
     half = len(loads) // 2
     for at in range(len(loads)):
         for link in range(loads.shape[1]):
             if at < half:
-                loads[at, link] = loads[2 * at, link] + loads[2 * at + 1, link]
+                first, second = loads[2 * at, link], loads[2 * at + 1, link]
+                carried = link < loads.shape[1] // 2
+                loads[at, link] = first + second if carried else max(first, second)
             else:
                 loads[at, link] = 0
     counts[LOAD_BIN_PS] *= 2

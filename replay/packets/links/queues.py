@@ -9,7 +9,7 @@ from ..model import run_state as rs
 from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from ..model.run_state import Network
-from .load_bins import add_load
+from .load_bins import add_load, add_queue
 
 _NEXT_MASK = 0xFFFFFFFF
 _SIZE_MASK = 0xFFFF
@@ -221,4 +221,6 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     stats[link, rs.MAX_PACKETS] = max(stats[link, rs.MAX_PACKETS], found + 1)
     queued = links[link, rs.WAITING_DATA] + links[link, rs.WAITING_ACKS] + links[link, rs.SERVED]
     stats[link, rs.MAX_BYTES] = max(stats[link, rs.MAX_BYTES], queued)
+    if run.counts[rs.LOAD_BIN_PS]:
+        add_queue(run.loads, run.counts, link, queued, time)
     return np.int64(-1)

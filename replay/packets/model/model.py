@@ -331,6 +331,9 @@ class EngineResult:
     loads: Ints | None = None
     """int64[intervals, L]: bytes that each link served in each interval of `load_bin_ps`; the bytes
     of a packet are spread over its service."""
+    queues: Ints | None = None
+    """int64[intervals, L]: longest queue in bytes that a waiting packet made in each interval, with
+    the packet in service; 0 if none had to wait."""
     load_bin_ps: int = 0
     lost_on_links: int = 0
     """Packets lost on lossy or failed links."""

@@ -204,7 +204,7 @@ def new_run(
         sent_ps=np.full(int(workload.packet_start[-1]) if keep_sent else 0, -1, np.int64),
         due_ps=workload.due_ps,
         wire=workload.wire_bytes,
-        loads=np.zeros((MOST_STRETCHES, len(links)) if load_bin_ps else (1, 1), np.int64),
+        loads=np.zeros((MOST_STRETCHES, 2 * len(links)) if load_bin_ps else (1, 2), np.int64),
         tree=np.empty(4 << max(1, degree - 1).bit_length(), np.int64),
         **{name: array for name, array in arrays._asdict().items() if name in RunState._fields},
         out_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(leaving)]),

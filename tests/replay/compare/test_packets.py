@@ -214,3 +214,24 @@ def test_strategies_that_learn_from_marks_say_that_there_are_none(
         assert "nothing is marked" in str(one["notes"])
     for one in replayed(capsys, *words, *chosen, "--model", "ecn=80kB"):
         assert one["notes"] == []
+
+
+def test_flows_have_their_times_and_queues_their_course(capsys: pytest.CaptureFixture[str]) -> None:
+    where = "leaf-spine:leaves=1,spines=1,hosts=4,rate=100G"
+    words = ("--pattern", "incast:fan-in=3,message-size=64KiB", "--fabric", where, "-s", "jsq")
+    (jsq,) = replayed(capsys, *words)
+    packets, links = jsq["packets"], jsq["links"]
+    flows = packets["flows"]  # type: ignore[index]
+    assert len(flows) == 3 and packets["flows_omitted"] == 0  # type: ignore[index]
+    assert {flow["dst"] for flow in flows} == {"host1"}
+    done = [flow["completed_ns"] for flow in flows]
+    assert done == sorted(done, reverse=True)
+    assert round(done[0]) == jsq["completion_time_ns"]
+    assert all(flow["started_ns"] < flow["completed_ns"] for flow in flows)
+    queues = {link["name"]: link["queue_bytes_over_time"] for link in links}  # type: ignore[attr-defined]
+    longest = max(layer["max_bytes"] for layer in packets["layers"])  # type: ignore[index]
+    assert max(queues["leaf1>host1"]) == longest
+    assert cli(["replay", *words, "--top", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "latest flows" in told and "longest queue" in told
+    assert sum("> host1" in line for line in told.splitlines()) == 1

@@ -162,6 +162,11 @@ def test_both_drivers_agree_on_every_packet(
         assert two.hops == one.hops
         assert one.loads is not None and two.loads is not None
         assert one.loads.sum(0).tolist() == one.link_bytes.tolist()
+        assert one.queues is not None and two.queues is not None
+        assert two.queues.tolist() == one.queues.tolist()
+        waited = one.link_max_packets > 1
+        assert one.queues.max(0)[waited].tolist() == one.link_max_bytes[waited].tolist()
+        assert not one.queues[:, ~waited].any()
         assert (two.load_bin_ps, two.loads.tolist()) == (one.load_bin_ps, one.loads.tolist())
 
 
