@@ -12,6 +12,7 @@ from ..analyzer.units import parse_duration, parse_rate
 from .live.analyze_live import analyze_live
 from .live.capturing import writable_later
 from .options.capturing import CAPTURING, IDLE_AFTER, UNTIL, Capturing, Until
+from .options.dscp_priority import parse_dscp_priorities
 from .options.endings import exit_code
 from .options.logs import JOB_LOGS, JobLogs
 from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput
@@ -40,6 +41,7 @@ def analyze(
     logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
+    dscp_priority: str | None = None,
     conformance: Annotated[bool, Parameter(show_default=False)] = False,
     live: Annotated[bool, Parameter(show_default=False)] = False,
     interval: Annotated[str | None, Parameter(group="With --live")] = None,
@@ -75,6 +77,9 @@ def analyze(
         Verify the invariant CRC of packets that are not truncated.
     link_rate
         Link rate for pause times, such as 400G, if the capture does not state it.
+    dscp_priority
+        Priorities of DSCPs in the switches, such as 26=3,48=6: which packets a PFC pause holds.
+        Other DSCPs: DSCP / 8. A VLAN tag has its own priority.
     conformance
         Also check the protocol rules, see docs/conformance.md and rocescope check.
     live
@@ -100,6 +105,8 @@ def analyze(
         if chosen == "html" and to.file is None:
             raise UsageError("--live prints a line per interval: give -o FILE for the HTML report")
         _only_files(reading, fabric, switch_counters, icrc, conformance)
+        if dscp_priority is not None:
+            raise UsageError("--dscp-priority cannot be combined with --live")
         if not files:
             raise UsageError("no interface is given: rocescope analyze --live IFACE")
         paths, tap_names = [str(path) for path in files], dict[str, str]()
@@ -118,6 +125,7 @@ def analyze(
     options = reading.options(paths, tap_names, switch_counters)
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
+    priorities = parse_dscp_priorities(dscp_priority) if dscp_priority else {}
     flow_order = None
     if sort:
         from ..report.files.flowtable import flow_order_by
@@ -153,6 +161,7 @@ def analyze(
         idle_ns=idle_ns if reading.follow else None,
         icrc=icrc,
         link_rate_bits_per_second=rate,
+        dscp_priority=priorities,
         flow_order=flow_order,
         fabric=None if fabric is None else fabric_links(fabric),
         job_logs=logs.patterns(),

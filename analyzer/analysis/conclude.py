@@ -47,6 +47,7 @@ def conclude(
     rdma_ports: Sequence[RdmaPort] = (),
     flow_order: FlowOrder | None = None,
     fabric: FabricLinks | None = None,
+    dscp_priority: Mapping[int, int] | None = None,
     job_events: Sequence[Event] = (),
     job_notes: Sequence[str] = (),
 ) -> Analysis:
@@ -58,7 +59,8 @@ def conclude(
     outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
     mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
     counters of this host's ports. flow_order: order of `flows`; default: by first packet. fabric:
-    tells the next taps of lost packets where no other packet does. job_events, job_notes: errors in
+    tells the next taps of lost packets where no other packet does. dscp_priority: priority by DSCP
+    in the switches, where known. job_events, job_notes: errors in
     the logs of the job, and what could not be joined with them.
     """
     summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by, fabric=fabric)
@@ -100,6 +102,7 @@ def conclude(
         mrc=mrc,
         complete=complete,
         filtered=filtered or measuring.ended.untracked_packets > 0,
+        dscp_priority=dscp_priority or {},
     )
     return Analysis(
         version=VERSION,

@@ -41,6 +41,8 @@ class AnalyzeOptions:
     """Verify the ICRC of frames captured in full."""
     link_rate_bits_per_second: int | None = None
     """Link rate for the pause times of taps that do not state their rate."""
+    dscp_priority: Mapping[int, int] = field(default_factory=dict)
+    """Priority of packets by DSCP in the switches, for pauses of one priority; others: DSCP / 8."""
     max_flows: int = MAX_FLOWS
     """More flows end the analysis; the result covers what was read."""
     trimmed_dscps: tuple[int, ...] = ()

@@ -325,6 +325,7 @@ class Run:
             ),
             flow_order=self._options.flow_order,
             fabric=self._options.fabric,
+            dscp_priority=self._options.dscp_priority,
         )
 
     def owners(self) -> dict[int, Owner]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -44,6 +44,8 @@ class Case:
     """False when the analysis was interrupted."""
     filtered: bool
     """True when a filter, also that of a capture, or a limit dropped packets before tracking."""
+    dscp_priority: Mapping[int, int] = field(default_factory=dict)
+    """Priority by DSCP, as far as the user tells the setting of the switches."""
 
     @property
     def whole(self) -> bool:

@@ -50,6 +50,7 @@ from .finders.taps.pause import pauses
 from .healthy import healthy
 from .known import Known
 from .limits import limits
+from .priorities import priorities_of
 from .summary import summary
 
 Finder = Callable[[Case, Known], Iterable[Finding]]
@@ -99,7 +100,11 @@ FINDERS: tuple[Finder, ...] = (
 
 def diagnose(case: Case) -> Diagnosis:
     """All findings of `case`, worst first, and what was checked without a finding."""
-    known = Known(peers=case.peers, clocks_ns=clocks_ahead_ns(case))
+    known = Known(
+        peers=case.peers,
+        clocks_ns=clocks_ahead_ns(case),
+        priorities=lambda f: priorities_of(case, case.flows[f]),
+    )
     findings: list[Finding] = []
     for finder in FINDERS:
         found = list(finder(case, known))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Final
@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from ..results.diagnosis import Finding, Kind, Place
 from ..results.flow import Flow
+from .priorities import ALL
 
 CLOCKS_NS = 1_000_000
 """An effect may seem to begin this much before its cause, or as much as the clocks of two taps are
@@ -58,6 +59,8 @@ P99_NS = "p99_ns"
 
 PAUSED_NS = "paused_ns"
 """The detail of a pause whose length is known."""
+PRIORITY = "priority"
+"""The detail of a pause of one priority; a global pause has none."""
 
 
 def is_slow_path(cause: Finding) -> bool:
@@ -78,8 +81,13 @@ class Known:
         findings: Iterable[Finding] = (),
         peers: Mapping[int, int] | None = None,
         clocks_ns: Mapping[str, float] | None = None,
+        priorities: Callable[[int], AbstractSet[int]] = lambda flow: ALL,
     ) -> None:
-        """clocks_ns: by tap, how far its clock is ahead of those of most taps, where known."""
+        """clocks_ns: by tap, how far its clock is ahead of those of most taps, where known.
+
+        priorities: that packets of a flow may have.
+        """
+        self._priorities = priorities
         self._peers = peers or {}
         apart = clocks_ns or {}
         self._early = max(
@@ -130,15 +138,17 @@ class Known:
         span: tuple[int, int],
         window_ns: int = 0,
         in_pauses: bool = True,
-    ) -> bool:
-        """Whether a known cause makes the queue between these taps, or at this device on the way to
-        this tap, or is a pause of the link at this tap; it then explains effects in all `flows`
-        that wait there.
+    ) -> set[int]:
+        """Those of `flows` that a known cause lets wait between these taps, or at this device on
+        the way to this tap; a pause of the link at this tap holds flows of its priority only. The
+        cause then explains effects in them.
 
         Packets that overtake others on one hop are delayed, not queued. span: the first and the
         last time of the queue, which begins and ends in windows of `window_ns` there. in_pauses:
         whether it is there only while the link is paused, and drains then.
         """
+        waiting = set(flows)
+        explained: set[int] = set()
         for cause in self._places:
             if cause.kind not in (*EXPLAINS["queueing"], "reordering"):
                 continue
@@ -151,10 +161,17 @@ class Known:
             if cause.kind == "pause" and known_pause and not in_pauses:
                 continue
             if there_too and self._makes_queue(cause, *span, window_ns):
-                for flow in flows:
+                held = {flow for flow in waiting - explained if self._holds(cause, flow)}
+                for flow in held:
                     self._note(cause, flow)
-                return True
-        return False
+                explained |= held
+        return explained
+
+    def _holds(self, cause: Finding, flow: int) -> bool:
+        """Whether packets of `flow` may wait because of `cause`: a pause holds one priority."""
+        if cause.details is UNSET or PRIORITY not in cause.details:
+            return True
+        return cause.details[PRIORITY] in self._priorities(flow)
 
     def moved_from(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
         """Whether a known fault hit one of these links when flows left it, or a link went down just

@@ -11,9 +11,11 @@ from ..words import printable
 from .case import Case, carries_data, lost_or_late
 from .deaths import may_be_answered
 from .pausing import spans_of, too_short
+from .priorities import unmapped
 from .words import counted, duration, number
 
 _NAMED_FILTERS = 200
+_DSCPS_NAMED = 5
 UNANSWERED = ("UC", "UD", "CNP")
 """Transports whose requests have no answer."""
 
@@ -180,7 +182,7 @@ def _shared(case: Case) -> Iterator[str]:
 
 
 def _pauses(case: Case) -> Iterator[str]:
-    """Packets do not tell their priority, and wide windows not how long a queue lasts."""
+    """The DSCP does not tell the priority, and wide windows not how long a queue lasts."""
     priorities = {
         pause.priority
         for capture in case.captures
@@ -188,12 +190,16 @@ def _pauses(case: Case) -> Iterator[str]:
         for pause in tap.pauses
         if pause.priority is not None and pause.first_time_ns is not None
     }
-    if priorities:
+    dscps = unmapped(case) if priorities else []
+    if dscps:
         numbers = ", ".join(map(str, sorted(priorities)))
         which = f"priority {numbers}" if len(priorities) == 1 else f"priorities {numbers}"
+        some = ", ".join(map(str, dscps[:_DSCPS_NAMED]))
+        some += f" and {len(dscps) - _DSCPS_NAMED} more" if len(dscps) > _DSCPS_NAMED else ""
         yield (
-            f"which DSCPs have {which} is a setting of the switches: all packets that wait at a"
-            " paused link, while it is paused, count as held by the pause"
+            f"the priority of DSCP {some} in the switches is unknown (--dscp-priority): DSCP / 8"
+            f" tells what pauses of {which} hold; other packets that wait there are a queue of"
+            " their own"
         )
     short = {
         tap.name

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int32s, Ints, UInt32s, kernel
+from ...kernels.kernel import Bytes, Int32s, Ints, UInt16s, UInt32s, kernel
 from ...kernels.named import NamedTuple
 from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
@@ -15,6 +15,7 @@ from ..track.batch import TAP_COPY, TrackedBatch
 
 _ECN_FIELDS, _DSCPS = 4, 64
 _FEW_DSCPS = 2
+_UNTAGGED = 8
 _ECT_AND_CE = slice(1, 4)
 _CE = 3
 
@@ -33,7 +34,9 @@ def _count_rows(
     verdict: Bytes,
     opcode: Bytes,
     traffic_class: Bytes,
+    vlan: UInt16s,
     time_ns: Ints,
+    tags: Ints,
     ecn: Ints,
     column: Int32s,
     dscps: Ints,
@@ -42,9 +45,11 @@ def _count_rows(
 ) -> int:
     """Count rows from `start`; returns their number, or a row whose DSCP has no column."""
     for i in range(start, len(flow)):
+        f = int(flow[i])
+        tag = np.int64(vlan[i])
+        tags[f, 0] |= np.int64(1) << (tag >> 13 if tag else _UNTAGGED)
         if verdict[i] == TAP_COPY:
             continue
-        f = int(flow[i])
         if opcode[i] != _CNP_OPCODE:
             at = np.int64(column[traffic_class[i] >> 2])
             if at < 0:
@@ -81,6 +86,8 @@ class CongestionMeasure:
 
     def __init__(self) -> None:
         self._flows = 0
+        self._tags = np.zeros((0, 1), np.int64)
+        """int64[flows+, 1]: bits of the priorities in VLAN tags at all taps; bit 8: no tag."""
         self._ecn = np.zeros((0, _ECN_FIELDS), np.int64)
         """int64[flows+, ECN fields]: all packets."""
         self._dscps = np.zeros((0, _FEW_DSCPS), np.int64)
@@ -102,7 +109,9 @@ class CongestionMeasure:
                 batch.verdict,
                 batch.table.opcode,
                 batch.table.traffic_class,
+                batch.table.vlan,
                 batch.table.time_ns,
+                self._tags,
                 self._ecn,
                 self._column,
                 self._dscps,
@@ -115,6 +124,7 @@ class CongestionMeasure:
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""
+        self._tags = rows_of(self._tags, kept)
         self._ecn = rows_of(self._ecn, kept)
         self._dscps = rows_of(self._dscps, kept)
         self._cnps = rows_of(self._cnps, kept)
@@ -126,6 +136,7 @@ class CongestionMeasure:
         if not len(flow_map):
             return
         self._grow(int(flow_map.max()) + 1)
+        np.bitwise_or.at(self._tags, flow_map, other._tags[: len(flow_map)])
         np.add.at(self._ecn, flow_map, other._ecn[: len(flow_map)])
         for dscp in np.flatnonzero(other._column >= 0):
             self._see(int(dscp))
@@ -156,6 +167,14 @@ class CongestionMeasure:
             return None
         return int(np.argmax(self._packets_by_dscp(flow)))
 
+    def tags(self, flow: int) -> tuple[set[int], bool]:
+        """Priorities (PCP) of the VLAN tags of the flow's packets at all taps, and whether packets
+        have no tag at a tap."""
+        if flow >= self._flows:
+            return set(), False
+        seen = int(self._tags[flow, 0])
+        return {pcp for pcp in range(_UNTAGGED) if seen >> pcp & 1}, bool(seen >> _UNTAGGED)
+
     def _packets_by_dscp(self, flow: int) -> Ints:
         """int64[64]."""
         packets = np.zeros(_DSCPS, np.int64)
@@ -178,7 +197,7 @@ class CongestionMeasure:
         have = len(self._cnps)
         if flows > have:
             room = max(flows, 2 * have)
-            for name in ("_ecn", "_dscps", "_cnps"):
+            for name in ("_tags", "_ecn", "_dscps", "_cnps"):
                 before = getattr(self, name)
                 longer = np.zeros((room, before.shape[1]), np.int64)
                 longer[:have] = before

@@ -407,7 +407,10 @@ def pauses(draw: Draw) -> Scenario:
         draw.traffic(operations=PACED),
         steps=[Step(draw.middle(), stop)],
         expected=[Expected(["pause"], spot.hop, "paused")],
-        options=["--link-rate", f"{LINK_BITS_PER_SECOND // 10**9}G"],
+        options=[
+            *("--link-rate", f"{LINK_BITS_PER_SECOND // 10**9}G"),
+            *("--dscp-priority", f"0={priority}"),
+        ],
     )
 
 

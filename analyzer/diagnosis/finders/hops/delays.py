@@ -80,10 +80,12 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
         }
         waited = np.unique(slow["flow"]).tolist()
         span = first, last
-        if known.queue_at(place, waited, span, ways.window_ns, in_pauses):
-            waiting |= set(waited)
+        held = known.queue_at(place, waited, span, ways.window_ns, in_pauses)
+        hits = {flow: packets for flow, packets in hits.items() if flow not in held}
+        if held:
+            waiting |= held
             longest = max(longest, queue)
-            continue
+            hits = _waiting_alone(group, hits, queue)
         if not hits:
             continue
         if queue < BURST_SHARE * longest and waiting >= hits.keys():
@@ -104,6 +106,17 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             costs=False,
             details={P99_NS: round(queue)},
         )
+
+
+def _waiting_alone(group: HopGroup, hits: dict[int, int], queue: float) -> dict[int, int]:
+    """Of the flows that a known cause does not let wait, those that wait for longer than what it
+    releases takes to pass."""
+    waits: dict[int, int] = {}
+    for hop in group.hops:
+        for record in hop.passed[np.isin(hop.passed["flow"], list(hits))]:
+            flow, wait = int(record["flow"]), int(record["delay_max"] - hop.whole["delay_min"])
+            waits[flow] = max(waits.get(flow, 0), wait)
+    return {flow: packets for flow, packets in hits.items() if waits[flow] >= BURST_SHARE * queue}
 
 
 def overtaking(case: Case, known: Known) -> Iterator[Finding]:

@@ -11,8 +11,9 @@ from ....results.diagnosis import Evidence, Finding, Place, Severity
 from ...case import Case
 from ...finding import finding
 from ...interval import EXPECTED
-from ...known import PAUSED_NS, Known
+from ...known import PAUSED_NS, PRIORITY, Known
 from ...pausing import Span, made_by, spans_of
+from ...priorities import priorities_of
 from ...words import counted, percent
 from ..hops.delays import long_delays, queue_limit
 from ..hops.groups import HopGroup, hits_by_flow
@@ -48,8 +49,14 @@ def _held(case: Case, tap: TapSummary, pause: Pause, span: Span) -> dict[int, in
         if any(made_by(spans, q, width, group.wait(q)) for q in group.queues(limit)):
             slow = way.passed[way.passed["delay_max"] - way.whole["delay_min"] >= limit]
             for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items():
-                held[flow] = held.get(flow, 0) + packets
+                if _holds(case, pause, flow):
+                    held[flow] = held.get(flow, 0) + packets
     return held
+
+
+def _holds(case: Case, pause: Pause, flow: int) -> bool:
+    """Whether packets of a flow may have the priority of the pause."""
+    return pause.priority is None or pause.priority in priorities_of(case, case.flows[flow])
 
 
 def _frames(tap: TapSummary, pause: Pause, span: Span) -> list[Evidence]:
@@ -61,6 +68,15 @@ def _frames(tap: TapSummary, pause: Pause, span: Span) -> list[Evidence]:
         if number is not None
     ]
     return found[:1] if numbers[0] == numbers[1] else found
+
+
+def _details(pause: Pause) -> dict[str, str | int | float]:
+    told: dict[str, str | int | float] = {}
+    if pause.paused_ns is not None:
+        told[PAUSED_NS] = round(pause.paused_ns)
+    if pause.priority is not None:
+        told[PRIORITY] = pause.priority
+    return told
 
 
 def _finding(
@@ -97,6 +113,6 @@ def _finding(
         costs=False,
         sure_onset=True,
         packets=stops,
-        details=UNSET if pause.paused_ns is None else {PAUSED_NS: round(pause.paused_ns)},
+        details=_details(pause) or UNSET,
         until_ns=None if case.last_ns - span[1] < EXPECTED * pace else span[1],
     )

@@ -24,7 +24,7 @@ from msgspec import UNSET
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.finders.taps.pause import pauses
-from rocescope.analyzer.diagnosis.known import CLOCKS_NS, PAUSED_NS, Known
+from rocescope.analyzer.diagnosis.known import CLOCKS_NS, PAUSED_NS, PRIORITY, Known
 from rocescope.analyzer.results.captures import Pause
 from rocescope.analyzer.results.diagnosis import Place
 
@@ -67,8 +67,10 @@ def test_it_begins_and_ends_with_the_frames_that_pause():
 
 def test_a_known_length_is_in_the_details():
     (known,), (unknown,) = (found(Pause(3, 9, 0, 600, ns, *TIMES)) for ns in (50_000.4, None))
-    assert known.details == {PAUSED_NS: 50_000}
-    assert unknown.details is UNSET
+    assert known.details == {PAUSED_NS: 50_000, PRIORITY: 3}
+    assert unknown.details == {PRIORITY: 3}
+    (whole_link,) = found(Pause(None, 1, 0, 600, None, *TIMES))
+    assert whole_link.details is UNSET
 
 
 def test_it_explains_no_queue_after_it():
@@ -79,9 +81,25 @@ def test_it_explains_no_queue_after_it():
     assert not known.queue_at(place, [0], (later, later + 10**9))
 
 
-def paused(tmp_path, pauses_ms, *, queue_ms=(100, 160), quanta=0xFFFF):
-    """A queue on a hop, and a link of 1 Gb/s that is paused for some times; the findings."""
+def odd_queue_pair(run):
+    """The lowest queue pair of the packets that wait."""
+    return min(hit.packet.dest_qp for hit in run.hits)
+
+
+def paused(tmp_path, pauses_ms, *, queue_ms=(100, 160), quanta=0xFFFF, mapping=None, another=None):
+    """A queue on a hop, and a link of 1 Gb/s that is paused for some times; the findings.
+
+    mapping: `dscp_priority`. another: traffic class of one queue pair; the others have DSCP 26.
+    """
     run = simulate(fault=queue(NEAR, FAR, 2e6, queue_ms[0] * MS, queue_ms[1] * MS))
+    number = odd_queue_pair(run)
+    for seen in run.taps.values() if another is not None else ():
+        seen[:] = [
+            one._replace(packet=one.packet._replace(tos=another))
+            if one.packet.dest_qp == number
+            else one
+            for one in seen
+        ]
     paths = write_taps(tmp_path, run.taps)
     (far,) = (path for path in paths if path.name == f"{FAR}.pcap")
     data, records = far.read_bytes(), b""
@@ -93,7 +111,7 @@ def paused(tmp_path, pauses_ms, *, queue_ms=(100, 160), quanta=0xFFFF):
             stamp = struct.pack("<IIII", time // 10**9, time % 10**9, len(frame), len(frame))
             records += stamp + frame
     far.write_bytes(data[:24] + records + data[24:])
-    options = AnalyzeOptions(link_rate_bits_per_second=10**9)
+    options = AnalyzeOptions(link_rate_bits_per_second=10**9, dscp_priority=mapping or {})
     found = analyze([str(path) for path in paths], options).diagnosis
     return found, run
 
@@ -105,7 +123,29 @@ def test_it_names_the_queue_pairs_that_wait_and_its_frames(tmp_path):
     assert flows_of(one) == flows_hit(run.hits)
     assert one.queue_pairs and "queue pairs" in one.sentence
     assert [(tap_of(e.tap), e.frame_number) for e in one.evidence] == [(FAR, 1), (FAR, 3)]
-    assert any("which DSCPs have priority 3" in line for line in found.limits)
+    assert any("priority of DSCP 26 in the switches is unknown" in line for line in found.limits)
+
+
+def test_a_pause_explains_no_queue_of_another_priority(tmp_path):
+    """The frames pause priority 3, that of DSCP 26 where nothing else is known."""
+    found, run = paused(tmp_path, [(100, 160)], mapping={26: 4})
+    kinds = {one.kind: one for one in warnings(found)}
+    assert kinds.keys() == {"pause", "queueing"}
+    assert not kinds["pause"].affected
+    assert flows_of(kinds["queueing"]) == flows_hit(run.hits)
+    assert not any("--dscp-priority" in line for line in found.limits)
+
+
+def test_each_priority_waits_for_its_own_reason(tmp_path):
+    """One flow has another priority than the pause, and waits as long."""
+    found, run = paused(tmp_path, [(100, 160)], another=8 << 2)
+    kinds = {one.kind: one for one in warnings(found)}
+    assert kinds.keys() == {"pause", "queueing", "dscp-mismatch"}
+    number = odd_queue_pair(run)
+    held = [hit for hit in run.hits if hit.packet.dest_qp != number]
+    others = [hit for hit in run.hits if hit.packet.dest_qp == number]
+    assert flows_of(kinds["pause"]) == flows_hit(held)
+    assert flows_of(kinds["queueing"]) == flows_hit(others)
 
 
 def test_a_pause_explains_no_queue_while_the_link_is_free(tmp_path):
