@@ -118,7 +118,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
     done = run(
         *("analyze", "--udp-port", "4792", "a.pcap", "b.pcap", "--udp-port", "4793"),
         *("--window", "2.5ms", "--path-by", "tap", "--concat", "--icrc"),
-        *("--link-rate", "400G", "--filter", "not cnp"),
+        *("--link-rate", "400G", "--dscp-priority", "26=3", "--filter", "not cnp"),
         *("--plane-by", "ev:4:2", "--usid", "48:16", "--trimmed-dscp", "12"),
         *("--flow-label", "outer"),
     )
@@ -134,6 +134,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "udp_ports": (4791, 4792, 4793),
         "icrc": True,
         "link_rate_bits_per_second": 400_000_000_000,
+        "dscp_priority": {26: 3},
         "trimmed_dscps": (12,),
         "flow_label": "outer",
         "usid": UsidFormat(48, 16),

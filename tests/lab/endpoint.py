@@ -272,6 +272,9 @@ class Endpoint:
                 self.counters["naks"] += 1
                 self._answer(pair, pair.expected, PSN_NAK)
             return
+        if fault == "nags" and at == pair.expected:
+            pair.nak_sent = False  # the next packet is refused again
+            return
         if at < pair.expected:
             if ask:
                 self._answer(pair, pair.expected - 1, ACK)

@@ -695,6 +695,12 @@ def endless_retries(draw: Draw) -> Scenario:
     return _host_fault(draw, "endless-retries", fault, kinds, number, "write", **options)
 
 
+def nagging_responder(draw: Draw) -> Scenario:
+    """Queue pairs lose one packet every time, and NAK the one after it every time, for a while."""
+    kinds = ["retry-storm", "loss", "timeout-recovery"]
+    return _host_fault(draw, "nagging-responder", "nags", kinds, 2, "write", 0.6, timeout_s=0.25)
+
+
 def receiver_not_ready(draw: Draw) -> Scenario:
     return _host_fault(draw, "receiver-not-ready", "rnr", ["receiver-not-ready"], 3, "send", 0.8)
 
@@ -866,5 +872,6 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "small-mtu": small_mtu,
     "collision": collision,
     "fragments": fragments,
+    "nagging-responder": nagging_responder,
     "endless-retries": endless_retries,
 }

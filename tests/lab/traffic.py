@@ -22,7 +22,7 @@ _ENDPOINTS = {name: Path(__file__).with_name(file) for name, file in _FILES.item
 @dataclass
 class HostFault:
     """From and until are seconds of the run; `kind` is dead, loses (the next packet, every time),
-    rnr or access, of MRC port or skip."""
+    nags (loses it and NAKs the one after it), rnr or access, of MRC port or skip."""
 
     kind: str
     host: int

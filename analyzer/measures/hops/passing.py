@@ -238,6 +238,7 @@ def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
     moment.label = t.label
     moment.edge = edge
     moment.tap = s.tap
+    moment.udp_sport = s.udp_sport
     moment.hop_limit = s.hop_limit
     moment.wire_bytes = s.wire_bytes
     moment.time = s.time
@@ -545,6 +546,7 @@ def _log_resent(p: Passing, rows: Rows, i: Int, label: Int) -> None:
     moment.label = label
     moment.edge = -1
     moment.tap = rows.tap[i]
+    moment.udp_sport = rows.udp_sport[i]
     moment.hop_limit = rows.hop_limit[i]
     moment.wire_bytes = rows.wire_bytes[i]
     moment.time = rows.time_ns[i]
@@ -700,6 +702,7 @@ def follow(
         s.frame = rows.frame_number[i]
         s.wire_bytes = rows.wire_bytes[i]
         s.tap = tap
+        s.udp_sport = rows.udp_sport[i]
         s.hop_limit = rows.hop_limit[i]
         s.traffic_class = rows.traffic_class[i]
         s.late = late

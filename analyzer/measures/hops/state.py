@@ -21,6 +21,7 @@ SIGHTING = np.dtype(
         ("previous", np.int64),  # earlier sighting of the same transmission, -1 for none
         ("wire_bytes", np.uint32),
         ("tap", np.uint16),
+        ("udp_sport", np.uint16),
         ("hop_limit", np.uint8),
         ("traffic_class", np.uint8),
         ("late", np.uint8),  # after a higher PSN of its flow at this tap; first: or retransmitted
@@ -108,6 +109,7 @@ MOMENT = np.dtype(
         ("label", np.uint32),
         ("edge", np.int32),  # of START or END: the edge; of a retransmission -1
         ("tap", np.uint16),
+        ("udp_sport", np.uint16),
         ("hop_limit", np.uint8),
         ("wire_bytes", np.uint32),
         ("time", np.int64),

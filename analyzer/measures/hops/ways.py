@@ -52,6 +52,7 @@ LOST = np.dtype(
         ("time", np.int64),  # when it was last seen; of unlogged packets the first or last time
         ("frame", np.int64),  # 0 for packets without a moment of their own
         ("wire_bytes", np.int64),
+        ("udp_sport", np.uint16),  # of packets with a moment
         ("hop_limit", np.int16),
         ("resent", np.bool_),  # its PSN was retransmitted later
         ("again", np.bool_),  # it is a retransmission itself
@@ -710,7 +711,7 @@ def _lost_packets(edge: Any, moments: NDArray[Any] | None) -> NDArray[Any]:
     packets["flow"] = edge["flow"]
     packets["hop_limit"] = edge["limit_max"]
     if moments is not None:
-        for name in ("label", "time", "frame", "wire_bytes"):
+        for name in ("label", "time", "frame", "wire_bytes", "udp_sport"):
             packets[name][:logged] = moments[name]
     rest = packets[logged:]
     if len(rest):

@@ -63,7 +63,34 @@ def _explains(case: Case, outage: MrcPortOutage, group: HopGroup) -> bool:
         if hop.from_tap == group.to_tap
         for flow in hop.passed["flow"].tolist()
     }
-    return not onward & flows and not _passed_meanwhile(group, first, last)
+    if onward & flows or _passed_meanwhile(group, first, last):
+        return False
+    fits, others = _of_retired_values(case, outage, group)
+    return not others or others < fits
+
+
+def _of_retired_values(case: Case, outage: MrcPortOutage, group: HopGroup) -> tuple[int, int]:
+    """Lost packets with an entropy value (source port) that their sender stops to use because the
+    port is down, and with another one; of senders that stop to use some."""
+    fits = others = 0
+    end = case.last_ns if outage.up_time_ns is None else outage.up_time_ns
+    known = group.lost()[group.lost()["frame"] > 0]
+    for number in np.unique(known["flow"]).tolist():
+        mrc = case.flows[number].mrc
+        if not mrc:
+            continue
+        retired = {
+            int(value.ev.split("/")[0])
+            for value in mrc.retirements
+            if value.cause == "port_down"
+            and value.ev != "other"
+            and outage.down_time_ns - DECLARED_NS <= value.retired_time_ns <= end
+        }
+        if retired:
+            fit = np.isin(known["udp_sport"][known["flow"] == number], list(retired))
+            fits += int(np.count_nonzero(fit))
+            others += int(np.count_nonzero(~fit))
+    return fits, others
 
 
 def _passed_meanwhile(group: HopGroup, first: int, last: int) -> bool:

@@ -12,11 +12,8 @@ from ...interval import span_of
 from ...known import Known
 from ...words import flow_name, hosts, packets_of
 from ..groups import by_hosts
+from ..one_packet import ROUNDS, rounds_of
 from ..places import only
-
-ROUNDS = 4
-"""Rewinds to one PSN in a row: with 1 % random loss a packet is lost four times in a row once in
-100,000,000 packets."""
 
 
 def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
@@ -25,8 +22,8 @@ def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
     stormy = []
     for f in troubles.flows(RESENT):
         resent = troubles.of(f, RESENT)
-        rounds = int(troubles.progress(f)["max_rounds"])
-        if resent is None or rounds < ROUNDS or case.flows[f].retransmitted_packets is None:
+        few = rounds_of(case, f) < ROUNDS
+        if resent is None or few or case.flows[f].retransmitted_packets is None:
             continue
         flow, span = case.flows[f], (resent.first_ns, resent.last_ns)
         explained = known.explains("retry-storm", f, *span)
@@ -36,7 +33,7 @@ def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
         resent_by = {f.id: t for f in group if (t := troubles.of(f.id, RESENT))}
         hits = {f: trouble.packets for f, trouble in resent_by.items()}
         could = sum(flow.request_packets for flow in group)
-        most = max(int(troubles.progress(f)["max_rounds"]) for f in hits)
+        most = max(rounds_of(case, f) for f in hits)
         who = flow_name(group[0]) if len(group) == 1 else hosts(group)
         yield finding(
             case,

@@ -15,6 +15,7 @@ from ...interval import span_of
 from ...known import Known
 from ...words import hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
+from ..one_packet import refuses_one
 from ..places import LAST_SWITCH, after, link_of_receiver, may_be_incast, only, tap_of
 
 LATE_SHARE = 0.25
@@ -33,7 +34,8 @@ def losses_after(case: Case, known: Known) -> Iterator[Finding]:
         seen = _seen(case, f)
         first, last = span_of(seen)
         explained = known.explains("loss", f, first, last)
-        if explained or case.flows[f].retransmitted_packets is None:
+        unknown = case.flows[f].retransmitted_packets is None
+        if explained or unknown or refuses_one(case, f):
             continue
         hit.append(case.flows[f])
     for group in by_hosts(hit):

@@ -118,3 +118,30 @@ def test_flows_that_lost_nothing_there_are_not_excused(tmp_path, monkeypatch):
     known = Known([one])
     assert known.explains("stalled", min(lost), DOWN, UP)
     assert not known.explains("stalled", idle.id, DOWN, UP)
+
+
+@pytest.mark.parametrize(
+    ("sports", "cause", "explained"),
+    [
+        ("lost", "port_down", True),
+        ("others", "port_down", False),  # of another plane
+        ("lost", "loss", True),  # nothing tells which values the port has
+        ("nameless", "port_down", True),
+    ],
+)
+def test_a_port_explains_only_losses_of_the_values_that_senders_retire(
+    tmp_path, monkeypatch, sports, cause, explained
+):
+    fault = between(*LAST_HOP, drop, 100 * MS, 240 * MS)
+    case, run = case_with(tmp_path, monkeypatch, fault, PORT)
+    values = {
+        "lost": [str(hit.packet.sport) for hit in run.hits],
+        "others": ["1/0x12ab"],
+        "nameless": ["other"],
+    }[sports]
+    retired = [SimpleNamespace(ev=ev, cause=cause, retired_time_ns=DOWN) for ev in values]
+    mrc = SimpleNamespace(retirements=retired)
+    case = replace(case, flows=[structs.replace(flow, mrc=mrc) for flow in case.flows])
+    assert bool(of_ports(case)) == explained
+    left = sum(one.packets for one in hop_losses(case, Known()))
+    assert left == (0 if explained else len(run.hits))
