@@ -88,6 +88,9 @@ def test_kernel_equals_its_plain_twin(batch):
         capable, marked, cnps, dscp, gaps = twin(batch, flow)
         assert (got.ecn_capable_packets, got.ecn_marked_packets) == (capable, marked)
         assert (got.cnps, got.dscp) == (cnps, dscp)
+        vlans = batch.table.vlan[batch.flow == flow].tolist()
+        tagged = {vlan >> 13 for vlan in vlans if vlan}
+        assert measure.tags(flow) == (tagged, 0 in vlans)
         assert (got.cnp_spacing_ns is None) == (not gaps)
         if gaps:
             q: Quantiles = got.cnp_spacing_ns
