@@ -175,13 +175,16 @@ def test_a_lower_bound_that_is_beaten_is_an_error() -> None:
     load = permutations(0).workload
     result = run_open_loop(load, CLOS, parse_packet_strategy("ofan"), MODEL, 1)
     bound = bounds(load, CLOS, MODEL)
-    check_bound(result, bound, "ofan")
+    check_bound(load, result, bound, "ofan")
     assert result.completion_ps is not None
+    beaten = bound._replace(completion_ps=result.completion_ps + 1)
     with pytest.raises(RocescopeError, match="ofan, seed 1: completed 0.001 ns before its lower"):
-        check_bound(result, bound._replace(completion_ps=result.completion_ps + 1), "ofan, seed 1")
+        check_bound(load, result, beaten, "ofan, seed 1")
     late = bound._replace(message_ps=bound.message_ps + 10**12)
     with pytest.raises(RocescopeError, match="a fault of rocescope"):
-        check_bound(result, late, "ofan")
+        check_bound(load, result, late, "ofan")
+    captured = load._replace(due_ps=np.zeros(int(load.packet_start[-1]), np.int64))
+    check_bound(captured, result, late, "ofan")
 
 
 def replayed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
