@@ -48,7 +48,10 @@ def links(one: StrategyResult, layer: str) -> Chart | None:
     ]
     if not any(link.wire_bytes for link in found):
         return None
-    words = f"{human.counted(len(found), 'link')} of layer {layer}, placed by {title(one)}."
+    from ....replay.compare.captured import AS_CAPTURED  # slow to load: only reports of replays
+
+    how = title(one) if one.name == AS_CAPTURED else f"placed by {title(one)}"
+    words = f"{human.counted(len(found), 'link')} of layer {layer}, {how}."
     return _columns(f"Bytes per link, {layer}, {title(one)}", words, loads, "link")
 
 

@@ -53,3 +53,6 @@ def test_links_of_a_layer_with_a_strategy() -> None:
     loads = {link.name: link.wire_bytes for link in one.links if link.layer == "leaf-spine"}
     assert {row[0]: row[1] for row in chart.rows} == loads
     assert links(one, "no such layer") is None
+    assert ", placed by ecmp" in chart.description
+    measured = links(msgspec.structs.replace(one, name="as captured", parameters={}), "leaf-spine")
+    assert measured is not None and "of layer leaf-spine, as captured." in measured.description
