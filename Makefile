@@ -59,6 +59,7 @@ bench: .venv/.dev ## measure speed and memory beside the usual tools
 	.venv/bin/python benchmarks/run.py
 	.venv/bin/python benchmarks/hashing.py
 	.venv/bin/python benchmarks/replay.py
+	.venv/bin/python benchmarks/aggregate.py
 	.venv/bin/python benchmarks/taps.py
 
 docs: .venv/.dev ## write the field tables of docs/formats.md, the man page and the outputs of commands on pages

@@ -9,6 +9,7 @@ import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError, UsageError
@@ -144,6 +145,9 @@ def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:
             raise UsageError(f"--{name} is given twice")
     if not 1 <= len(places) <= 2:
         raise UsageError("give a fabric, and a host map if it changes")
+    single: dict[str, Any] = {
+        name: _single(name, values[0]) for name, values in given.items() if name in _SINGLE
+    }
     request = replace(
         captured,
         fabric=places[0],
@@ -151,7 +155,7 @@ def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:
         jobs=tuple(given.get("jobs", ())),
         memory=tuple(_whole("memory", one) for one in given.get("memory", ["4096"])),
         schemes=tuple(given.get("scheme", ())),
-        **{name: _single(name, values[0]) for name, values in given.items() if name in _SINGLE},
+        **single,
     )
     if request.jobs:
         request = replace(request, captures=(), map="exact", filter=None, concat=False)
