@@ -67,6 +67,15 @@ def _rehash(state: Ints, slots: Int32s, windows: Ints) -> None:
         window_row(windows[i], state, slots, windows)
 
 
+def _write_held(row: Ints, values: Ints) -> None:
+    """Write the values other than 0 to zeros: memory that is not written costs nothing.
+
+    Columns are often flows, and most flows have few windows.
+    """
+    held = np.flatnonzero(values)
+    row[held] = values[held]
+
+
 class WindowedSums:
     """int64 sums per window and column; kernels write `sums`, whose rows `window_row` finds.
 
@@ -131,9 +140,15 @@ class WindowedSums:
         first, last = int(self.state[FIRST]), int(self.state[LAST])
         while last - first >= limit:
             width, first, last = 2 * width, first // 2, last // 2
-        window, sums = self._merged(width)
+        window, sums = self.windows[:used], self.sums
+        if width != self.width_ns:
+            window, sums = self._merged(width)
         values = np.zeros((last - first + 1, self.columns), np.int64)
-        values[window - first] = sums[:, : self.columns]
+        if self.columns < len(window):  # row by row would take long, and save little
+            values[window - first] = sums[: len(window), : self.columns]
+        else:
+            for at, row in zip((window - first).tolist(), sums, strict=False):
+                _write_held(values[at], row[: self.columns])
         return width, first * width, values
 
     def cover(self, time_ns: int) -> None:
@@ -163,12 +178,9 @@ class WindowedSums:
     def keep(self, kept: Kept) -> None:
         """Columns are flows: only these stay."""
         columns = kept.of(self.sums.shape[1])
-        # Most flows are short and have few windows: most of the memory is never written.
         sums = untouched(self.sums)
-        for before, row in zip(self.sums, sums, strict=True):
-            values = before[columns]
-            held = np.flatnonzero(values)
-            row[held] = values[held]
+        for row, before in zip(sums, self.sums, strict=True):
+            _write_held(row, before[columns])
         self.sums = sums
 
     def merge(self, other: WindowedSums, column_map: Int32s) -> None:

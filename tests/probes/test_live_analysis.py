@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 from network import ethernet, ipv4, roce, udp
 
+from rocescope.analyzer.measures.ending import end_idle
+from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.measures.series import DEFAULT_WINDOW_NS
+from rocescope.analyzer.wire.packets import PacketTable
+from rocescope.kernels.kernel import Kernel
+from rocescope.kernels.shape import shape_of
 from rocescope.probes import live_analysis
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.live_analysis import LiveAnalysis, MeasureOptions
@@ -84,3 +91,27 @@ def test_more_flows_than_fit_end_it_and_are_said(network):
     assert f"ended early, {live.ended_by}" in analysis.warnings
     # The fifth one may have come when it had ended.
     assert 3 < len(analysis.flows) == intervals[-1].flows_total <= 5
+
+
+def test_idle_flows_need_no_kernel_that_is_not_warm(monkeypatch):
+    """A process without privileges cannot store any, and compiling takes seconds and 80 MB."""
+    used = [set(), set()]
+    call = Kernel.__call__
+
+    def noted(self, *arguments):
+        used[-1].add(self._image_path(shape_of(arguments)))
+        return call(self, *arguments)
+
+    monkeypatch.setattr(Kernel, "__call__", noted)
+    live_analysis.warm_up(DEFAULT_WINDOW_NS)
+    warm, ended = used.pop(), 0
+    measuring = Measuring(DEFAULT_WINDOW_NS, many_taps=True)
+    for first in range(0, 6000, 200):
+        table, n = PacketTable.zeros(200), np.arange(first, first + 200)
+        table.time_ns[:], table.dest_qp[:], table.psn[:] = n * DEFAULT_WINDOW_NS, n // 2, n
+        table.opcode[:], table.traffic_class[:] = np.where(n % 2, 17, 10), n % 7
+        measuring.update(table)
+        ended += end_idle(measuring, 10**10, [""])
+    measuring.hops.settled()
+    assert ended > 1000 and None not in warm
+    assert used[-1] <= warm

@@ -17,7 +17,7 @@ from ...analyzer.statistics.shares import jain, width
 from ...report.words import human
 from ...report.words.verdicts import SPRAYS_FROM_WIDTH
 from ..messages import FlowSelected
-from ..session.replays.traced import TRACED
+from ..session.replays.placed import TRACED
 from ..session.snapshots.matrix import (
     LEGEND,
     MEASURES,
@@ -172,9 +172,7 @@ class PathsScreen(RoceScreen):
             text.append(f"{word} ", "dim")
         if not self._sprayed:
             text.append(f"{ONLY} ", "bold").append("its only path ", "dim")
-        placed = self.view.placed() if by == "fabric" else None
-        how = TRACED if placed is not None and placed.text == TRACED else f"{trust} by {_BY[by]}"
-        text.append(f" {how}", "dim")
+        text.append(f" {trust}" if trust == TRACED else f" {trust} by {_BY[by]}", "dim")
         return text
 
     @on(Grid.Moved, "#heat")

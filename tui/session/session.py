@@ -354,7 +354,7 @@ class Session:
             by_segments = usage_copy(m.srv6)
             if len(by_segments.paths):
                 usage["srv6"] = by_segments
-            activity = m.activity.values()[:, : len(flows)].copy()
+            activity = m.activity.values()[:, : len(flows)]  # a copy
             bin_ns, line = m.activity.bin_ns, timeline(m.totals)
             activity_start_ns = m.activity.start_ns
             late = flow_bins(m.late, len(flows))

@@ -53,6 +53,10 @@ class OnLink(NamedTuple):
     packets: int
 
 
+TRACED = "traced"
+"""The name of the traced paths among strategies."""
+
+
 class Placed:
     """The paths of all units with one strategy; `text` is the user's name for the strategy."""
 
@@ -210,6 +214,7 @@ class Placed:
             width=widths(owner, sums["wire_bytes"].astype(np.float64), flows)[0],
             name=self._fabric.link_name,
             fair=np.bincount(where, shares, len(code)).astype(np.float64),
+            traced=self.text == TRACED,
             **sums,
         )
 

@@ -29,8 +29,8 @@ from ....replay.hashing.seeding import SeedRange
 from ....replay.results.replay import LinkLoad, StrategyResult
 from ....replay.results.sweep import SweepResult
 from ....replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
-from .placed import Noted, Placed
-from .traced import MOST_POINTS, TRACED, Followed, Point, Traced, traceable, traced
+from .placed import TRACED, Noted, Placed
+from .traced import MOST_POINTS, Followed, Point, Traced, traceable, traced
 
 HASHES = ("linux", "crc32", "toeplitz")
 """Hashes of the first sweeps."""

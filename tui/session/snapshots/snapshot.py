@@ -125,6 +125,8 @@ class PathColumns:
     fair: Floats | None = None
     """Bytes of each row if each flow were split evenly over the paths it could use; unused paths
     have rows too. None if only paths in use are known."""
+    traced: bool = False
+    """Links of a fabric: those that `trace` found, not those that a strategy would use."""
 
     @property
     def inferred(self) -> bool:
@@ -133,10 +135,12 @@ class PathColumns:
 
     @property
     def trust(self) -> str:
-        """Trust in the path: `inferred`, `predicted` or `known`."""
+        """Trust in the path: `inferred`, `predicted`, `traced` or `known`."""
         if self.inferred:
             return "inferred"
-        return "predicted" if self.by == "fabric" else "known"
+        if self.by == "fabric":
+            return "traced" if self.traced else "predicted"
+        return "known"
 
     def seen(self) -> Ints:
         """Paths per flow."""

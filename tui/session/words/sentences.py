@@ -51,7 +51,7 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = 
         return "No flow passes the filter."
     if not count:
         return f"{human.counted(len(flows), 'flow')}, none carries data."
-    way = _WAY[paths.by]
+    way = "traced link" if paths.trust == "traced" else _WAY[paths.by]
     narrow = data & (paths.width < SPRAYS_FROM_WIDTH)
     everything = int(flows.wire_bytes[data].sum())
     share = int(flows.wire_bytes[narrow].sum()) / everything if everything else 0.0

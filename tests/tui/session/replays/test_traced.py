@@ -19,9 +19,9 @@ from rocescope.discovery.tracing.paths import trace_paths
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.tui.screens.fabric import fim_line, none_traced
+from rocescope.tui.session.replays.placed import TRACED
 from rocescope.tui.session.replays.replays import Replays, ReplayView
 from rocescope.tui.session.replays.traced import (
-    TRACED,
     Followed,
     Point,
     Traced,
@@ -66,10 +66,11 @@ def test_the_screens_show_them(spec, size):
 
     def look(app):
         fabric = "\n".join(text_of(app))
-        return fabric, app.view.placed().text
+        placed = app.view.placed()
+        return fabric, placed.text, placed.path_columns(app.view.snapshot).trust
 
-    fabric, placed = drive([str(file) for file in FILES], [begin], size=size, look=look)
-    assert placed == TRACED
+    fabric, placed, trust = drive([str(file) for file in FILES], [begin], size=size, look=look)
+    assert placed == trust == TRACED
     assert "traced / fair share" in fabric
     assert " traced: " in fabric or " traced (" in fabric
     assert "FIM over time" not in fabric
