@@ -19,7 +19,7 @@ from ..decode.headers.cm import CmMessage
 from ..decode.merge import MergeCounts, merge_tables
 from ..decode.mirrors.restore import Mirrors
 from ..decode.sources import Source
-from ..errors import UnreadableInput, UsageError, too_many_flows
+from ..errors import UsageError, too_many_flows
 from ..filtering.ranks import FlowName, Ranks
 from ..logs.files import named
 from ..logs.following import FollowedLogs
@@ -32,7 +32,7 @@ from ..results.analysis import Analysis
 from ..results.flow import Owner
 from ..summary.mirror_checks import checks_of
 from ..summary.sampling import sampled_taps
-from ..summary.trust import capture_summary, contents_text
+from ..summary.trust import capture_summary, check_read
 from ..wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry
@@ -288,19 +288,12 @@ class Run:
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""
-        if not any(source.capture.frames for source in self.sources):
-            raise UnreadableInput(_nothing_read(self.sources))
         series = self.measuring.totals.series(self.registry.tap_names)
         captures = [
             capture_summary(source, self.registry.taps, series, self._options.icrc)
             for source in self.sources
         ]
-        if complete and not any(capture.roce_packets for capture in captures):
-            found = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
-            raise UnreadableInput(
-                f"no RoCE packet in {len(captures)} capture(s), which hold: {found}"
-                " (RoCE on another UDP port? see --udp-port)"
-            )
+        check_read(captures, complete)
         mirrors = [source.decoder.mirrors for source in self.sources]
         asked = self._options.mirror
         joined = self._joined()
@@ -445,9 +438,3 @@ def _interrupts(flag: threading.Event, stop: Callable[[], None]) -> Iterator[Non
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _nothing_read(sources: list[Source]) -> str:
-    names = ", ".join(source.capture.name for source in sources)
-    why = [warning for source in sources for warning in source.capture.warnings]
-    return f"{names}: no frame in it" + (f" ({why[0]})" if why else "")

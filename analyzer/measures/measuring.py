@@ -55,6 +55,8 @@ class Measuring:
         self.filtered = False
         """Whether a filter of the analysis drops packets: then flows may begin later than CM
         messages say."""
+        self.follows = True
+        """Whether `hops` follows the packets: of parts by host pair only the whole can do it."""
         self.captured_in_part = False
         """The same of the filter of a capture."""
         self.cm = CmPairs()
@@ -134,7 +136,8 @@ class Measuring:
         self.entropy.update(batch)
         if self.many_taps:
             self.taps.update(batch)
-            self.hops.update(batch)
+            if self.follows:
+                self.hops.update(batch)
         else:
             self.packets_before_taps += len(batch)
         with_segments = batch.table.path_evidence != 0

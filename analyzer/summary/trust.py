@@ -11,6 +11,7 @@ from ..decode.counters import DecodeCounters
 from ..decode.headers.uet import TYPE_NAMES
 from ..decode.merge import MergeCounts
 from ..decode.sources import Source
+from ..errors import UnreadableInput
 from ..results.captures import CaptureSummary, Pause, PauseSpan, Sampling, TapSummary, UltraEthernet
 from ..results.ended import Ended
 from ..results.flow import Flow
@@ -49,6 +50,20 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
         encapsulations=counters.tunnels() or UNSET,
         ultra_ethernet=ultra_ethernet(counters),
     )
+
+
+def check_read(captures: Sequence[CaptureSummary], complete: bool) -> None:
+    """UnreadableInput when nothing was read, or when complete captures hold no RoCE packet."""
+    if not any(capture.frames for capture in captures):
+        names = ", ".join(capture.name for capture in captures)
+        why = [warning for capture in captures for warning in capture.warnings]
+        raise UnreadableInput(f"{names}: no frame in it" + (f" ({why[0]})" if why else ""))
+    if complete and not any(capture.roce_packets for capture in captures):
+        found = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
+        raise UnreadableInput(
+            f"no RoCE packet in {len(captures)} capture(s), which hold: {found}"
+            " (RoCE on another UDP port? see --udp-port)"
+        )
 
 
 def warnings_of(

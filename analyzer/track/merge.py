@@ -59,13 +59,13 @@ def merge_trackers(
       the beginning of any capture; of two different partners neither is kept, unless one
       of them rests on CM messages or the host's own word.
     """
-    known = len(mine)
     flow_map = _flow_map(mine, theirs, endpoint_map)
     if not len(flow_map):
         return flow_map
+    ours = mine.flows[flow_map]
+    is_new = ours["packets"] + ours["tap_copies"] == 0
     mine.see_taps(int(tap_map.max()) + 1 if len(tap_map) else 0)
     _add_pools(mine, theirs, flow_map, tap_map)
-    is_new = flow_map >= known
     for flow in range(len(flow_map)):
         into = int(flow_map[flow])
         if is_new[flow]:
@@ -109,6 +109,7 @@ def _add_pools(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, tap_map
     used, other = mine.state.used, theirs.state.used
     for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
         used[kind] = max(used[kind], other[kind])
+    used[st.FORGOTTEN_TAPS] |= other[st.FORGOTTEN_TAPS]
     for tap in np.flatnonzero(mine.copies.any(axis=1)).tolist():
         used[st.FOLLOWED_TAPS] |= 1 << min(tap, 62)
 

@@ -364,5 +364,6 @@ class State(NamedTuple):
     FOLLOWED_TAPS,  # bit set of taps whose packets another tap sees later
     TAPS,
     USED_LATES,
-) = range(11)
-USED_KINDS = 11
+    FORGOTTEN_TAPS,  # bit set of taps whose packets windows forgot: no other tap had followed them
+) = range(12)
+USED_KINDS = 12

@@ -106,13 +106,17 @@ def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
 
     For such packets a window of 2^bits slots may grow, up to half of the maximum number of slots.
     """
-    return bool(
-        slot.state == st.SEEN
-        and slot.taps & (slot.taps - np.uint64(1)) == np.uint64(0)
-        and (state.used[st.FOLLOWED_TAPS] >> np.int64(min(slot.tap, 62))) & 1
-        and bits < st.MAX_WINDOW_BITS_FOR_COPIES
-        and state.used[st.USED_SLOTS] + (2 << bits) <= st.MAX_SLOTS // 2
-    )
+    if (
+        slot.state != st.SEEN
+        or slot.taps & (slot.taps - np.uint64(1)) != np.uint64(0)
+        or bits >= st.MAX_WINDOW_BITS_FOR_COPIES
+    ):
+        return False
+    tap = np.int64(1) << np.int64(min(slot.tap, 62))
+    if state.used[st.FOLLOWED_TAPS] & tap == 0:
+        state.used[st.FORGOTTEN_TAPS] |= tap
+        return False
+    return bool(state.used[st.USED_SLOTS] + (2 << bits) <= st.MAX_SLOTS // 2)
 
 
 @inlined
@@ -164,7 +168,7 @@ def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int
             return at
         if old.state == st.EMPTY:
             return at
-        if old.state != st.MISSING and state.used[st.FOLLOWED_TAPS] == 0:
+        if old.state != st.MISSING and state.used[st.TAPS] == 1:
             _forget(stream, np.int64(old.psn), psn)
             return at
         bits = np.int64(stream.window_bits)

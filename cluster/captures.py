@@ -1,0 +1,220 @@
+"""The captures of a plan after stage map, with the numbers that one process would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..analyzer.decode.headers.cm import CmMessage
+from ..analyzer.errors import UsageError
+from ..analyzer.wire.packets import COLUMNS, I64, U16, U32, PacketTable
+from ..analyzer.wire.registry import Registry
+from ..analyzer.wire.segments import SegmentLists, UsidFormat
+from ..analyzer.wire.taps import MANY_TAPS
+from .order import Chunks, chunks_of
+from .outline import KEY
+from .pairs import Partitions
+from .plan import Plan
+from .rows import read_columns
+from .split import Capture
+from .work import Work, read_record
+
+@dataclass(slots=True)
+class NumberedTap:
+    """When a tap is known to the analysis."""
+
+    chunk: int
+    """Before this chunk."""
+    first_ns: int | None
+
+
+class Captures:
+    """The captures of a plan. UsageError while stage map is not complete."""
+
+    def __init__(self, work: Work, plan: Plan) -> None:
+        self._work, self._plan = work, plan
+        count = len(plan.sources)
+        missing = [n for n in range(count) if not work.done("map", str(n))]
+        if missing:
+            names = ", ".join(plan.sources[n].files[0].path for n in missing[:5])
+            raise UsageError(
+                f"stage map is not complete: {len(missing)} of {count} captures are missing,"
+                f" first map {missing[0]} ({names})"
+            )
+        self.captures = [
+            read_record(work.path("map", str(n), "capture"), Capture) for n in range(count)
+        ]
+        self.chunks: Chunks = chunks_of(
+            [np.array(c.table_rows, np.int64) for c in self.captures],
+            [np.array(c.table_last_ns, np.int64) for c in self.captures],
+        )
+        self.registry = Registry(segments=SegmentLists(UsidFormat(*plan.options.usid)))
+        self.known_taps: list[NumberedTap] = []
+        """By tap of `registry`."""
+        self.late_rows = 0
+        """Rows read that are older than rows that one process passes on before (`MergeCounts`)."""
+        self._addresses: list[U32] = []
+        self._segments: list[U32] = []
+        self._taps: list[U16] = []
+        self._number()
+        self.cm = self._messages()
+        """Connection management messages with their chunk, in order."""
+        self.many_from = self._many_from()
+        """The chunk from which on several taps are known; -1: from the beginning."""
+
+    def _number(self) -> None:
+        """Number addresses, taps and segment lists as one process that decodes all tables does."""
+        registry, plan = self.registry, self._plan
+        place = {of: n for n, of in enumerate(self.chunks.decoding())}
+        taps: list[tuple[int, int, int]] = []
+        addresses: list[tuple[int, int, int]] = []
+        segments: list[tuple[int, int, int]] = []
+        for s, capture in enumerate(self.captures):
+            before = len(capture.taps) - len(capture.tap_table)
+            for i, table in enumerate(capture.tap_table):
+                taps.append((-1 if table < 0 else place[s, table], s, before + i))
+            for n, table in enumerate(capture.address_table):
+                addresses.append((place[s, table], s, n))
+            for n, table in enumerate(capture.segment_table):
+                segments.append((place[s, table], s, n))
+            self._taps.append(np.zeros(len(capture.taps), np.uint16))
+            self._addresses.append(np.zeros(len(capture.addresses), np.uint32))
+            self._segments.append(np.zeros(len(capture.segments) + 1, np.uint32))
+        if len(taps) >= MANY_TAPS:
+            raise UsageError(f"{len(taps)} taps: tasks take fewer than {MANY_TAPS}")
+        for _, s, i in sorted(taps):
+            capture = self.captures[s]
+            tap = capture.taps[i]
+            carrier = None if tap.carrier is None else int(self._taps[s][tap.carrier])
+            self._taps[s][i] = registry.taps.add(replace(tap, carrier=carrier))
+            own = i - (len(capture.taps) - len(capture.tap_table))
+            table = capture.tap_table[own]
+            chunk = 0 if table < 0 else int(self.chunks.decoded[s][table])
+            self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[own]))
+        for _, s, i in sorted(addresses):
+            self._addresses[s][i] = registry.endpoints.add(self.captures[s].addresses[i])
+        for _, s, i in sorted(segments):
+            values = tuple(int(text, 16) for text in self.captures[s].segments[i])
+            self._segments[s][i + 1] = registry.segments.add(values)
+        self.initial_taps = len(plan.taps)
+
+    def _messages(self) -> list[tuple[int, CmMessage]]:
+        found = []
+        for s, capture in enumerate(self.captures):
+            for table, message in capture.cm:
+                renamed = replace(
+                    message,
+                    src=int(self._addresses[s][message.src]),
+                    dst=int(self._addresses[s][message.dst]),
+                    tap=int(self._taps[s][message.tap]),
+                )
+                found.append((int(self.chunks.decoded[s][table]), renamed))
+        found.sort(key=lambda item: item[0])
+        return [item for item in found if item[0] < self.chunks.count]
+
+    def _many_from(self) -> int:
+        if self._plan.many_taps or len(self.captures) > 1:
+            return -1
+        capture = self.captures[0]
+        several = np.flatnonzero(self._taps[0][np.array(capture.table_last_tap, np.int64)])
+        return int(several[0]) if len(several) else self.chunks.count
+
+    def messages_of(self, partitions: Partitions, wanted: int) -> dict[int, list[CmMessage]]:
+        """The messages of one partition by chunk."""
+        partitions.see(self.registry.endpoints.texts())
+        found: dict[int, list[CmMessage]] = {}
+        for chunk, message in self.cm:
+            pair = np.array([message.src], np.uint32), np.array([message.dst], np.uint32)
+            if int(partitions.of(*pair)[0]) == wanted:
+                found.setdefault(chunk, []).append(message)
+        return found
+
+    def rows(self, partition: int) -> Iterator[tuple[int, PacketTable, Any]]:
+        """(chunk, table, KEY[rows]) of one partition, in order; chunks without rows are left out."""
+        streams = [_Stream(self, s, partition) for s in range(len(self.captures))]
+        while True:
+            heads = [stream.head() for stream in streams]
+            chunk = min((head for head in heads if head is not None), default=None)
+            if chunk is None:
+                return
+            taken = [s.take(chunk) for s, head in zip(streams, heads, strict=True) if head == chunk]
+            if len(taken) == 1:
+                table, keys = taken[0]
+            else:
+                table = PacketTable.concatenate([t for t, _ in taken])
+                keys = np.concatenate([k for _, k in taken])
+                order = np.argsort(table.time_ns, kind="stable")
+                table, keys = table.take(order), keys[order]
+            yield chunk, table, keys
+
+    def part(self, source: int, partition: int) -> Iterator[tuple[PacketTable, Any]]:
+        """(table, KEY[rows]) in pieces: the rows of one capture in one partition."""
+        name = f"{partition}.parquet"
+        if not self._work.done("map", str(source), name):
+            return
+        for columns in read_columns(self._work.path("map", str(source), name)):
+            table_of_row, row = columns.pop("table"), columns.pop("row")
+            columns["src"] = self._addresses[source][columns["src"]]
+            columns["dst"] = self._addresses[source][columns["dst"]]
+            columns["tap"] = self._taps[source][columns["tap"]]
+            columns["path_evidence"] = self._segments[source][columns["path_evidence"]]
+            table = PacketTable(*(columns[column.name] for column in COLUMNS))
+            keys = np.zeros(len(table), KEY)
+            keys["source"], keys["row"] = source, row
+            if not self.chunks.single:
+                keys["time"] = table.time_ns
+            for start, stop in _runs(table_of_row):
+                which, times = int(table_of_row[start]), table.time_ns[start:stop]
+                keys["chunk"][start:stop] = self.chunks.of_rows(source, which, times)
+                self.late_rows += self.chunks.late_rows(source, which, times)
+            yield table, keys
+
+
+def _runs(values: U32) -> Iterator[tuple[int, int]]:
+    """Bounds of the stretches of equal values."""
+    starts = np.flatnonzero(np.diff(values.astype(np.int64), prepend=-1)).tolist()
+    yield from zip(starts, [*starts[1:], len(values)], strict=True)
+
+
+class _Stream:
+    """The rows of one capture in one partition, taken chunk by chunk."""
+
+    def __init__(self, captures: Captures, source: int, partition: int) -> None:
+        self._pieces = captures.part(source, partition)
+        self._tables: list[PacketTable] = []
+        self._keys: list[Any] = []
+
+    def head(self) -> int | None:
+        """The next chunk with rows; None at the end."""
+        if not self._keys and not self._more():
+            return None
+        return int(self._keys[0]["chunk"][0])
+
+    def _more(self) -> bool:
+        for table, keys in self._pieces:
+            if len(table):
+                self._tables.append(table)
+                self._keys.append(keys)
+                return True
+        return False
+
+    def take(self, chunk: int) -> tuple[PacketTable, Any]:
+        """The rows of this chunk, the next one."""
+        tables, keys = [], []
+        while self._keys or self._more():
+            cut = int(np.searchsorted(self._keys[0]["chunk"], chunk, "right"))
+            if not cut:
+                break
+            tables.append(self._tables[0].slice(0, cut))
+            keys.append(self._keys[0][:cut])
+            if cut < len(self._keys[0]):
+                self._tables[0] = self._tables[0].slice(cut, len(self._keys[0]))
+                self._keys[0] = self._keys[0][cut:]
+                break
+            del self._tables[0], self._keys[0]
+        if len(tables) == 1:
+            return tables[0], keys[0]
+        return PacketTable.concatenate(tables), np.concatenate(keys)

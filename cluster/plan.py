@@ -1,0 +1,185 @@
+"""The plan of an analysis in tasks: captures, options and number of partitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from ..analyzer.analysis.options import AnalyzeOptions
+from ..analyzer.analysis.run import open_sources
+from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
+from ..analyzer.errors import UsageError
+from ..analyzer.summary.options import PathBy
+from ..analyzer.wire.registry import Registry
+from ..analyzer.wire.segments import UsidFormat
+from ..analyzer.wire.taps import Tap
+from .work import Work, read_record, write_record
+
+MOST_PARTITIONS = 4096
+
+
+class PlannedFile(msgspec.Struct, frozen=True):
+    """One file and what it was when the plan was made."""
+
+    path: str
+    bytes: int
+    changed_ns: int
+
+
+class PlannedSource(msgspec.Struct, frozen=True):
+    """One task of stage map: a capture, or the files of a rotated series."""
+
+    files: list[PlannedFile]
+    taps_before: int
+    """Taps of the captures before it that are known when all are opened."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(file.bytes for file in self.files)
+
+
+class PlannedOptions(msgspec.Struct, frozen=True):
+    """Options of the analysis that tasks need, see `AnalyzeOptions`."""
+
+    path_by: PathBy
+    window_ns: int
+    filter: str | None
+    concat: bool
+    tap_names: dict[str, str]
+    udp_ports: list[int]
+    icrc: bool
+    link_rate_bits_per_second: int | None
+    max_flows: int
+    flow_label: FlowLabelOf
+    usid: list[int]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All that the tasks agree on."""
+
+    folder: str
+    """Paths of files are relative to it."""
+    sources: list[PlannedSource]
+    partitions: int
+    taps: list[Tap]
+    """Taps that are known when all captures are opened, without their frames."""
+    many_taps: bool
+    options: PlannedOptions
+
+
+def analyze_options(plan: Plan) -> AnalyzeOptions:
+    """The options as the analysis takes them."""
+    known = plan.options
+    return AnalyzeOptions(
+        path_by=known.path_by,
+        window_ns=known.window_ns,
+        filter=known.filter,
+        concat=known.concat,
+        tap_names=known.tap_names,
+        udp_ports=tuple(known.udp_ports),
+        icrc=known.icrc,
+        link_rate_bits_per_second=known.link_rate_bits_per_second,
+        max_flows=known.max_flows,
+        flow_label=known.flow_label,
+        usid=UsidFormat(*known.usid),
+    )
+
+
+def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) -> Plan:
+    """Look at the captures. UnreadableInput as `analyze`, UsageError for what tasks cannot do."""
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise UsageError(f"{partitions} partitions: give 1 to {MOST_PARTITIONS}")
+    _check(paths, options)
+    registry = Registry()
+    planned: list[PlannedSource] = []
+    formats: set[str] = set()
+    for group in [list(paths)] if options.concat else [[path] for path in paths]:
+        before = len(registry.taps)
+        with open_sources(group, options, registry) as sources:
+            formats |= {source.capture.format for source in sources}
+        planned.append(PlannedSource([_file(path) for path in group], before))
+    taps = list(registry.taps.items)
+    return Plan(
+        folder=os.getcwd(),
+        sources=planned,
+        partitions=partitions,
+        taps=taps,
+        many_taps=len(taps) > 1 or formats != {"pcap"},
+        options=PlannedOptions(
+            path_by=options.path_by,
+            window_ns=options.window_ns,
+            filter=options.filter,
+            concat=options.concat,
+            tap_names=dict(options.tap_names),
+            udp_ports=list(options.udp_ports),
+            icrc=options.icrc,
+            link_rate_bits_per_second=options.link_rate_bits_per_second,
+            max_flows=options.max_flows,
+            flow_label=options.flow_label,
+            usid=list(options.usid),
+        ),
+    )
+
+
+def _check(paths: Sequence[str], options: AnalyzeOptions) -> None:
+    """UsageError for what no task computes: states of it cross host pairs."""
+    if not paths:
+        raise UsageError("no capture is given: name one or more files")
+    for path in paths:
+        if path == "-" or not os.path.isfile(path):
+            raise UsageError(f"{path} is not a file: tasks read files, maybe again")
+    refused = {
+        "--follow": options.follow,
+        "--conformance": options.conformance is not None,
+        "--nccl-log": bool(options.job_logs),
+        "--clock hardware, --mirror-format and --drop-duplicates": options.mirror is not None,
+    }
+    for name, given in refused.items():
+        if given:
+            raise UsageError(f"{name} cannot be combined with tasks: use analyze without --cluster")
+    if options.filter is not None:
+        from ..analyzer.filtering.compiler import compile_filter
+
+        field = compile_filter(options.filter).of_job
+        if field is not None:
+            raise UsageError(
+                f"filter: {field} needs the ranks of a job: use analyze without --cluster"
+            )
+
+
+def _file(path: str) -> PlannedFile:
+    found = os.stat(path)
+    return PlannedFile(path, found.st_size, found.st_mtime_ns)
+
+
+def check_unchanged(plan: Plan, source: PlannedSource) -> None:
+    """UsageError if a file is not what it was when the plan was made."""
+    for file in source.files:
+        found = os.stat(os.path.join(plan.folder, file.path))
+        if (found.st_size, found.st_mtime_ns) != (file.bytes, file.changed_ns):
+            raise UsageError(f"{file.path} changed after the plan was made: plan again")
+
+
+def write_plan(work: Work, plan: Plan) -> None:
+    """Store the plan of a folder. UsageError if it holds another one."""
+    work.make()
+    path = work.path("plan")
+    if os.path.exists(path):
+        if read_record(path, Plan) != plan:
+            raise UsageError(
+                f"--work {work.folder} holds another analysis (other captures, options or"
+                " partitions): give another folder, or remove it"
+            )
+        return
+    write_record(path, plan)
+
+
+def read_plan(work: Work) -> Plan:
+    """The plan of a folder; UsageError without one."""
+    work.check()
+    if not work.done("plan"):
+        raise UsageError(f"--work {work.folder} has no plan: rocescope cluster plan makes it")
+    return read_record(work.path("plan"), Plan)

@@ -1,0 +1,217 @@
+"""Stage map: decode one capture and split its rows by host pair."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, chdir
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..analyzer.analysis.progress import Progress
+from ..analyzer.analysis.run import open_sources
+from ..analyzer.decode.headers.cm import CmMessage
+from ..analyzer.decode.sources import Source
+from ..analyzer.errors import UsageError
+from ..analyzer.filtering.compiler import Filter, compile_filter
+from ..analyzer.measures.series import Totals
+from ..analyzer.results.captures import CaptureSummary
+from ..analyzer.summary.trust import capture_summary
+from ..analyzer.wire.packets import COLUMNS, PacketTable
+from ..analyzer.wire.registry import Registry
+from ..analyzer.wire.segments import SegmentLists
+from ..analyzer.wire.taps import Tap
+from .pairs import Partitions
+from .plan import Plan, analyze_options, check_unchanged
+from .rows import ColumnWriter
+from .work import Work, write_record
+
+ROWS = {column.name: column.dtype for column in COLUMNS} | {
+    "table": np.dtype(np.uint32),
+    "row": np.dtype(np.uint32),
+}
+"""Columns of a part: those of packet tables, the table of each row in its capture, and its number
+in the table."""
+_MOST_PENDING_ROWS = 1 << 20
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """What stage map found out about one capture; numbers are those of its own registry."""
+
+    summary: CaptureSummary
+    """`wire_bytes` of taps are not known yet."""
+    taps: list[Tap]
+    """Those of the captures before it, then its own."""
+    tap_table: list[int]
+    """The table with which each of its own taps appeared; -1 when it was opened."""
+    tap_first_ns: list[int | None]
+    """`first_time_ns` of each of its own taps when it appeared."""
+    addresses: list[str]
+    address_table: list[int]
+    """The table with which each address appeared."""
+    segments: list[list[str]]
+    """Segment lists, hexadecimal."""
+    segment_table: list[int]
+    table_rows: list[int]
+    table_last_ns: list[int]
+    """Latest time of each table; 0 for an empty one."""
+    table_last_tap: list[int]
+    """Highest tap of each table; 0 for an empty one."""
+    cm: list[tuple[int, CmMessage]]
+    """Connection management messages with the table that they came with."""
+    owner_comments: list[str]
+    outer_labels: bool
+
+
+def map_capture(
+    folder: str, number: int, tell: Callable[[Progress], None] | None = None
+) -> None:
+    """Task `number` of stage map, unless it is done. Errors as `analyze`."""
+    from .plan import read_plan
+
+    work = Work(folder)
+    plan = read_plan(work)
+    if not 0 <= number < len(plan.sources):
+        raise UsageError(f"map {number}: the plan has captures 0 to {len(plan.sources) - 1}")
+    if work.done("map", str(number)):
+        return
+    source = plan.sources[number]
+    options = analyze_options(plan)
+    registry = Registry(segments=SegmentLists(options.usid))
+    for tap in plan.taps[: source.taps_before]:
+        registry.taps.add(replace(tap))
+    check_unchanged(plan, source)
+    with ExitStack() as stack:
+        folder = stack.enter_context(work.task("map", str(number)))
+        if os.getcwd() != plan.folder:
+            stack.enter_context(chdir(plan.folder))
+        paths = [file.path for file in source.files]
+        (opened,) = stack.enter_context(open_sources(paths, options, registry))
+        packet_filter = None if options.filter is None else compile_filter(options.filter)
+        split = _Split(plan, registry, os.path.abspath(folder), source.taps_before)
+        split.read(opened, packet_filter, tell)
+        check_unchanged(plan, source)
+        write_record(os.path.join(folder, "capture"), split.capture(opened, options.icrc))
+
+
+class _Split:
+    """The rows of one capture on their way into the parts."""
+
+    def __init__(self, plan: Plan, registry: Registry, folder: str, taps_before: int) -> None:
+        self._plan = plan
+        self._registry = registry
+        self._folder = folder
+        self._partitions = Partitions(plan.partitions)
+        self._writers: dict[int, ColumnWriter] = {}
+        self._sorts = len(plan.sources) > 1
+        self._taps_before = taps_before
+        self._rows: list[int] = []
+        self._last_ns: list[int] = []
+        self._last_tap: list[int] = []
+        self._tap_table = [-1] * (len(registry.taps) - taps_before)
+        self._tap_first_ns = [tap.first_time_ns for tap in registry.taps.items[taps_before:]]
+        self._address_table: list[int] = []
+        self._segment_table: list[int] = []
+        self._cm: list[tuple[int, CmMessage]] = []
+
+    def read(
+        self,
+        source: Source,
+        packet_filter: Filter | None,
+        tell: Callable[[Progress], None] | None,
+    ) -> None:
+        """Read the capture to its end."""
+
+        def keep(table: PacketTable) -> PacketTable:
+            if packet_filter is None:
+                return table
+            return table.take(packet_filter.mask(table, self._registry, None))
+
+        packets = 0
+        for table in source.tables(keep):
+            if source.decoder.counters.mrc_packets():
+                raise UsageError(
+                    f"{source.capture.name} holds MRC packets, whose states cross host pairs:"
+                    " use analyze without --cluster"
+                )
+            self._add(table, source.decoder.take_cm_messages())
+            packets += len(table)
+            if tell is not None:
+                capture = source.capture
+                tell(
+                    Progress(
+                        capture.name,
+                        capture.bytes_read,
+                        capture.total_bytes,
+                        capture.frames,
+                        packets,
+                    )
+                )
+        for writer in self._writers.values():
+            writer.close()
+
+    def _add(self, table: PacketTable, messages: list[CmMessage]) -> None:
+        number = len(self._rows)
+        if self._sorts and bool(np.any(np.diff(table.time_ns) < 0)):  # as `decode.merge` does
+            table = table.take(np.argsort(table.time_ns, kind="stable"))
+        registry = self._registry
+        self._cm += [(number, message) for message in messages]
+        self._address_table += [number] * (len(registry.endpoints) - len(self._address_table))
+        self._segment_table += [number] * (len(registry.segments) - len(self._segment_table))
+        for tap in registry.taps.items[self._taps_before + len(self._tap_table) :]:
+            self._tap_table.append(number)
+            self._tap_first_ns.append(tap.first_time_ns)
+        if not number:  # the first frames date the taps that opening showed
+            own = registry.taps.items[self._taps_before :]
+            self._tap_first_ns = [tap.first_time_ns for tap in own]
+        self._rows.append(len(table))
+        self._last_ns.append(int(table.time_ns.max()) if len(table) else 0)
+        self._last_tap.append(int(table.tap.max()) if len(table) else 0)
+        if not len(table):
+            return
+        self._partitions.see(registry.endpoints.texts())
+        partition = self._partitions.of(table.src, table.dst)
+        order = np.argsort(partition, kind="stable")
+        bounds = np.searchsorted(partition[order], np.arange(self._plan.partitions + 1))
+        for part in np.flatnonzero(np.diff(bounds)).tolist():
+            rows = order[bounds[part] : bounds[part + 1]]
+            columns: dict[str, Any] = {name: array[rows] for name, array in table.columns()}
+            columns["table"] = np.full(len(rows), number, np.uint32)
+            columns["row"] = rows.astype(np.uint32)
+            self._writer(part).write(columns)
+        if sum(writer.pending_rows for writer in self._writers.values()) > _MOST_PENDING_ROWS:
+            for writer in self._writers.values():
+                writer.flush()
+
+    def _writer(self, part: int) -> ColumnWriter:
+        if part not in self._writers:
+            path = os.path.join(self._folder, f"{part}.parquet")
+            self._writers[part] = ColumnWriter(path, ROWS)
+        return self._writers[part]
+
+    def capture(self, source: Source, icrc: bool) -> Capture:
+        """What was found out, after `read`."""
+        registry = self._registry
+        series = Totals(self._plan.options.window_ns).series([])
+        return Capture(
+            summary=capture_summary(source, registry.taps, series, icrc),
+            taps=registry.taps.items,
+            tap_table=self._tap_table,
+            tap_first_ns=self._tap_first_ns,
+            addresses=registry.endpoints.texts(),
+            address_table=self._address_table,
+            segments=[
+                [f"{segment:x}" for segment in registry.segments.segments(n + 1)]
+                for n in range(len(registry.segments))
+            ],
+            segment_table=self._segment_table,
+            table_rows=self._rows,
+            table_last_ns=self._last_ns,
+            table_last_tap=self._last_tap,
+            cm=self._cm,
+            owner_comments=list(source.capture.owner_comments),
+            outer_labels=bool(source.decoder.flow_labels.outer),
+        )

@@ -1,0 +1,177 @@
+"""The folder of an analysis in tasks: its files appear complete or not at all.
+
+Kernels trust the indices in the state they work on, so only this user and root may be able to write
+to the folder; its records and its state carry digests, its rows the checksums of Parquet.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from ..analyzer.errors import RocescopeError, UnreadableInput, UsageError
+from ..version import VERSION
+
+T = TypeVar("T")
+
+FORMAT = 1
+"""Of the files; another one is refused."""
+_MAGIC = b"rocescope work\n"
+_DIGEST_BYTES = 32
+_LONGEST_LINE = 200
+
+
+class Work:
+    """The folder `--work DIR` of one analysis."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def path(self, *names: str) -> str:
+        """A path inside."""
+        return os.path.join(self.folder, *names)
+
+    def make(self) -> None:
+        """Make the folder; UsageError if others can write to it."""
+        with _told(self.folder):
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        self.check()
+
+    def check(self) -> None:
+        """UsageError if the folder is missing, or if another user can write to it or replace it."""
+        whole = os.path.realpath(self.folder)
+        if not os.path.isdir(whole):
+            raise UsageError(
+                f"there is no folder {self.folder}: rocescope cluster plan --work makes it"
+            )
+        reason = _why_unsafe(whole)
+        if reason is not None:
+            raise UsageError(f"--work {self.folder}: {reason}: state is read from files there")
+
+    def done(self, *names: str) -> bool:
+        """Whether a task has left its result."""
+        return os.path.exists(self.path(*names))
+
+    @contextmanager
+    def task(self, *names: str) -> Iterator[str]:
+        """A folder to fill; it takes this name at the end, if no other process was faster.
+
+        What a killed process left behind is removed first. RocescopeError if it cannot be written.
+        """
+        final = self.path(*names)
+        parent, name = os.path.split(final)
+        # Bytes of the process that makes it: two tasks of one number never share a folder.
+        temporary = os.path.join(parent, f".{name}.{os.uname().nodename}.{os.getpid()}")
+        try:
+            with _told(final):
+                os.makedirs(parent, mode=0o700, exist_ok=True)
+                shutil.rmtree(temporary, ignore_errors=True)
+                os.mkdir(temporary, 0o700)
+                yield temporary
+                try:
+                    os.rename(temporary, final)
+                except OSError as error:
+                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                        raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def remove(self, *names: str) -> None:
+        """Remove a result, complete or not, and what killed processes left of it."""
+        final = self.path(*names)
+        parent, name = os.path.split(final)
+        with suppress(FileNotFoundError):
+            for entry in os.listdir(parent):
+                if entry == name or entry.startswith(f".{name}."):
+                    shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
+
+
+def write_record(path: str, record: msgspec.Struct) -> None:
+    """Write a record with its digest; the file takes its name at the end."""
+    body = msgspec.msgpack.encode(record)
+    temporary = f"{path}.{os.uname().nodename}.{os.getpid()}"
+    try:
+        with _told(path):
+            with open(temporary, "wb") as file:
+                file.write(record_head() + _digest(body) + body)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def read_record(path: str, kind: type[T]) -> T:
+    """Read a record; UsageError if another version wrote it, UnreadableInput if it is damaged."""
+    with open(path, "rb") as file:
+        check_head(file, path)
+        digest, body = file.read(_DIGEST_BYTES), file.read()
+    try:
+        if _digest(body) == digest:
+            return msgspec.msgpack.decode(body, type=kind)
+    except msgspec.DecodeError:
+        pass
+    raise _damaged(path)
+
+
+def record_head() -> bytes:
+    """The first lines of every file that tasks exchange."""
+    return _MAGIC + _head().encode() + b"\n"
+
+
+def check_head(file: BinaryIO, path: str) -> None:
+    """Read the first lines: UsageError if another version wrote them, UnreadableInput if damaged."""
+    if file.readline(_LONGEST_LINE) != _MAGIC:
+        raise _damaged(path)
+    head = file.readline(_LONGEST_LINE).decode("ascii", "replace").strip()
+    if head != _head():
+        raise UsageError(
+            f"{path} was written by {head!r}, this is {_head()!r}:"
+            " use one version for all tasks, or plan again in another folder"
+        )
+
+
+def _damaged(path: str) -> UnreadableInput:
+    return UnreadableInput(f"{path} is damaged: remove its folder, and run its task again")
+
+
+def _head() -> str:
+    return f"rocescope {VERSION}, format {FORMAT}"
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RocescopeError(
+            f"cannot write {path}: {(error.strerror or str(error)).lower()}"
+        ) from None
+
+
+def _why_unsafe(folder: str) -> str | None:
+    """Why another user could put files into a folder without links in its path; None if not."""
+    path = folder
+    while True:
+        found = os.lstat(path)
+        if found.st_uid not in (0, os.geteuid()):
+            return f"{path} belongs to another user"
+        sticky = found.st_mode & stat.S_ISVTX and path != folder
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+            return f"others can write to {path} (chmod go-w)"
+        if path == os.path.dirname(path):
+            return None
+        path = os.path.dirname(path)
