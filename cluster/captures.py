@@ -10,7 +10,7 @@ import numpy as np
 
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.errors import UsageError
-from ..analyzer.wire.packets import COLUMNS, I64, U16, U32, PacketTable
+from ..analyzer.wire.packets import COLUMNS, U16, U32, PacketTable
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.segments import SegmentLists, UsidFormat
 from ..analyzer.wire.taps import MANY_TAPS
@@ -21,6 +21,7 @@ from .plan import Plan
 from .rows import read_columns
 from .split import Capture
 from .work import Work, read_record
+
 
 @dataclass(slots=True)
 class NumberedTap:
@@ -39,10 +40,9 @@ class Captures:
         count = len(plan.sources)
         missing = [n for n in range(count) if not work.done("map", str(n))]
         if missing:
-            names = ", ".join(plan.sources[n].files[0].path for n in missing[:5])
             raise UsageError(
-                f"stage map is not complete: {len(missing)} of {count} captures are missing,"
-                f" first map {missing[0]} ({names})"
+                f"stage map is not complete, {len(missing)} of {count} captures are missing:"
+                f" run map {missing[0]} ({plan.sources[missing[0]].files[0].path})"
             )
         self.captures = [
             read_record(work.path("map", str(n), "capture"), Capture) for n in range(count)
@@ -133,7 +133,7 @@ class Captures:
         return found
 
     def rows(self, partition: int) -> Iterator[tuple[int, PacketTable, Any]]:
-        """(chunk, table, KEY[rows]) of one partition, in order; chunks without rows are left out."""
+        """(chunk, table, KEY[rows]) of one partition, in order; none for empty chunks."""
         streams = [_Stream(self, s, partition) for s in range(len(self.captures))]
         while True:
             heads = [stream.head() for stream in streams]

@@ -93,12 +93,14 @@ def _joined(
     flows = np.concatenate([outline.flows for outline in outlines])
     order = in_order(np.concatenate([outline.flow_keys for outline in outlines]))
     flows = flows[order]
-    nothing = np.zeros(len(flows), np.uint8)
     whole.tracker.index_flows(
-        *(np.ascontiguousarray(flows[name]) for name in ("src", "dst", "dest_qp")),
-        nothing,
+        np.ascontiguousarray(flows["src"]),
+        np.ascontiguousarray(flows["dst"]),
+        np.ascontiguousarray(flows["dest_qp"]),
+        np.zeros(len(flows), np.uint8),
         np.zeros(len(flows), np.uint32),
-        *(np.ascontiguousarray(flows[name]) for name in ("no_ids", "first_time")),
+        np.ascontiguousarray(flows["no_ids"]),
+        np.ascontiguousarray(flows["first_time"]),
     )
     registry = captures.registry
     maps = NumberMaps(
@@ -122,9 +124,7 @@ def _joined(
     return whole
 
 
-def _set_events(
-    whole: Measuring, outlines: Sequence[Outline], flow_maps: Sequence[Any]
-) -> None:
+def _set_events(whole: Measuring, outlines: Sequence[Outline], flow_maps: Sequence[Any]) -> None:
     """The first events of all parts, in order."""
     state = whole.tracker.state
     events = np.concatenate([outline.events for outline in outlines])

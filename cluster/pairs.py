@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, ip_address
 
 import numpy as np
 
-from ..analyzer.wire.packets import U32, I64
+from ..analyzer.wire.packets import I64, U32
 
 
 class Partitions:

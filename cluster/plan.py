@@ -10,7 +10,7 @@ import msgspec
 from ..analyzer.analysis.options import AnalyzeOptions
 from ..analyzer.analysis.run import open_sources
 from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
-from ..analyzer.errors import UsageError
+from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.summary.options import PathBy
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.segments import UsidFormat
@@ -129,8 +129,8 @@ def _check(paths: Sequence[str], options: AnalyzeOptions) -> None:
     if not paths:
         raise UsageError("no capture is given: name one or more files")
     for path in paths:
-        if path == "-" or not os.path.isfile(path):
-            raise UsageError(f"{path} is not a file: tasks read files, maybe again")
+        if path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
+            raise UsageError(f"{path} is not a file: tasks read files, and may read them again")
     refused = {
         "--follow": options.follow,
         "--conformance": options.conformance is not None,
@@ -156,9 +156,12 @@ def _file(path: str) -> PlannedFile:
 
 
 def check_unchanged(plan: Plan, source: PlannedSource) -> None:
-    """UsageError if a file is not what it was when the plan was made."""
+    """UsageError if a file is not what it was for the plan, UnreadableInput if it is gone."""
     for file in source.files:
-        found = os.stat(os.path.join(plan.folder, file.path))
+        try:
+            found = os.stat(os.path.join(plan.folder, file.path))
+        except OSError as error:
+            raise UnreadableInput(f"{file.path}: {(error.strerror or '').lower()}") from None
         if (found.st_size, found.st_mtime_ns) != (file.bytes, file.changed_ns):
             raise UsageError(f"{file.path} changed after the plan was made: plan again")
 

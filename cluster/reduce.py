@@ -23,7 +23,7 @@ from .rows import ColumnWriter
 from .state import read_state, write_state
 from .work import Work, check_head, record_head
 
-TRACKED = {"flow": np.dtype(np.int32), "verdict": np.dtype(np.uint8)}
+TRACKED: dict[str, np.dtype[Any]] = {"flow": np.dtype(np.int32), "verdict": np.dtype(np.uint8)}
 """Columns of `tracked.parquet`: of each row, in order, the number of its flow and its verdict."""
 
 
@@ -53,7 +53,9 @@ class Part:
         if len(new):
             places = [
                 int(np.flatnonzero((table.frame_number == frame) & (table.tap == tap))[0])
-                for frame, tap in zip(new["frame_number"].tolist(), new["tap"].tolist(), strict=True)
+                for frame, tap in zip(
+                    new["frame_number"].tolist(), new["tap"].tolist(), strict=True
+                )
             ]
             outline.event_keys = np.concatenate([outline.event_keys, keys[places]])
         return batch

@@ -66,9 +66,7 @@ class Capture(msgspec.Struct, frozen=True):
     outer_labels: bool
 
 
-def map_capture(
-    folder: str, number: int, tell: Callable[[Progress], None] | None = None
-) -> None:
+def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | None = None) -> None:
     """Task `number` of stage map, unless it is done. Errors as `analyze`."""
     from .plan import read_plan
 
@@ -91,7 +89,7 @@ def map_capture(
         paths = [file.path for file in source.files]
         (opened,) = stack.enter_context(open_sources(paths, options, registry))
         packet_filter = None if options.filter is None else compile_filter(options.filter)
-        split = _Split(plan, registry, os.path.abspath(folder), source.taps_before)
+        split = _Split(plan, registry, folder, source.taps_before)
         split.read(opened, packet_filter, tell)
         check_unchanged(plan, source)
         write_record(os.path.join(folder, "capture"), split.capture(opened, options.icrc))

@@ -58,7 +58,7 @@ def write_state(file: BinaryIO, value: object) -> None:
     with compressor.stream_writer(file, closefd=False) as out:
         out.write(len(header).to_bytes(8, "little") + header)
         for array in arrays:
-            rest = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            rest = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             for start in range(0, len(rest), _PIECE):
                 out.write(rest[start : start + _PIECE])
 
@@ -75,8 +75,8 @@ def read_state(file: BinaryIO, name: str) -> Any:
             arrays = []
             for form in forms:
                 array = np.empty(form["shape"], _dtype(form["dtype"]))
-                rest = memoryview(array.reshape(-1).view(np.uint8))
-                while len(rest):
+                rest = array.reshape(-1).view(np.uint8).data
+                while rest.nbytes:
                     count = source.readinto(rest[:_PIECE])
                     if not count:
                         raise damaged
@@ -85,7 +85,7 @@ def read_state(file: BinaryIO, name: str) -> Any:
             if source.read(1):  # reads the checksum, too
                 raise damaged
         return _built(tree, arrays, {})
-    except (zstandard.ZstdError, msgspec.DecodeError, EOFError):
+    except (zstandard.ZstdError, msgspec.DecodeError, EOFError, LookupError, TypeError, ValueError):
         raise damaged from None
 
 
@@ -125,8 +125,10 @@ def _dtype(text: Any) -> np.dtype[Any]:
 
 def _described(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
     """A tree of [kind, ...]; an object or array that appears again is ["again", number]."""
-    if value is None or isinstance(value, bool | int | float | str) and _is_plain(value):
-        return value if not isinstance(value, int) or abs(value) < 1 << 63 else ["int", str(value)]
+    if value is None or type(value) in (bool, float, str):
+        return value
+    if type(value) is int:
+        return value if abs(value) < 1 << 63 else ["int", str(value)]
     if isinstance(value, np.generic):
         return ["number", value.dtype.str, value.item()]
     if id(value) in known:
@@ -155,10 +157,6 @@ _CONTAINERS: dict[type[Any], Callable[[Any], Any]] = {
     list: list, tuple: tuple, set: set, frozenset: frozenset, dict: dict,
 }  # fmt: skip
 _BY_NAME = {kind.__name__: make for kind, make in _CONTAINERS.items()}
-
-
-def _is_plain(value: object) -> bool:
-    return type(value) in (bool, int, float, str)
 
 
 def _names(value: Any) -> list[str]:

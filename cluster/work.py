@@ -33,7 +33,7 @@ class Work:
     """The folder `--work DIR` of one analysis."""
 
     def __init__(self, folder: str) -> None:
-        self.folder = folder
+        self.folder = os.path.abspath(folder)
 
     def path(self, *names: str) -> str:
         """A path inside."""
@@ -68,12 +68,15 @@ class Work:
         """
         final = self.path(*names)
         parent, name = os.path.split(final)
-        # Bytes of the process that makes it: two tasks of one number never share a folder.
-        temporary = os.path.join(parent, f".{name}.{os.uname().nodename}.{os.getpid()}")
+        # Two processes with the same task never share a folder.
+        prefix = f".{name}.{os.uname().nodename}."
+        temporary = os.path.join(parent, f"{prefix}{os.getpid()}")
         try:
             with _told(final):
                 os.makedirs(parent, mode=0o700, exist_ok=True)
-                shutil.rmtree(temporary, ignore_errors=True)
+                for entry in os.listdir(parent):
+                    if entry.startswith(prefix) and not _lives(entry[len(prefix) :]):
+                        shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
                 os.mkdir(temporary, 0o700)
                 yield temporary
                 try:
@@ -83,15 +86,6 @@ class Work:
                         raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-
-    def remove(self, *names: str) -> None:
-        """Remove a result, complete or not, and what killed processes left of it."""
-        final = self.path(*names)
-        parent, name = os.path.split(final)
-        with suppress(FileNotFoundError):
-            for entry in os.listdir(parent):
-                if entry == name or entry.startswith(f".{name}."):
-                    shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
 
 
 def write_record(path: str, record: msgspec.Struct) -> None:
@@ -129,7 +123,7 @@ def record_head() -> bytes:
 
 
 def check_head(file: BinaryIO, path: str) -> None:
-    """Read the first lines: UsageError if another version wrote them, UnreadableInput if damaged."""
+    """Read the first lines: UsageError for those of another version, UnreadableInput for others."""
     if file.readline(_LONGEST_LINE) != _MAGIC:
         raise _damaged(path)
     head = file.readline(_LONGEST_LINE).decode("ascii", "replace").strip()
@@ -150,6 +144,13 @@ def _head() -> str:
 
 def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
+def _lives(process: str) -> bool:
+    """Whether a process of this machine lives that may still use its folder."""
+    if not process.isdecimal() or int(process) == os.getpid():
+        return False
+    return os.path.exists(f"/proc/{process}")
 
 
 @contextmanager

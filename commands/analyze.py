@@ -46,6 +46,9 @@ def analyze(
     live: Annotated[bool, Parameter(show_default=False)] = False,
     interval: Annotated[str | None, Parameter(group="With --live")] = None,
     idle_after: Annotated[str | None, Parameter(group="With --live or --follow")] = None,
+    cluster: str | None = None,
+    work: Annotated[Path | None, Parameter(group="With --cluster")] = None,
+    partitions: Annotated[int | None, Parameter(group="With --cluster")] = None,
     until: Annotated[Until, Parameter(name="*", group="With --live")] = UNTIL,
     capturing: Annotated[Capturing, Parameter(name="*", group="With --live")] = CAPTURING,
 ) -> int:
@@ -89,8 +92,16 @@ def analyze(
     idle_after
         End flows without a packet for this time, default 60s: of the ended flows the worst 1000
         stay listed, the others leave memory and stay in the sums.
+    cluster
+        local:N: split the analysis into tasks, on N processes of this machine. An -o without
+        suffix is a folder of results. See docs/cluster.md.
+    work
+        The folder of the tasks: the same command continues what was interrupted there.
+    partitions
+        Number of parts by host pair, default that of the processes.
     """
-    chosen = to.chosen()
+    folder = to.folder() if cluster is not None else None
+    chosen = to.chosen() if folder is None else "html"
     if top is not None and chosen not in ("table", "html"):
         raise UsageError(f"--top is for the tables of the report; {chosen} contains every flow")
     if top is not None and top < 1:
@@ -122,6 +133,10 @@ def analyze(
     if idle_after is not None and not (live or reading.follow):
         raise UsageError("--idle-after needs --live or --follow")
     idle_ns = parse_duration(idle_after or IDLE_AFTER, "--idle-after")
+    if cluster is None and (work is not None or partitions is not None):
+        raise UsageError("--work and --partitions need --cluster: --cluster local:2")
+    if cluster is not None and live:
+        raise UsageError("--cluster cannot be combined with --live")
     options = reading.options(paths, tap_names, switch_counters)
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
@@ -147,8 +162,8 @@ def analyze(
                 file=file,
             )
             to = replace(to, format=chosen, output=file)
-            _write(analysis, to, top or 20, sort is not None, brief)
-        return code or _failed(analysis, fail_on)
+            write_analysis(analysis, to, top or 20, sort is not None, brief)
+        return code or failed(analysis, fail_on)
 
     from ..analyzer.analysis import analyze as engine
     from ..analyzer.measures.conformance.options import ConformanceOptions
@@ -167,13 +182,23 @@ def analyze(
         job_logs=logs.patterns(),
         conformance=ConformanceOptions() if conformance else None,
     )
-    with shown(to.progress) as report:
-        analysis = engine.analyze(paths, options, report)
-    _write(analysis, to, top or 20, sort is not None, brief)
-    return exit_code(analysis) or _failed(analysis, fail_on)
+    if cluster is not None:
+        from .options.tasks import in_tasks
+
+        analysis = in_tasks(paths, options, cluster, work, partitions, to.progress)
+        if folder is not None:
+            from ..report.out_folder import write_folder
+
+            write_folder(analysis, folder, top or 20, sort is not None)
+            return exit_code(analysis) or failed(analysis, fail_on)
+    else:
+        with shown(to.progress) as report:
+            analysis = engine.analyze(paths, options, report)
+    write_analysis(analysis, to, top or 20, sort is not None, brief)
+    return exit_code(analysis) or failed(analysis, fail_on)
 
 
-def _failed(analysis: Analysis, fail_on: Severity | None) -> int:
+def failed(analysis: Analysis, fail_on: Severity | None) -> int:
     """1 when a finding is as severe as `fail_on` or worse, else 0."""
     if fail_on is None:
         return 0
@@ -198,7 +223,11 @@ def _only_files(
         raise UsageError(f"{given[0]} cannot be combined with --live")
 
 
-def _write(analysis: Analysis, to: ReportOutput, top: int, sorted_flows: bool, brief: bool) -> None:
+def write_analysis(
+    analysis: Analysis, to: ReportOutput, top: int, sorted_flows: bool, brief: bool
+) -> None:
+    """Print an analysis, or write it in the format of `to`."""
+
     def table(file: TextIO) -> None:
         from ..report.terminal.report import print_report
 

@@ -44,6 +44,11 @@ app.command(
     name="generate",
     help="Generate RoCEv2 traffic of a pattern, or MRC traffic, as a pcap.",
 )
+app.command(
+    "rocescope.commands.cluster:application",
+    name="cluster",
+    help="Run the tasks of an analysis on many machines.",
+)
 
 
 def run_words(words: list[str]) -> object:

@@ -92,6 +92,11 @@ class ReportOutput:
             )
         return _SUFFIXES[suffix]
 
+    def folder(self) -> Path | None:
+        """The folder of results that `-o` names: without a suffix and without --format."""
+        file = self.file if self.format is None else None
+        return file if file is not None and not file.suffix else None
+
     def write(
         self,
         table: Callable[[TextIO], None],

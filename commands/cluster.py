@@ -1,0 +1,221 @@
+"""`rocescope cluster`: the tasks of an analysis one by one, for SLURM and other queues."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from ..analyzer.errors import UsageError
+from ..analyzer.packages import require
+from ..analyzer.units import parse_duration, parse_rate
+from .analyze import Severity, failed, write_analysis
+from .options.endings import exit_code
+from .options.output import REPORT_OUTPUT, ReportOutput
+from .options.progress import ProgressAs, shown
+from .options.reading import READING, Reading
+from .options.steps import steps_shown
+
+EXAMPLES = """\
+Examples:
+  rocescope cluster plan ring/*.pcap --work job --partitions 64
+  rocescope cluster map 0 --work job
+  rocescope cluster reduce 0 --work job
+  rocescope cluster merge --work job -o results
+  rocescope cluster sbatch --work job > job.sh
+"""
+
+application = App(
+    name="cluster",
+    help="Run the tasks of an analysis on many machines, see docs/cluster.md.",
+    help_epilogue=EXAMPLES,
+    default_parameter=Parameter(negative=""),
+)
+Work = Annotated[Path, Parameter(name="--work")]
+Number = Annotated[int, Parameter(name="N")]
+
+
+@application.command
+def plan(
+    *files: Annotated[Path, Parameter(name="FILE")],
+    work: Work,
+    partitions: int = 16,
+    window: str = "100ms",
+    path_by: Literal["entropy", "tap", "srv6"] = "entropy",
+    icrc: Annotated[bool, Parameter(show_default=False)] = False,
+    link_rate: str | None = None,
+    reading: Annotated[Reading, Parameter(name="*")] = READING,
+) -> int:
+    """Look at captures and write the plan of their analysis.
+
+    Parameters
+    ----------
+    files
+        Captures, as of rocescope analyze; each is a vantage point (tap).
+    work
+        The folder of the tasks, which all machines see; only you may write to it.
+    partitions
+        Number of parts by host pair: tasks of stage reduce.
+    window
+        Length of the windows of the time series.
+    path_by
+        Path key of a flow: entropy (UDP source port, IPv6 flow label), tap or srv6 (segments).
+    icrc
+        Verify the invariant CRC of packets that are not truncated.
+    link_rate
+        Link rate for pause times, such as 400G, if the capture does not state it.
+    """
+    require("pyarrow")
+    from dataclasses import replace
+
+    from ..cluster.plan import make_plan, write_plan
+    from ..cluster.work import Work as Folder
+
+    paths, tap_names = reading.captures(files)
+    options = replace(
+        reading.options(paths, tap_names),
+        path_by=path_by,
+        window_ns=parse_duration(window, "--window"),
+        icrc=icrc,
+        link_rate_bits_per_second=parse_rate(link_rate, "--link-rate") if link_rate else None,
+    )
+    made = make_plan(paths, options, partitions)
+    write_plan(Folder(str(work)), made)
+    print(
+        f"rocescope: planned: map 0 to {len(made.sources) - 1},"
+        f" then reduce 0 to {partitions - 1}, then merge",
+        file=sys.stderr,
+    )
+    return 0
+
+
+@application.command
+def map(number: Number, /, *, work: Work, progress: ProgressAs = "auto") -> int:
+    """Decode capture N of the plan and split it by host pair.
+
+    Parameters
+    ----------
+    number
+        Number of the capture, from 0.
+    work
+        The folder of the plan.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    """
+    require("pyarrow")
+    from ..cluster.split import map_capture
+
+    with shown(progress) as tell:
+        map_capture(str(work), number, tell)
+    return 0
+
+
+@application.command
+def reduce(number: Number, /, *, work: Work) -> int:
+    """Track and measure partition N of the plan, after all tasks of map.
+
+    Parameters
+    ----------
+    number
+        Number of the partition, from 0.
+    work
+        The folder of the plan.
+    """
+    require("pyarrow")
+    from ..cluster.reduce import reduce_partition
+
+    reduce_partition(str(work), number)
+    return 0
+
+
+@application.command
+def merge(
+    *,
+    work: Work,
+    fail_on: Severity | None = None,
+    top: int = 20,
+    sort: str | None = None,
+    fabric: str | None = None,
+    to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
+) -> int:
+    """Write the analysis of the whole, after all tasks of reduce.
+
+    Parameters
+    ----------
+    work
+        The folder of the plan.
+    fail_on
+        Exit with code 1 when a finding has this severity or a worse one.
+    top
+        Rows of each table of the report.
+    sort
+        Sort flows by this column of the CSV output, largest first.
+    fabric
+        A fabric, or a file: its links tell the tap that should have seen a lost packet next.
+    """
+    require("pyarrow")
+    if top < 1:
+        raise UsageError("--top must be 1 or more")
+    folder = to.folder()
+    if folder is None:
+        to.chosen()
+    from ..cluster.merge import merge as merged
+    from ..report.files.flowtable import flow_order_by
+    from .options.fabric_links import fabric_links
+
+    with steps_shown(to.progress) as tell:
+        analysis = merged(
+            str(work),
+            flow_order=flow_order_by(sort) if sort else None,
+            fabric=None if fabric is None else fabric_links(fabric),
+            tell=tell or (lambda what, done, total: None),
+        )
+    if folder is not None:
+        from ..report.out_folder import write_folder
+
+        write_folder(analysis, folder, top, sort is not None)
+    else:
+        write_analysis(analysis, to, top, sort is not None, brief=False)
+    return exit_code(analysis) or failed(analysis, fail_on)
+
+
+@application.command
+def sbatch(*, work: Work, command: str = "rocescope") -> int:
+    """Print a script that submits all tasks of the plan to SLURM.
+
+    Parameters
+    ----------
+    work
+        The folder of the plan.
+    command
+        How nodes run rocescope.
+    """
+    from ..cluster.plan import read_plan
+    from ..cluster.work import Work as Folder
+
+    made = read_plan(Folder(str(work)))
+    folder = shlex.quote(str(work.absolute()))
+    run = f"{command} cluster"
+    print(
+        f"""\
+#!/bin/sh
+# Submits the tasks of {folder}; again after failures: what is done is not repeated.
+set -e
+cd {shlex.quote(made.folder)}
+map=$(sbatch --parsable --requeue --array=0-{len(made.sources) - 1} \\
+  --wrap='{_quoted(f"{run} map $SLURM_ARRAY_TASK_ID --work {folder}")}')
+reduce=$(sbatch --parsable --requeue --array=0-{made.partitions - 1} \\
+  --dependency=afterany:$map \\
+  --wrap='{_quoted(f"{run} reduce $SLURM_ARRAY_TASK_ID --work {folder}")}')
+sbatch --dependency=afterany:$reduce \\
+  --wrap='{_quoted(f"{run} merge --work {folder} -o {folder}/results")}'"""
+    )
+    return 0
+
+
+def _quoted(text: str) -> str:
+    """Text inside single quotes of a shell."""
+    return text.replace("'", "'\\''")

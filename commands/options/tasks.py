@@ -1,0 +1,69 @@
+"""An analysis in tasks on processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...analyzer.packages import require
+from .progress import ProgressAs
+from .steps import steps_shown
+
+if TYPE_CHECKING:
+    from ...analyzer.analysis.options import AnalyzeOptions
+    from ...analyzer.results.analysis import Analysis
+
+
+def in_tasks(
+    paths: Sequence[str],
+    options: AnalyzeOptions,
+    cluster: str,
+    work: Path | None,
+    partitions: int | None,
+    progress: ProgressAs,
+) -> Analysis:
+    """The analysis of captures, in tasks on `cluster`; errors as `analyze`.
+
+    work: the folder that keeps the state; default a temporary one. partitions: default one per
+    process.
+    """
+    require("pyarrow")
+    from ...cluster.merge import merge
+    from ...cluster.plan import make_plan, write_plan
+    from ...cluster.run import local_workers, run_tasks
+    from ...cluster.work import Work
+
+    workers = local_workers(cluster)
+    flow_order, fabric = options.flow_order, options.fabric
+    count = workers.processes if partitions is None else partitions
+    plan = make_plan(paths, replace(options, flow_order=None, fabric=None), count)
+    with _folder(work) as folder, steps_shown(progress) as tell:
+        write_plan(Work(folder), plan)
+        say = tell or (lambda what, done, total: None)
+        try:
+            run_tasks(folder, workers.executor, say)
+            return merge(folder, flow_order=flow_order, fabric=fabric, tell=say)
+        except KeyboardInterrupt:
+            if work is not None:
+                print(f"rocescope: the same command continues what {work} has", file=sys.stderr)
+            raise
+
+
+@contextmanager
+def _folder(work: Path | None) -> Iterator[str]:
+    if work is not None:
+        yield str(work)
+        return
+    # On the disk, not in /tmp, which may be memory: rows need about a fifth of the captures.
+    folder = tempfile.mkdtemp(prefix="rocescope-", dir=os.environ.get("TMPDIR", "/var/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

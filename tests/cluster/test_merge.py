@@ -1,0 +1,148 @@
+"""The analysis in tasks equals that of one process, byte for byte."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from captures import DATA, data
+from clusters import REROUTED, SPRAYED, in_tasks
+
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.track import state as st
+from rocescope.cluster import merge as module
+from rocescope.cluster.merge import merge
+from rocescope.cluster.outline import Outline
+
+OPTIONS = AnalyzeOptions()
+SENDER, RECEIVER = (str(data(f"i01_write_loss0.5_AtoB.{at}")) for at in ("atA", "atB"))
+ALL = sorted(str(p) for p in DATA.glob("*.pcap*"))
+CLEAN = sorted(str(p) for p in (DATA / "leafspine" / "r01_clean_write").glob("*.pcap*"))
+UNORDERED = [str(DATA / "hostile" / name) for name in ("wild_time.pcapng.zst", "set_back.pcap.zst")]
+
+
+def json(analysis: Analysis) -> bytes:
+    return msgspec.json.encode(analysis)
+
+
+def check(tmp_path: Path, paths: list[str], options: AnalyzeOptions, partitions: list[int]) -> None:
+    expected = analyze(paths, options)
+    for count in partitions:
+        found = in_tasks(tmp_path / str(count), paths, count, options)
+        assert msgspec.to_builtins(found) == msgspec.to_builtins(expected), count
+        assert json(found) == json(expected), count  # also the order of keys
+
+
+@pytest.mark.parametrize(
+    ("paths", "partitions"),
+    [
+        (SPRAYED, 5),
+        (CLEAN, 2),
+        ([SENDER, RECEIVER], 1),
+        (UNORDERED, 2),
+        ([str(data("h01"))], 7),
+        ([str(data("c40"))], 3),
+    ],
+    ids=["sprayed", "clean", "two taps", "unordered", "probed", "one capture"],
+)
+def test_parts_are_the_whole(tmp_path: Path, paths: list[str], partitions: int) -> None:
+    check(tmp_path, paths, OPTIONS, [partitions])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "paths",
+    [SPRAYED, REROUTED, CLEAN, [SENDER, RECEIVER], ALL, UNORDERED, *([path] for path in ALL)],
+    ids=lambda paths: f"{len(paths)} {Path(paths[0]).name.split('.')[0]}",
+)
+def test_every_capture(tmp_path: Path, paths: list[str]) -> None:
+    check(tmp_path, paths, OPTIONS, [1, 3, 5, 7])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        replace(OPTIONS, filter="not ack and psn != 5"),
+        replace(OPTIONS, path_by="tap", window_ns=1_000_000, icrc=True),
+        replace(OPTIONS, concat=True),
+        replace(OPTIONS, tap_names={SENDER: "sender", RECEIVER: "receiver"}),
+    ],
+    ids=["filter", "path by tap", "concat", "named"],
+)
+def test_options(tmp_path: Path, options: AnalyzeOptions) -> None:
+    check(tmp_path, [SENDER, RECEIVER], options, [2])
+
+
+def test_files_of_one_name_and_any_order(tmp_path: Path) -> None:
+    paths = SPRAYED[:4]
+    random.Random(3).shuffle(paths)
+    (tmp_path / "other").mkdir()
+    shutil.copy(paths[0], tmp_path / "other" / Path(paths[1]).name)
+    check(tmp_path, [*paths, str(tmp_path / "other" / Path(paths[1]).name)], OPTIONS, [5])
+
+
+def test_a_cut_capture_gives_the_warnings_of_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pcap"
+    whole = data("c40").read_bytes()
+    path.write_bytes(whole[: 2 * len(whole) // 3])
+    check(tmp_path, [str(path), RECEIVER], OPTIONS, [3])
+
+
+def test_parts_that_depend_on_each_other_are_measured_again_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_independent", lambda outlines: False)
+    check(tmp_path, SPRAYED, OPTIONS, [5])
+
+
+def outline(forgotten: int, followed: int) -> Outline:
+    used = [0] * st.USED_KINDS
+    used[st.FORGOTTEN_TAPS], used[st.FOLLOWED_TAPS] = forgotten, followed
+    return Outline(used=used)
+
+
+@pytest.mark.parametrize(
+    ("parts", "independent"),
+    [
+        ([(0, 3), (0, 1)], True),
+        ([(2, 0), (0, 1)], True),
+        ([(2, 2), (0, 1)], True),  # it saw the tap followed only later, as the whole did
+        ([(2, 0), (0, 2)], False),
+        ([(0, 2), (6, 1)], False),
+    ],
+)
+def test_parts_are_independent_unless_another_follows_what_one_forgot(
+    parts: list[tuple[int, int]], independent: bool
+) -> None:
+    assert module._independent([outline(*part) for part in parts]) == independent
+
+
+def test_errors_are_those_of_one_process(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(data("c10").read_bytes()[:24])
+    for options in (OPTIONS, replace(OPTIONS, udp_ports=(1,))):
+        paths = [str(empty)] if options is OPTIONS else [str(data("c07"))]
+        with pytest.raises(UnreadableInput) as expected:
+            analyze(paths, options)
+        with pytest.raises(UnreadableInput) as found:
+            in_tasks(tmp_path / str(len(options.udp_ports)) / paths[0][-3:], paths, 2, options)
+        assert str(found.value) == str(expected.value)
+
+
+def test_more_flows_than_the_limit(tmp_path: Path) -> None:
+    with pytest.raises(RocescopeError, match="more than 40 flows after 79990 packets"):
+        in_tasks(tmp_path, SPRAYED, 2, replace(OPTIONS, max_flows=40))
+
+
+def test_a_missing_partition_is_named(tmp_path: Path) -> None:
+    in_tasks(tmp_path, [RECEIVER], 3)
+    shutil.rmtree(tmp_path / "reduce" / "1")
+    with pytest.raises(UsageError, match="run reduce 1"):
+        merge(str(tmp_path))

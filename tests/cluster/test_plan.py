@@ -1,0 +1,92 @@
+"""The plan: what it holds, and what tasks do not compute."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from captures import data
+from clusters import SPRAYED, planned
+
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
+from rocescope.analyzer.errors import UnreadableInput, UsageError
+from rocescope.analyzer.measures.conformance.options import ConformanceOptions
+from rocescope.cluster.plan import (
+    analyze_options,
+    check_unchanged,
+    make_plan,
+    read_plan,
+    write_plan,
+)
+from rocescope.cluster.work import Work
+
+OPTIONS = AnalyzeOptions()
+
+
+def test_a_plan_comes_back(tmp_path: Path) -> None:
+    options = replace(
+        OPTIONS, path_by="tap", filter="not cnp", udp_ports=(4791, 9), icrc=True, window_ns=5
+    )
+    work = Work(planned(tmp_path, SPRAYED, 7, options))
+    plan = read_plan(work)
+    assert analyze_options(plan) == options
+    assert plan.partitions == 7
+    assert [source.taps_before for source in plan.sources] == list(range(12))
+    assert [tap.name for tap in plan.taps] == [os.path.basename(path) for path in SPRAYED]
+    assert plan.many_taps
+    write_plan(work, plan)  # the same again is no other plan
+
+
+def test_another_analysis_needs_another_folder(tmp_path: Path) -> None:
+    planned(tmp_path, SPRAYED[:1], 2)
+    with pytest.raises(UsageError, match="holds another analysis"):
+        planned(tmp_path, SPRAYED[:1], 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (replace(OPTIONS, follow=True), "--follow"),
+        (replace(OPTIONS, conformance=ConformanceOptions()), "--conformance"),
+        (replace(OPTIONS, job_logs=("x",)), "--nccl-log"),
+        (replace(OPTIONS, mirror=MirrorOptions()), "--mirror-format"),
+        (replace(OPTIONS, filter="rank == 3"), "rank"),
+    ],
+)
+def test_what_crosses_host_pairs_is_refused(options: AnalyzeOptions, named: str) -> None:
+    with pytest.raises(UsageError, match=f"{named}.* without --cluster"):
+        make_plan(SPRAYED[:1], options, 2)
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 4097])
+def test_numbers_of_partitions(partitions: int) -> None:
+    with pytest.raises(UsageError, match="give 1 to 4096"):
+        make_plan(SPRAYED[:1], OPTIONS, partitions)
+
+
+def test_inputs_that_are_no_captures(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("-", str(tmp_path / "pipe"), str(tmp_path)):
+        with pytest.raises(UsageError, match="is not a file"):
+            make_plan([path], OPTIONS, 2)
+    with pytest.raises(UnreadableInput, match="none"):
+        make_plan([str(tmp_path / "none")], OPTIONS, 2)
+    with pytest.raises(UsageError, match="no capture"):
+        make_plan([], OPTIONS, 2)
+
+
+def test_a_file_that_changed_or_went_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.pcap"
+    shutil.copy(data("c10"), path)
+    plan = make_plan([str(path)], OPTIONS, 2)
+    check_unchanged(plan, plan.sources[0])
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(UsageError, match="changed after the plan"):
+        check_unchanged(plan, plan.sources[0])
+    path.unlink()
+    with pytest.raises(UnreadableInput, match=r"c\.pcap: no such file"):
+        check_unchanged(plan, plan.sources[0])
