@@ -35,8 +35,10 @@ def option_lines(argument: Any) -> Iterator[str]:
 
 def command_lines(name: str, command: App) -> Iterator[str]:
     """The section of a command."""
-    with app.app_stack(name.split()):
-        arguments = command.assemble_argument_collection(parse_docstring=True)
+    arguments: Any = []
+    if command.default_command is not None:
+        with app.app_stack(name.split()):
+            arguments = command.assemble_argument_collection(parse_docstring=True)
     shown = [one for one in arguments if "*" not in one.names]  # a group of options has that name
     files = " ".join(one.names[0] for one in shown if not one.names[0].startswith("-"))
     yield f".SS {escaped(name)} [OPTIONS] {files}".rstrip()
