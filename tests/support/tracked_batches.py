@@ -90,6 +90,7 @@ ROWS = st.lists(
             "hop_limit": st.integers(61, 64),
             "path_evidence": st.integers(0, 2),
             "traffic_class": st.sampled_from([0, 1, 2, 3, 0x82, 0x83, 0xB9]),
+            "vlan": st.sampled_from([0, 0, 0x0064, 0x6064, 0xFFFF]),
             "wire_bytes": st.integers(0, 9000),
             "payload_bytes": st.integers(0, 8192),
             "time_ns": st.integers(START_NS, START_NS + 10**9),
