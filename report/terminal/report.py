@@ -116,7 +116,9 @@ class Report:
         if verdicts.is_orderly(analysis):
             text = "No packet was reordered, lost, retransmitted or duplicated."
             text += verdicts.first_taps(analysis)
-            self.page.section("Reordering, loss and recovery", text, True)
+            found = analysis.diagnosis
+            checked = found.complete and bool(found.healthy)  # all packets, without a filter
+            self.page.section("Reordering, loss and recovery", text, checked)
         else:
             self.page.section("Reordering", verdicts.reordering(analysis))
             self._table(tables.REORDERING)

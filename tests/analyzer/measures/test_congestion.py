@@ -30,9 +30,7 @@ def measured(batch):
 
 
 def everything(measure, flows):
-    return [
-        (measure.congestion(f), measure.usual_dscp(f), measure.tags(f)) for f in range(flows)
-    ]
+    return [(measure.congestion(f), measure.usual_dscp(f), measure.tags(f)) for f in range(flows)]
 
 
 def test_exact_values():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import factories_results as factories
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -143,3 +144,19 @@ def test_events_and_notes_never_cite_a_flow_that_no_table_lists() -> None:
     shown = text.partition("EVENTS")[2]
     assert "#0" in shown and "10.0.1.3 > 10.0.7.3 QP 0x0011b0: NAK" in " ".join(shown.split())
     assert "#0, #1, 3 other flows: seen for one packet only" in text
+
+
+@pytest.mark.parametrize(
+    ("complete", "healthy", "tick"),
+    [(True, ["all"], True), (False, ["all"], False), (True, [], False)],
+    ids=["checked", "a part was read", "filtered"],
+)
+def test_a_section_has_a_tick_only_for_checks_of_everything(
+    complete: bool, healthy: list[str], tick: bool
+) -> None:
+    clean = factories.clean_analysis()
+    found = msgspec.structs.replace(clean.diagnosis, complete=complete, healthy=healthy)
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    print_report(msgspec.structs.replace(clean, diagnosis=found), stream, color="never")
+    stream.seek(0)
+    assert ("LOSS AND RECOVERY  ✓" in stream.read()) == tick
