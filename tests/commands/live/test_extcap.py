@@ -93,7 +93,12 @@ def test_tshark_lists_captures_and_stops(as_user):
         listed = network.run(*run, "tshark", "-D")
         assert "roce-right (RoCE on right (rocescope))" in listed
         tshark = network.start(*run, "tshark", "-n", "-i", "roce-right", "-c", "5")
-        until(lambda: network.send(roce_frames(1)) or tshark.poll() is not None)
+
+        def ended():
+            network.send(roce_frames(1))
+            return tshark.poll() is not None
+
+        until(ended)
         assert tshark.returncode == 0
         assert gone("extcap --capture right") and nothing_is_attached(network)
 

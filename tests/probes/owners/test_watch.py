@@ -109,7 +109,12 @@ def test_a_process_that_lives_shortly_has_a_rank():
     with OwnerWatch() as watch:
         short = Job(9)
         short.connect(0x23, 0x53)
-        until(lambda: watch.listen() or any(pair.pid == short.pid for pair in watch.queue_pairs))
+
+        def known():
+            watch.listen()
+            return any(pair.pid == short.pid for pair in watch.queue_pairs)
+
+        until(known)
         short.kill()
         watch.update(wait=True)
         (pair,) = [pair for pair in watch.queue_pairs if pair.pid == short.pid]
