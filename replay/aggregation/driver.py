@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, Ints, kernel
-from ..packets.links.queues import free_slot, next_of, serve
+from ..packets.links.queues import serve
+from ..packets.links.slots import free_slot, next_of
 from ..packets.model import run_state as rs
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import next_event, schedule

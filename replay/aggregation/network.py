@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Bool, Int, inlined, subkernel
-from ..packets.links.queues import enqueue, free_slot, new_slot, serve
+from ..packets.links.queues import enqueue, serve
+from ..packets.links.slots import free_slot, new_slot
 from ..packets.model import run_state as rs
 from ..packets.model.arrays import ATTACHED
 from ..packets.model.draws import drawn, purpose

@@ -17,6 +17,7 @@ from ..packets.model.aligned import aligned
 from ..packets.model.arrays import FabricArrays, fabric_arrays
 from ..packets.model.draws import generator
 from ..packets.model.model import LINK_COLUMNS, NEVER
+from ..packets.model.pause_state import no_pauses
 from ..packets.model.wheel import new_wheel
 from . import state as st
 from .columns import cl, jb, sm, ty, wk
@@ -177,6 +178,7 @@ def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
         settings,
         np.zeros((1, 2), np.int64),
         np.zeros((1, 1), np.int64),
+        no_pauses(),
     )
 
 

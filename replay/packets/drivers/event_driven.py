@@ -23,11 +23,13 @@ from ..model.aligned import aligned
 from ..model.arrays import FabricArrays, fabric_arrays
 from ..model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
 from ..model.model import ACK, NEVER, EngineResult, Model, Workload
+from ..model.pause_state import new_pauses
 from ..model.round_trip import round_trips
 from ..model.rules import Rules, Strategy
 from ..model.run_state import RunState, new_run, release, smallest_packet, with_more_slots
 from ..model.wheel import new_wheel
 from .event_loop import GROW, MORE, run_events
+from .pause_outcome import pause_outcome
 from .runner import HOPS_AT_ONCE, check_hosts, result_of
 
 LONGEST_PS = 10**11
@@ -85,6 +87,7 @@ def run_event_driven(
     arrays = fabric_arrays(plan.fabric)
     check_hosts(workload, arrays, fabric.name)
     can_lose = model.buffer_bytes is not None or len(plan.changes) > 0
+    can_lose |= model.pfc is not None and model.pfc.headroom_bytes is not None
     source = plan.fabric.links.source
     run = new_run(
         workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
@@ -96,6 +99,12 @@ def run_event_driven(
     own = _feedback(
         workload, run, arrays, plan, transport, control, model, strategy, rules, can_lose
     )
+    if model.pfc is not None:
+        packet = max(workload.packet_bytes.max(initial=1), workload.last_bytes.max(initial=1))
+        flows, wheel = len(workload.src), own.wheel
+        run = run._replace(
+            pauses=new_pauses(arrays, source, model, int(packet), flows, wheel)
+        )
     run, own = _grown_to(run, own, int(own.control[fb.MARGIN]) + len(workload.src))
     base, goal = 0, 0
     if until_ps is None:
@@ -109,7 +118,12 @@ def run_event_driven(
         if run.counts[rs.COMPLETED] < goal:
             break
         base = int(done.max(initial=base))
-    return _result(run, own, rules, None if rules.hosts is None else evs)
+    result = _result(run, own, rules, None if rules.hosts is None else evs)
+    if model.pfc is None:
+        return result
+    stopped = stop is not None and stop.is_set()
+    outcome = pause_outcome(run, run.counts[rs.COMPLETED] < goal and not stopped)
+    return replace(result, engine=replace(result.engine, pauses=outcome))
 
 
 def _patience_ps(workload: Workload, fabric: Fabric) -> int:
@@ -208,6 +222,8 @@ def _feedback(
     ahead = int(arrays.delay_ps.max(initial=0)) + int(service.max(initial=0))
     ports = arrays.access.shape[1]
     margin = (ahead // smallest + 4) * ports + 64
+    if model.pfc is not None:  # a link that fails ends the pauses of all ports of its switch
+        margin += 2 * int(np.diff(arrays.in_start).max(initial=1))
     items = 1 + len(run.links) + len(workload.src) + arrays.hosts
     between = int(np.median(service)) // max(1, len(run.links))
     return new_feedback(

@@ -18,17 +18,20 @@ from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PO
 from ..hosts import feedback_state as fb
 from ..hosts.congestion.algorithm import OnAck, OnCnp, OnLoss, OnSend
 from ..hosts.feedback_state import Feedback, drawn_key
-from ..hosts.hosts import release_successors
+from ..hosts.hosts import release_successors, ring_of
 from ..hosts.reacting import on_timer, receive_ack, receive_data
 from ..hosts.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
 from ..hosts.sending import serve_nic, unblock
-from ..links.queues import enqueue, free_slot, link_next, new_slot, next_of, serve
+from ..links.pauses import admit, is_paused, leave, next_due, note_use, obey
+from ..links.queues import enqueue, serve
 from ..links.route import way_on
+from ..links.slots import free_slot, link_next, new_slot, next_of, size_of
+from ..model import pause_state as ps
 from ..model import run_state as rs
 from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
 from ..model.labels import EvState, OnFeedback, OnWake, Select
-from ..model.model import ACK, NEVER, message_of, number_of
+from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of
 from ..model.prefetch import prefetch
 from ..model.rules import Choose, Emit
 from ..model.run_state import Desk, Net, RunState
@@ -58,7 +61,10 @@ def run_events(
     most_hops: Int,
 ) -> Int:
     """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW."""
-    net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads)
+    net = Net(
+        run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads,
+        run.pauses,
+    )  # fmt: skip
     desk = Desk(
         run.hosts, run.rings, run.flows, run.messages, run.settings, run.access, run.sent_ps,
         run.due_ps, run.wire,
@@ -67,6 +73,7 @@ def run_events(
     control, wheel, wires = own.control, own.wheel, own.wires
     timers, host_items = control[fb.TIMERS], control[fb.HOST_ITEMS]
     switches = own.routes.shape[1]
+    pfc = run.settings[rs.PFC] != 0
     stop_hops = counts[rs.HOPS] + most_hops
     ahead = len(wheel.items) > MANY
     for host in range(run.access.shape[0]):
@@ -97,7 +104,7 @@ def run_events(
         slot: Int = np.int64(-1)
         node: Int = np.int64(-1)
         flow: Int = np.int64(-1)
-        again = False
+        again = framed = False
         if item == 0:
             nic: Int = _owner_of_change(own)
         elif item >= host_items:
@@ -109,6 +116,9 @@ def run_events(
         else:
             link = item - 1
             nic = wires[link, fb.OWNER]
+            framed = pfc and run.pauses.rows[link, ps.FRAME_TIME] <= time
+            if framed and nic < 0:
+                obey(net, run.messages, link, time)
             if links[link, rs.HEAD_TIME] == time:
                 node = wires[link, fb.TARGET]
                 slot = links[link, rs.WIRE_HEAD]
@@ -120,13 +130,21 @@ def run_events(
             if wires[link, fb.OWNER] < 0 and links[link, rs.WAITING_PACKETS] > 0:
                 serve(net, link, time + 1)
         if nic >= 0:
-            limit = time + 1 if item else time  # changes come first
+            limit = time if item == 0 or framed else time + 1  # changes and pauses come first
             serve_nic(net, desk, own, evs, emit, state, select, on_send, nic, limit)
+            if framed and wires[link, fb.OWNER] == nic:
+                _hold_ring(net, desk, link, nic)
+                obey(net, run.messages, link, time)
+                schedule(wheel, host_items + nic, time)
         if again:  # retry after the earlier packets were sent
             unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)
         if link >= 0:
-            if links[link, rs.HEAD_TIME] != NEVER:
+            if pfc:
+                due = next_due(net, link, time)
+                if due != NEVER:
+                    schedule(wheel, item, due)
+            elif links[link, rs.HEAD_TIME] != NEVER:
                 schedule(wheel, item, links[link, rs.HEAD_TIME])
             elif links[link, rs.WAITING_PACKETS] > 0:
                 schedule(wheel, item, max(time, links[link, rs.FREE]))
@@ -184,8 +202,19 @@ def run_events(
             continue
         if out >= 0 and wires[out, fb.DOWN] == 0:
             serve(net, out, time + 1)
-            slot = enqueue(net, out, slot, time)
-            if links[out, rs.HEAD_TIME] != NEVER:
+            room = True
+            if pfc:
+                room = _counted(net, own, run, link, out, slot, time)
+            if room:
+                slot = enqueue(net, out, slot, time)
+            else:
+                free_slot(net, slot)
+                stats[out, rs.DROPS] += 1
+            if pfc:
+                due = next_due(net, out, time)
+                if due != NEVER:
+                    schedule(wheel, 1 + out, due)
+            elif links[out, rs.HEAD_TIME] != NEVER:
                 schedule(wheel, 1 + out, links[out, rs.HEAD_TIME])
             if slot < 0:
                 continue
@@ -195,6 +224,34 @@ def run_events(
                 stats[out, rs.DROPS] += 1
         _lost(net, own, run.messages, slot, time)
     return DONE
+
+
+@subkernel
+def _hold_ring(net: Net, desk: Desk, link: Int, host: Int) -> None:
+    """Note the flows that wait at a paused port of a host."""
+    held = net.pauses.held
+    if net.pauses.rows[link, ps.PAUSED] == 0 or len(held) == 1:
+        return
+    for port in range(desk.access.shape[1]):
+        if desk.access[host, port] == link:
+            flow = desk.rings[ring_of(desk, host, port), rs.RING_HEAD]
+            while flow >= 0:
+                held[link, flow] = 1
+                flow = desk.flows[flow, rs.RING_NEXT]
+
+
+@subkernel
+def _counted(
+    net: Net, own: Feedback, run: RunState, came_by: Int, out: Int, slot: Int, time: Int
+) -> bool:
+    """Count a packet that is about to wait in the buffer of its switch; False without room."""
+    net.slots[slot, rs.TIME] = -1
+    if own.wires[out, fb.OWNER] >= 0 or net.slots[slot, rs.KEY] & np.int64(ACK | TRIMMED):
+        return True
+    note_use(net, run.messages, out, slot)
+    if net.links[out, rs.FREE] <= time and not is_paused(net, out):
+        return True  # its transmission begins at once
+    return bool(admit(net, run.out_start, run.out_links, came_by, slot, time))
 
 
 @inlined
@@ -296,8 +353,9 @@ def _way_on(
         first, end = run.group_start[group], run.group_start[group + 1]
         if end - first > 1 or run.settings[rs.SEES_ALL]:
             net = Net(
-                run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads
-            )
+                run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads,
+                run.pauses,
+            )  # fmt: skip
             for i in range(first, end):
                 other = np.int64(run.members[i])
                 if run.links[other, rs.WAITING_PACKETS] > 0 and run.links[other, rs.FREE] <= time:
@@ -379,6 +437,8 @@ def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
         while slot >= 0:
             following = next_of(net.slots, slot)
             net.stats[link, rs.DROPS] += 1
+            if net.settings[rs.PFC] and head == rs.DATA_HEAD:
+                leave(net, slot, size_of(net.slots, slot), time)
             free_slot(net, slot)
             _lost(net, own, messages, slot, time)
             slot = following

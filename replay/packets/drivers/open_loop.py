@@ -14,8 +14,9 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
 from ..hosts.hosts import receive, serve_host
-from ..links.queues import enqueue, free_slot, next_of, serve
+from ..links.queues import enqueue, serve
 from ..links.route import way_on
+from ..links.slots import free_slot, next_of
 from ..model import run_state as rs
 from ..model.model import NEVER
 from ..model.prefetch import prefetch

@@ -46,6 +46,8 @@ def run_open_loop(
     rules = strategy.under(model).rules(workload, fabric, seed)
     if strategy.reacts or rules.hosts is not None:
         raise UsageError(f"{strategy.name} needs feedback, which the open-loop driver has not")
+    if model.pfc is not None:
+        raise UsageError("PFC needs the event-driven driver")
     where = fabric if rules.fabric is None else rules.fabric
     arrays = fabric_arrays(where)
     check_hosts(workload, arrays, fabric.name)

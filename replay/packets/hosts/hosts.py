@@ -8,15 +8,8 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED
-from ..links.queues import (
-    add_jitter,
-    enqueue,
-    free_slot,
-    new_slot,
-    size_of,
-    start_service,
-    take_waiting,
-)
+from ..links.queues import add_jitter, enqueue, start_service, take_waiting
+from ..links.slots import free_slot, new_slot, size_of
 from ..model import run_state as rs
 from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit

@@ -7,7 +7,7 @@ import numpy as np
 
 from ....kernels.kernel import Bytes, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
-from ..links.queues import free_slot, link_next, new_slot, next_of
+from ..links.slots import free_slot, link_next, new_slot, next_of
 from ..model import labels
 from ..model import run_state as rs
 from ..model.labels import EvState, OnFeedback, OnWake

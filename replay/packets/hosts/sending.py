@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined
-from ..links.queues import add_jitter, new_slot, size_of, start_service, take_waiting
+from ..links.pauses import is_paused
+from ..links.queues import add_jitter, start_service, take_waiting
+from ..links.slots import new_slot, size_of
 from ..model import run_state as rs
 from ..model.labels import OUTSTANDING, EvState, Select
 from ..model.model import AGAIN, NEVER, packet_key, service_ps
@@ -203,6 +205,8 @@ def serve_nic(
             link = np.int64(desk.access[host, p])
             if link < 0:
                 continue
+            if links[link, rs.ACK_HEAD] < 0 and is_paused(net, link):
+                continue
             at = links[link, rs.FREE]
             if links[link, rs.WAITING_PACKETS] == 0:
                 shut = (nics[host, fb.BLOCKED] | ~nics[host, fb.UP]) >> p & 1
@@ -234,6 +238,8 @@ def serve_nic(
             for p in range(ports):
                 other = np.int64(desk.access[host, p])
                 if other < 0 or max(links[other, rs.FREE], wires[other, fb.PACED]) > start:
+                    continue
+                if is_paused(net, other):
                     continue
                 if links[other, rs.WAITING_PACKETS] == 0 and nics[host, fb.UP] >> p & 1:
                     free |= np.int64(1) << p

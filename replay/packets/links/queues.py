@@ -4,57 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, inlined
+from ....kernels.kernel import Int, inlined
 from ..model import run_state as rs
 from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from ..model.run_state import Network
 from .load_bins import add_load, add_queue
+from .pauses import is_paused, leave
+from .slots import SIZE_MASK, free_slot, link_next, next_of, size_of
 
-_NEXT_MASK = 0xFFFFFFFF
-_SIZE_MASK = 0xFFFF
-
-
-@inlined
-def next_of(slots: Ints, slot: Int) -> Int:
-    """The next slot in the list, -1 after the last."""
-    following = slots[slot, rs.NEXT] & np.int64(_NEXT_MASK)
-    return np.int64(-1) if following == np.int64(rs.NO_SLOT) else following
-
-
-@inlined
-def size_of(slots: Ints, slot: Int) -> Int:
-    """Bytes of a packet."""
-    return (slots[slot, rs.NEXT] >> np.int64(32)) & np.int64(_SIZE_MASK)
-
-
-@inlined
-def link_next(slots: Ints, slot: Int, following: Int) -> None:
-    """Set the next slot in the list."""
-    slots[slot, rs.NEXT] = (slots[slot, rs.NEXT] & ~np.int64(_NEXT_MASK)) | following
-
-
-@inlined
-def free_slot(run: Network, slot: Int) -> None:
-    """Free the slot of a packet that has left the network."""
-    run.slots[slot, rs.NEXT] = run.counts[rs.FREE_SLOT]
-    run.counts[rs.FREE_SLOT] = slot
-    run.counts[rs.FREE_SLOTS] += 1
-    run.counts[rs.IN_FLIGHT] -= 1
-
-
-@inlined
-def new_slot(run: Network, key: Int, meta: Int, size: Int) -> Int:
-    """A slot for a packet that enters the network; the driver ensures that a slot is free."""
-    counts = run.counts
-    slot = counts[rs.FREE_SLOT]
-    counts[rs.FREE_SLOT] = run.slots[slot, rs.NEXT] & np.int64(_NEXT_MASK)
-    counts[rs.FREE_SLOTS] -= 1
-    counts[rs.IN_FLIGHT] += 1
-    run.slots[slot, rs.KEY] = key
-    run.slots[slot, rs.META] = meta
-    run.slots[slot, rs.NEXT] = (size << np.int64(32)) | np.int64(rs.NO_SLOT)
-    return slot
 
 
 @inlined
@@ -86,7 +44,8 @@ def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> 
 
 @inlined
 def take_waiting(run: Network, link: Int, start: Int) -> Int:
-    """Take the next waiting packet, ACKs first; the link has WAITING_PACKETS > 0."""
+    """Take the next waiting packet, ACKs first; the link has WAITING_PACKETS > 0, and an ACK waits
+    if it is paused."""
     links, slots = run.links, run.slots
     slot = links[link, rs.ACK_HEAD]
     links[link, rs.WAITING_PACKETS] -= 1
@@ -97,7 +56,10 @@ def take_waiting(run: Network, link: Int, start: Int) -> Int:
     slot = links[link, rs.DATA_HEAD]
     links[link, rs.DATA_HEAD] = next_of(slots, slot)
     mark(run, link, slot, links[link, rs.WAITING_DATA])
-    links[link, rs.WAITING_DATA] -= size_of(slots, slot)
+    size = size_of(slots, slot)
+    links[link, rs.WAITING_DATA] -= size
+    if run.settings[rs.PFC]:
+        leave(run, slot, size, start)
     return slot
 
 
@@ -120,6 +82,8 @@ def serve(run: Network, link: Int, limit: Int) -> None:
     """Begin the service of all waiting packets that are due before `limit`."""
     links = run.links
     while links[link, rs.WAITING_PACKETS] > 0 and links[link, rs.FREE] < limit:
+        if links[link, rs.ACK_HEAD] < 0 and is_paused(run, link):
+            break
         start = links[link, rs.FREE]
         slot = take_waiting(run, link, start)
         start_service(run, link, slot, size_of(run.slots, slot), start)
@@ -170,11 +134,12 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     key, size = slots[slot, rs.KEY], size_of(slots, slot)
     first = key & np.int64(ACK | TRIMMED)
     busy = links[link, rs.FREE] > time
+    held = not first and is_paused(run, link)
     waiting = links[link, rs.WAITING_PACKETS]
     found = waiting + (np.int64(1) if busy else np.int64(0))
     bin = min(found, run.settings[rs.HISTOGRAM_BINS] - 1)
     run.histogram[links[link, rs.LAYER], bin] += 1
-    if not busy:  # no packet waits
+    if not busy and not held:  # no packet waits, or only data that is paused
         if not first:
             mark(run, link, slot, size)
         if stats[link, rs.MAX_PACKETS] == 0:
@@ -193,7 +158,7 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
             stats[link, rs.TRIMS] += 1
             first = np.int64(TRIMMED)
             slots[slot, rs.KEY] |= first
-            others = slots[slot, rs.NEXT] & ~(np.int64(_SIZE_MASK) << np.int64(32))
+            others = slots[slot, rs.NEXT] & ~(np.int64(SIZE_MASK) << np.int64(32))
             slots[slot, rs.NEXT] = others | trim << np.int64(32)
             size = trim
     if first:
@@ -219,7 +184,9 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
         links[link, rs.WAITING_DATA] += size
     links[link, rs.WAITING_PACKETS] = waiting + 1
     stats[link, rs.MAX_PACKETS] = max(stats[link, rs.MAX_PACKETS], found + 1)
-    queued = links[link, rs.WAITING_DATA] + links[link, rs.WAITING_ACKS] + links[link, rs.SERVED]
+    queued = links[link, rs.WAITING_DATA] + links[link, rs.WAITING_ACKS]
+    if busy:
+        queued += links[link, rs.SERVED]
     stats[link, rs.MAX_BYTES] = max(stats[link, rs.MAX_BYTES], queued)
     if run.counts[rs.LOAD_BIN_PS]:
         add_queue(run.loads, run.counts, link, queued, time)

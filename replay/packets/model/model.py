@@ -59,6 +59,7 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Bytes, Int, Int32s, Ints, inlined
 from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
+from .pfc import PauseOutcome, Pfc
 
 PS = 1_000
 """Picoseconds of a nanosecond."""
@@ -146,7 +147,12 @@ class Model:
     """Gaps between the data packets of a host: uniform from 0 to this share of a packet's service
     time. None: JITTER if queues can be full, else 0."""
 
+    pfc: Pfc | None = None
+    """Switches with a shared buffer that pause their neighbours; None: `buffer_bytes` holds."""
+
     def __post_init__(self) -> None:
+        if self.pfc is not None and self.buffer_bytes is not None:
+            raise UsageError("buffer_bytes (queues that drop) and PFC exclude each other")
         for name, least, most in (
             ("payload_bytes", 1, 1 << 16),
             ("header_bytes", 0, 1 << 10),
@@ -175,6 +181,9 @@ class Model:
     def described(self) -> dict[str, str]:
         """The settings in force, by field."""
         told = {key: str(value) for key, value in vars(self).items() if value is not None}
+        if self.pfc is not None:
+            del told["pfc"]
+            told |= self.pfc.described()
         if self.ecn_low_bytes is None:
             del told["ecn_most"], told["ecn_last_hop"]
         if self.buffer_bytes is None:
@@ -340,6 +349,8 @@ class EngineResult:
     sent_again: int = 0
     """Retransmitted data packets."""
     timeouts: int = 0
+    pauses: PauseOutcome | None = None
+    """None without PFC."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Parameters of the strategy."""
     notes: tuple[str, ...] = ()

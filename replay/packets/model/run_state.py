@@ -12,6 +12,7 @@ from ....kernels.kernel import Array, Bytes, Int32s, Ints
 from .aligned import aligned
 from .arrays import FabricArrays, ports_in_turn
 from .model import LINK_COLUMNS, NEVER, RANDOM, Model, Workload
+from .pause_state import Pauses, no_pauses
 from .rules import Rules
 
 # links: the shared columns of `LinkColumn`, then
@@ -74,10 +75,10 @@ COUNTS = 8
 # settings
 ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = range(8)
 WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
-SEES_ALL, ECN_MOST, FAIR_DROPS, JITTER = range(14, 18)
+SEES_ALL, ECN_MOST, FAIR_DROPS, JITTER, PFC = range(14, 19)
 """ECN_MOST: probability of a mark at ECN_HIGH, in 2^-24. JITTER: longest gap after a data packet of
 a host, of its service time in 2^-20."""
-SETTINGS = 18
+SETTINGS = 19
 
 _BINS = 2048
 MOST_STRETCHES = 128
@@ -109,6 +110,7 @@ class RunState(NamedTuple):
     """As in `Workload`: `due_ps` and `wire_bytes`."""
     loads: Ints
     """See load_bins.py; counted if LOAD_BIN_PS is not 0."""
+    pauses: Pauses
     tree: Ints
     """Scratch space of the merge of links."""
     route: Int32s
@@ -135,6 +137,7 @@ class Net(NamedTuple):
     settings: Ints
     histogram: Ints
     loads: Ints
+    pauses: Pauses
 
 
 class Desk(NamedTuple):
@@ -205,6 +208,7 @@ def new_run(
         due_ps=workload.due_ps,
         wire=workload.wire_bytes,
         loads=np.zeros((MOST_STRETCHES, 2 * len(links)) if load_bin_ps else (1, 2), np.int64),
+        pauses=no_pauses(),
         tree=np.empty(4 << max(1, degree - 1).bit_length(), np.int64),
         **{name: array for name, array in arrays._asdict().items() if name in RunState._fields},
         out_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(leaving)]),
@@ -326,6 +330,7 @@ def _settings(
     settings[ECN_LOW] = none if model.ecn_low_bytes is None else model.ecn_low_bytes
     settings[ECN_HIGH] = none if model.ecn_high_bytes is None else model.ecn_high_bytes
     settings[ECN_MOST] = round(model.ecn_most * (1 << 24))
+    settings[PFC] = model.pfc is not None
     settings[FAIR_DROPS] = model.drop == RANDOM
     settings[JITTER] = round(model.host_jitter * (1 << 20))
     settings[SEED] = seed

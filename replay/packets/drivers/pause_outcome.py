@@ -1,0 +1,73 @@
+"""What PFC did in a run: pauses, victims, and the circle of a deadlock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....kernels.kernel import Ints
+from ..links.pauses import hold_waiting
+from ..links.slots import next_of
+from ..model import pause_state as ps
+from ..model import run_state as rs
+from ..model.pfc import PauseOutcome
+from ..model.run_state import RunState
+
+
+def pause_outcome(run: RunState, ended: bool) -> PauseOutcome:
+    """The outcome of a run with PFC. ended: nothing can happen any more, so a circle is no state
+    that may still pass."""
+    rows, held = run.pauses.rows.copy(), run.pauses.held
+    now = int(run.counts[rs.CLOCK])
+    for link in np.flatnonzero(rows[:, ps.PAUSED]).tolist():
+        length = now - int(rows[link, ps.SINCE])
+        rows[link, ps.PAUSED_PS] += length
+        rows[link, ps.LONGEST_PS] = max(int(rows[link, ps.LONGEST_PS]), length)
+        hold_waiting(run, run.messages, link)
+    victims = (held[:-1] != 0) & (held[-1] == 0) if len(held) > 1 else None
+    return PauseOutcome(
+        pauses=rows[:, ps.PAUSES],
+        paused_ps=rows[:, ps.PAUSED_PS],
+        longest_ps=rows[:, ps.LONGEST_PS],
+        roots=rows[:, ps.ROOTS],
+        most_headroom=rows[:, ps.MOST_HEADROOM],
+        headroom=rows[:, ps.ROOM],
+        no_room=rows[:, ps.NO_ROOM],
+        victims=None if victims is None else victims.sum(1),
+        victim_flows=None if victims is None else int(victims.any(0).sum()),
+        deadlock=_circle(_waits(run)) if ended else (),
+    )
+
+
+def _waits(run: RunState) -> dict[int, list[int]]:
+    """The paused links that each paused link waits for: its switch cannot send what came by it."""
+    rows: Ints = run.pauses.rows
+    stuck = (rows[:, ps.PAUSED] != 0) & (rows[:, ps.ASKED] != 0)
+    waits: dict[int, list[int]] = {int(link): [] for link in np.flatnonzero(stuck)}
+    for out in waits:
+        slot = int(run.links[out, rs.DATA_HEAD])
+        while slot >= 0:
+            came_by = int(run.slots[slot, rs.TIME])
+            if came_by in waits and out not in waits[came_by]:
+                waits[came_by].append(out)
+            slot = int(next_of(run.slots, slot))
+    return waits
+
+
+def _circle(waits: dict[int, list[int]]) -> tuple[int, ...]:
+    """A circle, each link before the link that it waits for; empty without one."""
+    done: set[int] = set()
+    for begin in waits:
+        path, places = [(begin, iter(waits[begin]))], {begin: 0}
+        while path and begin not in done:
+            here, rest = path[-1]
+            following = next(rest, None)
+            if following is None:
+                path.pop()
+                done.add(here)
+                del places[here]
+            elif following in places:
+                return tuple(link for link, _ in path[places[following] :])
+            elif following not in done:
+                places[following] = len(path)
+                path.append((following, iter(waits[following])))
+    return ()

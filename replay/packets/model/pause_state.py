@@ -1,0 +1,145 @@
+"""State of PFC: one row per link, for the switch at its end and the sender at its begin.
+
+A packet counts from its arrival at a switch until its transmission begins: in the shared buffer
+while the bytes of its port are below the threshold, else in the headroom of its port. Its port is
+paused as soon as it uses headroom, and resumes when its headroom is empty and its bytes are
+`xon_bytes` below the threshold. ACKs and trimmed packets do not count and are never paused.
+The pause frame waits for the packet that its switch is sending and takes no capacity. A pause lasts
+until the switch ends it, as with switches that repeat their pause frames before the quanta expire.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....analyzer.errors import UsageError
+from ....kernels.kernel import Bytes, Int32s, Ints
+from .aligned import aligned
+from .arrays import FabricArrays
+from .model import NEVER, Model
+from .pfc import BUFFER_BYTES_PER_GBPS, headroom_needed
+from .wheel import Wheel, new_wheel
+
+# rows
+SHARED, HEADROOM, ASKED, PAUSED, FRAME_HEAD, FRAME_TAIL, FRAME_TIME, SWITCH = range(8)
+"""Bytes in the shared buffer and in the headroom; 1 while the switch asks for a pause; 1 while the
+sender pauses; frames on the way to the sender, and when it obeys the first (NEVER: none); number of
+the switch."""
+ROOM, LIMIT, REVERSE, SINCE, PAUSED_PS, LONGEST_PS, PAUSES, NO_ROOM = range(8, 16)
+"""Headroom of the port; static threshold (NEVER: dynamic); link that carries the frames, -1 for
+none; begin of the pause; time in pauses; longest pause; pauses; packets dropped without room."""
+MOST_HEADROOM, ROOTS = 16, 17
+"""Largest use of the headroom; of the link as an output: pauses for which its queue was the
+longest that was not paused itself."""
+ROW_COLUMNS = 24
+
+# pools, per switch
+USED, SIZE = range(2)
+"""Bytes used of the shared buffer, and its size."""
+
+# rules
+ALPHA, XON, REACTION = range(3)
+"""alpha in 2^-20; bytes below the threshold; ps."""
+
+MOST_CELLS = 1 << 26
+"""Maximum of links times flows for which victims are counted."""
+
+
+class Pauses(NamedTuple):
+    """State of all links and switches."""
+
+    rows: Ints
+    pools: Ints
+    rules: Ints
+    held: Bytes
+    """uint8[L + 1, F]: 1 for flows with packets that waited at the end of a pause of the link; row
+    L: 1 for flows that used a link with ROOTS. uint8[1, 1]: not counted."""
+    wheel: Wheel
+    """The calendar of the driver, in which the frames are events of their link."""
+
+
+def no_pauses() -> Pauses:
+    """The state of a run without PFC."""
+    return Pauses(
+        np.zeros((1, ROW_COLUMNS), np.int64),
+        np.zeros((1, 2), np.int64),
+        np.zeros(3, np.int64),
+        np.zeros((1, 1), np.uint8),
+        new_wheel(1, 1, 1),
+    )
+
+
+def new_pauses(
+    arrays: FabricArrays, source: Int32s, model: Model, packet: int, flows: int, wheel: Wheel
+) -> Pauses:
+    """The state before the first packet. packet: wire bytes of the largest. UsageError for
+    thresholds and headroom that do not fit a switch."""
+    pfc = model.pfc
+    assert pfc is not None
+    links = len(arrays.target)
+    rows = aligned(links, ROW_COLUMNS)
+    rows[:, FRAME_HEAD : FRAME_TAIL + 1] = -1
+    rows[:, FRAME_TIME] = NEVER
+    rows[:, SWITCH] = arrays.target
+    rows[:, REVERSE] = reverse_links(source, arrays.target)
+    rows[:, LIMIT] = NEVER if pfc.xoff_bytes is None else pfc.xoff_bytes
+    ps_per_byte = arrays.ps_per_byte_q20 / (1 << 20)
+    into = np.flatnonzero(arrays.target < arrays.switches)
+    for link in into.tolist():
+        delay = int(arrays.delay_ps[link])
+        back = int(rows[link, REVERSE])
+        delay = max(delay, int(arrays.delay_ps[back]) if back >= 0 else 0)
+        slow = ps_per_byte[back] / ps_per_byte[link] if back >= 0 else 1.0
+        needed = headroom_needed(
+            packet, float(ps_per_byte[link]), delay, pfc.reaction_ps
+        ) + int(max(0.0, slow - 1.0) * (packet + 64))
+        rows[link, ROOM] = needed if pfc.headroom_bytes is None else pfc.headroom_bytes
+    pools = np.zeros((arrays.switches, 2), np.int64)
+    for switch in range(arrays.switches):
+        ports = into[arrays.target[into] == switch]
+        if not len(ports):
+            continue
+        total = pfc.shared_bytes
+        if total is None:
+            total = int((8_000 / ps_per_byte[ports]).sum() * BUFFER_BYTES_PER_GBPS)
+        room = int(rows[ports, ROOM].sum())
+        free = total - room
+        if free < packet:
+            raise UsageError(
+                f"a shared buffer of {total:,} B is too small: the headroom of {len(ports):,} ports "
+                f"takes {room:,} B, and a packet {packet:,} B"
+            )
+        if pfc.xoff_bytes is not None and pfc.xoff_bytes > free:
+            raise UsageError(
+                f"xoff_bytes ({pfc.xoff_bytes:,} B) exceeds the shared buffer, {free:,} B without "
+                f"the headroom of {len(ports):,} ports"
+            )
+        pools[switch, SIZE] = free
+    rules = np.zeros(3, np.int64)
+    rules[ALPHA] = round(pfc.alpha * (1 << 20))
+    rules[XON] = packet if pfc.xon_bytes is None else pfc.xon_bytes
+    rules[REACTION] = pfc.reaction_ps
+    counted = (links + 1) * flows <= MOST_CELLS
+    held = np.zeros((links + 1, flows) if counted else (1, 1), np.uint8)
+    return Pauses(rows, pools, rules, held, wheel)
+
+
+def reverse_links(source: Int32s, target: Int32s) -> Int32s:
+    """int32[L]: the other direction of each link, -1 for none; parallel links by their order."""
+    number = np.arange(len(source))
+    there = np.lexsort((number, target, source))
+    back = np.lexsort((number, source, target))
+    found = np.full(len(source), -1, np.int32)
+    if (source[there] == target[back]).all() and (target[there] == source[back]).all():
+        found[there] = back
+        return found
+    places: dict[tuple[int, int], list[int]] = {}
+    for link, ends in enumerate(zip(target.tolist(), source.tolist(), strict=True)):
+        places.setdefault(ends, []).append(link)
+    for link, ends in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        others = places.get(ends)
+        if others:
+            found[link] = others.pop(0)
+    return found

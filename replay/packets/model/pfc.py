@@ -1,0 +1,94 @@
+"""Priority flow control (PFC, IEEE 802.1Qbb) of switches with a shared buffer: parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ....analyzer.errors import UsageError
+from ....kernels.kernel import Ints
+
+BUFFER_BYTES_PER_GBPS: Final = 3_200
+"""Default buffer of a switch per Gb/s of its ports: 165 MB for 51.2 Tb/s."""
+ALPHA: Final = 1 / 8
+"""Default of dynamic thresholds."""
+PAUSE_BYTES: Final = 64
+"""A pause frame."""
+
+
+@dataclass(frozen=True)
+class Pfc:
+    """Thresholds of all switches. UsageError names an invalid parameter."""
+
+    shared_bytes: int | None = None
+    """Buffer of a switch, headroom included; None: BUFFER_BYTES_PER_GBPS of its ports."""
+    alpha: float = ALPHA
+    """Dynamic threshold: a port is paused when its bytes exceed alpha times the free shared
+    buffer; without effect with xoff_bytes."""
+    xoff_bytes: int | None = None
+    """Static threshold of a port."""
+    xon_bytes: int | None = None
+    """A paused port resumes this far below its threshold; None: one full packet."""
+    headroom_bytes: int | None = None
+    """Per port, for what still arrives after the pause; None: what its cable needs, see
+    `headroom_needed`."""
+    reaction_ps: int = 100_000
+    """From the arrival of a pause frame until the sender obeys."""
+
+    def __post_init__(self) -> None:
+        if not 1 / 1024 <= self.alpha <= 64:
+            raise UsageError(f"alpha must be 1/1024 to 64, not {self.alpha:g}")
+        for name in ("shared_bytes", "xoff_bytes", "xon_bytes", "headroom_bytes"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1 << 40:
+                raise UsageError(f"{name} must be 0 B to 1 TB, not {value:,}")
+        if not 0 <= self.reaction_ps <= 10**9:
+            raise UsageError("reaction_ps must be at most 1 ms")
+        if self.xoff_bytes is not None and (self.xon_bytes or 0) > self.xoff_bytes:
+            raise UsageError(
+                f"xon_bytes ({self.xon_bytes:,} B below the threshold) is above xoff_bytes "
+                f"({self.xoff_bytes:,} B)"
+            )
+
+    def described(self) -> dict[str, str]:
+        """The settings in force."""
+        told = {"lossless": "pfc"}
+        if self.xoff_bytes is None:
+            told["alpha"] = f"{self.alpha:g}"
+        for name in ("shared_bytes", "xoff_bytes", "xon_bytes", "headroom_bytes"):
+            if getattr(self, name) is not None:
+                told[name] = str(getattr(self, name))
+        told["pause_reaction"] = f"{self.reaction_ps / 1e3:g}ns"
+        return told
+
+
+@dataclass(frozen=True)
+class PauseOutcome:
+    """What PFC did in a run, by link: its sender is the port that is paused. int64[L]."""
+
+    pauses: Ints
+    paused_ps: Ints
+    longest_ps: Ints
+    roots: Ints
+    """Pauses of other ports that the queue of this link caused."""
+    most_headroom: Ints
+    headroom: Ints
+    """Largest use of the headroom of the port at the end of the link, and its size."""
+    no_room: Ints
+    """Packets dropped there because the headroom was full."""
+    victims: Ints | None
+    """Flows that waited for the end of a pause and never used a link that caused pauses; None: not
+    counted."""
+    victim_flows: int | None
+    deadlock: tuple[int, ...]
+    """Links that wait for each other in a circle at the end of the run, each for the next."""
+
+
+def headroom_needed(packet: int, ps_per_byte: float, delay_ps: int, reaction_ps: int) -> int:
+    """Bytes that can still arrive at a port after its switch decided to pause it.
+
+    The packet that exceeds the threshold; a packet that the switch is sending, before the pause
+    frame; the frame; the cable, twice; the reaction; the packet that the sender has begun; and the
+    rest of the first packet that arrives after the decision.
+    """
+    return int(4 * packet + PAUSE_BYTES + (2 * delay_ps + reaction_ps) / ps_per_byte) + 1
