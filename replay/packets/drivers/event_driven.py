@@ -102,9 +102,7 @@ def run_event_driven(
     if model.pfc is not None:
         packet = max(workload.packet_bytes.max(initial=1), workload.last_bytes.max(initial=1))
         flows, wheel = len(workload.src), own.wheel
-        run = run._replace(
-            pauses=new_pauses(arrays, source, model, int(packet), flows, wheel)
-        )
+        run = run._replace(pauses=new_pauses(arrays, source, model, int(packet), flows, wheel))
     run, own = _grown_to(run, own, int(own.control[fb.MARGIN]) + len(workload.src))
     base, goal = 0, 0
     if until_ps is None:

@@ -117,9 +117,7 @@ def run_events(
             link = item - 1
             nic = wires[link, fb.OWNER]
             framed = pfc and run.pauses.rows[link, ps.FRAME_TIME] <= time
-            if framed and nic < 0:
-                obey(net, run.messages, link, time)
-            if links[link, rs.HEAD_TIME] == time:
+            if not framed and links[link, rs.HEAD_TIME] == time:
                 node = wires[link, fb.TARGET]
                 slot = links[link, rs.WIRE_HEAD]
                 following = next_of(slots, slot)
@@ -127,15 +125,17 @@ def run_events(
                 links[link, rs.HEAD_TIME] = NEVER if following < 0 else slots[following, rs.TIME]
                 if node >= switches:
                     nic = node - switches
-            if wires[link, fb.OWNER] < 0 and links[link, rs.WAITING_PACKETS] > 0:
+            if not framed and wires[link, fb.OWNER] < 0 and links[link, rs.WAITING_PACKETS] > 0:
                 serve(net, link, time + 1)
         if nic >= 0:
             limit = time if item == 0 or framed else time + 1  # changes and pauses come first
             serve_nic(net, desk, own, evs, emit, state, select, on_send, nic, limit)
-            if framed and wires[link, fb.OWNER] == nic:
+        if framed:
+            if nic >= 0:
                 _hold_ring(net, desk, link, nic)
-                obey(net, run.messages, link, time)
-                schedule(wheel, host_items + nic, time)
+            obey(net, run.messages, link, time)
+            schedule(wheel, item, time)  # the same event, without the frame
+            continue
         if again:  # retry after the earlier packets were sent
             unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)
@@ -249,7 +249,7 @@ def _counted(
     if own.wires[out, fb.OWNER] >= 0 or net.slots[slot, rs.KEY] & np.int64(ACK | TRIMMED):
         return True
     note_use(net, run.messages, out, slot)
-    if net.links[out, rs.FREE] <= time and not is_paused(net, out):
+    if net.links[out, rs.FREE] <= time and not is_paused(net, out, time):
         return True  # its transmission begins at once
     return bool(admit(net, run.out_start, run.out_links, came_by, slot, time))
 

@@ -56,8 +56,8 @@ def _waits(run: RunState) -> dict[int, list[int]]:
 def _circle(waits: dict[int, list[int]]) -> tuple[int, ...]:
     """A circle, each link before the link that it waits for; empty without one."""
     done: set[int] = set()
-    for begin in waits:
-        path, places = [(begin, iter(waits[begin]))], {begin: 0}
+    for begin, others in waits.items():
+        path, places = [(begin, iter(others))], {begin: 0}
         while path and begin not in done:
             here, rest = path[-1]
             following = next(rest, None)

@@ -205,14 +205,14 @@ def serve_nic(
             link = np.int64(desk.access[host, p])
             if link < 0:
                 continue
-            if links[link, rs.ACK_HEAD] < 0 and is_paused(net, link):
-                continue
             at = links[link, rs.FREE]
             if links[link, rs.WAITING_PACKETS] == 0:
                 shut = (nics[host, fb.BLOCKED] | ~nics[host, fb.UP]) >> p & 1
                 if shut or desk.rings[ring_of(desk, host, p), rs.RING_HEAD] < 0:
                     continue
                 at = max(at, max(wires[link, fb.PACED], desk.hosts[host, rs.NOW]))
+            if links[link, rs.ACK_HEAD] < 0 and is_paused(net, link, at):
+                continue
             if at < start:
                 start, port = at, np.int64(p)
         pending = desk.hosts[host, rs.PENDING]
@@ -239,7 +239,7 @@ def serve_nic(
                 other = np.int64(desk.access[host, p])
                 if other < 0 or max(links[other, rs.FREE], wires[other, fb.PACED]) > start:
                     continue
-                if is_paused(net, other):
+                if is_paused(net, other, start):
                     continue
                 if links[other, rs.WAITING_PACKETS] == 0 and nics[host, fb.UP] >> p & 1:
                     free |= np.int64(1) << p

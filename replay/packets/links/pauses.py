@@ -18,9 +18,13 @@ from .slots import free_slot, link_next, new_slot, next_of, size_of
 
 
 @inlined
-def is_paused(run: Network, link: Int) -> Any:
-    """Whether data of a link has to wait for the end of a pause."""
-    return run.settings[rs.PFC] != 0 and run.pauses.rows[link, ps.PAUSED] != 0
+def is_paused(run: Network, link: Int, time: Int) -> Any:
+    """Whether data of a link must not start at a time: it is paused, or its sender has yet to obey
+    a frame of this time."""
+    if run.settings[rs.PFC] == 0:
+        return False
+    rows = run.pauses.rows
+    return rows[link, ps.PAUSED] != 0 or rows[link, ps.FRAME_TIME] <= time
 
 
 @inlined
@@ -52,7 +56,7 @@ def admit(net: Net, out_start: Ints, out_links: Int32s, link: Int, slot: Int, ti
     if rows[link, ps.ASKED] == 0:
         rows[link, ps.ASKED] = 1
         _send_frame(net, link, time)
-        _find_root(net, out_start, out_links, rows[link, ps.SWITCH])
+        _find_root(net, out_start, out_links, rows[link, ps.SWITCH], time)
     return True
 
 
@@ -96,15 +100,19 @@ def _send_frame(run: Network, link: Int, time: Int) -> None:
 
 
 @subkernel
-def _find_root(net: Net, out_start: Ints, out_links: Int32s, switch: Int) -> None:
-    """Note the longest queue of a switch that asks for a pause, unless it is paused itself."""
+def _find_root(net: Net, out_start: Ints, out_links: Int32s, switch: Int, time: Int) -> None:
+    """Note the longest queue of a switch that asks for a pause, unless a pause of its own link is
+    the reason: its link has served data since its last pause for as long as the queue is."""
     longest, most = np.int64(-1), np.int64(0)
     for i in range(out_start[switch], out_start[switch + 1]):
         out = np.int64(out_links[i])
         if net.links[out, rs.WAITING_DATA] > most:
             longest, most = out, net.links[out, rs.WAITING_DATA]
-    if longest >= 0 and net.pauses.rows[longest, ps.PAUSED] == 0:
-        net.pauses.rows[longest, ps.ROOTS] += 1
+    if longest >= 0:
+        row = net.pauses.rows[longest]
+        queue = (most * (net.links[longest, rs.RATE] >> np.int64(10))) >> np.int64(10)
+        if row[ps.PAUSES] == 0 or (row[ps.PAUSED] == 0 and time - row[ps.SINCE] >= queue):
+            row[ps.ROOTS] += 1
 
 
 @subkernel
@@ -126,6 +134,7 @@ def obey(net: Net, messages: Ints, link: Int, time: Int) -> None:
             rows[link, ps.PAUSED_PS] += length
             rows[link, ps.LONGEST_PS] = max(rows[link, ps.LONGEST_PS], length)
             net.links[link, rs.FREE] = max(net.links[link, rs.FREE], time)
+            rows[link, ps.SINCE] = time
             hold_waiting(net, messages, link)
         rows[link, ps.PAUSED] = pause
 

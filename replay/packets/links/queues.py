@@ -14,7 +14,6 @@ from .pauses import is_paused, leave
 from .slots import SIZE_MASK, free_slot, link_next, next_of, size_of
 
 
-
 @inlined
 def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> None:
     """Begin the service of a packet and put it on the wire."""
@@ -82,9 +81,9 @@ def serve(run: Network, link: Int, limit: Int) -> None:
     """Begin the service of all waiting packets that are due before `limit`."""
     links = run.links
     while links[link, rs.WAITING_PACKETS] > 0 and links[link, rs.FREE] < limit:
-        if links[link, rs.ACK_HEAD] < 0 and is_paused(run, link):
-            break
         start = links[link, rs.FREE]
+        if links[link, rs.ACK_HEAD] < 0 and is_paused(run, link, start):
+            break
         slot = take_waiting(run, link, start)
         start_service(run, link, slot, size_of(run.slots, slot), start)
 
@@ -134,7 +133,7 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     key, size = slots[slot, rs.KEY], size_of(slots, slot)
     first = key & np.int64(ACK | TRIMMED)
     busy = links[link, rs.FREE] > time
-    held = not first and is_paused(run, link)
+    held = not first and is_paused(run, link, time)
     waiting = links[link, rs.WAITING_PACKETS]
     found = waiting + (np.int64(1) if busy else np.int64(0))
     bin = min(found, run.settings[rs.HISTOGRAM_BINS] - 1)

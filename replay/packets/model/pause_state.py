@@ -29,7 +29,8 @@ sender pauses; frames on the way to the sender, and when it obeys the first (NEV
 the switch."""
 ROOM, LIMIT, REVERSE, SINCE, PAUSED_PS, LONGEST_PS, PAUSES, NO_ROOM = range(8, 16)
 """Headroom of the port; static threshold (NEVER: dynamic); link that carries the frames, -1 for
-none; begin of the pause; time in pauses; longest pause; pauses; packets dropped without room."""
+none; begin of the pause, or end of the last one; time in pauses; longest pause; pauses; packets
+dropped without room."""
 MOST_HEADROOM, ROOTS = 16, 17
 """Largest use of the headroom; of the link as an output: pauses for which its queue was the
 longest that was not paused itself."""
@@ -92,9 +93,9 @@ def new_pauses(
         back = int(rows[link, REVERSE])
         delay = max(delay, int(arrays.delay_ps[back]) if back >= 0 else 0)
         slow = ps_per_byte[back] / ps_per_byte[link] if back >= 0 else 1.0
-        needed = headroom_needed(
-            packet, float(ps_per_byte[link]), delay, pfc.reaction_ps
-        ) + int(max(0.0, slow - 1.0) * (packet + 64))
+        needed = headroom_needed(packet, float(ps_per_byte[link]), delay, pfc.reaction_ps) + int(
+            max(0.0, slow - 1.0) * (packet + 64)
+        )
         rows[link, ROOM] = needed if pfc.headroom_bytes is None else pfc.headroom_bytes
     pools = np.zeros((arrays.switches, 2), np.int64)
     for switch in range(arrays.switches):
@@ -108,7 +109,7 @@ def new_pauses(
         free = total - room
         if free < packet:
             raise UsageError(
-                f"a shared buffer of {total:,} B is too small: the headroom of {len(ports):,} ports "
+                f"shared_bytes ({total:,} B) is too small: the headroom of {len(ports):,} ports "
                 f"takes {room:,} B, and a packet {packet:,} B"
             )
         if pfc.xoff_bytes is not None and pfc.xoff_bytes > free:

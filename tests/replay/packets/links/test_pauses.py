@@ -1,0 +1,96 @@
+"""PFC against a plain event simulator, packet for packet, and what it promises."""
+
+from __future__ import annotations
+
+import numpy as np
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from pfc_twin import PfcTwin
+
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.event_driven import run_event_driven
+from rocescope.replay.packets.model.model import Model, Workload
+from rocescope.replay.packets.model.pfc import Pfc
+from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.strategies.registry import parse_packet_strategy
+
+FABRICS = (
+    "leaf-spine:leaves=2,spines=1,hosts=3,rate=100G,delay=40ns",
+    "leaf-spine:leaves=2,spines=3,hosts=2,rate=100G,delay=2us",
+    "leaf-spine:leaves=3,spines=2,hosts=2,rate=400G,delay=7ns,uplink_rate=133G",
+    "leaf-spine:leaves=2,spines=2,hosts=2,uplinks=2,rate=100G,delay=300ns",
+    "fat-tree:k=4,rate=800G,delay=20ns,slow=leaf3-spine3:70G",
+)
+PAYLOAD = 1000
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
+    """Incasts and random pairs with small buffers."""
+    fabric = parse_fabric(draw(st.sampled_from(FABRICS)))
+    packet = PAYLOAD + 64
+    pfc = Pfc(
+        alpha=draw(st.sampled_from((1 / 64, 1 / 8, 1.0))),
+        xoff_bytes=draw(st.none() | st.integers(0, 20 * packet)),
+        xon_bytes=draw(st.sampled_from((None, 0))),
+        headroom_bytes=draw(st.sampled_from((None, None, packet, 5 * packet, 100_000))),
+        reaction_ps=draw(st.sampled_from((0, 1, 100_000, 1_000_000))),
+    )
+    model = Model(
+        payload_bytes=PAYLOAD,
+        gap_bytes=draw(st.sampled_from((0, 20))),
+        ack_every=draw(st.sampled_from((1, 3))),
+        ecn_low_bytes=2 * packet,
+        ecn_high_bytes=8 * packet,
+        jitter=draw(st.sampled_from((None, 0.1))),
+        pfc=pfc,
+    )
+    count = draw(st.integers(2, 10))
+    goal = draw(st.integers(0, fabric.hosts - 1))
+    ends = []
+    for _ in range(count):
+        a, b = draw(st.permutations(range(fabric.hosts)))[:2]
+        ends.append((a, goal) if a != goal and draw(st.booleans()) else (a, b))
+    load = workload_of(
+        np.array([a for a, _ in ends]),
+        np.array([b for _, b in ends]),
+        np.array([draw(st.integers(1, 60 * PAYLOAD)) for _ in ends]),
+        None,  # type: ignore[arg-type]
+        model,
+        release_ps=np.array([draw(st.sampled_from((0, 0, 5_120, 300_000))) for _ in ends]),
+    )
+    return load, fabric, model
+
+
+@examples(60)
+@given(cases(), st.sampled_from(("switch-random", "jsq:acks=shortest")), st.integers(0, 1 << 40))
+def test_every_packet_and_pause_as_in_a_plain_simulator(
+    case: tuple[Workload, Fabric, Model], name: str, seed: int
+) -> None:
+    load, fabric, model = case
+    twin = PfcTwin(load, fabric, model, name.partition(":")[0], seed)
+    twin.run()
+    strategy = parse_packet_strategy(name)
+    found = run_event_driven(load, fabric, strategy, model, seed, keep_arrivals=True)
+    result, pauses = found.engine, found.engine.pauses
+    assert pauses is not None and result.arrived_ps is not None
+    assert result.arrived_ps.tolist() == twin.arrived
+    assert result.completed_ps.tolist() == twin.completed
+    assert result.link_drops.tolist() == twin.drops.tolist()
+    assert result.link_marks.tolist() == twin.marks.tolist()
+    assert result.link_max_packets.tolist() == twin.most.tolist()
+    assert pauses.pauses.tolist() == [own.pauses for own in twin.buffers]
+    assert pauses.most_headroom.tolist() == [own.most for own in twin.buffers]
+    assert pauses.no_room.tolist() == [own.lost for own in twin.buffers]
+    assert pauses.no_room.sum() == result.link_drops.sum()
+    ended = np.array([not own.paused for own in twin.buffers])
+    assert pauses.paused_ps[ended].tolist() == [o.total for o in twin.buffers if not o.paused]
+    assert pauses.longest_ps[ended].tolist() == [o.longest for o in twin.buffers if not o.paused]
+    tally = found.tally
+    assert tally.data_sent == tally.data_received + tally.data_lost + found.data_under_way
+    assert model.pfc is not None
+    if model.pfc.headroom_bytes is None:  # what the cable needs: lossless
+        assert not result.link_drops.any() and (result.completed_ps >= 0).all()
+        assert pauses.deadlock == ()
