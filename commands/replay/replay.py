@@ -33,6 +33,7 @@ def replay(
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
+    lossless: str = "infinite",
     transport: str | None = None,
     fail: Annotated[list[str] | None, Parameter(negative="")] = None,
     converge: str = "never",
@@ -60,9 +61,12 @@ def replay(
         Also compute loads per time window of this length, such as 10ms.
     packets
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
-        --transport, --fail, --received and --runs.
+        --lossless pfc, --transport, --fail, --received and --runs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4, see docs/replay.md.
+    lossless
+        Queues that never drop: infinite, or pfc: switches with a shared buffer that pause their
+        neighbours, such as pfc:buffer=32MB,alpha=1/8 or pfc:xoff=200kB,headroom=100kB.
     transport
         How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail
@@ -95,6 +99,7 @@ def replay(
             window=window or "",
             packets=packets or received is not None,
             model=model or "",
+            lossless=lossless,
             transport=transport or "",
             fail=tuple(fail or ()),
             converge=converge,

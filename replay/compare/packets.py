@@ -37,6 +37,7 @@ from ..results.packets import (
 from ..results.replay import LinkLoad, ReplayResult, StrategyResult
 from .conditions import Conditions
 from .flows import fabric_summary
+from .pauses import circle_text, pause_notes, pause_summary
 
 COMPILING = "compiling (once)"
 """Name of the progress step that compiles kernels."""
@@ -336,7 +337,12 @@ def _strategy(
         links=links,
         worst=[],
         packets=packets,
-        notes=list(first.notes) + _blind(strategy, packets) + _incomplete(packets),
+        notes=[
+            *first.notes,
+            *_blind(strategy, packets),
+            *_incomplete(packets),
+            *pause_notes(first, fabric),
+        ],
     )
 
 
@@ -363,7 +369,9 @@ def _incomplete(packets: PacketReplay) -> list[str]:
     if not missing:
         return []
     recovery = packets.model["recovery"]
-    if recovery == "none" and (packets.dropped or packets.lost_on_links):
+    if packets.pfc is not None and packets.pfc.deadlocked_runs == missing:
+        why = f"deadlock: {circle_text(packets.pfc.deadlock)}"
+    elif recovery == "none" and (packets.dropped or packets.lost_on_links):
         why = "packets were lost without recovery: use --transport recovery=sack"
     elif "fail" in packets.model:
         why = f"recovery={recovery} did not retransmit all packets lost on failed links"
@@ -417,6 +425,7 @@ def _packets(
         sent_again=sum(result.sent_again for result in results),
         timeouts=sum(result.timeouts for result in results),
         load_stretch_ns=stretch_ns,
+        pfc=pause_summary(results, fabric),
         received=own.received,
         model=dict(settings),
     )

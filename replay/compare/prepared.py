@@ -6,6 +6,7 @@ The packet engine is imported on first use: loading takes half a second.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -61,6 +62,7 @@ class PreparedReplay:
         """(model, whether captured packets come at their times, conditions) for the engine."""
         from .conditions import parse_conditions
         from .packets import check_runs
+        from .specs.lossless import parse_lossless
         from .specs.model import parse_model
 
         request = self.request
@@ -68,6 +70,10 @@ class PreparedReplay:
         if not 0 <= request.seed < 1 << 48:
             raise UsageError(f"--seed must be 0 to 2^48 - 1, not {request.seed}")
         model, as_captured = parse_model(request.model, request.offer)
+        pfc = parse_lossless(request.lossless)
+        if pfc is not None and model.buffer_bytes is not None:
+            raise UsageError("--lossless pfc has no queues that drop: leave out --model buffer")
+        model = replace(model, pfc=pfc)
         conditions = parse_conditions(
             request.transport, request.fail, request.converge, self.fabric
         )

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, fields, replace
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ..strategies.registry import needs_packets
-from .specs.words import CAPTURED, NEVER
+from .specs.words import CAPTURED, INFINITE, NEVER
 
 DEFAULT_STRATEGIES = ("ecmp", "assign")
-_WORDS = ("pattern", "model", "transport", "fail", "converge")
+_WORDS = ("pattern", "model", "lossless", "transport", "fail", "converge")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class ReplayRequest:
     packets: bool = False
     """Use the packet engine even if no other option needs it."""
     model: str = ""
+    lossless: str = INFINITE
+    """Queues without a limit, or PFC."""
     transport: str = ""
     offer: str = CAPTURED
     """When captured packets are offered, unless the model sets it: CAPTURED or ASAP."""
@@ -48,6 +50,7 @@ class ReplayRequest:
     def by_packet(self) -> bool:
         """Whether an option needs the packet engine."""
         asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
+        asked = asked or self.lossless != INFINITE
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property

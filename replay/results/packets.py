@@ -64,6 +64,43 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class PausedPort(msgspec.Struct, frozen=True, kw_only=True):
+    """A port that PFC paused in the first run."""
+
+    port: Annotated[str, Meta(description="the link that the port sends to")]
+    layer: str
+    pauses: int
+    paused_ns: Annotated[int, Meta(description="time in pauses, all together")]
+    longest_ns: int
+    victims: Annotated[
+        int | None,
+        Meta(description="flows that waited here and use no causing link; None: unknown"),
+    ]
+
+
+class PauseSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What PFC did."""
+
+    pauses: Annotated[int, Meta(description="of all ports, all runs")]
+    paused_ns: Annotated[int, Meta(description="time in pauses of all ports, all runs")]
+    lost_without_headroom: Annotated[
+        int, Meta(description="packets dropped because a port's headroom was full, all runs")
+    ]
+    victim_flows: Annotated[
+        int | None, Meta(description="flows that are victims at any port, first run")
+    ]
+    causes: Annotated[
+        list[str],
+        Meta(description="links whose queues caused pauses in the first run, most pauses first"),
+    ]
+    ports: Annotated[list[PausedPort], Meta(description="longest time in pauses first")]
+    deadlocked_runs: int
+    deadlock: Annotated[
+        list[str],
+        Meta(description="ports of a circle, each waits for the next; first such run"),
+    ]
+
+
 class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     """Results of a strategy on the packet engine."""
 
@@ -96,6 +133,7 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     load_stretch_ns: Annotated[
         int, Meta(description="interval of wire_bytes_over_time, from the first packet")
     ]
+    pfc: Annotated[PauseSummary | None, Meta(description="None without PFC")]
     received: Annotated[ReceivedOrder | None, Meta(description="None: too many packets to measure")]
     model: Annotated[
         dict[str, str], Meta(description="sizes, buffers, thresholds, offer, recovery, failures")

@@ -9,6 +9,7 @@ from ...replay.results.replay import ReplayResult, StrategyResult
 from ..words import human
 from .page import Page, folded, numbers, texts
 from .replay_parts import NONE, factor, fim, say_hashes, title
+from .replay_pauses import print_pauses
 
 _CONDITIONS = (
     "recovery", "reordering", "rto", "linear", "mpr", "congestion", "rate", "fail", "converge"
@@ -41,6 +42,8 @@ def print_strategy(page: Page, one: StrategyResult, top: int) -> None:
     page.warn(one.notes)
     say_hashes(page, one.switches)
     page.draw(lambda table: _queues(table, one))
+    if one.packets is not None and one.packets.pfc is not None:
+        print_pauses(page, one.packets.pfc)
     if any(layer.choice and layer.over_time for layer in one.layers):
         page.draw(lambda table: _over_time(table, one, page))
     if any(max(link.queue_bytes_over_time or (0,)) for link in one.links):

@@ -4,5 +4,7 @@ from __future__ import annotations
 
 NEVER = "never"
 """`--converge`: switches learn only of failures of their own links."""
+INFINITE, PFC = "infinite", "pfc"
+"""`--lossless`."""
 CAPTURED, ASAP = "captured", "asap"
 """`--model offer=`: packets at their captured times, or as fast as the links accept them."""

@@ -31,6 +31,7 @@ def pause_outcome(run: RunState, ended: bool) -> PauseOutcome:
         roots=rows[:, ps.ROOTS],
         most_headroom=rows[:, ps.MOST_HEADROOM],
         headroom=rows[:, ps.ROOM],
+        needed=rows[:, ps.NEEDED],
         no_room=rows[:, ps.NO_ROOM],
         victims=None if victims is None else victims.sum(1),
         victim_flows=None if victims is None else int(victims.any(0).sum()),

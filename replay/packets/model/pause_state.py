@@ -31,9 +31,9 @@ ROOM, LIMIT, REVERSE, SINCE, PAUSED_PS, LONGEST_PS, PAUSES, NO_ROOM = range(8, 1
 """Headroom of the port; static threshold (NEVER: dynamic); link that carries the frames, -1 for
 none; begin of the pause, or end of the last one; time in pauses; longest pause; pauses; packets
 dropped without room."""
-MOST_HEADROOM, ROOTS = 16, 17
+MOST_HEADROOM, ROOTS, NEEDED = 16, 17, 18
 """Largest use of the headroom; of the link as an output: pauses for which its queue was the
-longest that was not paused itself."""
+longest that was not paused itself; headroom that the cable needs."""
 ROW_COLUMNS = 24
 
 # pools, per switch
@@ -96,6 +96,7 @@ def new_pauses(
         needed = headroom_needed(packet, float(ps_per_byte[link]), delay, pfc.reaction_ps) + int(
             max(0.0, slow - 1.0) * (packet + 64)
         )
+        rows[link, NEEDED] = needed
         rows[link, ROOM] = needed if pfc.headroom_bytes is None else pfc.headroom_bytes
     pools = np.zeros((arrays.switches, 2), np.int64)
     for switch in range(arrays.switches):
@@ -109,12 +110,12 @@ def new_pauses(
         free = total - room
         if free < packet:
             raise UsageError(
-                f"shared_bytes ({total:,} B) is too small: the headroom of {len(ports):,} ports "
-                f"takes {room:,} B, and a packet {packet:,} B"
+                f"PFC: a shared buffer of {total:,} B is too small: the headroom of "
+                f"{len(ports):,} ports takes {room:,} B, and a packet {packet:,} B"
             )
         if pfc.xoff_bytes is not None and pfc.xoff_bytes > free:
             raise UsageError(
-                f"xoff_bytes ({pfc.xoff_bytes:,} B) exceeds the shared buffer, {free:,} B without "
+                f"PFC: xoff ({pfc.xoff_bytes:,} B) exceeds the shared buffer, {free:,} B without "
                 f"the headroom of {len(ports):,} ports"
             )
         pools[switch, SIZE] = free

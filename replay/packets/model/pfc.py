@@ -73,7 +73,9 @@ class PauseOutcome:
     """Pauses of other ports that the queue of this link caused."""
     most_headroom: Ints
     headroom: Ints
-    """Largest use of the headroom of the port at the end of the link, and its size."""
+    needed: Ints
+    """Of the port at the end of the link: largest use of its headroom, its size, and what the cable
+    needs."""
     no_room: Ints
     """Packets dropped there because the headroom was full."""
     victims: Ints | None

@@ -1,0 +1,61 @@
+"""`--lossless`: queues without a limit, or switches that pause their neighbours (PFC)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....analyzer.errors import UsageError
+from ....analyzer.key_values import parse_options
+from ....analyzer.units import parse_size
+from ...packets.model.pfc import Pfc
+from .values import time_ps
+from .words import INFINITE, PFC
+
+_SIZES = {
+    "buffer": "shared_bytes",
+    "xoff": "xoff_bytes",
+    "xon": "xon_bytes",
+    "headroom": "headroom_bytes",
+}
+KEYS = (*_SIZES, "alpha", "reaction")
+
+
+def parse_lossless(text: str) -> Pfc | None:
+    """`infinite` (None), `pfc` or `pfc:buffer=32MB,alpha=1/8,headroom=100kB`; UsageError names the
+    key."""
+    kind, _, rest = text.partition(":")
+    if kind == INFINITE and not rest:
+        return None
+    if kind != PFC:
+        raise UsageError(f"--lossless {text}: use {INFINITE}, {PFC} or {PFC}:alpha=1/8,...")
+    options = parse_options(rest, "--lossless")
+    values: dict[str, Any] = {}
+    for key, value in options.items():
+        where = f"--lossless: {key}"
+        if key in _SIZES:
+            values[_SIZES[key]] = 0 if value == "0" else parse_size(value, where)
+        elif key == "alpha":
+            values[key] = _ratio(value, where)
+        elif key == "reaction":
+            values["reaction_ps"] = time_ps(value, where)
+        else:
+            raise UsageError(f"--lossless has no {key!r}; it has {', '.join(KEYS)}")
+    if "alpha" in options and "xoff" in options:
+        raise UsageError("--lossless: alpha (a dynamic threshold) and xoff (a static one) exclude "
+                         "each other")  # fmt: skip
+    try:
+        return Pfc(**values)
+    except UsageError as error:
+        words = str(error).replace("reaction_ps", "reaction")
+        for key, name in _SIZES.items():
+            words = words.replace(name, key)
+        raise UsageError(f"--lossless: {words}") from None
+
+
+def _ratio(text: str, where: str) -> float:
+    """`1/8` or `0.125`."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"{where}: {text!r} is no number; write it like 1/8") from None

@@ -1,0 +1,60 @@
+"""Buffers of switches before the first packet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.model import pause_state as ps
+from rocescope.replay.packets.model.arrays import fabric_arrays
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.model.pause_state import Pauses, new_pauses, reverse_links
+from rocescope.replay.packets.model.pfc import Pfc
+from rocescope.replay.packets.model.wheel import new_wheel
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=3,uplinks=2,rate=100G,delay=500ns")
+"""A leaf has seven ports of 100 Gb/s."""
+
+
+def _new(pfc: Pfc, flows: int = 3) -> Pauses:
+    arrays = fabric_arrays(FABRIC)
+    source = FABRIC.links.source
+    return new_pauses(arrays, source, Model(pfc=pfc), 4160, flows, new_wheel(1, 1, 1))
+
+
+def test_parallel_cables_keep_their_order() -> None:
+    source, target = FABRIC.links.source, FABRIC.links.target
+    back = reverse_links(source, target)
+    assert (source[back] == target).all() and (target[back] == source).all()
+    assert (back[back] == np.arange(len(back))).all()
+    one_way = reverse_links(source[:1], target[:1])
+    assert one_way.tolist() == [-1]
+
+
+def test_headroom_is_taken_from_the_buffer() -> None:
+    needed = 4 * 4160 + 64 + (2 * 500_000 + 100_000) // 80 + 1
+    pauses = _new(Pfc())
+    into = FABRIC.links.target < FABRIC.switches
+    assert (pauses.rows[into, ps.ROOM] == needed).all()
+    assert (pauses.rows[~into, ps.ROOM] == 0).all()
+    assert pauses.pools[0, ps.SIZE] == 7 * 100 * 3_200 - 7 * needed
+    assert pauses.held.shape == (len(into) + 1, 3)
+
+
+def test_victims_of_very_many_flows_are_not_counted() -> None:
+    assert _new(Pfc(), ps.MOST_CELLS).held.shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("pfc", "words"),
+    [
+        (Pfc(shared_bytes=100_000), "the headroom of . ports takes"),
+        (Pfc(xoff_bytes=10**7), "xoff .* exceeds the shared buffer"),
+        (Pfc(headroom_bytes=10**6), "is too small: the headroom of . ports takes"),
+    ],
+)
+def test_thresholds_must_fit_the_buffer(pfc: Pfc, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        _new(pfc)
