@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, inlined, subkernel
-from ..packets.links.queues import free_slot
+from ..packets.links.slots import free_slot
 from ..packets.model.wheel import schedule
 from .columns import COLLIDED, ECHO, FLOATS, REMINDER, RESULT, jb, pk, sm, ty, wk
 from .network import new_packet, put

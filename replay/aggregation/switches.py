@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, inlined, subkernel
-from ..packets.links.queues import free_slot
+from ..packets.links.slots import free_slot
 from .columns import COLLIDED, DIRECT, FLOATS, GRADIENT, KINDS, RESULT, cl, jb, pk, ty, wk
 from .memory import ABSORB, MULTICAST, REPLY, AtSwitch, fragment_of, load, release
 from .network import aim, copied, link_from, put

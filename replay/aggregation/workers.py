@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, inlined, subkernel
-from ..packets.links.queues import free_slot
+from ..packets.links.slots import free_slot
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import schedule

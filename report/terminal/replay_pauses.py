@@ -15,9 +15,8 @@ _MOST_CAUSES = 3
 def print_pauses(page: Page, pfc: PauseSummary) -> None:
     """How far the pauses of the first run spread, and whose queues caused them."""
     if pfc.lost_without_headroom:
-        page.warn(
-            [f"{human.counted(pfc.lost_without_headroom, 'packet')} lost: headroom was full."]
-        )
+        lost = human.counted(pfc.lost_without_headroom, "packet")
+        page.warn([f"{lost} dropped because the headroom of a port was full."])
     if not pfc.ports:
         page.say("PFC paused no port in the first run.", "dim")
         return

@@ -82,6 +82,8 @@ def leave(run: Network, slot: Int, size: Int, time: Int) -> None:
 def _send_frame(run: Network, link: Int, time: Int) -> None:
     """Send a frame that begins or ends the pause of a link, to its sender."""
     rows, slots = run.pauses.rows, run.slots
+    begin: Int
+    took: Int
     back, begin, took = rows[link, ps.REVERSE], time, np.int64(0)
     if back >= 0:
         begin = max(time, run.links[back, rs.FREE])
@@ -140,7 +142,7 @@ def obey(net: Net, messages: Ints, link: Int, time: Int) -> None:
 
 
 @inlined
-def hold_waiting(net: Net, messages: Ints, link: Int) -> None:
+def hold_waiting(net: Network, messages: Ints, link: Int) -> None:
     """Note the flows whose packets wait at a link that was paused."""
     if len(net.pauses.held) > 1:
         slot = net.links[link, rs.DATA_HEAD]

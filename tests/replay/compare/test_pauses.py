@@ -1,0 +1,86 @@
+"""PFC in the results: ports, causes, losses without headroom, deadlocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.compare.pauses import circle_text
+from rocescope.replay.compare.prepared import PreparedReplay
+from rocescope.replay.compare.request import ReplayRequest
+from rocescope.replay.results.replay import StrategyResult
+
+INCAST = "incast:fan-in=7,message-size=500kB"
+FABRIC = "leaf-spine:leaves=2,spines=1,hosts=4,rate=100G,delay=500ns,uplink_rate=400G"
+
+
+def _replayed(lossless: str, pattern: str = INCAST, fabric: str = FABRIC) -> StrategyResult:
+    request = ReplayRequest(
+        fabric, strategies=("switch-random",), pattern=pattern, lossless=lossless, runs=2
+    )
+    prepared = PreparedReplay(request)
+    prepared.read(messages=True)
+    result, complete = prepared.by_packets(request.strategies)
+    assert complete
+    return result.strategies[0]
+
+
+def test_infinite_queues_pause_nobody() -> None:
+    found = _replayed("infinite").packets
+    assert found is not None and found.pfc is None
+    assert "lossless" not in found.model
+
+
+def test_pauses_are_reported_by_port() -> None:
+    one = _replayed("pfc:xoff=40kB")
+    assert one.packets is not None and one.packets.pfc is not None and one.notes == []
+    pfc = one.packets.pfc
+    assert one.packets.completed_runs == 2 and one.packets.dropped == 0
+    assert pfc.causes == ["leaf1>host1"] and pfc.victim_flows == 0 and pfc.deadlock == []
+    ports = [port.port for port in pfc.ports]
+    assert {"spine1>leaf1", "leaf2>spine1", "host8>leaf2"} <= set(ports)
+    assert "host1>leaf1" not in ports  # it sends no data
+    times = [port.paused_ns for port in pfc.ports]
+    assert times == sorted(times, reverse=True)
+    assert sum(times) < pfc.paused_ns  # of two runs
+    assert one.packets.model["xoff_bytes"] == "40000"
+
+
+def test_a_short_headroom_is_named_and_its_losses_are_counted() -> None:
+    one = _replayed("pfc:xoff=40kB,headroom=8kB")
+    assert one.packets is not None and one.packets.pfc is not None
+    assert one.packets.pfc.lost_without_headroom == one.packets.dropped > 0
+    assert one.packets.completed_runs == 0
+    assert any("headroom=8,000 B is too small for " in note for note in one.notes)
+    assert any("packets were lost without recovery" in note for note in one.notes)
+
+
+def test_a_deadlock_is_why_runs_did_not_complete(tmp_path: Path) -> None:
+    (tmp_path / "ring.yaml").write_text("""
+nodes: {s1: {tier: 1}, s2: {tier: 1}, s3: {tier: 1},
+        h1: {kind: host}, h2: {kind: host}, h3: {kind: host}}
+defaults: {rate: 100G, delay: 500ns}
+links: [[h1, s1], [h2, s2], [h3, s3], [s1, s2], [s2, s3], [s3, s1]]
+routes:
+  s1: {h1: [h1], h2: [s3], h3: [s3]}
+  s2: {h1: [s1], h2: [h2], h3: [s1]}
+  s3: {h1: [s2], h2: [s2], h3: [h3]}
+""")
+    one = _replayed("pfc:xoff=20kB", "ring-allreduce:message-size=1MB", str(tmp_path / "ring.yaml"))
+    assert one.packets is not None and one.packets.pfc is not None
+    assert one.packets.pfc.deadlocked_runs == 2 and one.packets.completed_runs == 0
+    assert set(one.packets.pfc.deadlock) == {"s1>s3", "s3>s2", "s2>s1"}
+    assert any("deadlock: " in note and "s1>s3 waits for s3>s2" in note for note in one.notes)
+
+
+def test_thresholds_that_do_not_fit() -> None:
+    with pytest.raises(UsageError, match="xoff .* exceeds the shared buffer"):
+        _replayed("pfc:xoff=1GB")
+    with pytest.raises(UsageError, match="leave out --model buffer"):
+        PreparedReplay(ReplayRequest(FABRIC, pattern=INCAST, lossless="pfc", model="buffer=1MB"))
+
+
+def test_a_circle_ends_where_it_begins() -> None:
+    assert circle_text(["a>b", "b>a"]) == "a>b waits for b>a waits for a>b"
