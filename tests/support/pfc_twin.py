@@ -178,3 +178,9 @@ class PfcTwin(Twin):
                 own.longest = max(own.longest, time - own.since)
             own.since = time
         self.serve(link, time, None)
+
+    def choose(self, switch: int, members: list[int], packet: Any, time: int) -> int:
+        if self.name == "jsq":  # it sees queues after the departures of this instant
+            for link in members:
+                self.serve(link, time, None)
+        return super().choose(switch, members, packet, time)
