@@ -65,11 +65,13 @@ def _next_flow(
     port: Int,
     free: Int,
     start: Int,
+    limit: Int,
 ) -> tuple[Int, Int, Int]:
     """(flow, EV, port) of the next packet of a ring; flow -1 if no flow can send.
 
     A flow passes its turn if its window, pace or EVs do not permit a packet. The returned flow is
-    no longer in the ring.
+    no longer in the ring. If only its pace holds a flow up, and until before `limit`, the free
+    ports are held up until then.
     """
     control, senders = own.control, own.senders
     ring = ring_of(desk, host, port)
@@ -104,7 +106,14 @@ def _next_flow(
         join_ring(desk, flow)
     if flow >= 0:  # all flows had their turn
         join_ring(desk, flow)
-    if later != NEVER:
+    if later < limit:  # nothing has changed at this host since then: it is served late
+        pending = desk.hosts[host, rs.PENDING]
+        if pending >= 0:
+            later = min(later, desk.messages[pending, rs.RELEASE])
+        for p in range(desk.access.shape[1]):
+            if free >> p & 1:
+                own.wires[desk.access[host, p], fb.PACED] = later
+    elif later != NEVER:
         schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, max(later, own.control[fb.NOW_PS]))
     return np.int64(-1), np.int64(0), np.int64(-1)
 
@@ -123,9 +132,10 @@ def pull(
     port: Int,
     free: Int,
     start: Int,
+    limit: Int,
 ) -> Int:
     """Send one packet of a ring by a free port; returns the port, -1 if no flow can send."""
-    flow, ev, by = _next_flow(desk, own, evs, select, host, port, free, start)
+    flow, ev, by = _next_flow(desk, own, evs, select, host, port, free, start, limit)
     if flow < 0:
         return by
     control, senders, messages = own.control, own.senders, desk.messages
@@ -243,8 +253,11 @@ def serve_nic(
                     continue
                 if links[other, rs.WAITING_PACKETS] == 0 and nics[host, fb.UP] >> p & 1:
                     free |= np.int64(1) << p
-        by = pull(net, desk, own, evs, emit, state, select, on_send, host, port, free, start)
+        by = pull(
+            net, desk, own, evs, emit, state, select, on_send, host, port, free, start, limit
+        )
         if by < 0:
-            nics[host, fb.BLOCKED] |= free
+            if wires[link, fb.PACED] <= start:
+                nics[host, fb.BLOCKED] |= free
         elif desk.settings[rs.ANY_PORT]:  # a packet of one port may enable another port
             unblock(nics, desk.hosts, host, start)

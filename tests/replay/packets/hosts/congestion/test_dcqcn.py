@@ -21,7 +21,7 @@ from rocescope.replay.packets.hosts.congestion.dcqcn import (
     TARGET,
 )
 from rocescope.replay.packets.hosts.parameters import Transport
-from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.model.model import MARKED, Model
 from rocescope.replay.packets.model.round_trip import RoundTrips
 from rocescope.replay.packets.offers.offered import workload_of
 from rocescope.replay.strategies.registry import parse_packet_strategy
@@ -159,6 +159,31 @@ def test_a_target_that_every_cnp_lowers_takes_longer_to_come_back() -> None:
         for name in ("dcqcn", "dcqcn-clamp")
     )
     assert kept is not None and lowered is not None and kept < lowered
+
+
+def test_a_paced_flow_sends_when_its_pace_says_so_on_long_cables() -> None:
+    """The NIC is served late, when a packet ends its cable; many packets are on it at once."""
+    model = Model(payload_bytes=936, ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01)
+    fabric = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=3,rate=40G,delay=20us")
+    load = workload_of(np.arange(2), np.full(2, 2), np.full(2, 1 << 20), None, model)  # type: ignore[arg-type]
+    engine = run_event_driven(
+        load,
+        fabric,
+        parse_packet_strategy("jsq"),
+        model,
+        transport=Transport(congestion="dcqcn-clamp"),
+        keep_arrivals=True,
+        keep_sent=True,
+    ).engine
+    assert engine.sent_ps is not None and engine.arrived_ps is not None
+    assert engine.arrived_flags is not None
+    marked = engine.arrived_ps[(engine.arrived_flags & (MARKED >> 56)) > 0]
+    last_cnp = marked.max() + (50 + 2 * 20) * US  # waits for the one before, and two cables
+    for sent in np.split(engine.sent_ps, 2):
+        gaps = np.diff(sent[sent > last_cnp])
+        assert len(gaps) > 200
+        assert (np.diff(gaps) <= 2).all()  # the rate only rises
+        assert gaps.max() > 1.1 * 200_000  # below the line's
 
 
 def test_without_marks_nobody_sends_a_cnp() -> None:
