@@ -12,6 +12,7 @@ SCRIPTS = (
     "all_to_all",
     "reactive",
     "failures",
+    "pfc",
     "mrc",
     "mrc_roce",
     "large_fabric",

@@ -253,9 +253,7 @@ def serve_nic(
                     continue
                 if links[other, rs.WAITING_PACKETS] == 0 and nics[host, fb.UP] >> p & 1:
                     free |= np.int64(1) << p
-        by = pull(
-            net, desk, own, evs, emit, state, select, on_send, host, port, free, start, limit
-        )
+        by = pull(net, desk, own, evs, emit, state, select, on_send, host, port, free, start, limit)
         if by < 0:
             if wires[link, fb.PACED] <= start:
                 nics[host, fb.BLOCKED] |= free
