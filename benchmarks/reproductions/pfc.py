@@ -5,19 +5,19 @@
 Every figure has a closed form, derived here for links of one rate C, ports with a static threshold
 X, and messages of W bytes on the wire. The names are those of docs/reproductions.md.
 
-**Victim.** N hosts of a leaf send to one host of another leaf; one more host of the first leaf sends
-to an idle host of the second. One uplink carries all of them, and is faster than all together. At
-first N C arrive at the last switch for the receiver and C leaves, so that its port holds X after
-X / ((N - 1) C); the pause works d later (two cables, a pause frame, the reaction). Until then, t, all
-send at C. Afterwards the receiver's line limits the uplink: ports with the same threshold share the
-queues of paused links equally, N of N + 1 shares of the uplink end at a receiver that takes C, so
-the victim gets a share of C / N like everyone. It ends after t + (W - C t) N / C, and never before
-its line has sent it:
+**Victim.** N hosts of a leaf send to one host of another leaf; one more host of the first leaf
+sends to an idle host of the second. One uplink carries all of them, and is faster than all
+together. At first N C arrive at the last switch for the receiver and C leaves, so that its port
+holds X after X / ((N - 1) C); the pause works d later (two cables, a pause frame, the reaction).
+Until then, t, all send at C. Afterwards the receiver's line limits the uplink: ports with the same
+threshold share the queues of paused links equally, N of N + 1 shares of the uplink end at a
+receiver that takes C, so the victim gets a share of C / N like everyone. It ends after t + (W - C
+t) N / C, and never before its line has sent it:
 
     T = max(W / C, (N W - X) / C - (N - 1) d) + base,
 
-base being the latency of a packet and its ACK. A dynamic threshold is X = alpha (F - X), so
-X = alpha F / (1 + alpha), F being the shared buffer without headroom.
+base being the latency of a packet and its ACK. A dynamic threshold is X = alpha (F - X), so X =
+alpha F / (1 + alpha), F being the shared buffer without headroom.
 
 **Spreading.** One flow comes through a chain of switches, another from beside the receiver. Each
 gets C / 2, so that every switch of the chain keeps half of what arrives, and its port holds X after
