@@ -53,12 +53,12 @@ class Summary:
             settle(measuring.tracker, measuring.cm)
             connection_of, self.connections = connections(measuring, names.addresses)
         self._sampled = sampled_taps(registry.taps)
+        self._shared = {tap for tap in range(len(registry.taps)) if registry.taps[tap].shared}
         self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
         self.ways: Ways | None = None
         if self._settled is not None:
             taps = registry.taps
-            unplaced = {tap for tap in range(len(taps)) if taps[tap].shared}
-            unplaced |= {names.taps.index(tap) for tap in self._sampled}
+            unplaced = self._shared | {names.taps.index(tap) for tap in self._sampled}
             set_back = {tap for tap in range(len(taps)) if taps.carrier(tap).clock_steps}
             clocks = [taps.clock(tap) for tap in range(len(taps))]
             set_forward = self._settled.times.jumps(clocks, set_back)
@@ -112,8 +112,9 @@ class Summary:
         found = []
         if m.many_taps:
             copies = m.tracker.copies
+            ends = flows["src"], flows["dst"]
             found += tap_imbalances(
-                m.taps, flows["src"], flows["dst"], copies, names.taps, names.addresses
+                m.taps, *ends, copies, names.taps, names.addresses, self._shared
             )
         return found + entropy_imbalances(m.entropy, len(flows), names.flow)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.measures.hops.names import short_names
 from ...analyzer.results.hops import CaptureLoss, Hop
+from ...analyzer.words import printable
+from ..words.hops import short_taps
 from ..words.human import Glyphs, count, counted, duration, percent
 from .page import numbers
 
@@ -17,28 +18,34 @@ def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:
     """How many packets passed, and the hop with the most losses."""
     passed = sum(hop.passed_packets for hop in hops)
     text = f"{counted(len(hops), 'hop')}, {counted(passed, 'passage')}"
+    short = _short(hops)
     lossy = [hop for hop in hops if hop.lost_packets]
     if lossy:
         worst = max(lossy, key=lambda hop: hop.lost_packets)
         text += f"; {count(worst.lost_packets)} of {count(worst.packets)} packets"
-        text += f" ({percent(worst.lost_packets / worst.packets)}) were lost {where(worst)}"
+        text += f" ({percent(worst.lost_packets / worst.packets)}) were lost {where(worst, short)}"
         others = sum(hop.lost_packets for hop in lossy) - worst.lost_packets
         text += f", {count(others)} on other hops" if others else ""
     else:
         text += ", no packet lost between taps"
     for loss in losses:
-        text += f"; the capture {loss.tap} missed {counted(loss.packets, 'packet')}"
+        tap = short.get(loss.tap, printable(loss.tap))
+        text += f"; the capture {tap} missed {counted(loss.packets, 'packet')}"
     return f"{text}."
 
 
-def where(hop: Hop) -> str:
+def where(hop: Hop, short: dict[str, str]) -> str:
     """`in spine2, from leaf1-spine2 to leaf2-spine2`."""
     if hop.to_tap is None:
-        text = f"after {hop.from_tap}"
+        text = f"after {short[hop.from_tap]}"
     else:
-        text = f"from {hop.from_tap} to {hop.to_tap}"
+        text = f"from {short[hop.from_tap]} to {short[hop.to_tap]}"
         text = f"in {hop.device}, {text}" if hop.device else text
     return f"{text} (next tap by the fabric file)" if hop.expected_by == "fabric" else text
+
+
+def _short(hops: Sequence[Hop]) -> dict[str, str]:
+    return short_taps(tap for hop in hops for tap in (hop.from_tap, hop.to_tap) if tap is not None)
 
 
 def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
@@ -46,8 +53,7 @@ def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
     table.add_column("from")
     table.add_column("to")
     numbers(table, "packets", "lost", "CE", "late", "dup", "delay p50", "p99")
-    taps = {tap for hop in hops for tap in (hop.from_tap, hop.to_tap) if tap is not None}
-    short = dict(zip(taps, short_names(list(taps)), strict=True))
+    short = _short(hops)
     for hop in sorted(hops, key=lambda hop: -hop.lost_packets):
         lost = Text(count(hop.lost_packets))
         if hop.lost_packets:

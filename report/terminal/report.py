@@ -32,7 +32,6 @@ from .tables import (
     FlowTable,
     capture_table,
     event_table,
-    first_time_ns,
     imbalance_table,
     troubled_packets,
 )
@@ -250,7 +249,7 @@ class Report:
         retired = mrc_value_tables.retired(self.analysis)
         if retired:
             self.page.say("Retired entropy values (causes are inferred; ?: possibly retired):")
-            begin = first_time_ns(self.analysis)
+            begin = words.first_ns(self.analysis)
             self.page.draw(
                 lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin)
             )

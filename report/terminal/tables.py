@@ -15,6 +15,7 @@ from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, PathShare
 from ..words import human, verdicts
+from ..words.diagnosis import first_ns
 from ..words.human import UNKNOWN, Glyphs
 from .page import folded, numbers, texts
 from .ranks import ranks_of_owner
@@ -221,6 +222,7 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
     fair = 1 / record.paths
     bar = max(10, width - 60)
     largest = max((share.share for share in record.shares), default=1.0)
+    short = verdicts.path_names(record)
     folded(table, "path")
     numbers(table, "packets", "bytes", "share", "x fair")
     texts(table, f"fair: {human.percent(fair)}")
@@ -229,7 +231,7 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
         style = "red" if ratio > 1.25 else "blue" if ratio < 0.75 else "cyan"
         mark = " ++" if ratio > 1.25 else " --" if ratio < 0.75 else ""
         table.add_row(
-            share.path,
+            short[share.path],
             human.count(share.packets),
             human.size(share.wire_bytes),
             human.percent(share.share),
@@ -267,17 +269,11 @@ def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bo
         table.add_row(*cells)
 
 
-def first_time_ns(analysis: Analysis) -> int:
-    """Time of the first packet of all captures, 0 if there is none."""
-    starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
-    return min(starts, default=0)
-
-
 def event_table(
     table: Table, events: Sequence[Event], analysis: Analysis, listed: Container[int]
 ) -> None:
-    """Events with their time since the first packet; the ids of `listed` flows stand for names."""
-    begin = first_time_ns(analysis)
+    """Events, with times since the first RoCE packet; ids of `listed` flows stand for names."""
+    begin = first_ns(analysis)
     names: dict[int | None, str] = {
         flow.id: f"{flow.src} > {flow.dst} QP {human.queue_pair(flow.dest_qp)}: "
         for flow in analysis.flows

@@ -14,7 +14,8 @@ from ...analyzer.results.base import Quantiles
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, Spraying
 from ...analyzer.words import printable
-from .diagnosis import lost_again
+from .diagnosis import first_ns, lost_again
+from .hops import short_taps
 from .human import count, counted, duration, message_size, percent, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5
@@ -192,13 +193,12 @@ def _by_tap(flows: list[Flow]) -> str:
 
 def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:
     """`7 moved to another tap (the first after 2.18 s)`: the first use of the second path."""
-    starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
     times = [sorted(p.first_time_ns or 0 for p in flow.paths) for flow in flows]
     seconds = [path[1] for path in times if len(path) > 1]
     text = f"{len(flows)} moved to another {word}"
-    if starts and seconds:
+    if seconds:
         which = "the first " if len(flows) > 1 else ""
-        text += f" ({which}after {duration(min(seconds) - min(starts))})"
+        text += f" ({which}after {duration(min(seconds) - first_ns(analysis))})"
     return text
 
 
@@ -412,12 +412,18 @@ def set_name(record: Imbalance) -> str:
     return printable(record.name.replace(listed, f"{record.paths} parallel taps"))
 
 
+def path_names(record: Imbalance) -> dict[str, str]:
+    """The printable name of each path; of taps without what the names of all have in common."""
+    paths = [share.path for share in record.shares]
+    return short_taps(paths) if record.path_by == "tap" else {p: printable(p) for p in paths}
+
+
 def imbalance(record: Imbalance) -> str:
     """The imbalance over one set of parallel paths, and the value of ideal random hashing."""
     busiest = max(record.shares, key=lambda share: share.share, default=None)
     text = f"{set_name(record)}: "
     if busiest:
-        text += f"the busiest of {record.paths} paths ({printable(busiest.path)}) carries "
+        text += f"the busiest of {record.paths} paths ({path_names(record)[busiest.path]}) carries "
     else:
         text += f"the busiest of {record.paths} paths carries "
     text += f"{record.max_over_mean:.2f} times its fair share"

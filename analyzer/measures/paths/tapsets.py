@@ -7,7 +7,7 @@ hosts, unless they see the same packets (taps in series without a router between
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,18 +151,23 @@ def tap_imbalances(
     copies: Ints,
     tap_names: Sequence[str],
     host_names: Sequence[str],
+    unplaced: Container[int] = (),
 ) -> list[Imbalance]:
     """The imbalance of every set of parallel taps, per direction where known.
 
     `usage` has the key `tap`; `src` and `dst` are the endpoints of its flows,
     indices into `host_names`; `copies` as for `parallel_tap_sets`. Bytes are those of all packets
-    except CNPs; flows are those with data packets, or all if there are only ACKs.
+    except CNPs; flows are those with data packets, or all if there are only ACKs. Taps in
+    `unplaced` stand for several links: they are no path.
     """
     records = usage.records()
     taps = records.paths["key"].astype(np.int64)
     groups, seen = _crossings(records, src, dst)
     found = []
-    for members in parallel_tap_sets(seen, copies, len(tap_names)):
+    for parallel in parallel_tap_sets(seen, copies, len(tap_names)):
+        members = [tap for tap in parallel if tap not in unplaced]
+        if len(members) < 2:
+            continue
         inside = np.isin(taps, members)
         used = np.unique(seen.group[np.isin(seen.tap, members)])
         side = sides((int(s), int(d), int(level)) for s, d, level in groups[used])

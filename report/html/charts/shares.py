@@ -8,7 +8,6 @@ from ....analyzer.results.paths import Imbalance
 from ....replay.results.replay import StrategyResult
 from ...terminal.replay_parts import title
 from ...words import human, verdicts
-from ...words.hops import short_taps
 from ..chart import Chart
 from ..drawing import WIDTH, Drawing, shorten, ticks
 
@@ -23,11 +22,9 @@ _LETTER, _LABEL_LINES = 7, 4
 
 def paths(record: Imbalance) -> Chart:
     """Bytes of each parallel path of a set."""
-    short = short_taps(share.path for share in record.shares) if record.path_by == "tap" else {}
+    short = verdicts.path_names(record)
     fair = record.wire_bytes / record.paths
-    loads = [
-        (short.get(share.path, share.path), share.wire_bytes, fair, None) for share in record.shares
-    ]
+    loads = [(short[share.path], share.wire_bytes, fair, None) for share in record.shares]
     inferred = " The paths are inferred." if record.inferred else ""
     words = f"{human.counted(record.paths, 'path')}, {human.counted(record.flows, 'flow')}"
     name = f"Bytes per path of {verdicts.set_name(record)}"

@@ -146,6 +146,14 @@ def test_events_and_notes_never_cite_a_flow_that_no_table_lists() -> None:
     assert "#0, #1, 3 other flows: seen for one packet only" in text
 
 
+def test_times_of_events_count_from_the_first_roce_packet_like_those_of_findings() -> None:
+    first = min(flow.first_time_ns for flow in factories.analysis().flows)
+    early = factories.capture(first_time_ns=first - 1_500_000_000)
+    event = Event(first + 250_000_000, "nak", 0, 1, "leaf1", "NAK PSN sequence error")
+    text = printed(analysis=factories.analysis(captures=[early], events=[event]))
+    assert "0.250000" in text.partition("EVENTS")[2]
+
+
 @pytest.mark.parametrize(
     ("complete", "healthy", "tick"),
     [(True, ["all"], True), (False, ["all"], False), (True, [], False)],

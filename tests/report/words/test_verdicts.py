@@ -198,6 +198,16 @@ def test_imbalance_stands_beside_chance() -> None:
     )
 
 
+def test_names_of_parallel_taps_without_what_all_have_in_common() -> None:
+    replace, record = factories.msgspec.structs.replace, factories.imbalance()
+    files = [replace(share, path=f"{share.path}.pcap.xz") for share in record.shares]
+    record = replace(record, shares=files)
+    assert verdicts.path_names(record)["leaf1-spine0.pcap.xz"] == "leaf1-spine0"
+    assert "(leaf1-spine0) carries" in verdicts.imbalance(record)
+    record = replace(record, path_by="entropy")
+    assert verdicts.path_names(record)["leaf1-spine0.pcap.xz"] == "leaf1-spine0.pcap.xz"
+
+
 def test_latency_without_the_other_direction() -> None:
     flow = factories.flow(0, 6_400)
     none = factories.msgspec.structs.replace(flow.message_statistics, completion_ns=None)

@@ -170,6 +170,18 @@ def test_exact_imbalance_of_two_uplinks():
     assert back.fim_bytes_percent == 100
 
 
+@pytest.mark.parametrize(("unplaced", "paths"), [({4}, ["up1", "up2"]), ({3, 4}, [])])
+def test_a_tap_that_stands_for_many_links_is_no_path(unplaced, paths):
+    rows = fabric_rows({0: [0, 1, 2, 2, 2], 1: [2, 2]})
+    usage = updated(PathUsage("tap"), [tracked(rows)])
+    src, dst = np.array([H1, H2], np.uint32), np.array([H3, H3], np.uint32)
+    copies = no_copies(5)
+    copies[0, 2:], copies[1, 4] = (1, 1, 3), 2
+    names = ["H1-leaf", "H2-leaf", "up1", "up2", "further interfaces"]
+    found = tap_imbalances(usage, src, dst, copies, names, ["h1", "h2", "h3", "h4"], unplaced)
+    assert [share.path for one in found for share in one.shares] == paths
+
+
 def test_entropy_values_of_a_sprayed_flow():
     rows = [{"flow": f, "udp_sport": p} for f, p in ((0, 1), (1, 7), (1, 8), (1, 8), (1, 9))]
     usage = updated(PathUsage("entropy"), [tracked(rows)])
