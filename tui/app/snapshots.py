@@ -44,6 +44,8 @@ class Snapshots:
         """Whether a thread diagnoses the session."""
         self._critical: set[tuple[str, Place]] = set()
         """Critical findings of a live session that were announced."""
+        self._announced: Session | None = None
+        """This session."""
 
     def begin(self, refresh_hz: float) -> None:
         """Make the first snapshot, then one at every refresh."""
@@ -136,8 +138,11 @@ class Snapshots:
         if session.kind != "live":
             return
         found = [f for f in session.diagnosing.judged.findings if f.severity == "critical"]
+        if self._announced is not session:
+            self._announced, self._critical = session, set()
         new = [f for f in found if (f.kind, f.place) not in self._critical]
-        self._critical = {(f.kind, f.place) for f in found}
+        # One that goes and comes again is not new.
+        self._critical |= {(f.kind, f.place) for f in found}
         if new:
             self._host.bell()
         for finding in new[:MOST_LINES]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from captures import data
+from factories_results import diagnosis
 from tui_driver import drive, text_of
 
 from rocescope.tui.app import snapshots as module
@@ -46,6 +48,41 @@ def test_no_snapshot_is_replaced_by_an_earlier_one():
     while arrived:
         snapshots.arrived(arrived.pop(0))
     assert shown == [0, 1]
+
+
+def announcing(kind):
+    """Bells and lines after each of several diagnoses of a session of this kind."""
+    told, loss = [], diagnosis().findings[0]
+    dead = msgspec.structs.replace(loss, severity="critical", sentence="one is dead")
+    other = msgspec.structs.replace(dead, kind="stalled", sentence="two is dead")
+    host = SimpleNamespace(
+        bell=lambda: told.append("bell"),
+        notify=lambda line, **_: told.append(line[:11]),
+        request_snapshot=lambda: None,
+        view=SimpleNamespace(session=None),
+        key_at=0.0,
+    )
+    snapshots = Snapshots(host)
+
+    def session():
+        return SimpleNamespace(kind=kind, diagnosing=SimpleNamespace(judged=None))
+
+    def judged(*findings):
+        told.clear()
+        host.view.session.diagnosing.judged = SimpleNamespace(findings=findings)
+        snapshots.judged()
+        return list(told)
+
+    host.view.session = session()
+    heard = [judged(loss), judged(loss, dead), judged(dead, other), judged(), judged(dead)]
+    host.view.session = session()
+    return [*heard, judged(dead)]
+
+
+def test_each_critical_finding_of_a_live_session_rings_once():
+    one, two = ["bell", "one is dead"], ["bell", "two is dead"]
+    assert announcing("live") == [[], one, two, [], [], one]
+    assert not any(announcing("file"))
 
 
 @pytest.mark.parametrize(
