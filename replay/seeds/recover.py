@@ -479,7 +479,7 @@ def recover_all(
     if several:
         warnings.append(
             f"{several:,} flows were captured on several links and are not used: "
-            "they are sprayed, or moved during the capture"
+            "they are sprayed, moved during the capture, or the links are not those of one switch"
         )
     return RecoverResult(
         version=VERSION,

@@ -221,6 +221,7 @@ def test_flows_on_several_links_are_told_and_left_out() -> None:
     assert (switch.flows, switch.flows_on_several_links) == (55, 5)
     assert switch.candidates[0].seed == 12_345
     assert "5 flows were captured on several links" in result.warnings[0]
+    assert result.warnings[0].endswith("or the links are not those of one switch")
 
 
 def test_a_seed_of_one_direction_is_tried_in_the_other() -> None:
