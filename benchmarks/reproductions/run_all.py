@@ -13,6 +13,7 @@ SCRIPTS = (
     "reactive",
     "failures",
     "pfc",
+    "dcqcn",
     "mrc",
     "mrc_roce",
     "large_fabric",
