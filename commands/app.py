@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 
 from cyclopts import App, CycloptsError, Parameter
+from cyclopts.help import DefaultFormatter, HelpPanel
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
 
 from ..analyzer.errors import UsageError
 from ..version import VERSION
@@ -19,11 +22,25 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no permission to capture,
 --traceback, with any command, shows the origin of an internal error.
 """
 
+
+class Flowing(DefaultFormatter):
+    """Help whose paragraphs fill the width: line breaks of docstrings are spaces."""
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        """Print a panel of the help."""
+        for entry in panel.entries:
+            text = getattr(entry.description, "primary_renderable", None)
+            if isinstance(text, Text):
+                text.plain = " ".join(text.plain.split())
+        super().__call__(console, options, panel)
+
+
 app = App(
     name="rocescope",
     help="Show what every queue pair of a RoCEv2 capture did: paths, reordering, loss, congestion.",
     help_epilogue=EPILOGUE,
     help_format="plaintext",
+    help_formatter=Flowing(),
     version=VERSION,
     exit_on_error=False,
     print_error=False,

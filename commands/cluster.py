@@ -143,6 +143,8 @@ def merge(
 ) -> int:
     """Write the analysis of the whole, after all tasks of reduce.
 
+    -o without a suffix is a folder: flows, hops, findings, summary and an HTML report.
+
     Parameters
     ----------
     work

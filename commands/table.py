@@ -36,7 +36,8 @@ COMMANDS = {
         """\
 Examples:
   sudo rocescope agent eth2
-  sudo rocescope agent eth2 --listen :9791 --tls-certificate host.pem --tls-key host.key
+  sudo rocescope agent eth2 --listen :9791 \\
+      --tls-certificate host.pem --tls-key host.key
   rocescope agent eth2 --source queue-pairs
   curl -s '127.0.0.1:9791/flows?top=5' | jq '.flows[] | [.dest_qp, .late_packets]'
 """,
@@ -47,11 +48,11 @@ Examples:
         "Compare schemes that sum gradients in switches, on one switch memory.",
         """\
 Examples:
-  rocescope aggregate --jobs count=4,model=comm --jobs count=4,model=comp --memory 2048 \\
-      --fabric leaf-spine:leaves=1,spines=1,hosts=72,rate=100G
-  rocescope aggregate --jobs workers=16,racks=4,model=resnet50,scale=0.01 -s atp -s esa \\
-      --fabric leaf-spine:leaves=4,spines=4,hosts=8,rate=100G --memory 1024 --memory 4096
-  rocescope aggregate --jobs count=8 --fabric lab.yaml -s esa:release=completion -s atp:rto=50us
+  rocescope aggregate --fabric leaf-spine:leaves=1,spines=1,hosts=72,rate=100G \\
+      --jobs count=4,model=comm --jobs count=4,model=comp --memory 2048
+  rocescope aggregate --fabric leaf-spine:leaves=4,spines=4,hosts=8,rate=100G \\
+      --jobs workers=16,racks=4,model=resnet50,scale=0.01 -s atp -s esa --memory 1024
+  rocescope aggregate job.pcap --fabric lab.yaml --map order -s ring -s atp:rto=50us
 """,
         "csv, parquet and arrow contain one row per scheme and job.",
     ),
@@ -79,7 +80,7 @@ Examples:
   sudo rocescope capture eth2 eth3 --hook xdp -w - | rocescope analyze -
   sudo rocescope capture eth2 -w roce.pcapng --annotate
   sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
-  sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp' --duration 10s
+  sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp'
 """,
         "The kernel applies --filter.",
     ),
@@ -101,7 +102,7 @@ Examples:
 Examples:
   rocescope compare before.json after.json
   rocescope compare before.json capture.pcap --fail-on worse
-  rocescope compare sender.pcap receiver.pcap --format json | jq '.findings[].change'
+  rocescope compare a.pcap b.pcap --format json | jq '.findings[].change'
 """,
         "rocescope analyze -o before.json writes the JSON of captures.",
     ),
@@ -156,7 +157,8 @@ Examples:
 Examples:
   rocescope extcap --install
   rocescope extcap --list
-  sudo rocescope extcap --install --folder /usr/lib/x86_64-linux-gnu/wireshark/extcap
+  sudo rocescope extcap --install \\
+      --folder /usr/lib/x86_64-linux-gnu/wireshark/extcap
 """,
         "See docs/wireshark.md.",
     ),
@@ -189,6 +191,7 @@ Examples:
 Examples:
   rocescope tui capture.pcap.gz
   rocescope tui leaf1-spine*.pcap
+  rocescope tui capture.pcap --nccl-log 'logs/*'
   rocescope tui capture.pcapng --filter 'ip.src == 10.0.1.0/24'
 """,
     ),
@@ -209,8 +212,9 @@ Examples:
         """\
 Examples:
   rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4 --map order
-  rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32 -s assign
+  rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32
   rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
+  rocescope replay --pattern incast --fabric fat-tree:k=4 -s jsq --lossless pfc
 """,
         "csv, parquet and arrow contain one row per link.",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def command_lines(name: str, command: App) -> Iterator[str]:
     shown = [one for one in arguments if "*" not in one.names]  # a group of options has that name
     files = " ".join(one.names[0] for one in shown if not one.names[0].startswith("-"))
     yield f".SS {escaped(name)} [OPTIONS] {files}".rstrip()
-    yield escaped(" ".join(command.help.split()))
+    told = cleandoc(command.help).partition("\nParameters\n")[0]  # options follow, with their names
+    yield escaped(" ".join(told.split()))
     for one in shown:
         yield from option_lines(one)
     yield from examples(command)

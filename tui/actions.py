@@ -23,7 +23,12 @@ SCREENS = (
     ("0", "fabric", "Fabric"),
     ("D", "doctor", "Doctor"),
 )
-"""Keys, names and titles of the screens."""
+"""Keys, names and titles of the screens in the line of screens."""
+FURTHER = (
+    ("K", "ranks", "Ranks"),
+    ("A", "aggregation", "In-network aggregation"),
+)
+"""Screens that this line names only while they are shown: it has no room for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,23 +169,23 @@ ACTIONS: tuple[Action, ...] = (
     Action("open_file", "ctrl+f", "open", "Open a capture file"),
     Action("watch", "ctrl+n", "watch", "Capture on interfaces of this host, optionally to a file"),
     Action("halt", "X,upper_x", "stop", "Stop or restart the probes, or reading the capture"),
-    Action(
-        "go('ranks')",
-        "K,upper_k",
-        "ranks",
-        "Ranks of the job: what passes between each two, and who waits for whom",
-    ),
-    Action(
-        "go('aggregation')",
-        "A,upper_a",
-        "in-network",
-        "In-network aggregation: jobs whose gradients are summed in switches",
-    ),
     Action("jump", "ctrl+o", "jump", "Go to a pane by its letter"),
     Action("command_palette", "colon,ctrl+p", "palette", "All commands by name"),
     Action("help", "question_mark", "help", "All keys", footer=True),
     Action("quit", "q", "quit", "Leave", footer=True),
     *(_go(*screen) for screen in SCREENS),
+    Action(
+        "go('ranks')",
+        "K,upper_k",
+        "ranks",
+        "Go to the screen Ranks: traffic of each pair of ranks, and who waits for whom",
+    ),
+    Action(
+        "go('aggregation')",
+        "A,upper_a",
+        "in-network",
+        "Go to the screen In-network aggregation: gradients summed in switches",
+    ),
 )
 
 

@@ -13,6 +13,9 @@ from rocescope.commands.table import COMMANDS
 def test_the_man_page_is_up_to_date(checkout: Path) -> None:
     page = runpy.run_path(str(checkout / "docs" / "man.py"))["page"]()
     assert (checkout / "docs" / "rocescope.1").read_text() == page, "run `make docs`"
+    assert "Parameters" not in page, (
+        "the options of a docstring stand among the words of the command"
+    )
     for name, command in COMMANDS.items():
         heading = f".SS {name} ".replace("-", "\\-")
         assert heading in page

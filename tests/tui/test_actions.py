@@ -8,7 +8,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.tui import settings
-from rocescope.tui.actions import ACTIONS, SCREENS, actions_of, keys_of
+from rocescope.tui.actions import ACTIONS, FURTHER, SCREENS, actions_of, keys_of
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens import registry
 
@@ -24,7 +24,7 @@ def test_every_action_can_be_done(action):
             assert name in dir(getattr(module, registry.SCREENS[screen])), screen
 
 
-@pytest.mark.parametrize("screen", [name for _, name, _ in SCREENS])
+@pytest.mark.parametrize("screen", [name for _, name, _ in (*SCREENS, *FURTHER)])
 def test_no_key_has_two_meanings(screen):
     keys = [key for action in actions_of(screen) for key in action.keys.split(",")]
     assert len(keys) == len(set(keys))
@@ -57,8 +57,7 @@ def test_settings(tmp_path):
 
 def key_table():
     """The keys as docs/tui.md shows them."""
-    titles = {name: title for _, name, title in SCREENS} | {"evidence": "Evidence"}
-    titles |= {"ranks": "Ranks", "aggregation": "In-network aggregation"}
+    titles = {name: title for _, name, title in (*SCREENS, *FURTHER)} | {"evidence": "Evidence"}
     lines = ["| key | action | what it does | where |", "|---|---|---|---|"]
     for action in ACTIONS:
         keys = " ".join(f"`{key}`" for key in keys_of(action).split())

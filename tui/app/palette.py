@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from ..actions import ACTIONS, SCREENS, Action, actions_of, shown_key
+from ..actions import ACTIONS, FURTHER, SCREENS, Action, actions_of, shown_key
 from ..host import Host
 
 _WORDS, _HERE = 1000.0, 500.0
@@ -24,7 +24,7 @@ class _Command(NamedTuple):
     def title(self) -> str:
         key = shown_key(self.action)
         if self.screen:
-            number = next((key for key, name, _ in SCREENS if name == self.screen), "")
+            number = next((k for k, name, _ in (*SCREENS, *FURTHER) if name == self.screen), "")
             key = f"{number} {key}".strip()
         return f"{self.action.help}  ({key})"
 

@@ -134,7 +134,7 @@ class AggregationScreen(RoceScreen):
 
         self.app.push_screen(
             TextPrompt(
-                "fabric, map, --jobs --memory --scheme --jitter --loss",
+                "fabric, map, options as of rocescope aggregate",
                 self._words(self.view.snapshot),
             ),
             keep,

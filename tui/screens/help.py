@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from ..actions import ACTIONS, SCREENS, keys_of
+from ..actions import ACTIONS, FURTHER, SCREENS, keys_of
 from .prompts import Asking
 
 TWO_COLUMNS = 110
@@ -41,7 +41,8 @@ class HelpScreen(Asking[None]):
         """The keys of this screen and of the cursor, and those that work everywhere."""
         everywhere = [(keys_of(a), a.help) for a in ACTIONS if not a.screens]
         own = [(keys_of(a), a.help) for a in ACTIONS if self._screen in a.screens]
-        name = next((title for _, name, title in SCREENS if name == self._screen), self._screen)
+        titles = {name: title for _, name, title in (*SCREENS, *FURTHER)}
+        name = titles.get(self._screen, self._screen)
         title = f"On this screen ({name})"
         parts = [(title, own), ("The cursor", list(CURSOR)), ("Everywhere", everywhere)]
         if beside:

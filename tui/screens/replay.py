@@ -52,7 +52,7 @@ _NONE: Cell = ("-", "dim")
 NOTHING_YET = """r  runs every strategy on a fabric for these hosts, at the rate of the busiest:
    {fabric}
 f  sets the fabric (leaf-spine:, fat-tree:, multi-plane: or a YAML file)
-   and options: --pattern, --model, --transport, --fail
+   and options: --pattern, --model, --lossless, --transport, --fail
 d  sweeps {seeds:,} hash seeds and searches those of the captured switches
 R  replays packet by packet: completion times, queues, late packets"""
 
@@ -227,7 +227,7 @@ class ReplayScreen(RoceScreen):
             else replace(request, fabric=fabric_of(self.view.snapshot, least=4))
         )
         self.app.push_screen(
-            TextPrompt("fabric, map, --pattern --model --transport --fail", before.words),
+            TextPrompt("fabric, map, options as of rocescope replay", before.words),
             keep,
         )
 

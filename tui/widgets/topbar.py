@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from ...report.words import human
-from ..actions import SCREENS
+from ..actions import FURTHER, SCREENS
 from ..session.snapshots.snapshot import PathColumns, Snapshot, SourceState
 
 
@@ -145,19 +145,21 @@ class Tabs(Static):
     _shown: tuple[str, dict[str, int], int] | None = None
 
     def show(self, current: str, counts: dict[str, int]) -> None:
-        """Mark the screen that is shown."""
+        """Mark the screen that is shown; a further screen stands at the end while it is shown."""
         width = self.size.width or 80
         if self._shown == (current, counts, width):
             return
         self._shown = current, counts, width
-        long = [self._title(*screen, counts) for screen in SCREENS]
+        screens = [*SCREENS, *(one for one in FURTHER if one[1] == current)]
+        long = [self._title(*screen, counts) for screen in screens]
         if sum(map(len, long)) + 2 * len(long) > width:
-            long = [f"{key} {title}" for key, _, title in SCREENS]
-        if sum(map(len, long)) + len(long) - 1 > width:
-            long = [f"{key} {title[:4]}" for key, _, title in SCREENS]
+            long = [f"{key} {title}" for key, _, title in screens]
+        for letters in (4, 3):
+            if sum(map(len, long)) + len(long) - 1 > width:
+                long = [f"{key} {title[:letters]}" for key, _, title in screens]
         gap = "  " if sum(map(len, long)) + 2 * len(long) <= width else " "
         text = Text(" " if gap == "  " else "")
-        for number, ((_, name, _), label) in enumerate(zip(SCREENS, long, strict=True)):
+        for number, ((_, name, _), label) in enumerate(zip(screens, long, strict=True)):
             if number:
                 text.append(gap)
             begin = len(text.plain)

@@ -8,7 +8,7 @@ import pytest
 from tui_driver import in_app
 
 from rocescope.tui.session.snapshots.snapshot import PathColumns, Snapshot, SourceState
-from rocescope.tui.widgets.topbar import TopBar
+from rocescope.tui.widgets.topbar import Tabs, TopBar
 
 SOURCE = SourceState(
     "a_capture_with_a_long_name.pcap.gz",
@@ -76,3 +76,17 @@ def test_what_was_not_read_to_its_end_is_said(done, total, says):
         return str(bar.render())
 
     assert says in in_app(bar, 80, look)
+
+
+@pytest.mark.parametrize(("width", "says"), [(80, "A In-"), (120, "A In-n"), (200, "A In-network")])
+def test_a_further_screen_stands_in_the_line_while_it_is_shown(width, says):
+    tabs = Tabs()
+
+    def look(screen):
+        tabs.show(screen, {})
+        return str(tabs.render())
+
+    shown, other = in_app(tabs, width, lambda: (look("aggregation"), look("ranks")))
+    assert says in shown and "K Ran" not in shown
+    assert "K Ran" in other and says not in other
+    assert max(len(shown), len(other)) <= width

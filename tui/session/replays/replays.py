@@ -134,7 +134,7 @@ class Replays:
         self._set(replace(self.request, fabric=spec, map=mapping))
 
     def set_words(self, text: str) -> None:
-        """`FABRIC [MAP] [--pattern P] [--model M] [--transport T] [--fail F]... [--converge G]`.
+        """`FABRIC [MAP] [--pattern P] [--lossless L] [--fail F]...`; see `with_words`.
 
         UsageError as on the command line.
         """
