@@ -16,6 +16,10 @@ _MOST_JOBS = 16
 _UNLIMITED = {"ideal": "unlimited memory", "none": "no aggregation"}
 _SIDE_BY_SIDE = 3
 """Schemes in one table of jobs, which then fits 80 columns."""
+_LEGEND = (
+    "JCT: job completion time; x best: over that of the best scheme; on links: bytes of all links; "
+    "used: share of slots taken; useful: by sums that became complete in the switch"
+)
 
 
 def print_aggregation(
@@ -42,6 +46,7 @@ def fill_aggregation(
     page.warn(result.warnings)
     page.section("Schemes", verdict(result))
     page.draw(lambda table: _schemes(table, result), drop=True)
+    page.say(_LEGEND, "dim")
     charts()
     page.section("Completion times of jobs")
     for begin in range(0, len(result.schemes), _SIDE_BY_SIDE):
@@ -105,7 +110,7 @@ def _worth(result: AggregationResult, best: SchemeResult) -> str:
 
 def _schemes(table: Table, result: AggregationResult) -> None:
     texts(table, "scheme")
-    numbers(table, "slots", "mean JCT", "of best", "on links", "aggregated", "used", "useful")
+    numbers(table, "slots", "mean JCT", "x best", "on links", "aggregated", "used", "useful")
     numbers(table, "collisions", "preempt", "retrans", "timeouts", "to server", "lost")
     known = [s.mean_completion_ns for s in result.schemes if s.mean_completion_ns]
     for one in result.schemes:

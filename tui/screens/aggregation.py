@@ -28,7 +28,7 @@ COLUMNS = (
     GridColumn("name", "SCHEME", 14, grows=True, most=36),
     GridColumn("slots", "SLOTS", 7, True),
     GridColumn("mean", "MEAN JCT", 9, True),
-    GridColumn("best", "OF BEST", 7, True),
+    GridColumn("best", "X BEST", 7, True),
     GridColumn("bar", "", 10, priority=5, grows=True, most=24),
     GridColumn("whole", "AGGREGATED", 10, True),
     GridColumn("used", "USED", 7, True, 1),
