@@ -100,9 +100,9 @@ def over_time(analysis: Analysis) -> Chart | None:
 
 
 def taps_over_time(analysis: Analysis) -> Chart | None:
-    """Wire rate of every tap over time as a heat map; None with a single tap."""
+    """Wire rate of every tap over time as a heat map; None with a single tap or without a packet."""
     series, begin_ns = analysis.series, first_ns(analysis)
-    if len(series.tap_wire_bytes) < 2:
+    if len(series.tap_wire_bytes) < 2 or not series.packets:
         return None
     step = -(-len(series.packets) // 48)
     window_ns = series.window_ns * step

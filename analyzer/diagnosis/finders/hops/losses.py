@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from ...words import counted, packets_of, rate
 from ..lost_before import lost_before
 from .groups import HopGroup
 from .ports import losing_groups, of_ports
-from .selective import CHANCE, dscp_selection, selection, unlikely
+from .selective import CHANCE, dscp_selection, seldom, selection, unlikely
 
 MOST_RUNS = 2
 TOTAL_PACKETS = 3
@@ -272,13 +271,13 @@ def _end_together(group: HopGroup, flows: Collection[int], lost: Mapping[int, in
     """Whether random loss would hardly hit all packets of these flows from one packet on, however
     few they are.
 
-    With n flows, k of which end in r lost packets in a row, and a share p of lost packets: the
-    number of ways to choose k of n, times p for each packet after the first of a row.
+    Each ends in a row of lost packets: the packets after the first of a row count.
     """
+    if not flows:
+        return False
     others = len(set(group.passed()["flow"].tolist()) - set(flows))
     share = sum(lost.values()) / group.packets
-    ways = math.comb(others + len(flows), len(flows))
-    return bool(flows) and ways * share ** sum(lost[f] - 1 for f in flows) < CHANCE
+    return seldom(others, len(flows), share, sum(lost[f] - 1 for f in flows))
 
 
 def _rate_limit(group: HopGroup) -> tuple[float | None, float]:

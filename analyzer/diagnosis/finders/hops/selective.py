@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from math import comb
+from math import comb, log
 from typing import Final
 
 from ....results.flow import Flow
@@ -36,7 +36,14 @@ def unlikely(swallowed: set[int], others: set[int], tried: int, least: int = LEA
     """Whether as many flows drawn at random would seldom be the ones of one of so many classes."""
     if len(swallowed) < least or len(others) < least:
         return False
-    return tried <= CHANCE * comb(len(swallowed) + len(others), len(swallowed))
+    return tried / CHANCE <= comb(len(swallowed) + len(others), len(swallowed))
+
+
+def seldom(others: int, hit: int, share: float, packets: int) -> bool:
+    """Whether random loss of this share of the packets would seldom hit any `hit` flows, of these
+    and so many others, in so many further packets: the number of ways to choose the flows, times
+    the share for each packet. In logarithms: the number of ways exceeds any float."""
+    return log(comb(others + hit, hit)) + packets * log(share) < log(CHANCE)
 
 
 def selection(case: Case, swallowed: set[int], others: set[int]) -> str | None:

@@ -64,3 +64,8 @@ def test_taps_over_time() -> None:
     assert chart.rows[-1][1:] == (39 * 8e3, 0, 39 * 8e3)
     assert chart.left_out == "8 taps with less traffic left out."
     assert taps_over_time(factories.analysis(series=series(3))) is None
+
+
+def test_taps_that_saw_no_packet_are_no_chart() -> None:
+    quiet = msgspec.structs.replace(series(0), tap_wire_bytes={"lo": [], "eth0": []})
+    assert taps_over_time(factories.analysis(series=quiet)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -21,7 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traffic import packets
 
-from rocescope.analyzer.diagnosis.finders.hops.selective import dscp_selection, selection
+from rocescope.analyzer.diagnosis.finders.hops.selective import (
+    CHANCE,
+    dscp_selection,
+    seldom,
+    selection,
+    unlikely,
+)
 
 NEAR, FAR = "leaf1-spine2", "leaf2-spine2"
 SPINE = (NEAR, FAR, "spine2", "leaf1 to leaf2")
@@ -176,3 +183,16 @@ def test_flows_with_several_ports_are_told_by_other_fields():
     made = case_of(table=packets(rows))
     odd = {n for n in numbers if n & 1}
     assert selection(made, odd, set(numbers) - odd) == "destination QP bit 0 = 1"
+
+
+@given(st.integers(0, 20), st.integers(1, 20), st.floats(0.001, 1), st.integers(0, 60))
+def test_flows_that_random_loss_seldom_hits(others, hit, share, packets):
+    chance = math.comb(others + hit, hit) * share**packets
+    if not math.isclose(chance, CHANCE, rel_tol=1e-9):
+        assert seldom(others, hit, share, packets) == (chance < CHANCE)
+
+
+def test_more_ways_to_choose_flows_than_a_float_holds():
+    assert not seldom(650, 650, 0.1, 300)
+    assert seldom(650, 650, 0.1, 500)
+    assert unlikely(set(range(650)), set(range(650, 1300)), tried=64)
