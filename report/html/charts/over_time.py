@@ -100,7 +100,7 @@ def over_time(analysis: Analysis) -> Chart | None:
 
 
 def taps_over_time(analysis: Analysis) -> Chart | None:
-    """Wire rate of every tap over time as a heat map; None with a single tap or without a packet."""
+    """Wire rate of every tap over time as a heat map; None with one tap or without a packet."""
     series, begin_ns = analysis.series, first_ns(analysis)
     if len(series.tap_wire_bytes) < 2 or not series.packets:
         return None
