@@ -230,7 +230,9 @@ def is_orderly(analysis: Analysis) -> bool:
             )
         )
         and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
-        and not any(flow.reordered_between_taps for flow in analysis.flows)
+        and not any(
+            flow.reordered_between_taps or flow.lost_between_taps for flow in analysis.flows
+        )
     )
 
 
@@ -305,6 +307,7 @@ def loss(analysis: Analysis) -> str:
     parts = []
     again = total(flow.retransmitted_packets for flow in data)
     lost = total(flow.recovered_packets for flow in data)
+    between = total(flow.lost_between_taps for flow in analysis.flows)
     missing = total(flow.missing_packets for flow in data)
     blind = total(flow.capture_loss_suspected_packets for flow in data)
     duplicates = total(flow.duplicate_packets for flow in data)
@@ -315,8 +318,10 @@ def loss(analysis: Analysis) -> str:
         hit = sum(1 for flow in data if flow.retransmitted_packets)
         where = f"in {hit} of {counted(len(data), 'flow')}"
         text = f"{counted(again, 'packet was', 'packets were')} retransmitted {where}"
-        text += ", although none was lost before the tap" if not lost else ""
+        text += ", although none was lost before the tap" if not lost and not between else ""
         parts.append(text)
+    if between:
+        parts.append(f"{counted(between, 'packet was', 'packets were')} lost between taps")
     if lost:
         twice = lost_again(analysis.diagnosis)
         parts.append(

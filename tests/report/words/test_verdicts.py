@@ -138,6 +138,13 @@ def test_loss_beyond_the_tap_is_not_called_loss_before_it() -> None:
     )
 
 
+def test_loss_between_taps_is_loss_though_nothing_was_retransmitted() -> None:
+    gone = factories.analysis(flows=[factories.flow(0, 100, lost_between_taps=60)])
+    assert verdicts.loss(gone) == "60 packets were lost between taps."
+    assert not verdicts.is_orderly(gone)
+    assert verdicts.is_orderly(factories.analysis(flows=[factories.flow(0, 100)]))
+
+
 def test_fatal_naks_are_named() -> None:
     flow = factories.flow(0, 100)
     kinds = {"PSN sequence error": 1, "remote access error": 2}
