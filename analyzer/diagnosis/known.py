@@ -242,9 +242,12 @@ class Known:
         )
 
     def overflows(self, flow: Flow) -> bool:
-        """Whether a known egress before the only tap of `flow` loses its packets."""
+        """Whether a known egress before the only tap of `flow` loses its packets, and not only
+        those of its answers."""
         return any(
-            cause.kind in OVERFLOWS and [cause.place.to_tap] == list(flow.taps)
+            cause.kind in OVERFLOWS
+            and flow.id in cause.flows
+            and [cause.place.to_tap] == list(flow.taps)
             for cause in self._by_flow.get(flow.id, ())
         )
 

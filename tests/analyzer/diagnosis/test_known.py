@@ -182,3 +182,10 @@ def test_no_kinds_explain_each_other_in_a_circle():
         assert {effect, *causes} <= kinds
         for cause in causes - {effect}:
             assert effect not in EXPLAINS.get(cause, frozenset())
+
+
+def test_an_egress_that_overflows_is_the_way_of_its_flows_and_not_of_their_answers():
+    known = Known([msgspec.structs.replace(CAUSE, kind="incast", place=ONTO)], peers={2: 5, 5: 2})
+    assert known.overflows(flow(2, 9, taps={"b": 4}))
+    assert not known.overflows(flow(2, 9, taps={"a": 4, "b": 4}))
+    assert not known.overflows(flow(5, 9, taps={"b": 4}))

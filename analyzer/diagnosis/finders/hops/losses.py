@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....measures.hops import state
+from ....measures.troubles import JUMPED, RECOVERED_LOSS
 from ....results.diagnosis import Evidence, Finding, Kind
+from ....results.flow import Flow
 from ...case import Case
 from ...finding import MOST_EVIDENCE, finding
-from ...known import OVERFLOWS, Known
+from ...known import CLOCKS_NS, OVERFLOWS, Known
 from ...words import counted, packets_of, rate
 from ..lost_before import lost_before
 from .groups import HopGroup
@@ -28,6 +30,8 @@ QUEUE_FACTOR = 10
 LONG_QUEUE_NS = 20_000_000
 """A queue this long while packets are lost overflows, also where it drops all packets of a flow."""
 INCAST_SOURCES = 3
+NEAR_TIME = 0.9
+"""Share of the time of losses before the tap after an overflow that is also the time of that."""
 MOVED_WITHIN_NS = 2_000_000_000
 """Flows that leave a dead link this soon after its last loss do so because of it."""
 LENGTH_FLOWS = 2
@@ -51,7 +55,7 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         if group.hops in ports:
             continue
         lost = group.lost()
-        near = _lost_before(case, group)
+        near = _lost_before(case, group, lost)
         cause = _cause(case, group, lost, near)
         flows, counts = np.unique(lost["flow"], return_counts=True)
         passed = group.passed()
@@ -76,15 +80,34 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         )
 
 
-def _lost_before(case: Case, group: HopGroup) -> dict[int, int]:
+def _lost_before(case: Case, group: HopGroup, lost: NDArray[Any]) -> dict[int, int]:
     """Packets, by flow, that are lost before the tap after these hops, which is the only one that
-    sees the flow: their way to the same receiver has no other tap."""
+    sees the flow: their way to the same receiver has no other tap. They are lost at the time of a
+    queue at these hops; others are lost elsewhere."""
     if group.to_tap is None:
         return {}
     tap = case.registry.tap_names[group.to_tap]
-    receivers = {case.flows[f].dst for f in group.lost()["flow"].tolist()}
-    near = [flow for flow in case.flows if list(flow.taps) == [tap] and flow.dst in receivers]
-    return {flow.id: lost for flow in near if (lost := lost_before(case, flow))}
+    receivers = {case.flows[f].dst for f in lost["flow"].tolist()}
+    span = _overflow(case, group, lost)
+    near = [
+        flow
+        for flow in case.flows
+        if list(flow.taps) == [tap] and flow.dst in receivers and _mostly_in(span, case, flow)
+    ]
+    return {flow.id: packets for flow in near if (packets := lost_before(case, flow))}
+
+
+def _mostly_in(span: tuple[int, int], case: Case, flow: Flow) -> bool:
+    """Whether the time from the first to the last loss of the flow is inside, but for a tenth.
+
+    Gaps date a loss; without them the retransmissions do, up to a timeout later.
+    """
+    of = case.measuring.troubles.of
+    seen = of(flow.id, JUMPED) or of(flow.id, RECOVERED_LOSS)
+    if seen is None:
+        return False
+    begin, end = max(span[0] - CLOCKS_NS, seen.first_ns), min(span[1] + CLOCKS_NS, seen.last_ns)
+    return begin <= end and end - begin >= NEAR_TIME * (seen.last_ns - seen.first_ns)
 
 
 def _packets(case: Case, lost: Mapping[int, int]) -> int:
@@ -95,9 +118,14 @@ def _packets(case: Case, lost: Mapping[int, int]) -> int:
 
 def _span(case: Case, group: HopGroup, lost: NDArray[Any], kind: Kind) -> tuple[int, int]:
     """First and last loss; a slow link is slow from the first queue on."""
+    if kind in OVERFLOWS:
+        return _overflow(case, group, lost)
+    return int(lost["time"][0]), int(lost["time"][-1])
+
+
+def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int]:
+    """First and last loss, or time of the queue, if that is earlier or later."""
     first, last = int(lost["time"][0]), int(lost["time"][-1])
-    if kind not in OVERFLOWS:
-        return first, last
     begin, end = group.queued(max(QUEUE_NS, QUEUE_FACTOR * _usual_delay(group)))
     return max(min(first, begin), case.first_ns), min(max(last, end), case.last_ns)
 

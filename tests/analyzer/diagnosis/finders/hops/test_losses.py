@@ -16,6 +16,7 @@ from fabric_captures import (
     START_NS,
     US,
     Pair,
+    address,
     between,
     by_port,
     diagnosis,
@@ -218,6 +219,25 @@ def test_an_overload_is_one_finding_without_the_tap_of_a_sender_beside_the_recei
     assert one.sentence.startswith("3 sources overload leaf2 towards H3-leaf2")
     assert flows_of(one) == flows_hit(run.lost)
     assert one.packets <= len(run.lost)
+
+
+@pytest.mark.parametrize("first", [0, 330 * MS], ids=["all the time", "later"])
+def test_losses_of_a_sender_beside_the_receiver_at_another_time_are_a_fault_of_their_own(
+    tmp_path, first
+):
+    pairs = [pair for pair in incast() if pair.number != 0x204]
+    pairs += [Pair(4, 3, 0x304, 50304, gap=500 * US)]
+    slow = queue("leaf2-*", "H3-leaf2", 45e6, room=16)
+    own = between("H4-leaf2", "H3-leaf2", drop, first, 370 * MS, some(0.2))
+    run = simulate(pairs, lambda *now: own(*now) if now[1] == "H4-leaf2" else slow(*now))
+    paths = [path for path in write(tmp_path, run.taps) if path.name != "H4-leaf2.pcap"]
+    by_kind = {one.kind: one for one in warnings(diagnosis(paths))}
+    assert set(by_kind) == {"rate-limit", "loss"}
+    of_slow = [hit for hit in run.lost if hit.packet.src != 4]
+    assert place_of(by_kind["rate-limit"]) == TO_H3
+    assert by_kind["rate-limit"].packets == len(of_slow)
+    assert by_kind["loss"].place.host == address(4)
+    assert 0 < by_kind["loss"].packets <= len(run.lost) - len(of_slow)
 
 
 def test_two_sources_are_no_incast(tmp_path):
