@@ -96,6 +96,10 @@ PROGRESS = np.dtype(
         ("rounds_unanswered", "u4"),  # of these, since the latest answer
         ("max_rounds", "u4"),
         ("max_rounds_time", "i8"),
+        ("max_rounds_psn", "u4"),
+        ("max_rounds_naked", "u4"),  # NAKs of LOST_AFTER for this PSN in a row
+        ("naked_psn", "u4"),  # of the latest NAK of LOST_AFTER
+        ("naked", "u4"),  # such NAKs for this PSN in a row
         ("hop_limit", "u1"),  # largest at the first tap of the flow's packets
     ],
     align=True,
@@ -203,6 +207,17 @@ def _rewinds(p: ProgressRecord, psn: Int, time: Int) -> None:
     if p.rounds > p.max_rounds:
         p.max_rounds = p.rounds
         p.max_rounds_time = time
+        p.max_rounds_psn = psn
+        p.max_rounds_naked = p.naked if psn == np.int64(p.naked_psn) else 0
+
+
+@inlined
+def _refused(p: ProgressRecord, psn: Int) -> None:
+    """Count a NAK for a packet that the tap saw in order."""
+    p.naked = np.int64(p.naked) + 1 if psn == np.int64(p.naked_psn) else 1
+    p.naked_psn = psn
+    if p.max_rounds > 0 and psn == np.int64(p.max_rounds_psn):
+        p.max_rounds_naked = p.naked
 
 
 @inlined
@@ -288,6 +303,7 @@ def _update(
                 p.acked = 0
                 p.nak_open = 0
                 p.rounds = 0
+                p.naked = 0
             if not late and v != verdicts.NOT_SEQUENCED:
                 skipped = _send(
                     p, psn, is_read, again, v == verdicts.RECOVERED, v == verdicts.RESTARTED
@@ -348,6 +364,7 @@ def _update(
             p.nak_psn = psn
             if p.expected_known and psn_distance(psn, np.int64(p.expected)) < 0:
                 _note(arrays, g, LOST_AFTER, time, frame, tap, 1)
+                _refused(p, psn)
         p.expected = psn
         p.expected_known = 1
     return len(flow)
@@ -434,7 +451,7 @@ class Troubles:
                 mine.progress[into] = later
                 mine.progress[into]["hop_limit"] = limit
                 if earlier["max_rounds"] >= later["max_rounds"]:
-                    for name in ("max_rounds", "max_rounds_time"):
+                    for name in _MOST_ROUNDS:
                         mine.progress[into][name] = earlier[name]
                 for name in ("new_time", "answer_time", "asked_time"):
                     mine.progress[into][name] = max(earlier[name], later[name])
@@ -513,4 +530,5 @@ def _add(mine: Any, more: Any) -> None:
     mine["last"] = max(mine["last"], more["last"])
 
 
+_MOST_ROUNDS: Final = ("max_rounds", "max_rounds_time", "max_rounds_psn", "max_rounds_naked")
 _NO_PROGRESS: Final = np.zeros(1, PROGRESS)[0]

@@ -18,7 +18,8 @@ def rounds_of(case: Case, f: int) -> int:
 
 
 def refuses_one(case: Case, f: int) -> bool:
-    """Whether the NAKs for packets that the tap saw in order are nearly all for one packet."""
+    """Whether the NAKs for packets that the tap saw in order are nearly all for one packet, to
+    which the sender goes back again and again."""
     lost = case.measuring.troubles.of(f, LOST_AFTER)
-    rounds = rounds_of(case, f)
-    return lost is not None and rounds >= max(ROUNDS, MOSTLY * lost.packets)
+    naked = int(case.measuring.troubles.progress(f)["max_rounds_naked"])
+    return lost is not None and rounds_of(case, f) >= ROUNDS and naked >= MOSTLY * lost.packets

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import numpy as np
 import pytest
 from captures import data, truth
@@ -29,6 +31,15 @@ def sign(value):
     return ((value + (1 << 23)) & 0xFFFFFF) - (1 << 23)
 
 
+def in_a_row(psns, psn):
+    """How often a list ends with it."""
+    return len(list(takewhile(lambda one: one == psn, reversed(psns))))
+
+
+def _nothing():
+    return {"rounds": 0, "max_rounds": 0, "unanswered": 0, "naks": [], "most": None, "refused": 0}
+
+
 class Twin:
     """What the kernel does, one packet at a time, without arrays."""
 
@@ -37,7 +48,7 @@ class Twin:
         self.flows = {}
 
     def flow(self, f):
-        return self.flows.setdefault(f, {"rounds": 0, "max_rounds": 0, "unanswered": 0})
+        return self.flows.setdefault(f, _nothing())
 
     def note(self, f, kind, time, count=1):
         self.hits.setdefault((f, kind), []).append((time, count))
@@ -80,7 +91,9 @@ class Twin:
             if not s.get("resending") or s.get("run") != psn:
                 s["rounds"] = s["rounds"] + 1 if s["rounds"] and s["base"] == psn else 1
                 s["base"] = psn
-                s["max_rounds"] = max(s["max_rounds"], s["rounds"])
+                if s["rounds"] > s["max_rounds"]:
+                    s["max_rounds"], s["most"] = s["rounds"], psn
+                    s["refused"] = in_a_row(s["naks"], psn)
                 if "acked" in s and sign(psn - s["acked"]) <= 0 and v == verdicts.RETRANSMITTED:
                     self.note(f, tr.RESENT_AFTER_ACK, time)
             s["unanswered"] += 1
@@ -88,6 +101,7 @@ class Twin:
             s.pop("acked", None)
             s.pop("nak", None)
             s["rounds"] = 0
+            s["naks"] = []
         if v == verdicts.NOT_SEQUENCED:
             return
         if not late:
@@ -148,6 +162,9 @@ class Twin:
             s["nak"] = psn
             if s.get("expected") is not None and sign(psn - s["expected"]) < 0:
                 self.note(peer, tr.LOST_AFTER, time)
+                s["naks"].append(psn)
+                if psn == s["most"]:
+                    s["refused"] = in_a_row(s["naks"], psn)
         s["expected"] = psn
 
 
@@ -213,6 +230,7 @@ def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
             assert [time for time, _, _ in trouble.frames] == times[: tr.KEPT]
         progress, s = got.progress(f), twin.flow(f)
         assert int(progress["max_rounds"]) == s["max_rounds"]
+        assert int(progress["max_rounds_naked"]) == s["refused"]
         assert int(progress["resent_unanswered"]) == s["unanswered"]
 
 
