@@ -17,7 +17,7 @@ from ....kernels.named import NamedTuple
 from ...statistics.histogram import Histograms, observe
 from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED
 from ...wire import opcodes
-from ...wire.packets import ICRC_BAD, ICRC_OK, IPV6, RTX
+from ...wire.packets import FIRST_FRAGMENT, ICRC_BAD, ICRC_OK, IPV6, RTX
 from ...wire.psn import psn_distance
 from . import state as st
 from .state import Passing
@@ -130,8 +130,8 @@ def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> In
     edge.drop_max = edge.limit_max = -0x7FFF
     edge.bytes_min = edge.first_ns = _ALWAYS
     edge.first_marked_ns = edge.first_late_ns = edge.first_copy_ns = edge.delay_min = _ALWAYS
-    edge.first_dscp_ns = edge.first_corrupted_ns = edge.first_trimmed_ns = _ALWAYS
-    edge.last_dscp_ns = edge.last_corrupted_ns = edge.last_trimmed_ns = _NEVER
+    edge.first_dscp_ns = edge.first_corrupted_ns = edge.first_fragmented_ns = _ALWAYS
+    edge.last_dscp_ns = edge.last_corrupted_ns = edge.last_fragmented_ns = _NEVER
     edge.last_ns = edge.last_marked_ns = edge.last_late_ns = edge.last_copy_ns = _NEVER
     edge.delay_max = _NEVER
     return index
@@ -262,6 +262,7 @@ def _note_pass(
     marked = (near.traffic_class & 3 != _CE) and (far.traffic_class & 3 == _CE)
     corrupted = near.icrc_state == ICRC_OK and far.icrc_state == ICRC_BAD
     trimmed = far.wire_bytes < near.wire_bytes
+    fragmented = far.fragment > near.fragment
     dscp = (near.traffic_class >> 2) != (far.traffic_class >> 2)
     for which in range(2):
         edge = p.edges[own if which == 0 else np.int64(p.hops[hop])]
@@ -274,8 +275,10 @@ def _note_pass(
         edge.delay_max = max(edge.delay_max, delay)
         if trimmed:
             edge.trimmed += 1
-            edge.first_trimmed_ns = min(edge.first_trimmed_ns, near.time)
-            edge.last_trimmed_ns = max(edge.last_trimmed_ns, near.time)
+        if fragmented:
+            edge.fragmented += 1
+            edge.first_fragmented_ns = min(edge.first_fragmented_ns, near.time)
+            edge.last_fragmented_ns = max(edge.last_fragmented_ns, near.time)
         if dscp:
             edge.dscp_changed += 1
             edge.first_dscp_ns = min(edge.first_dscp_ns, near.time)
@@ -708,6 +711,7 @@ def follow(
         s.late = late
         s.copy = copy
         s.icrc_state = rows.icrc_state[i]
+        s.fragment = rows.decode_flags[i] & FIRST_FRAGMENT != 0
         if s.previous != _EMPTY and not copy:
             before = p.sightings[s.previous & (len(p.sightings) - 1)]
             _note_lag(p, before, s, np.int64(t.direction))

@@ -27,6 +27,7 @@ SIGHTING = np.dtype(
         ("late", np.uint8),  # after a higher PSN of its flow at this tap; first: or retransmitted
         ("copy", np.uint8),  # the transmission was at this tap before
         ("icrc_state", np.uint8),
+        ("fragment", np.uint8),  # the first of several
     ],
     align=True,
 )
@@ -63,6 +64,7 @@ EDGE = np.dtype(
         ("copies", np.int64),  # more sightings after than before
         ("corrupted", np.int64),  # right ICRC before, wrong after
         ("trimmed", np.int64),  # shorter after than before
+        ("fragmented", np.int64),  # whole before, the first fragment after
         ("dscp_changed", np.int64),
         ("first_ns", np.int64),  # at from_tap (of START: at to_tap)
         ("last_ns", np.int64),
@@ -76,8 +78,8 @@ EDGE = np.dtype(
         ("last_dscp_ns", np.int64),
         ("first_corrupted_ns", np.int64),
         ("last_corrupted_ns", np.int64),
-        ("first_trimmed_ns", np.int64),
-        ("last_trimmed_ns", np.int64),
+        ("first_fragmented_ns", np.int64),
+        ("last_fragmented_ns", np.int64),
         ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
         ("delay_min", np.int64),
         ("delay_max", np.int64),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from ....measures.hops.ways import Way
@@ -15,7 +15,7 @@ from .groups import HopGroup, groups, hits_by_flow
 
 _TIMES: Final = {
     "marked": "marked", "copies": "copy", "dscp_changed": "dscp", "corrupted": "corrupted",
-    "trimmed": "trimmed",
+    "fragmented": "fragmented",
 }  # fmt: skip
 
 
@@ -57,13 +57,9 @@ def hop_corruption(case: Case, _: Known) -> Iterator[Finding]:
 
 def hop_fragments(case: Case, _: Known) -> Iterator[Finding]:
     """Whole at the tap before, the first fragment at the tap after."""
-    fragmented = {
-        tap.name for capture in case.captures for tap in capture.taps if tap.fragmented_packets
-    }
     yield from _arisen(
-        case, "mtu-mismatch", "trimmed", "fragments {share}{way}: they exceed its MTU",
+        case, "mtu-mismatch", "fragmented", "fragments {share}{way}: they exceed its MTU",
         SMALL_MTU, costs=True,
-        to_taps={n for n, name in enumerate(case.registry.tap_names) if name in fragmented},
     )  # fmt: skip
 
 
@@ -75,14 +71,12 @@ def _arisen(
     step: str,
     *,
     costs: bool = False,
-    to_taps: Collection[int] | None = None,
 ) -> Iterator[Finding]:
     if case.ways is None:
         return
 
     def is_hit(hop: Way) -> bool:
-        there = to_taps is None or hop.to_tap in to_taps
-        return there and hop.whole is not None and bool(hop.whole[counter] > 0)
+        return hop.whole is not None and bool(hop.whole[counter] > 0)
 
     for group in groups(case.ways, is_hit):
         passed = group.passed()

@@ -167,3 +167,26 @@ def test_a_tap_that_keeps_headers_only_checks_nothing(tmp_path):
 def test_taps_that_see_mostly_wrong_icrcs_are_at_fault(tmp_path):
     (one,) = corruption(damage_by_tap(tmp_path, [set(range(10_000))] * 3))
     assert (one.severity, one.share_percent, one.place.capture) == ("note", 100, "H1-leaf1.pcap")
+
+
+def shortened_after_the_leaf(folder: Path, trimmed: set[int], fragments: set[int]) -> list[str]:
+    """Captures of taps in series; from the second on these packets are shorter: those of
+    `fragments` say that other fragments follow."""
+    paths, _ = taps_in_series(folder, 3, every=1)
+    for path in paths[1:]:
+        part, at = bytearray(Path(path).read_bytes()), 24
+        for number in range(max(trimmed | fragments) + 1):
+            kept, length = struct.unpack_from("<II", part, at + 8)
+            if number in trimmed | fragments:
+                struct.pack_into("<I", part, at + 12, max(kept, length - 8))
+                part[at + 16 + 20] |= (number in fragments) << 5
+            at += 16 + kept
+        Path(path).write_bytes(part)
+    return paths
+
+
+@pytest.mark.parametrize("fragments", [{4}, {4, 10, 11}])
+def test_trimmed_packets_are_no_fragments(fragments, tmp_path):
+    found = analyze(shortened_after_the_leaf(tmp_path, {7, 8, 9}, fragments), AnalyzeOptions())
+    (one,) = [one for one in found.diagnosis.findings if one.kind == "mtu-mismatch"]
+    assert (one.packets, place_of(one)[:2]) == (len(fragments), ("H1-leaf1", "leaf1-leaf2"))
