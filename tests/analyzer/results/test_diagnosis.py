@@ -30,6 +30,7 @@ def test_members_are_in_the_order_in_which_they_are_read():
         "findings",
         "healthy",
         "limits",
+        "complete",
     ]
 
 
