@@ -20,7 +20,7 @@ from .pairs import Partitions
 from .plan import Plan
 from .rows import read_columns
 from .split import Capture
-from .work import Work, read_record
+from .work import Work, damaged, read_record
 
 
 @dataclass(slots=True)
@@ -38,14 +38,15 @@ class Captures:
     def __init__(self, work: Work, plan: Plan) -> None:
         self._work, self._plan = work, plan
         count = len(plan.sources)
-        missing = [n for n in range(count) if not work.done("map", str(n))]
+        digest = plan.digest
+        missing = [n for n in range(count) if not work.done(digest, "map", n)]
         if missing:
             raise UsageError(
                 f"stage map is not complete, {len(missing)} of {count} captures are missing:"
                 f" run map {missing[0]} ({plan.sources[missing[0]].files[0].path})"
             )
         self.captures = [
-            read_record(work.path("map", str(n), "capture"), Capture) for n in range(count)
+            read_record(work.path("map", str(n), "capture"), Capture, digest) for n in range(count)
         ]
         self.chunks: Chunks = chunks_of(
             [np.array(c.table_rows, np.int64) for c in self.captures],
@@ -151,11 +152,15 @@ class Captures:
             yield chunk, table, keys
 
     def part(self, source: int, partition: int) -> Iterator[tuple[PacketTable, Any]]:
-        """(table, KEY[rows]) in pieces: the rows of one capture in one partition."""
-        name = f"{partition}.parquet"
-        if not self._work.done("map", str(source), name):
+        """(table, KEY[rows]) in pieces: the rows of one capture in one partition.
+
+        UnreadableInput if they are missing, or not as many as stage map wrote.
+        """
+        left = self.captures[source].partition_rows[partition]
+        if not left:
             return
-        for columns in read_columns(self._work.path("map", str(source), name)):
+        path = self._work.path("map", str(source), f"{partition}.parquet")
+        for columns in read_columns(path):
             table_of_row, row = columns.pop("table"), columns.pop("row")
             columns["src"] = self._addresses[source][columns["src"]]
             columns["dst"] = self._addresses[source][columns["dst"]]
@@ -171,6 +176,9 @@ class Captures:
                 keys["chunk"][start:stop] = self.chunks.of_rows(source, which, times)
                 self.late_rows += self.chunks.late_rows(source, which, times)
             yield table, keys
+            left -= len(table)
+        if left:
+            raise damaged(path, "its number of rows is another one")
 
 
 def _runs(values: U32) -> Iterator[tuple[int, int]]:

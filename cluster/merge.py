@@ -35,7 +35,7 @@ from .outline import KEY, Outline
 from .plan import Plan, read_plan
 from .reduce import date_taps, empty_measuring, in_order, measured, merged_rows, read_result
 from .rows import read_columns
-from .work import Work
+from .work import Work, damaged
 
 Tell = Callable[[str, int, int], None]
 """Called with a step, and how much of how much of it is done."""
@@ -56,7 +56,7 @@ def merge(
     work = Work(folder)
     plan = read_plan(work)
     captures = Captures(work, plan)
-    outlines = [read_result(work, n, "outline") for n in range(plan.partitions)]
+    outlines = [read_result(work, plan, n, "outline") for n in range(plan.partitions)]
     flows = sum(len(outline.flows) for outline in outlines)
     packets = sum(outline.packets for outline in outlines)
     if flows > plan.options.max_flows:
@@ -111,7 +111,7 @@ def _joined(
     flow_maps = []
     for number in range(plan.partitions):
         tell("joining partitions", number, plan.partitions)
-        part: Measuring = read_result(work, number, "state")
+        part: Measuring = read_result(work, plan, number, "state")
         part.cm = CmPairs()
         part.tracker.state.used[[st.USED_EVENTS, st.OMITTED_EVENTS]] = 0
         flow_maps.append(whole.merge(part, maps))
@@ -169,13 +169,16 @@ def _tracked(
     work: Work, captures: Captures, number: int, flow_map: Any
 ) -> Iterator[tuple[int, PacketTable, Any]]:
     """Rows of a part after several taps are known, with flows of the whole and verdicts."""
-    pieces = read_columns(work.path("reduce", str(number), "tracked.parquet"))
+    path = work.path("reduce", str(number), "tracked.parquet")
+    pieces = read_columns(path)
     flow, verdict = np.zeros(0, np.int32), np.zeros(0, np.uint8)
     for chunk, table, keys in captures.rows(number):
         if chunk < captures.many_from:
             continue
         while len(flow) < len(table):
-            more = next(pieces)
+            more = next(pieces, None)
+            if more is None:
+                raise damaged(path, "its number of rows is another one")
             flow = np.concatenate([flow, more["flow"]])
             verdict = np.concatenate([verdict, more["verdict"]])
         tracked = np.zeros(len(table), _TRACKED_KEY)

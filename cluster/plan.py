@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 
@@ -68,6 +69,11 @@ class Plan(msgspec.Struct, frozen=True):
     """Taps that are known when all captures are opened, without their frames."""
     many_taps: bool
     options: PlannedOptions
+
+    @property
+    def digest(self) -> str:
+        """Tells the results of its tasks from those of another plan."""
+        return hashlib.blake2b(msgspec.msgpack.encode(self), digest_size=16).hexdigest()
 
 
 def analyze_options(plan: Plan) -> AnalyzeOptions:
@@ -170,19 +176,16 @@ def write_plan(work: Work, plan: Plan) -> None:
     """Store the plan of a folder. UsageError if it holds another one."""
     work.make()
     path = work.path("plan")
-    if os.path.exists(path):
-        if read_record(path, Plan) != plan:
-            raise UsageError(
-                f"--work {work.folder} holds another analysis (other captures, options or"
-                " partitions): give another folder, or remove it"
-            )
-        return
-    write_record(path, plan)
+    if not write_record(path, plan) and read_record(path, Plan) != plan:
+        raise UsageError(
+            f"--work {work.folder} holds another analysis (other captures, options or"
+            " partitions): give another folder, or remove it"
+        )
 
 
 def read_plan(work: Work) -> Plan:
     """The plan of a folder; UsageError without one."""
     work.check()
-    if not work.done("plan"):
+    if not os.path.exists(work.path("plan")):
         raise UsageError(f"--work {work.folder} has no plan: rocescope cluster plan makes it")
     return read_record(work.path("plan"), Plan)

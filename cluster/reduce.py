@@ -21,7 +21,7 @@ from .pairs import Partitions
 from .plan import Plan, read_plan
 from .rows import ColumnWriter
 from .state import read_state, write_state
-from .work import Work, check_head, record_head
+from .work import Work, opened, record_head
 
 TRACKED: dict[str, np.dtype[Any]] = {"flow": np.dtype(np.int32), "verdict": np.dtype(np.uint8)}
 """Columns of `tracked.parquet`: of each row, in order, the number of its flow and its verdict."""
@@ -67,7 +67,7 @@ def reduce_partition(folder: str, number: int) -> None:
     plan = read_plan(work)
     if not 0 <= number < plan.partitions:
         raise UsageError(f"reduce {number}: the plan has partitions 0 to {plan.partitions - 1}")
-    if work.done("reduce", str(number)):
+    if work.done(plan.digest, "reduce", number):
         return
     captures = Captures(work, plan)
     with work.task("reduce", str(number)) as into:
@@ -80,19 +80,18 @@ def reduce_partition(folder: str, number: int) -> None:
         outline.used = state.used
         for name, value in (("outline", outline), ("state", part.measuring)):
             with open(os.path.join(into, name), "xb") as file:
-                file.write(record_head())
+                file.write(record_head(plan.digest))
                 write_state(file, value)
                 file.flush()
                 os.fsync(file.fileno())
 
 
-def read_result(work: Work, number: int, name: str) -> Any:
+def read_result(work: Work, plan: Plan, number: int, name: str) -> Any:
     """`outline` or `state` of a task of stage reduce. UsageError if there is none."""
-    if not work.done("reduce", str(number)):
+    if not work.done(plan.digest, "reduce", number):
         raise UsageError(f"stage reduce is not complete: run reduce {number}")
     path = work.path("reduce", str(number), name)
-    with open(path, "rb") as file:
-        check_head(file, path)
+    with opened(path, plan.digest) as file:
         return read_state(file, path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..analyzer.errors import UnreadableInput
+from .work import damaged
 
 _BUFFERED_ROWS = 1 << 17
 
@@ -70,6 +70,4 @@ def read_columns(path: str, batch_rows: int = _BUFFERED_ROWS) -> Iterator[dict[s
             }
     except (pa.ArrowException, OSError) as error:
         why = str(error).splitlines()[0][:200]
-        raise UnreadableInput(
-            f"{path} is damaged ({why}): remove its folder, and run its task again"
-        ) from None
+        raise damaged(path, why) from None

@@ -56,9 +56,12 @@ def run_tasks(folder: str, make: MakeExecutor, tell: Tell = lambda what, done, t
     """
     work = Work(folder)
     plan = read_plan(work)
-    _Stage("splitting captures", "map", map_capture, _bytes(plan)).run(work, make, tell)
     partitions = dict.fromkeys(range(plan.partitions), 1)
-    _Stage("measuring partitions", "reduce", reduce_partition, partitions).run(work, make, tell)
+    for stage in (
+        _Stage(plan.digest, "splitting captures", "map", map_capture, _bytes(plan)),
+        _Stage(plan.digest, "measuring partitions", "reduce", reduce_partition, partitions),
+    ):
+        stage.run(work, make, tell)
 
 
 def _bytes(plan: Plan) -> dict[int, int]:
@@ -66,12 +69,18 @@ def _bytes(plan: Plan) -> dict[int, int]:
 
 
 class _Stage:
-    """The tasks of one stage; sizes: of each task by its number."""
+    """The tasks of one stage; plan: its digest; sizes: of each task by its number."""
 
     def __init__(
-        self, title: str, name: str, task: Callable[[str, int], None], sizes: dict[int, int]
+        self,
+        plan: str,
+        title: str,
+        name: str,
+        task: Callable[[str, int], None],
+        sizes: dict[int, int],
     ) -> None:
-        self._title, self._name, self._task, self._sizes = title, name, task, sizes
+        self._plan, self._title, self._name = plan, title, name
+        self._task, self._sizes = task, sizes
 
     def run(self, work: Work, make: MakeExecutor, tell: Tell) -> None:
         """Run what is not done."""
@@ -92,7 +101,7 @@ class _Stage:
 
     def _missing(self, work: Work) -> list[int]:
         """Tasks that are not done, the largest first: they would end last."""
-        missing = [n for n in self._sizes if not work.done(self._name, str(n))]
+        missing = [n for n in self._sizes if not work.done(self._plan, self._name, n)]
         return sorted(missing, key=lambda n: -self._sizes[n])
 
     def _round(self, work: Work, executor: Executor, missing: list[int], tell: Tell) -> None:

@@ -55,6 +55,8 @@ class Capture(msgspec.Struct, frozen=True):
     segments: list[list[str]]
     """Segment lists, hexadecimal."""
     segment_table: list[int]
+    partition_rows: list[int]
+    """Rows of each partition; one without rows has no file."""
     table_rows: list[int]
     table_last_ns: list[int]
     """Latest time of each table; 0 for an empty one."""
@@ -74,7 +76,7 @@ def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | Non
     plan = read_plan(work)
     if not 0 <= number < len(plan.sources):
         raise UsageError(f"map {number}: the plan has captures 0 to {len(plan.sources) - 1}")
-    if work.done("map", str(number)):
+    if work.done(plan.digest, "map", number):
         return
     source = plan.sources[number]
     options = analyze_options(plan)
@@ -92,7 +94,8 @@ def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | Non
         split = _Split(plan, registry, folder, source.taps_before)
         split.read(opened, packet_filter, tell)
         check_unchanged(plan, source)
-        write_record(os.path.join(folder, "capture"), split.capture(opened, options.icrc))
+        capture = split.capture(opened, options.icrc)
+        write_record(os.path.join(folder, "capture"), capture, plan.digest)
 
 
 class _Split:
@@ -106,6 +109,7 @@ class _Split:
         self._writers: dict[int, ColumnWriter] = {}
         self._sorts = len(plan.sources) > 1
         self._taps_before = taps_before
+        self._partition_rows = np.zeros(plan.partitions, np.int64)
         self._rows: list[int] = []
         self._last_ns: list[int] = []
         self._last_tap: list[int] = []
@@ -174,6 +178,7 @@ class _Split:
         partition = self._partitions.of(table.src, table.dst)
         order = np.argsort(partition, kind="stable")
         bounds = np.searchsorted(partition[order], np.arange(self._plan.partitions + 1))
+        self._partition_rows += np.diff(bounds)
         for part in np.flatnonzero(np.diff(bounds)).tolist():
             rows = order[bounds[part] : bounds[part + 1]]
             columns: dict[str, Any] = {name: array[rows] for name, array in table.columns()}
@@ -206,6 +211,7 @@ class _Split:
                 for n in range(len(registry.segments))
             ],
             segment_table=self._segment_table,
+            partition_rows=self._partition_rows.tolist(),
             table_rows=self._rows,
             table_last_ns=self._last_ns,
             table_last_tap=self._last_tap,

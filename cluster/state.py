@@ -13,7 +13,6 @@ import numpy as np
 import zstandard
 
 from ..analyzer.decode.headers.cm import CmMessage
-from ..analyzer.errors import UnreadableInput
 from ..analyzer.measures.congestion import CongestionMeasure
 from ..analyzer.measures.hops.jumps import SampledTimes
 from ..analyzer.measures.hops.measure import HopMeasure
@@ -37,6 +36,7 @@ from ..analyzer.track.connections import CmPairs, _Request
 from ..analyzer.track.state import State
 from ..analyzer.track.tracker import FlowTracker
 from .outline import Outline
+from .work import damaged
 
 _CLASSES: tuple[type[Any], ...] = (
     Activity, CmMessage, CmPairs, CongestionMeasure, Densities, DensityArrays, Ended, FlowTracker,
@@ -65,12 +65,11 @@ def write_state(file: BinaryIO, value: object) -> None:
 
 def read_state(file: BinaryIO, name: str) -> Any:
     """The value of a file that `write_state` wrote; UnreadableInput if it is damaged."""
-    damaged = UnreadableInput(f"{name} is damaged: remove its folder, and run its task again")
     try:
         with zstandard.ZstdDecompressor().stream_reader(file, closefd=False) as source:
             size = int.from_bytes(_read(source, 8), "little")
             if size > _LARGEST_HEADER:
-                raise damaged
+                raise damaged(name)
             tree, forms = msgspec.msgpack.decode(_read(source, size))
             arrays = []
             for form in forms:
@@ -79,14 +78,14 @@ def read_state(file: BinaryIO, name: str) -> Any:
                 while rest.nbytes:
                     count = source.readinto(rest[:_PIECE])
                     if not count:
-                        raise damaged
+                        raise damaged(name)
                     rest = rest[count:]
                 arrays.append(array)
             if source.read(1):  # reads the checksum, too
-                raise damaged
+                raise damaged(name)
         return _built(tree, arrays, {})
     except (zstandard.ZstdError, msgspec.DecodeError, EOFError, LookupError, TypeError, ValueError):
-        raise damaged from None
+        raise damaged(name) from None
 
 
 def _read(source: Any, size: int) -> bytes:

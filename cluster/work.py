@@ -22,11 +22,13 @@ from ..version import VERSION
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
 """Of the files; another one is refused."""
 _MAGIC = b"rocescope work\n"
 _DIGEST_BYTES = 32
 _LONGEST_LINE = 200
+_RECORDS = {"map": "capture", "reduce": "outline"}
+"""The file of each stage's results that names their plan."""
 
 
 class Work:
@@ -56,9 +58,12 @@ class Work:
         if reason is not None:
             raise UsageError(f"--work {self.folder}: {reason}: state is read from files there")
 
-    def done(self, *names: str) -> bool:
-        """Whether a task has left its result."""
-        return os.path.exists(self.path(*names))
+    def done(self, plan: str, stage: str, number: int) -> bool:
+        """Whether a task has left its result; errors as `opened`."""
+        if not os.path.exists(self.path(stage, str(number))):
+            return False
+        with opened(self.path(stage, str(number), _RECORDS[stage]), plan):
+            return True
 
     @contextmanager
     def task(self, *names: str) -> Iterator[str]:
@@ -88,54 +93,77 @@ class Work:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_record(path: str, record: msgspec.Struct) -> None:
-    """Write a record with its digest; the file takes its name at the end."""
+def write_record(path: str, record: msgspec.Struct, plan: str = "") -> bool:
+    """Write a record with its digest; the file takes its name at the end, if there is none yet.
+
+    plan: digest of the plan that the record is of. False: there is such a file, and it stays.
+    """
     body = msgspec.msgpack.encode(record)
     temporary = f"{path}.{os.uname().nodename}.{os.getpid()}"
     try:
         with _told(path):
             with open(temporary, "wb") as file:
-                file.write(record_head() + _digest(body) + body)
+                file.write(record_head(plan) + _digest(body) + body)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            return True
     finally:
         with suppress(OSError):
             os.unlink(temporary)
 
 
-def read_record(path: str, kind: type[T]) -> T:
-    """Read a record; UsageError if another version wrote it, UnreadableInput if it is damaged."""
-    with open(path, "rb") as file:
-        check_head(file, path)
+def read_record(path: str, kind: type[T], plan: str = "") -> T:
+    """Read a record; errors as `opened`."""
+    with opened(path, plan) as file:
         digest, body = file.read(_DIGEST_BYTES), file.read()
     try:
         if _digest(body) == digest:
             return msgspec.msgpack.decode(body, type=kind)
     except msgspec.DecodeError:
         pass
-    raise _damaged(path)
+    raise damaged(path)
 
 
-def record_head() -> bytes:
-    """The first lines of every file that tasks exchange."""
-    return _MAGIC + _head().encode() + b"\n"
+def record_head(plan: str) -> bytes:
+    """The first lines of every file that tasks exchange; plan: digest of the plan it is of."""
+    return _MAGIC + f"{_head()}\nplan {plan}\n".encode()
 
 
-def check_head(file: BinaryIO, path: str) -> None:
-    """Read the first lines: UsageError for those of another version, UnreadableInput for others."""
-    if file.readline(_LONGEST_LINE) != _MAGIC:
-        raise _damaged(path)
-    head = file.readline(_LONGEST_LINE).decode("ascii", "replace").strip()
-    if head != _head():
-        raise UsageError(
-            f"{path} was written by {head!r}, this is {_head()!r}:"
-            " use one version for all tasks, or plan again in another folder"
-        )
+@contextmanager
+def opened(path: str, plan: str) -> Iterator[BinaryIO]:
+    """A file that tasks exchange, after its first lines; plan: digest of the plan it must be of.
+
+    UsageError if it is of another version or plan, UnreadableInput if it is missing or damaged.
+    """
+    try:
+        file = open(path, "rb")
+    except OSError as error:
+        raise damaged(path, (error.strerror or str(error)).lower()) from None
+    with file:
+        if file.readline(_LONGEST_LINE) != _MAGIC:
+            raise damaged(path)
+        head = file.readline(_LONGEST_LINE).decode("ascii", "replace").strip()
+        if head != _head():
+            raise UsageError(
+                f"{path} was written by {head!r}, this is {_head()!r}:"
+                " use one version for all tasks, or plan again in another folder"
+            )
+        if file.readline(_LONGEST_LINE) != f"plan {plan}\n".encode():
+            raise UsageError(
+                f"{path} is of another plan: plan in another folder, or remove the folders of the"
+                " tasks (map, reduce)"
+            )
+        yield file
 
 
-def _damaged(path: str) -> UnreadableInput:
-    return UnreadableInput(f"{path} is damaged: remove its folder, and run its task again")
+def damaged(path: str, why: str = "") -> UnreadableInput:
+    """The error of a file of a task."""
+    reason = f" ({why})" if why else ""
+    return UnreadableInput(f"{path} is damaged{reason}: remove its folder, and run its task again")
 
 
 def _head() -> str:

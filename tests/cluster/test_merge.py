@@ -20,6 +20,8 @@ from rocescope.analyzer.track import state as st
 from rocescope.cluster import merge as module
 from rocescope.cluster.merge import merge
 from rocescope.cluster.outline import Outline
+from rocescope.cluster.reduce import TRACKED
+from rocescope.cluster.rows import ColumnWriter
 
 OPTIONS = AnalyzeOptions()
 SENDER, RECEIVER = (str(data(f"i01_write_loss0.5_AtoB.{at}")) for at in ("atA", "atB"))
@@ -139,6 +141,14 @@ def test_errors_are_those_of_one_process(tmp_path: Path) -> None:
 def test_more_flows_than_the_limit(tmp_path: Path) -> None:
     with pytest.raises(RocescopeError, match="more than 40 flows after 79990 packets"):
         in_tasks(tmp_path, SPRAYED, 2, replace(OPTIONS, max_flows=40))
+
+
+def test_missing_verdicts_are_no_end_of_the_rows(tmp_path: Path) -> None:
+    in_tasks(tmp_path, [SENDER, RECEIVER], 1)
+    path = tmp_path / "reduce" / "0" / "tracked.parquet"
+    ColumnWriter(str(path), TRACKED).close()
+    with pytest.raises(UnreadableInput, match=r"tracked\.parquet is damaged"):
+        merge(str(tmp_path))
 
 
 def test_a_missing_partition_is_named(tmp_path: Path) -> None:

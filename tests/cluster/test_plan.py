@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from captures import data
-from clusters import SPRAYED, planned
+from clusters import SPRAYED, in_tasks, planned
 
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
+from rocescope.cluster.merge import merge
 from rocescope.cluster.plan import (
     analyze_options,
     check_unchanged,
@@ -22,6 +23,8 @@ from rocescope.cluster.plan import (
     read_plan,
     write_plan,
 )
+from rocescope.cluster.reduce import reduce_partition
+from rocescope.cluster.split import map_capture
 from rocescope.cluster.work import Work
 
 OPTIONS = AnalyzeOptions()
@@ -45,6 +48,37 @@ def test_another_analysis_needs_another_folder(tmp_path: Path) -> None:
     planned(tmp_path, SPRAYED[:1], 2)
     with pytest.raises(UsageError, match="holds another analysis"):
         planned(tmp_path, SPRAYED[:1], 3)
+
+
+def test_of_two_plans_at_once_the_first_stays(tmp_path: Path) -> None:
+    """The other one may have found no plan in the folder."""
+    work = Work(str(tmp_path))
+    first, other = (make_plan(SPRAYED[:1], OPTIONS, partitions) for partitions in (2, 3))
+    real = os.path.exists
+    write_plan(work, first)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os.path, "exists", lambda p: not str(p).endswith("plan") and real(p))
+        with pytest.raises(UsageError, match="holds another analysis"):
+            write_plan(work, other)
+    assert read_plan(work) == first
+
+
+def test_no_task_takes_results_of_another_plan(tmp_path: Path) -> None:
+    first, other = str(data("c10")), str(data("c40"))
+    in_tasks(tmp_path, [first], 1)
+    (tmp_path / "plan").unlink()
+    planned(tmp_path, [other], 1)
+    for task in (
+        lambda: map_capture(str(tmp_path), 0),
+        lambda: reduce_partition(str(tmp_path), 0),
+        lambda: merge(str(tmp_path)),
+    ):
+        with pytest.raises(UsageError, match="is of another plan"):
+            task()
+    shutil.rmtree(tmp_path / "map")
+    map_capture(str(tmp_path), 0)
+    with pytest.raises(UsageError, match=r"reduce/0/outline is of another plan"):
+        merge(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from clusters import SPRAYED, mapped, planned
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
 from rocescope.cluster import plan as plan_module
 from rocescope.cluster.reduce import read_result, reduce_partition
-from rocescope.cluster.rows import read_columns
+from rocescope.cluster.rows import ColumnWriter, read_columns
 from rocescope.cluster.work import Work
 
 
@@ -32,11 +32,12 @@ def folder(tmp_path: Path, sprayed: Path) -> str:
 def test_a_partition_leaves_its_state_and_the_place_of_every_flow(folder: str) -> None:
     for number in range(5):
         reduce_partition(folder, number)
-    outlines = [read_result(Work(folder), number, "outline") for number in range(5)]
+    plan = plan_module.read_plan(Work(folder))
+    outlines = [read_result(Work(folder), plan, number, "outline") for number in range(5)]
     assert sum(len(outline.flows) for outline in outlines) == 72
     assert all(len(o.flows) == len(o.flow_keys) for o in outlines)
     for number, outline in enumerate(outlines):
-        measuring = read_result(Work(folder), number, "state")
+        measuring = read_result(Work(folder), plan, number, "state")
         assert len(measuring.tracker) == len(outline.flows)
         tracked = read_columns(os.path.join(folder, "reduce", str(number), "tracked.parquet"))
         flow = np.concatenate([np.zeros(0, np.int32), *(piece["flow"] for piece in tracked)])
@@ -65,6 +66,20 @@ def test_damaged_rows_are_named(folder: str) -> None:
     with pytest.raises(UnreadableInput, match=f"{part.name} is damaged.*remove its folder"):
         reduce_partition(folder, 0)
     assert os.listdir(os.path.join(folder, "reduce")) == []
+
+
+def test_missing_rows_are_no_empty_partition(tmp_path: Path) -> None:
+    folder = mapped(tmp_path, [str(data("c10"))], 1)
+    part = tmp_path / "map" / "0" / "0.parquet"
+    rows = list(read_columns(str(part)))
+    part.unlink()
+    with pytest.raises(UnreadableInput, match=r"0\.parquet is damaged \(.*remove its folder"):
+        reduce_partition(folder, 0)
+    fewer = ColumnWriter(str(part), {name: array.dtype for name, array in rows[0].items()})
+    fewer.write({name: array[:-1] for name, array in rows[0].items()})
+    fewer.close()
+    with pytest.raises(UnreadableInput, match=r"0\.parquet is damaged \(its number of rows"):
+        reduce_partition(folder, 0)
 
 
 def test_too_many_flows_end_the_task(tmp_path: Path) -> None:

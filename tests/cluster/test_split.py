@@ -15,12 +15,14 @@ from captures import DATA, data
 from clusters import planned
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.cluster.plan import read_plan
 from rocescope.cluster.split import Capture, map_capture
-from rocescope.cluster.work import read_record
+from rocescope.cluster.work import Work, read_record
 
 
 def result(folder: str) -> Capture:
-    return read_record(os.path.join(folder, "map", "0", "capture"), Capture)
+    plan = read_plan(Work(folder))
+    return read_record(os.path.join(folder, "map", "0", "capture"), Capture, plan.digest)
 
 
 def test_what_is_told_of_a_capture(tmp_path: Path) -> None:

@@ -43,10 +43,9 @@ def test_a_result_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), work.task("map", "3") as folder:
         Path(folder, "half").write_text("x")
         raise ZeroDivisionError
-    assert not work.done("map", "3")
     assert os.listdir(tmp_path / "map") == []
     with work.task("map", "3") as folder:
-        assert not work.done("map", "3")
+        assert not work.done("", "map", 3)
         Path(folder, "whole").write_text("x")
     assert os.listdir(tmp_path / "map") == ["3"]
 
@@ -76,7 +75,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     )
     assert left.returncode == -9
     assert len(os.listdir(tmp_path / "map")) == 1
-    assert not work.done("map", "1")
+    assert not work.done("", "map", 1)
     with work.task("map", "1"):
         pass
     assert os.listdir(tmp_path / "map") == ["1"]
@@ -84,7 +83,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
 
 def test_records_come_back_and_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "r"
-    write_record(str(path), Found(7))
+    assert write_record(str(path), Found(7))
     assert read_record(str(path), Found).value == 7
     whole = path.read_bytes()
     for bad in (b"", whole[:10], whole[:-1], whole[:-1] + b"\x09", b"x" + whole):
@@ -92,6 +91,28 @@ def test_records_come_back_and_damage_is_named(tmp_path: Path) -> None:
         with pytest.raises((UnreadableInput, UsageError)) as error:
             read_record(str(path), Found)
         assert str(path) in str(error.value)
+
+
+def test_the_first_of_two_records_stays(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    assert write_record(str(path), Found(7))
+    assert not write_record(str(path), Found(8))
+    assert read_record(str(path), Found).value == 7
+    assert os.listdir(tmp_path) == ["r"]
+
+
+def test_results_of_another_plan_are_refused(tmp_path: Path) -> None:
+    work = Work(str(tmp_path))
+    with work.task("map", "0") as folder:
+        write_record(os.path.join(folder, "capture"), Found(7), "a")
+    assert work.done("a", "map", 0)
+    with pytest.raises(UsageError, match="is of another plan"):
+        work.done("b", "map", 0)
+    with pytest.raises(UsageError, match="is of another plan"):
+        read_record(work.path("map", "0", "capture"), Found, "b")
+    os.unlink(work.path("map", "0", "capture"))
+    with pytest.raises(UnreadableInput, match=r"capture is damaged \(no such file"):
+        work.done("a", "map", 0)
 
 
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
