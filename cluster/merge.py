@@ -7,7 +7,7 @@ waiting times all packets share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -47,11 +47,12 @@ def merge(
     *,
     flow_order: FlowOrder | None = None,
     fabric: FabricLinks | None = None,
+    dscp_priority: Mapping[int, int] | None = None,
     tell: Tell = lambda step, done, total: None,
 ) -> Analysis:
     """The analysis of all captures of a plan; errors as `analyze`, UsageError for missing tasks.
 
-    flow_order, fabric: as in `AnalyzeOptions`.
+    flow_order, fabric, dscp_priority: as in `AnalyzeOptions`.
     """
     work = Work(folder)
     plan = read_plan(work)
@@ -66,7 +67,7 @@ def merge(
     else:
         whole = measured(plan, captures, range(plan.partitions), None).measuring
     late_rows = sum(outline.late_rows for outline in outlines)
-    return _concluded(plan, captures, whole, late_rows, flow_order, fabric)
+    return _concluded(plan, captures, whole, late_rows, flow_order, fabric, dscp_priority)
 
 
 def _independent(outlines: Sequence[Outline]) -> bool:
@@ -196,6 +197,7 @@ def _concluded(
     late_rows: int,
     flow_order: FlowOrder | None,
     fabric: FabricLinks | None,
+    dscp_priority: Mapping[int, int] | None,
 ) -> Analysis:
     registry = captures.registry
     series = whole.totals.series(registry.tap_names)
@@ -214,6 +216,7 @@ def _concluded(
         outer_labels=any(capture.outer_labels for capture in captures.captures),
         flow_order=flow_order,
         fabric=fabric,
+        dscp_priority=dscp_priority,
     )
 
 

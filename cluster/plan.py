@@ -12,7 +12,7 @@ from ..analyzer.analysis.options import AnalyzeOptions
 from ..analyzer.analysis.run import open_sources
 from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
 from ..analyzer.errors import UnreadableInput, UsageError
-from ..analyzer.summary.options import PathBy
+from ..analyzer.summary.options import PathBy, PlaneBy
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.segments import UsidFormat
 from ..analyzer.wire.taps import Tap
@@ -142,6 +142,10 @@ def _check(paths: Sequence[str], options: AnalyzeOptions) -> None:
         "--conformance": options.conformance is not None,
         "--nccl-log": bool(options.job_logs),
         "--clock hardware, --mirror-format and --drop-duplicates": options.mirror is not None,
+        "--plane-by": options.plane_by != PlaneBy(),
+        "--trimmed-dscp": bool(options.trimmed_dscps),
+        "--idle-after": options.idle_ns is not None,
+        "the ranks of a job": options.ranks is not None,
     }
     for name, given in refused.items():
         if given:

@@ -139,6 +139,7 @@ def merge(
     top: int = 20,
     sort: str | None = None,
     fabric: str | None = None,
+    dscp_priority: str | None = None,
     to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
 ) -> int:
     """Write the analysis of the whole, after all tasks of reduce.
@@ -157,6 +158,9 @@ def merge(
         Sort flows by this column of the CSV output, largest first.
     fabric
         A fabric, or a file: its links tell the tap that should have seen a lost packet next.
+    dscp_priority
+        Priorities of DSCPs in the switches, such as 26=3,48=6: which packets a PFC pause holds.
+        Other DSCPs: DSCP / 8. A VLAN tag has its own priority.
     """
     require("pyarrow")
     if top < 1:
@@ -166,13 +170,16 @@ def merge(
         to.chosen()
     from ..cluster.merge import merge as merged
     from ..report.files.flowtable import flow_order_by
+    from .options.dscp_priority import parse_dscp_priorities
     from .options.fabric_links import fabric_links
 
+    priorities = None if dscp_priority is None else parse_dscp_priorities(dscp_priority)
     with steps_shown(to.progress) as tell:
         analysis = merged(
             str(work),
             flow_order=flow_order_by(sort) if sort else None,
             fabric=None if fabric is None else fabric_links(fabric),
+            dscp_priority=priorities,
             tell=tell or (lambda what, done, total: None),
         )
     if folder is not None:
@@ -204,7 +211,7 @@ def sbatch(*, work: Work, command: str = "rocescope") -> int:
     print(
         f"""\
 #!/bin/sh
-# Submits the tasks of {folder}; again after failures: what is done is not repeated.
+# Submits the tasks of an analysis; again after failures: what is done is not repeated.
 set -e
 cd {shlex.quote(made.folder)}
 map=$(sbatch --parsable --requeue --array=0-{len(made.sources) - 1} \\

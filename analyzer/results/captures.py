@@ -48,7 +48,7 @@ class Pause(Record, frozen=True):
     resume_frames: Annotated[int, Meta(description="frames with a pause time of 0 (XON)")]
     quanta: Annotated[int, Meta(description="sum of the pause times, in units of 512 bit times")]
     paused_ns: Annotated[
-        float | None,
+        int | None,
         Meta(description="time paused; None when the link rate is unknown (see --link-rate)"),
     ]
     first_time_ns: Annotated[

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,15 +40,20 @@ def in_tasks(
     from ...cluster.work import Work
 
     workers = local_workers(cluster)
-    flow_order, fabric = options.flow_order, options.fabric
     count = workers.processes if partitions is None else partitions
-    plan = make_plan(paths, replace(options, flow_order=None, fabric=None), count)
+    plan = make_plan(paths, options, count)
     with _folder(work) as folder, steps_shown(progress) as tell:
         write_plan(Work(folder), plan)
         say = tell or (lambda what, done, total: None)
         try:
             run_tasks(folder, workers.executor, say)
-            return merge(folder, flow_order=flow_order, fabric=fabric, tell=say)
+            return merge(
+                folder,
+                flow_order=options.flow_order,
+                fabric=options.fabric,
+                dscp_priority=options.dscp_priority,
+                tell=say,
+            )
         except KeyboardInterrupt:
             if work is not None:
                 print(f"rocescope: the same command continues what {work} has", file=sys.stderr)

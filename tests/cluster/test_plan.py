@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from captures import data
@@ -14,9 +16,13 @@ from clusters import SPRAYED, in_tasks, planned
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.errors import UnreadableInput, UsageError
+from rocescope.analyzer.filtering.ranks import Ranks
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
+from rocescope.analyzer.summary.options import PlaneBy
+from rocescope.analyzer.wire.segments import UsidFormat
 from rocescope.cluster.merge import merge
 from rocescope.cluster.plan import (
+    PlannedOptions,
     analyze_options,
     check_unchanged,
     make_plan,
@@ -31,8 +37,18 @@ OPTIONS = AnalyzeOptions()
 
 
 def test_a_plan_comes_back(tmp_path: Path) -> None:
-    options = replace(
-        OPTIONS, path_by="tap", filter="not cnp", udp_ports=(4791, 9), icrc=True, window_ns=5
+    options = AnalyzeOptions(
+        path_by="tap",
+        window_ns=5,
+        filter="not cnp",
+        concat=False,
+        tap_names={SPRAYED[0]: os.path.basename(SPRAYED[0])},
+        udp_ports=(4791, 9),
+        icrc=True,
+        link_rate_bits_per_second=10**9,
+        max_flows=99,
+        flow_label="outer",
+        usid=UsidFormat(48, 16),
     )
     work = Work(planned(tmp_path, SPRAYED, 7, options))
     plan = read_plan(work)
@@ -84,16 +100,39 @@ def test_no_task_takes_results_of_another_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (replace(OPTIONS, follow=True), "--follow"),
-        (replace(OPTIONS, conformance=ConformanceOptions()), "--conformance"),
-        (replace(OPTIONS, job_logs=("x",)), "--nccl-log"),
-        (replace(OPTIONS, mirror=MirrorOptions()), "--mirror-format"),
         (replace(OPTIONS, filter="rank == 3"), "rank"),
     ],
 )
 def test_what_crosses_host_pairs_is_refused(options: AnalyzeOptions, named: str) -> None:
     with pytest.raises(UsageError, match=f"{named}.* without --cluster"):
         make_plan(SPRAYED[:1], options, 2)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "follow": (True, "--follow"),
+    "idle_ns": (1, "--idle-after"),
+    "conformance": (ConformanceOptions(), "--conformance"),
+    "job_logs": (("x",), "--nccl-log"),
+    "ranks": (Ranks({}), "ranks"),
+    "mirror": (MirrorOptions(), "--mirror-format"),
+    "plane_by": (PlaneBy("tap"), "--plane-by"),
+    "trimmed_dscps": ((12,), "--trimmed-dscp"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_options_without_tasks_are_refused(name: str) -> None:
+    value, named = REFUSED[name]
+    with pytest.raises(UsageError, match=f"{named}.* without --cluster"):
+        make_plan(SPRAYED[:1], replace(OPTIONS, **{name: value}), 2)
+
+
+def test_every_option_is_planned_or_left_to_stage_merge_or_refused() -> None:
+    planned_ones = set(PlannedOptions.__struct_fields__)
+    of_merge = set(inspect.signature(merge).parameters) - {"folder", "tell"}
+    groups = [planned_ones, of_merge, set(REFUSED)]
+    assert sum(map(len, groups)) == len(set.union(*groups))
+    assert set.union(*groups) == {field.name for field in fields(AnalyzeOptions)}
 
 
 @pytest.mark.parametrize("partitions", [0, -1, 4097])

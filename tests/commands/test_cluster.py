@@ -78,7 +78,7 @@ def test_the_script_for_slurm_runs_all_tasks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With an sbatch that runs tasks at once, in a folder whose name a shell would split."""
-    work = tmp_path / "job of 'mine'"
+    work = tmp_path / "job of 'mine'\ntouch harm #"
     assert run("plan", *PATHS, "--work", work, "--partitions", 2) == 0
     tool = tmp_path / "rocescope"
     tool.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/ran"\n')
@@ -91,15 +91,20 @@ def test_the_script_for_slurm_runs_all_tasks(
     (tmp_path / "job.sh").write_text(capsys.readouterr().out)
     subprocess.run(
         ["sh", tmp_path / "job.sh"],
+        cwd=tmp_path,
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
         check=True,
         capture_output=True,
     )
-    ran = (tmp_path / "ran").read_text().splitlines()
-    assert ran == [
-        f"cluster map 0 --work {work}",
-        f"cluster map 1 --work {work}",
-        f"cluster reduce 0 --work {work}",
-        f"cluster reduce 1 --work {work}",
-        f"cluster merge --work {work} -o {work}/results",
-    ]
+    assert not (tmp_path / "harm").exists()
+    ran = (tmp_path / "ran").read_text()
+    assert ran == "".join(
+        f"cluster {task}\n"
+        for task in (
+            f"map 0 --work {work}",
+            f"map 1 --work {work}",
+            f"reduce 0 --work {work}",
+            f"reduce 1 --work {work}",
+            f"merge --work {work} -o {work}/results",
+        )
+    )

@@ -467,7 +467,7 @@ def doubtful_analysis() -> Analysis:
             "leaf1",
             142_820,
             dropped=1_234,
-            pauses=[Pause(3, 77, 70, 65_535 * 7, 9.2e6, 1_000, 9_000_000)],
+            pauses=[Pause(3, 77, 70, 65_535 * 7, 9_200_000, 1_000, 9_000_000)],
         ),
         tap("leaf2", 100, dropped=None),
     ]

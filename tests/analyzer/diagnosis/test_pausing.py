@@ -60,7 +60,7 @@ def test_pauses_of_a_tap_of_all_priorities():
     rows = [write(0), write(1)]
     one = capture(table_of(rows))
     spans = [[PauseSpan(30, 40)], [PauseSpan(10, 20), PauseSpan(50, 60)], []]
-    pauses = [Pause(p, 1, 0, 9, 10.0, 10, 60, spans=s) for p, s in enumerate(spans)]
+    pauses = [Pause(p, 1, 0, 9, 10, 10, 60, spans=s) for p, s in enumerate(spans)]
     tap = msgspec.structs.replace(one.taps[0], pauses=pauses)
     case = case_of(rows, captures=[msgspec.structs.replace(one, taps=[tap])])
     assert spans_at(case, tap.name) == [(10, 20), (30, 40), (50, 60)]

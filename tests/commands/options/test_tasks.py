@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,35 @@ def test_the_state_stays_in_the_work_folder(tmp_path: Path) -> None:
     assert os.stat(tmp_path / "w" / "reduce" / "0").st_ino == before
     assert (out / "summary.json").read_bytes() == first
     assert len(json.loads(first)["flows"]) == 4
+
+
+def with_a_pause(path: Path) -> str:
+    """A capture of packets without a VLAN tag, after a pause of priority 3."""
+    whole = data("c10").read_bytes()
+    frame = bytes.fromhex("0180c2000001 020000000001 8808 0101 0008") + bytes(6) + b"\xff\xff"
+    record = whole[24:32] + struct.pack("<II", 60, 60) + frame.ljust(60, b"\0")
+    path.write_bytes(whole[:24] + record + whole[24:])
+    return str(path)
+
+
+def test_the_priorities_of_dscps_reach_the_diagnosis(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    words = ["analyze", with_a_pause(tmp_path / "paused.pcap"), "--link-rate", "1G", "-f", "json"]
+    assert cli.run(words) == 0
+    unknown = b"the priority of DSCP 0 in the switches is unknown"
+    assert unknown in capfdbinary.readouterr().out
+    priorities = ["--dscp-priority", "0=3"]
+    assert cli.run([*words, *priorities]) == 0
+    expected = capfdbinary.readouterr().out
+    assert unknown not in expected
+    work = ["--work", str(tmp_path / "w")]
+    assert cli.run([*words, *LOCAL, *work, *priorities]) == 0
+    assert capfdbinary.readouterr().out == expected
+    assert cli.run(["cluster", "merge", *work, *priorities, "-f", "json"]) == 0
+    assert capfdbinary.readouterr().out == expected
+    assert cli.run(["cluster", "merge", *work, "--dscp-priority", ""]) == 2
+    assert b"give DSCP=PRIORITY" in capfdbinary.readouterr().err
 
 
 @pytest.mark.parametrize(

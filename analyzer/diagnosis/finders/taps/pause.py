@@ -73,7 +73,7 @@ def _frames(tap: TapSummary, pause: Pause, span: Span) -> list[Evidence]:
 def _details(pause: Pause) -> dict[str, str | int | float]:
     told: dict[str, str | int | float] = {}
     if pause.paused_ns is not None:
-        told[PAUSED_NS] = round(pause.paused_ns)
+        told[PAUSED_NS] = pause.paused_ns
     if pause.priority is not None:
         told[PRIORITY] = pause.priority
     return told

@@ -43,7 +43,7 @@ def found(*pauses_seen):
 
 @pytest.mark.parametrize(
     ("paused_ns", "severity"),
-    [(5_000.0, "note"), (50_000.0, "warning"), (600_000.0, "critical"), (None, "warning")],
+    [(5_000, "note"), (50_000, "warning"), (600_000, "critical"), (None, "warning")],
 )
 def test_severity_by_the_time_paused(paused_ns, severity):
     (one,) = found(Pause(3, 10, 4, 600, paused_ns, *TIMES))
@@ -52,7 +52,7 @@ def test_severity_by_the_time_paused(paused_ns, severity):
 
 
 def test_resume_frames_alone_pause_nothing():
-    assert found(Pause(3, 4, 4, 0, 0.0, None, None)) == []
+    assert found(Pause(3, 4, 4, 0, 0, None, None)) == []
 
 
 def test_global_pause():
@@ -61,12 +61,12 @@ def test_global_pause():
 
 
 def test_it_begins_and_ends_with_the_frames_that_pause():
-    (one,) = found(Pause(3, 11, 0, 600, 5_000.0, *TIMES))  # a frame every 10 us
+    (one,) = found(Pause(3, 11, 0, 600, 5_000, *TIMES))  # a frame every 10 us
     assert (one.from_ns, one.until_ns) == TIMES
 
 
 def test_a_known_length_is_in_the_details():
-    (known,), (unknown,) = (found(Pause(3, 9, 0, 600, ns, *TIMES)) for ns in (50_000.4, None))
+    (known,), (unknown,) = (found(Pause(3, 9, 0, 600, ns, *TIMES)) for ns in (50_000, None))
     assert known.details == {PAUSED_NS: 50_000, PRIORITY: 3}
     assert unknown.details == {PRIORITY: 3}
     (whole_link,) = found(Pause(None, 1, 0, 600, None, *TIMES))
@@ -74,7 +74,7 @@ def test_a_known_length_is_in_the_details():
 
 
 def test_it_explains_no_queue_after_it():
-    (one,) = found(Pause(3, 9, 0, 600, 50_000.0, *TIMES))
+    (one,) = found(Pause(3, 9, 0, 600, 50_000, *TIMES))
     known, place = Known([one]), Place(from_tap="before", to_tap="tap")
     assert known.queue_at(place, [0], TIMES)
     later = TIMES[1] + CLOCKS_NS + 1
@@ -159,5 +159,5 @@ def test_a_pause_explains_no_queue_while_the_link_is_free(tmp_path):
 
 def test_it_goes_on_at_the_end():
     times = FIRST_NS + 100_000, FIRST_NS + 960_000
-    (one,) = found(Pause(3, 11, 0, 600, 5_000.0, *times))
+    (one,) = found(Pause(3, 11, 0, 600, 5_000, *times))
     assert (one.from_ns, one.until_ns) == (times[0], None)
