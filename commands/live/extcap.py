@@ -124,4 +124,6 @@ def _program() -> str:
     source = Path(extcap_launcher.__file__).read_text()
     beside = Path(sys.executable).parent / "rocescope"
     run = [str(beside)] if os.access(beside, os.X_OK) else [sys.executable, "-P", "-m", "rocescope"]
+    code = [sys.executable, str(Path(__file__).parents[2])]
+    source = source.replace("CODE: list[str] = []", f"CODE = {code!r}", 1)
     return f"#!{sys.executable} -IS\n{source.replace('RUN: list[str] = []', f'RUN = {run!r}', 1)}"

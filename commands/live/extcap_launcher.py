@@ -1,7 +1,8 @@
 """The program in Wireshark's extcap folder: names interfaces and options, and starts the capture.
 
 Wireshark runs it several times at each start, so it is one file that imports little. `rocescope
-extcap --install` writes it with the command line of rocescope in place of RUN.
+extcap --install` writes it with the command line of rocescope in place of RUN, and what
+that runs in place of CODE.
 Interface: https://www.wireshark.org/docs/wsdg_html_chunked/ChCaptureExtcap.html
 """
 
@@ -11,6 +12,8 @@ import sys
 
 RUN: list[str] = []
 """The command line that starts rocescope."""
+CODE: list[str] = []
+"""What it runs besides its first word: its Python and the folder of its package."""
 PREFIX = "roce-"
 _INTERFACES = "/sys/class/net"
 _OPTIONS = (
@@ -22,6 +25,7 @@ _OPTIONS = (
     ("--netns", "string", "", "Network namespace", "A name of ip netns, a path, or pid:N"),
 )
 _HOOKS = ("tc", "xdp", "xdp-generic", "clsact")
+_MOST_LINKS = 40
 _NET_ADMIN, _SYS_ADMIN, _PERFMON, _BPF = 12, 21, 38, 39
 
 
@@ -114,7 +118,7 @@ def _allowed_by_sudo(command: list[str]) -> str:
     except OSError:
         pass
     needs = "capturing needs rights: run Wireshark with CAP_NET_ADMIN, CAP_PERFMON and CAP_BPF, or"
-    if foreign := _not_of_root(RUN[0] if RUN else ""):
+    if foreign := next(filter(None, map(_not_of_root, [*RUN[:1], *CODE])), ""):
         return (
             f"{needs} install rocescope as root, for example below /opt: sudo must not run"
             f" {foreign}, which others than root can change"
@@ -126,20 +130,32 @@ def _allowed_by_sudo(command: list[str]) -> str:
     )
 
 
-def _not_of_root(program: str) -> str:
-    """The part of a program's path that somebody else than root can change; "" if none."""
-    path = os.path.realpath(program)
-    while True:
+def _not_of_root(path: str) -> str:
+    """The part of an absolute path, or of where a link in it leads, that somebody else than root
+    can change; "" if none."""
+    if not os.path.isabs(path):
+        return path
+    left, place, links = path.split("/")[::-1], "/", 0
+    while left:
+        part = left.pop()
+        if part == "..":  # no part of `place` is a link
+            place = os.path.dirname(place)
+            continue
+        place = os.path.join(place, part) if part not in ("", ".") else place
         try:
-            state = os.lstat(path)
+            state = os.lstat(place)
+            is_link = stat.S_ISLNK(state.st_mode)
+            writable = state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX
+            links += is_link
+            if state.st_uid or (writable and not is_link) or links > _MOST_LINKS:
+                return place
+            if is_link:
+                left += os.readlink(place).split("/")[::-1]
+                absolute = os.readlink(place).startswith("/")
+                place = "/" if absolute else os.path.dirname(place)
         except OSError:
-            return path
-        writable = state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX
-        if state.st_uid or writable:
-            return path
-        if path == "/":
-            return ""
-        path = os.path.dirname(path)
+            return place
+    return ""
 
 
 def _fail(why: str) -> int:

@@ -14,6 +14,7 @@ import pytest
 from network import Network, roce_frames
 from waiting import until
 
+import rocescope
 from rocescope.analyzer.errors import UsageError
 from rocescope.commands.live.extcap import extcap
 from rocescope.commands.options.capturing import Capturing
@@ -32,6 +33,8 @@ def test_install_list_uninstall(tmp_path, monkeypatch, capsys):
     extcap(install=True, folder=folder)
     assert launcher.stat().st_mode & 0o777 == 0o755
     assert launcher.read_text().startswith(f"#!{sys.executable} -IS\n")
+    package = str(Path(rocescope.__file__).parent)
+    assert f"\nCODE = {[sys.executable, package]!r}\n" in launcher.read_text()
     places = [line.rpartition(": ") for line in capsys.readouterr().out.splitlines()]
     assert [state for _, _, state in places] == ["installed"] * 3
     done = subprocess.run([launcher, "--extcap-interfaces"], capture_output=True, text=True)

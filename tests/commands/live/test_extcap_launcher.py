@@ -78,6 +78,21 @@ def test_sudo_must_not_run_what_others_can_change(tmp_path, monkeypatch, capsys)
     assert "NOPASSWD" not in refused(tmp_path, tmp_path / "gone", monkeypatch, capsys)
 
 
+def test_sudo_must_not_run_what_a_link_of_others_leads_to(tmp_path, monkeypatch, capsys):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for at, target in (("program", "/bin/true"), ("folder", "/bin"), ("self", "self")):
+        (shared / at).symlink_to(target)
+    for path in (shared / "program", shared / "folder/true", shared / "self", "true", "/bin/../x"):
+        assert "NOPASSWD" not in refused(tmp_path, path, monkeypatch, capsys)
+    told = refused(tmp_path, "/bin/../bin/./true", monkeypatch, capsys)
+    assert "NOPASSWD: /bin/../bin/./true extcap" in told
+    monkeypatch.setattr(extcap_launcher, "CODE", ["/bin/true", str(shared)])
+    told = refused(tmp_path, "/bin/true", monkeypatch, capsys)
+    assert "NOPASSWD" not in told and "install rocescope as root" in told
+
+
 def test_interfaces_that_are_no_names(capsys):
     for name in ("roce-", "roce-../x", ""):
         assert extcap_launcher.main(["--capture", "--extcap-interface", name]) == 1
