@@ -129,7 +129,9 @@ class Job:
         self._failed: LoggedError | None = None
         self._ucx = ucx.UcxLog()
         self._labels: dict[int, Speaker | None] = {}
-        """Processes by the rank that mpirun or srun wrote before their lines; None: several."""
+        """Processes by the rank that mpirun or srun wrote before their lines; None: several, or
+        a process with several ranks."""
+        self._label_of: dict[Speaker, int] = {}
         self._kept = 0
         for path in paths:
             self.read(lines(path))
@@ -180,7 +182,8 @@ class Job:
 
     @property
     def doubtful_labels(self) -> int:
-        """Ranks that labels give to several processes, as of several jobs: not used."""
+        """Ranks that labels give to several processes, or to a process with other ranks, as of
+        several jobs: not used."""
         return sum(speaker is None for speaker in self._labels.values())
 
     def pair_of(self, speaker: Speaker, qpn: int) -> LoggedPair | None:
@@ -196,6 +199,9 @@ class Job:
             one = self._labels.setdefault(heard.label, heard.speaker)
             if one != heard.speaker:
                 self._labels[heard.label] = None
+            label = self._label_of.setdefault(heard.speaker, heard.label)
+            if label != heard.label:
+                self._labels[label] = self._labels[heard.label] = None
 
     def _hear(self, speaker: Speaker, time_ns: int | None, what: Said) -> None:
         if isinstance(what, CommunicatorLine):

@@ -264,7 +264,7 @@ class Join:
         if job.doubtful_labels:
             notes.append(
                 f"{job.doubtful_labels:,} ranks that mpirun or srun wrote before lines of"
-                " UCX name several processes, as of several jobs: not used"
+                " UCX name several processes, or one with other ranks, as of several jobs: not used"
             )
         if job.unknown_lines:
             notes.append(f"{job.unknown_lines:,} lines have an unknown form: not used")

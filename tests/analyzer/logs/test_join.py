@@ -329,3 +329,13 @@ def test_logs_long_before_the_capture_are_said(joined, sender, begun_s, hours, t
         notes(result) if told else []
     )
     assert bool(notes(result)) == told
+
+
+def test_labels_of_several_ranks_before_one_process_are_not_used(joined, data, begun_s):
+    """As of two hosts with one name, in containers, whose processes have the same number."""
+    near, far = ucx_ends(data, LOSSY, begun_s, ("4: ", "9: "))
+    other = list(ucx("nodea", 100, [(1, 2)], "10.0.0.3", "7: ", time_s=begun_s))
+    result = joined(LOSSY, near, far, other)
+    assert {flow.owner.rank for flow in result.flows if flow.owner.host == "nodea"} == {None}
+    assert {flow.owner.rank for flow in result.flows if flow.owner.host == "nodeb"} == {9}
+    assert "2 ranks that mpirun or srun wrote before lines of UCX name several" in notes(result)[0]
