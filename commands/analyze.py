@@ -140,7 +140,7 @@ def analyze(
     options = reading.options(paths, tap_names, switch_counters)
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
-    priorities = parse_dscp_priorities(dscp_priority) if dscp_priority else {}
+    priorities = {} if dscp_priority is None else parse_dscp_priorities(dscp_priority)
     flow_order = None
     if sort:
         from ..report.files.flowtable import flow_order_by

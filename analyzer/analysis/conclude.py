@@ -60,7 +60,7 @@ def conclude(
     mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
     counters of this host's ports. flow_order: order of `flows`; default: by first packet. fabric:
     tells the next taps of lost packets where no other packet does. dscp_priority: priority by DSCP
-    in the switches, where known. job_events, job_notes: errors in
+    in the switches, where known; None: nobody can tell it. job_events, job_notes: errors in
     the logs of the job, and what could not be joined with them.
     """
     summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by, fabric=fabric)
@@ -102,7 +102,7 @@ def conclude(
         mrc=mrc,
         complete=complete,
         filtered=filtered or measuring.ended.untracked_packets > 0,
-        dscp_priority=dscp_priority or {},
+        dscp_priority=dscp_priority,
     )
     return Analysis(
         version=VERSION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -44,8 +44,9 @@ class Case:
     """False when the analysis was interrupted."""
     filtered: bool
     """True when a filter, also that of a capture, or a limit dropped packets before tracking."""
-    dscp_priority: Mapping[int, int] = field(default_factory=dict)
-    """Priority by DSCP, as far as the user tells the setting of the switches."""
+    dscp_priority: Mapping[int, int] | None = None
+    """Priority by DSCP, as far as the user tells the setting of the switches; None: no option of
+    this analysis tells it."""
 
     @property
     def whole(self) -> bool:

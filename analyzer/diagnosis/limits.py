@@ -196,10 +196,10 @@ def _pauses(case: Case) -> Iterator[str]:
         which = f"priority {numbers}" if len(priorities) == 1 else f"priorities {numbers}"
         some = ", ".join(map(str, dscps[:_DSCPS_NAMED]))
         some += f" and {len(dscps) - _DSCPS_NAMED} more" if len(dscps) > _DSCPS_NAMED else ""
+        option = "" if case.dscp_priority is None else " (--dscp-priority)"
         yield (
-            f"the priority of DSCP {some} in the switches is unknown (--dscp-priority): DSCP / 8"
-            f" tells what pauses of {which} hold; other packets that wait there are a queue of"
-            " their own"
+            f"the priority of DSCP {some} in the switches is unknown{option}: DSCP / 8 tells"
+            f" what pauses of {which} hold; other packets that wait there are a queue of their own"
         )
     short = {
         tap.name

@@ -22,7 +22,8 @@ def priorities_of(case: Case, flow: Flow) -> frozenset[int]:
     tags, untagged = case.measuring.congestion.tags(flow.id)
     if untagged or 0 in tags:
         dscps = flow.congestion.dscp
-        tags |= {case.dscp_priority.get(dscp, usual(dscp)) for dscp in dscps}
+        known = case.dscp_priority or {}
+        tags |= {known.get(dscp, usual(dscp)) for dscp in dscps}
     return frozenset(tags) if tags else ALL
 
 
@@ -30,4 +31,4 @@ def unmapped(case: Case) -> list[int]:
     """DSCPs of packets without a priority of their own, of which no option tells the priority."""
     untagged = [flow for flow in case.flows if case.measuring.congestion.tags(flow.id)[1]]
     seen = {dscp for flow in untagged for dscp in flow.congestion.dscp}
-    return sorted(seen - case.dscp_priority.keys())
+    return sorted(seen - (case.dscp_priority or {}).keys())

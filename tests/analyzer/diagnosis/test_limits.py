@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 from cases import capture, case_of, table_of
 from conformance_traces import answer, last, write
 
 from rocescope.analyzer.diagnosis.limits import limits
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.measures.hops.ways import Ways
-from rocescope.analyzer.results.captures import Sampling
+from rocescope.analyzer.results.captures import Pause, Sampling
 from rocescope.analyzer.results.ended import Ended
 
 ROWS = [write(0), last(1), answer(1)]
@@ -53,6 +54,16 @@ def test_samples():
 def test_truncated_frames():
     cut = [capture(table_of(ROWS), icrc={"ok": 1, "bad": 0, "truncated": 2})]
     assert "2 frames are truncated" in said(captures=cut)
+
+
+@pytest.mark.parametrize(
+    ("priorities", "option"),
+    [({}, " (--dscp-priority)"), ({26: 3}, " (--dscp-priority)"), (None, "")],
+)
+def test_the_option_for_priorities_is_named_where_the_analysis_has_it(priorities, option):
+    paused = with_tap(pauses=[Pause(3, 1, 0, 9, 10.0, 10, 60)])
+    told = said(captures=paused, dscp_priority=priorities)
+    assert f"the priority of DSCP 0 in the switches is unknown{option}: DSCP / 8 tells" in told
 
 
 def test_how_it_was_read():

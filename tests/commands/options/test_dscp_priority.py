@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocescope import cli
 from rocescope.analyzer.errors import UsageError
 from rocescope.commands.options.dscp_priority import parse_dscp_priorities
 
@@ -23,3 +24,8 @@ def test_anything_else_is_one_clear_error(text):
     with pytest.raises(UsageError, match="--dscp-priority") as error:
         parse_dscp_priorities(text)
     assert "\x1b" not in str(error.value)
+
+
+def test_no_pair_at_all_is_an_error_of_the_command(capsys):
+    assert cli.run(["analyze", "x.pcap", "--dscp-priority", ""]) == 2
+    assert "--dscp-priority '': give DSCP=PRIORITY" in capsys.readouterr().err
