@@ -16,6 +16,7 @@ from ..analyzer.summary.options import PathBy, PlaneBy
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.segments import UsidFormat
 from ..analyzer.wire.taps import Tap
+from .open_files import allow_open_files
 from .work import Work, read_record, write_record
 
 MOST_PARTITIONS = 4096
@@ -107,6 +108,7 @@ def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) ->
         with open_sources(group, options, registry) as sources:
             formats |= {source.capture.format for source in sources}
         planned.append(PlannedSource([_file(path) for path in group], before))
+    allow_open_files(partitions, len(planned))
     taps = list(registry.taps.items)
     return Plan(
         folder=os.getcwd(),
@@ -188,8 +190,10 @@ def write_plan(work: Work, plan: Plan) -> None:
 
 
 def read_plan(work: Work) -> Plan:
-    """The plan of a folder; UsageError without one."""
+    """The plan of a folder, whose files this process may then open; UsageError without one."""
     work.check()
     if not os.path.exists(work.path("plan")):
         raise UsageError(f"--work {work.folder} has no plan: rocescope cluster plan makes it")
-    return read_record(work.path("plan"), Plan)
+    plan = read_record(work.path("plan"), Plan)
+    allow_open_files(plan.partitions, len(plan.sources))
+    return plan

@@ -15,7 +15,7 @@ from ..analyzer.analysis.progress import Progress
 from ..analyzer.analysis.run import open_sources
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.decode.sources import Source
-from ..analyzer.errors import UsageError
+from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.filtering.compiler import Filter, compile_filter
 from ..analyzer.measures.series import Totals
 from ..analyzer.results.captures import CaptureSummary
@@ -83,10 +83,15 @@ def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | Non
     registry = Registry(segments=SegmentLists(options.usid))
     for tap in plan.taps[: source.taps_before]:
         registry.taps.add(replace(tap))
+    relative = not all(os.path.isabs(file.path) for file in source.files)
+    if relative and not os.path.isdir(plan.folder):
+        raise UnreadableInput(
+            f"{plan.folder}: no such folder here: the plan names captures relative to it"
+        )
     check_unchanged(plan, source)
     with ExitStack() as stack:
         folder = stack.enter_context(work.task("map", str(number)))
-        if os.getcwd() != plan.folder:
+        if relative and os.getcwd() != plan.folder:
             stack.enter_context(chdir(plan.folder))
         paths = [file.path for file in source.files]
         (opened,) = stack.enter_context(open_sources(paths, options, registry))

@@ -44,7 +44,11 @@ class Work:
     def make(self) -> None:
         """Make the folder; UsageError if others can write to it."""
         with _told(self.folder):
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            before = os.umask(0o077)  # also for the folders above, of which `check` asks the same
+            try:
+                os.makedirs(self.folder, exist_ok=True)
+            finally:
+                os.umask(before)
         self.check()
 
     def check(self) -> None:
@@ -80,7 +84,10 @@ class Work:
             with _told(final):
                 os.makedirs(parent, mode=0o700, exist_ok=True)
                 for entry in os.listdir(parent):
-                    if entry.startswith(prefix) and not _lives(entry[len(prefix) :]):
+                    process = entry.removeprefix(prefix)
+                    if process == entry or not process.isdecimal():
+                        continue  # of another task, or of a machine whose name begins as this one's
+                    if not _lives(int(process)):
                         shutil.rmtree(os.path.join(parent, entry), ignore_errors=True)
                 os.mkdir(temporary, 0o700)
                 yield temporary
@@ -174,11 +181,9 @@ def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
 
 
-def _lives(process: str) -> bool:
-    """Whether a process of this machine lives that may still use its folder."""
-    if not process.isdecimal() or int(process) == os.getpid():
-        return False
-    return os.path.exists(f"/proc/{process}")
+def _lives(process: int) -> bool:
+    """Whether another process of this machine lives that may still use its folder."""
+    return process != os.getpid() and os.path.exists(f"/proc/{process}")
 
 
 @contextmanager

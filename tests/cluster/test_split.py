@@ -14,7 +14,7 @@ import pytest
 from captures import DATA, data
 from clusters import planned
 
-from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
 from rocescope.cluster.plan import read_plan
 from rocescope.cluster.split import Capture, map_capture
 from rocescope.cluster.work import Work, read_record
@@ -77,6 +77,22 @@ def test_paths_are_those_of_the_plan_in_another_folder(
     map_capture("w", 0)
     assert os.getcwd() == str(tmp_path)
     assert result(folder).summary.name == data("c10").name
+
+
+def test_the_folder_of_the_plan_may_be_gone_unless_paths_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    shutil.copy(data("c10"), tmp_path / "here" / "c.pcap")
+    monkeypatch.chdir(tmp_path / "here")
+    absolute = planned(tmp_path / "a", [str(data("c10"))], 1)
+    relative = planned(tmp_path / "r", ["c.pcap"], 1)
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(tmp_path / "here")
+    map_capture(absolute, 0)
+    assert result(absolute).summary.roce_packets == 605
+    with pytest.raises(UnreadableInput, match=r"/here: no such folder here: the plan"):
+        map_capture(relative, 0)
 
 
 IN_A_PROCESS = f"import sys; sys.path[:] = {sys.path!r}\n"

@@ -33,6 +33,16 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
         Work(str(tmp_path / "open" / "w")).make()
 
 
+def test_folders_above_are_made_for_this_user_only(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        Work(str(tmp_path / "a" / "b" / "w")).make()
+        assert os.umask(0o002) == 0o002
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")} == {0o700}
+
+
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cluster plan --work makes it"):
         Work(str(tmp_path / "none")).check()
@@ -79,6 +89,14 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     with work.task("map", "1"):
         pass
     assert os.listdir(tmp_path / "map") == ["1"]
+
+
+def test_what_a_machine_with_a_longer_name_does_stays(tmp_path: Path) -> None:
+    other = tmp_path / "map" / f".1.{os.uname().nodename}.rack7.12"
+    other.mkdir(parents=True)
+    with Work(str(tmp_path)).task("map", "1"):
+        pass
+    assert sorted(os.listdir(tmp_path / "map")) == [other.name, "1"]
 
 
 def test_records_come_back_and_damage_is_named(tmp_path: Path) -> None:
