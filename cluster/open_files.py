@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 
+from ..analyzer.diagnosis.words import counted
 from ..analyzer.errors import UsageError
 
 _OTHERS = 100
@@ -20,7 +21,7 @@ def allow_open_files(partitions: int, captures: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise UsageError(
-            f"{partitions} partitions of {captures} captures need {needed} open"
+            f"{partitions} partitions of {counted(captures, 'capture')} need {needed} open"
             f" files, the limit here is {hard} (ulimit -Hn): plan fewer partitions"
         )
     if soft != resource.RLIM_INFINITY and needed > soft:

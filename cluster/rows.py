@@ -69,5 +69,6 @@ def read_columns(path: str, batch_rows: int = _BUFFERED_ROWS) -> Iterator[dict[s
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
     except (pa.ArrowException, OSError) as error:
-        why = str(error).splitlines()[0][:200]
+        missing = isinstance(error, FileNotFoundError)
+        why = "no such file" if missing else str(error).splitlines()[0][:200]
         raise damaged(path, why) from None
