@@ -33,7 +33,7 @@ def replay(
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
-    lossless: str = "infinite",
+    lossless: str | None = None,
     transport: str | None = None,
     fail: Annotated[list[str] | None, Parameter(negative="")] = None,
     converge: str = "never",
@@ -65,8 +65,9 @@ def replay(
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4, see docs/replay.md.
     lossless
-        Queues that never drop: infinite, or pfc: switches with a shared buffer that pause their
-        neighbours, such as pfc:buffer=32MB,alpha=1/8 or pfc:xoff=200kB,headroom=100kB.
+        Queues that never drop: infinite (the default without a buffer), or pfc: switches with a
+        shared buffer that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or
+        pfc:xoff=200kB,headroom=100kB.
     transport
         How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail
@@ -99,7 +100,7 @@ def replay(
             window=window or "",
             packets=packets or received is not None,
             model=model or "",
-            lossless=lossless,
+            lossless=lossless or "",
             transport=transport or "",
             fail=tuple(fail or ()),
             converge=converge,

@@ -81,6 +81,8 @@ def captured_jobs(
                 f"{named}: its pairs of hosts carried unequal numbers of messages: the capture "
                 "begins or ends within a collective, which counts as seen"
             )
+        if len(hosts) == 2:
+            notes.append(f"{named}: any equal exchange between two hosts looks like this job")
         found.append(_job(own, hosts, rounds, fabric, window, len(found) + 1))
     if not found:
         reason = notes[0].removeprefix("left out: ") if notes else "no host sends messages"

@@ -340,7 +340,7 @@ def _strategy(
         notes=[
             *first.notes,
             *_blind(strategy, packets),
-            *_incomplete(packets),
+            *_incomplete(packets, [result for result, _ in own.results], fabric),
             *pause_notes(first, fabric),
         ],
     )
@@ -364,20 +364,41 @@ def _blind(strategy: Strategy, packets: PacketReplay) -> list[str]:
     ]
 
 
-def _incomplete(packets: PacketReplay) -> list[str]:
-    missing = packets.runs - packets.completed_runs
+def _incomplete(
+    packets: PacketReplay, results: Sequence[EngineResult], fabric: Fabric
+) -> list[str]:
+    missing = [result for result in results if result.completion_ps is None]
     if not missing:
         return []
     recovery = packets.model["recovery"]
-    if packets.pfc is not None and packets.pfc.deadlocked_runs == missing:
+    circles = [one.pauses.deadlock for one in missing if one.pauses and one.pauses.deadlock]
+    if packets.pfc is not None and packets.pfc.deadlocked_runs == len(missing):
         why = f"deadlock: {circle_text(packets.pfc.deadlock)}"
     elif recovery == "none" and (packets.dropped or packets.lost_on_links):
         why = "packets were lost without recovery: use --transport recovery=sack"
     elif "fail" in packets.model:
         why = f"recovery={recovery} did not retransmit all packets lost on failed links"
+    elif recovery == "none" and packets.trimmed:
+        why = "packets were trimmed"
+    elif packets.no_route:
+        why = "some flows have no path"
+    elif circles:
+        names = [fabric.link_name(link) for link in circles[0]]
+        why = f"traffic stands still, perhaps in a deadlock: {circle_text(names)}"
+    elif any(one.out_of_time for one in missing):
+        why = "packets were still under way at the time limit of the simulation"
     else:
-        why = "packets were trimmed" if packets.trimmed else "some flows have no path"
-    return [f"{missing} of {packets.runs} runs did not complete: {why}"]
+        why = _waiting(missing[0])
+    return [f"{len(missing)} of {packets.runs} runs did not complete: {why}"]
+
+
+def _waiting(result: EngineResult) -> str:
+    """What a run without an event left waits for."""
+    begun = np.count_nonzero((result.started_ps >= 0) & (result.completed_ps < 0))
+    if begun:
+        return f"{begun:,} messages wait for packets or ACKs that do not come"
+    never = np.count_nonzero(result.started_ps < 0)
+    return f"{never:,} messages never began: their hosts cannot send"
 
 
 def _packets(

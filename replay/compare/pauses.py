@@ -17,7 +17,7 @@ def pause_summary(results: Sequence[EngineResult], fabric: Fabric) -> PauseSumma
     runs = [result.pauses for result in results if result.pauses is not None]
     if not runs:
         return None
-    first, locked = runs[0], [one.deadlock for one in runs if one.deadlock]
+    first, locked = runs[0], [one.deadlock for one in runs if one.deadlock and not one.may_pass]
     causes = np.argsort(-first.roots, kind="stable")[: np.count_nonzero(first.roots)]
     return PauseSummary(
         pauses=sum(int(one.pauses.sum()) for one in runs),

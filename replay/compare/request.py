@@ -36,8 +36,8 @@ class ReplayRequest:
     packets: bool = False
     """Use the packet engine even if no other option needs it."""
     model: str = ""
-    lossless: str = INFINITE
-    """Queues without a limit, or PFC."""
+    lossless: str = ""
+    """Queues without a limit, or PFC; empty: what the model says."""
     transport: str = ""
     offer: str = CAPTURED
     """When captured packets are offered, unless the model sets it: CAPTURED or ASAP."""
@@ -50,7 +50,7 @@ class ReplayRequest:
     def by_packet(self) -> bool:
         """Whether an option needs the packet engine."""
         asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
-        asked = asked or self.lossless != INFINITE
+        asked = asked or self.lossless not in ("", INFINITE)
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property

@@ -35,6 +35,8 @@ class PfcTwin(Twin):
             )
             for link in range(len(self.links))
         ]  # fmt: skip
+        self.used: list[set[int]] = [set() for _ in self.links]
+        self.waited: list[set[int]] = [set() for _ in self.links]
         self.size, self.pool = [], [0] * fabric.switches
         for switch in range(fabric.switches):
             ports = [link for link, node in enumerate(self.target) if node == switch]
@@ -93,6 +95,7 @@ class PfcTwin(Twin):
             assert own.shared + own.headroom == waiting[link]
             assert 0 <= own.headroom <= own.room and own.shared >= 0
             assert own.asked or not own.headroom
+            assert waiting[link] or not own.asked  # what waits ends the pause when it leaves
             if self.target[link] < self.fabric.switches:
                 used[self.target[link]] += own.shared
         assert used == self.pool
@@ -120,6 +123,8 @@ class PfcTwin(Twin):
             super().enqueue(link, packet, time)
             return
         self.serve(link, time, None)
+        if not packet.key & (ACK | TRIMMED):
+            self.used[link].add(self.flow(packet))
         at_once = self.links[link].free <= time and not self.held(link, time)
         if packet.key & (ACK | TRIMMED) or at_once:
             packet.came_by = -1
@@ -135,15 +140,16 @@ class PfcTwin(Twin):
             own.shared += packet.size
             self.pool[self.target[link]] += packet.size
             return True
-        if own.headroom + packet.size > own.room:
+        fits = own.headroom + packet.size <= own.room
+        if fits:
+            own.headroom += packet.size
+            own.most = max(own.most, own.headroom)
+        else:
             own.lost += 1
-            return False
-        own.headroom += packet.size
-        own.most = max(own.most, own.headroom)
-        if not own.asked:
+        if not own.asked and own.headroom + own.shared:
             own.asked = True
             self.frame(link, time)
-        return True
+        return fits
 
     def left(self, packet: Any, time: int) -> None:
         link = packet.came_by
@@ -167,6 +173,21 @@ class PfcTwin(Twin):
         self.buffers[link].frames.append((due, self.buffers[link].asked))
         self.push(due, FRAME, link)
 
+    def flow(self, packet: Any) -> int:
+        return int(self.load.flow[(packet.key & ACK - 1) >> 28])
+
+    def wait(self, link: int) -> None:
+        self.waited[link] |= {self.flow(packet) for packet in self.links[link].data}
+
+    def victims(self, causes: list[int]) -> list[int]:
+        """By link, of which its sender is a switch: flows that waited there for the end of a pause,
+        also of one that lasts, and never used a cause."""
+        users = {flow for link in causes for flow in self.used[link]}
+        for link, own in enumerate(self.buffers):
+            if own.paused:
+                self.wait(link)
+        return [len(flows - users) for flows in self.waited]
+
     def obey(self, link: int, time: int, _: Any) -> None:
         own = self.buffers[link]
         while own.frames and own.frames[0][0] <= time:
@@ -176,6 +197,7 @@ class PfcTwin(Twin):
             else:
                 own.total += time - own.since
                 own.longest = max(own.longest, time - own.since)
+                self.wait(link)
             own.since = time
         self.serve(link, time, None)
 

@@ -28,7 +28,7 @@ from ..model.round_trip import round_trips
 from ..model.rules import Rules, Strategy
 from ..model.run_state import RunState, new_run, release, smallest_packet, with_more_slots
 from ..model.wheel import new_wheel
-from .event_loop import GROW, MORE, run_events
+from .event_loop import DONE, GROW, MORE, run_events
 from .pause_outcome import pause_outcome
 from .runner import HOPS_AT_ONCE, check_hosts, result_of
 
@@ -88,6 +88,8 @@ def run_event_driven(
     check_hosts(workload, arrays, fabric.name)
     can_lose = model.buffer_bytes is not None or len(plan.changes) > 0
     can_lose |= model.pfc is not None and model.pfc.headroom_bytes is not None
+    # The MPR may wait for a reordered packet that is not the last of an ACK's packets.
+    can_lose |= transport.mpr_packets > 0 and model.ack_every > 1
     source = plan.fabric.links.source
     run = new_run(
         workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
@@ -102,26 +104,31 @@ def run_event_driven(
     if model.pfc is not None:
         packet = max(workload.packet_bytes.max(initial=1), workload.last_bytes.max(initial=1))
         flows, wheel = len(workload.src), own.wheel
-        run = run._replace(pauses=new_pauses(arrays, source, model, int(packet), flows, wheel))
+        run = run._replace(
+            pauses=new_pauses(arrays, source, model, int(packet), flows, wheel, plan.changes)
+        )
     run, own = _grown_to(run, own, int(own.control[fb.MARGIN]) + len(workload.src))
-    base, goal = 0, 0
+    base, goal, ended = 0, 0, True
     if until_ps is None:
         until_ps = _patience_ps(workload, fabric)
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
         in_phase = workload.phase == phase
         goal += int(np.count_nonzero(in_phase))
         release(run, workload, np.flatnonzero(in_phase & (workload.after < 0)), base)
-        run, own = _drain(run, own, evs, functions, control, rules, goal, until_ps, tell, stop)
+        run, own, ended = _drain(
+            run, own, evs, functions, control, rules, goal, until_ps, tell, stop
+        )
         done = run.messages[in_phase, rs.COMPLETED_PS]
         if run.counts[rs.COMPLETED] < goal:
             break
         base = int(done.max(initial=base))
     result = _result(run, own, rules, None if rules.hosts is None else evs)
-    if model.pfc is None:
-        return result
     stopped = stop is not None and stop.is_set()
-    outcome = pause_outcome(run, run.counts[rs.COMPLETED] < goal and not stopped)
-    return replace(result, engine=replace(result.engine, pauses=outcome))
+    engine = replace(result.engine, out_of_time=not ended and not stopped)
+    if model.pfc is not None:
+        incomplete = run.counts[rs.COMPLETED] < goal and not stopped
+        engine = replace(engine, pauses=pause_outcome(run, incomplete, ended))
+    return replace(result, engine=engine)
 
 
 def _patience_ps(workload: Workload, fabric: Fabric) -> int:
@@ -147,7 +154,8 @@ def _drain(
     until_ps: int,
     tell: Callable[[int], None] | None,
     stop: Event | None,
-) -> tuple[RunState, Feedback]:
+) -> tuple[RunState, Feedback, bool]:
+    """Run one phase; the last value: whether its goal is reached, or no event is left."""
     while True:
         before = int(run.counts[rs.HOPS])
         outcome = run_events(
@@ -175,7 +183,7 @@ def _drain(
             continue
         at_limit = outcome == MORE and run.counts[rs.HOPS] < before + HOPS_AT_ONCE
         if outcome != MORE or at_limit or (stop is not None and stop.is_set()):
-            return run, own
+            return run, own, outcome == DONE
 
 
 def _grown(run: RunState, own: Feedback) -> tuple[RunState, Feedback]:

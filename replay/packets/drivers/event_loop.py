@@ -236,7 +236,7 @@ def _hold_ring(net: Net, desk: Desk, link: Int, host: Int) -> None:
         if desk.access[host, port] == link:
             flow = desk.rings[ring_of(desk, host, port), rs.RING_HEAD]
             while flow >= 0:
-                held[link, flow] = 1
+                held[link, flow] |= np.uint8(ps.HELD)
                 flow = desk.flows[flow, rs.RING_NEXT]
 
 

@@ -13,9 +13,9 @@ from ..model.pfc import PauseOutcome
 from ..model.run_state import RunState
 
 
-def pause_outcome(run: RunState, ended: bool) -> PauseOutcome:
-    """The outcome of a run with PFC. ended: nothing can happen any more, so a circle is no state
-    that may still pass."""
+def pause_outcome(run: RunState, incomplete: bool, ended: bool) -> PauseOutcome:
+    """The outcome of a run with PFC. ended: nothing can happen any more, so that a circle of an
+    incomplete run is no state that may still pass."""
     rows, held = run.pauses.rows.copy(), run.pauses.held
     now = int(run.counts[rs.CLOCK])
     for link in np.flatnonzero(rows[:, ps.PAUSED]).tolist():
@@ -23,7 +23,10 @@ def pause_outcome(run: RunState, ended: bool) -> PauseOutcome:
         rows[link, ps.PAUSED_PS] += length
         rows[link, ps.LONGEST_PS] = max(int(rows[link, ps.LONGEST_PS]), length)
         hold_waiting(run, run.messages, link)
-    victims = (held[:-1] != 0) & (held[-1] == 0) if len(held) > 1 else None
+    victims = None
+    if len(held) > 1:
+        users = (held[rows[:, ps.ROOTS] > 0] & ps.USES).any(0)
+        victims = (held & ps.HELD != 0) & ~users
     return PauseOutcome(
         pauses=rows[:, ps.PAUSES],
         paused_ps=rows[:, ps.PAUSED_PS],
@@ -35,7 +38,8 @@ def pause_outcome(run: RunState, ended: bool) -> PauseOutcome:
         no_room=rows[:, ps.NO_ROOM],
         victims=None if victims is None else victims.sum(1),
         victim_flows=None if victims is None else int(victims.any(0).sum()),
-        deadlock=_circle(_waits(run)) if ended else (),
+        deadlock=_circle(_waits(run)) if incomplete else (),
+        may_pass=not ended,
     )
 
 

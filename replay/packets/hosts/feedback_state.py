@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....kernels.kernel import Bytes, Floats, Int, Int32s, Ints, inlined
+from ..model import run_state as rs
 from ..model.aligned import aligned
 from ..model.draws import mixed
 from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
@@ -21,6 +22,8 @@ PROBE = 1 << 60
 """Flag of a packet key: a probe of an EV; with ACK the answer to it."""
 CNP = 1 << 61
 """Flag of a packet key, with ACK: a congestion notification packet (InfiniBand, annex A17)."""
+ASKS = 1 << 62
+"""Flag of a packet key: the sender asks for an ACK at once (AckReq of a BTH)."""
 
 
 @inlined
@@ -71,15 +74,16 @@ BLOCKED, UP = range(2)
     MPR,
     PACED_FLOWS,
     CNP_PS,
-) = range(18)
+    SEVERAL,
+) = range(19)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; index
 of the next change; maximum of free slots that one event needs; sending interval of data over its
 service time, in 2^-20 (1 << 20: line rate); congestion control is on; ACKs return by the path of
 their packet; items of the calendar: 0 is the next change, then links, flows' timers from TIMERS on,
 hosts from HOST_ITEMS on; time of the current event; timeouts before they double; maximum of packets
 beyond the first unacknowledged packet (0: no limit); congestion control paces; least interval of
-CNPs of a flow (0: none)."""
-CONTROL = 18
+CNPs of a flow (0: none); an ACK is for several packets, and window or MPR may wait for it."""
+CONTROL = 19
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
@@ -185,6 +189,8 @@ def new_feedback(
     control[CONTROLLED] = transport.congestion != NONE
     control[PACED_FLOWS] = ALGORITHMS[transport.congestion].on_send is not at_once
     control[CNP_PS] = control_of_congestion.cnp_ps
+    waits = control[CONTROLLED] or control[MPR]
+    control[SEVERAL] = waits and run.settings[rs.ACK_EVERY] > 1
     return Feedback(
         senders=new_senders(workload),
         packets=new_packets(total),

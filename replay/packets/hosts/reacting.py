@@ -206,7 +206,7 @@ def receive_data(
                 messages[message, rs.RECEIVED_PS] = time
                 complete = message
             elif messages[message, rs.UNACKED] < net.settings[rs.ACK_EVERY]:
-                acknowledge = False
+                acknowledge = key & np.int64(fb.ASKS) != 0
     if back < 0 or not acknowledge:
         return False, complete, notice
     label = own.extra[slot, fb.ECHO]

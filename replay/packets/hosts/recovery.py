@@ -55,7 +55,8 @@ UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
     RETRIES,
     RETRIED_PS,
     CNP_AT,
-) = range(23)
+    ASKING,
+) = range(24)
 """First packet; the two lists; transmissions so far, the highest acknowledged transmission; packets
 in flight; earliest time of the next transmission; entries of the receiver's log that the sender
 knows, and all entries; next packet in order and whether it was requested (go-back-N, at the
@@ -64,7 +65,7 @@ is new (ideal); usable ports of the peer (bit mask), 1 when these or the host's 
 first unacknowledged packet (only for MPR); at the receiver: 1 + EV of the latest marked packet
 since the last ACK, 0 for none; timeouts since the last new acknowledgement, and the time of the
 latest: a timeout counts if its packet was sent after the previous timeout; at the receiver:
-earliest time of the next CNP."""
+earliest time of the next CNP; the latest packet that asked for an ACK, -1 for none."""
 SENDER_COLUMNS = 24
 
 
@@ -72,7 +73,7 @@ def new_senders(workload: Workload) -> Ints:
     """int64[flows, SENDER_COLUMNS]: the state before the first packet."""
     senders = aligned(len(workload.src), SENDER_COLUMNS)
     senders[:, WAY_HEAD : AGAIN_TAIL + 1] = -1
-    senders[:, HIGHEST_TX] = -1
+    senders[:, HIGHEST_TX] = senders[:, ASKING] = -1
     senders[:, NOTICE_HEAD : PEER_MASK + 1] = -1
     senders[:, FIRST] = workload.packet_start[workload.flow_start[:-1]]
     senders[:, EXPECTED] = senders[:, UNACKNOWLEDGED] = senders[:, FIRST]

@@ -56,6 +56,26 @@ def _has_more(senders: Ints, flows: Ints, messages: Ints, flow: Int) -> Any:
 
 
 @inlined
+def _window_full(own: Feedback, flow: Int) -> Any:
+    """Whether one more packet would exceed the window of a flow; it always permits one."""
+    way = own.senders[flow, rec.WAY_PACKETS]
+    return way > 0 and np.float64(way + 1) * own.window_params[MSS] > own.window[flow, WINDOW]
+
+
+@inlined
+def _ack_expected(own: Feedback, flow: Int) -> Any:
+    """Whether an ACK is certain to come: for each packet, or for one in flight that asks for it.
+
+    A window that shrinks below the packets of one ACK, all of which have arrived, would wait for
+    ever: then the sender sends one more packet, which asks.
+    """
+    if own.control[fb.SEVERAL] == 0:
+        return True
+    asking = own.senders[flow, rec.ASKING]
+    return asking >= 0 and own.packets[asking, rec.STATE] == rec.UNDER_WAY
+
+
+@inlined
 def _next_flow(
     desk: Desk,
     own: Feedback,
@@ -88,9 +108,8 @@ def _next_flow(
         may = senders[flow, rec.NEXT_PS] <= start
         if not may:
             later = min(later, senders[flow, rec.NEXT_PS])
-        elif control[fb.CONTROLLED] and senders[flow, rec.WAY_PACKETS] > 0:
-            way = np.float64(senders[flow, rec.WAY_PACKETS] + 1) * own.window_params[MSS]
-            may = way <= own.window[flow, WINDOW]
+        elif control[fb.CONTROLLED] and _window_full(own, flow):
+            may = not _ack_expected(own, flow)
         if may and control[fb.MPR] and senders[flow, rec.AGAIN_HEAD] < 0:
             cursor = desk.flows[flow, rs.CURSOR]
             following = desk.messages[cursor, rs.FIRST_NUMBER] + desk.messages[cursor, rs.SENT]
@@ -168,6 +187,13 @@ def pull(
         label = emit(state, net.links, host, link, drawn_key(key, start), start)
     meta = (desk.flows[flow, rs.DST] << np.int64(32)) | (label & np.int64(_LABEL))
     now_under_way(senders, own.packets, flow, packet, ev, start)
+    if control[fb.SEVERAL]:
+        asks = flags != 0 or (control[fb.CONTROLLED] != 0 and _window_full(own, flow))
+        if control[fb.MPR]:
+            asks |= packet + 1 - senders[flow, rec.UNACKNOWLEDGED] >= control[fb.MPR]
+        if asks:
+            key |= np.int64(fb.ASKS)
+            senders[flow, rec.ASKING] = packet
     if _has_more(senders, desk.flows, messages, flow):
         join_ring(desk, flow)
     slot = new_slot(net, key, meta, size)
@@ -185,7 +211,10 @@ def pull(
     if control[fb.PACED_FLOWS]:
         wait = on_send(own.window, own.window_params, flow, size, start)
         senders[flow, rec.NEXT_PS] = start + wait
-    if control[fb.CAN_LOSE] and control[fb.RECOVERY] >= rec.SACK:
+    # Without losses, only a reordering that go-back-N takes for a loss needs the timer: a receiver
+    # asks once per gap, also if what is retransmitted is reordered too.
+    again = flags != 0 and control[fb.RECOVERY] == rec.GO_BACK_N
+    if (control[fb.CAN_LOSE] or again) and control[fb.RECOVERY] >= rec.SACK:
         patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
         due = max(control[fb.NOW_PS], start + patience)
         schedule(own.wheel, control[fb.TIMERS] + flow, due)

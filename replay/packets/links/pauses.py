@@ -33,14 +33,19 @@ def threshold(pauses: Pauses, link: Int) -> Int:
     pool = pauses.rows[link, ps.SWITCH]
     free = pauses.pools[pool, ps.SIZE] - pauses.pools[pool, ps.USED]
     limit = pauses.rows[link, ps.LIMIT]
-    if limit == NEVER:
-        limit = (pauses.rules[ps.ALPHA] * free) >> np.int64(20)
+    if limit == NEVER:  # in two parts, each below 2^63
+        alpha, low = pauses.rules[ps.ALPHA], free & np.int64(0xFFFFF)
+        limit = alpha * (free >> np.int64(20)) + ((alpha * low) >> np.int64(20))
     return min(limit, pauses.rows[link, ps.SHARED] + free)
 
 
 @inlined
 def admit(net: Net, out_start: Ints, out_links: Int32s, link: Int, slot: Int, time: Int) -> Any:
-    """Count a data packet that came over `link` and has to wait; whether there was room."""
+    """Count a data packet that came over `link` and has to wait; whether there was room.
+
+    Without room in the shared buffer the port asks for a pause, also if the headroom is smaller
+    than the packet. If nothing of the port waits, no departure could end the pause: no pause.
+    """
     pauses, rows = net.pauses, net.pauses.rows
     size = size_of(net.slots, slot)
     net.slots[slot, rs.TIME] = link
@@ -48,16 +53,18 @@ def admit(net: Net, out_start: Ints, out_links: Int32s, link: Int, slot: Int, ti
         rows[link, ps.SHARED] += size
         pauses.pools[rows[link, ps.SWITCH], ps.USED] += size
         return True
-    if rows[link, ps.HEADROOM] + size > rows[link, ps.ROOM]:
+    fits = rows[link, ps.HEADROOM] + size <= rows[link, ps.ROOM]
+    if fits:
+        rows[link, ps.HEADROOM] += size
+        rows[link, ps.MOST_HEADROOM] = max(rows[link, ps.MOST_HEADROOM], rows[link, ps.HEADROOM])
+    else:
         rows[link, ps.NO_ROOM] += 1
-        return False
-    rows[link, ps.HEADROOM] += size
-    rows[link, ps.MOST_HEADROOM] = max(rows[link, ps.MOST_HEADROOM], rows[link, ps.HEADROOM])
-    if rows[link, ps.ASKED] == 0:
+    waiting = rows[link, ps.SHARED] + rows[link, ps.HEADROOM]
+    if rows[link, ps.ASKED] == 0 and waiting > 0:
         rows[link, ps.ASKED] = 1
         _send_frame(net, link, time)
         _find_root(net, out_start, out_links, rows[link, ps.SWITCH], time)
-    return True
+    return fits
 
 
 @inlined
@@ -148,17 +155,17 @@ def hold_waiting(net: Network, messages: Ints, link: Int) -> None:
         slot = net.links[link, rs.DATA_HEAD]
         while slot >= 0:
             flow = messages[message_of(net.slots[slot, rs.KEY]), rs.FLOW]
-            net.pauses.held[link, flow] = 1
+            net.pauses.held[link, flow] |= np.uint8(ps.HELD)
             slot = next_of(net.slots, slot)
 
 
 @inlined
 def note_use(net: Net, messages: Ints, out: Int, slot: Int) -> None:
-    """Note a flow that uses a link whose queue has caused pauses."""
-    pauses = net.pauses
-    if pauses.rows[out, ps.ROOTS] and len(pauses.held) > 1:
+    """Note a flow that uses a link, whose queue may cause pauses later."""
+    held = net.pauses.held
+    if len(held) > 1:
         flow = messages[message_of(net.slots[slot, rs.KEY]), rs.FLOW]
-        pauses.held[len(pauses.held) - 1, flow] = 1
+        held[out, flow] |= np.uint8(ps.USES)
 
 
 @inlined

@@ -349,6 +349,8 @@ class EngineResult:
     sent_again: int = 0
     """Retransmitted data packets."""
     timeouts: int = 0
+    out_of_time: bool = False
+    """Whether it was ended at its time limit with events left."""
     pauses: PauseOutcome | None = None
     """None without PFC."""
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints
+from ..failures.changes import LINK_RATE
 from .aligned import aligned
 from .arrays import FabricArrays
 from .model import NEVER, Model
@@ -44,6 +45,10 @@ USED, SIZE = range(2)
 ALPHA, XON, REACTION = range(3)
 """alpha in 2^-20; bytes below the threshold; ps."""
 
+# held
+HELD, USES = 1, 2
+"""Bits of a flow at a link: its packets waited at the end of a pause; it used the link."""
+
 MOST_CELLS = 1 << 26
 """Maximum of links times flows for which victims are counted."""
 
@@ -55,8 +60,7 @@ class Pauses(NamedTuple):
     pools: Ints
     rules: Ints
     held: Bytes
-    """uint8[L + 1, F]: 1 for flows with packets that waited at the end of a pause of the link; row
-    L: 1 for flows that used a link with ROOTS. uint8[1, 1]: not counted."""
+    """uint8[L, F]: HELD and USES of each flow. uint8[1, 1]: not counted."""
     wheel: Wheel
     """The calendar of the driver, in which the frames are events of their link."""
 
@@ -73,10 +77,17 @@ def no_pauses() -> Pauses:
 
 
 def new_pauses(
-    arrays: FabricArrays, source: Int32s, model: Model, packet: int, flows: int, wheel: Wheel
+    arrays: FabricArrays,
+    source: Int32s,
+    model: Model,
+    packet: int,
+    flows: int,
+    wheel: Wheel,
+    changes: Ints,
 ) -> Pauses:
-    """The state before the first packet. packet: wire bytes of the largest. UsageError for
-    thresholds and headroom that do not fit a switch."""
+    """The state before the first packet. packet: wire bytes of the largest. changes: of links
+    (failures/changes.py); the headroom is enough for all their rates. UsageError for thresholds
+    and headroom that do not fit a switch."""
     pfc = model.pfc
     assert pfc is not None
     links = len(arrays.target)
@@ -87,13 +98,18 @@ def new_pauses(
     rows[:, REVERSE] = reverse_links(source, arrays.target)
     rows[:, LIMIT] = NEVER if pfc.xoff_bytes is None else pfc.xoff_bytes
     ps_per_byte = arrays.ps_per_byte_q20 / (1 << 20)
+    least, most = arrays.ps_per_byte_q20.copy(), arrays.ps_per_byte_q20.copy()
+    for _, what, which, value in changes.tolist():
+        if what == LINK_RATE:
+            least[which], most[which] = min(least[which], value), max(most[which], value)
+    fastest, slowest = least / (1 << 20), most / (1 << 20)
     into = np.flatnonzero(arrays.target < arrays.switches)
     for link in into.tolist():
         delay = int(arrays.delay_ps[link])
         back = int(rows[link, REVERSE])
         delay = max(delay, int(arrays.delay_ps[back]) if back >= 0 else 0)
-        slow = ps_per_byte[back] / ps_per_byte[link] if back >= 0 else 1.0
-        needed = headroom_needed(packet, float(ps_per_byte[link]), delay, pfc.reaction_ps) + int(
+        slow = slowest[back] / fastest[link] if back >= 0 else 1.0
+        needed = headroom_needed(packet, float(fastest[link]), delay, pfc.reaction_ps) + int(
             max(0.0, slow - 1.0) * (packet + 64)
         )
         rows[link, NEEDED] = needed
@@ -123,8 +139,8 @@ def new_pauses(
     rules[ALPHA] = round(pfc.alpha * (1 << 20))
     rules[XON] = packet if pfc.xon_bytes is None else pfc.xon_bytes
     rules[REACTION] = pfc.reaction_ps
-    counted = (links + 1) * flows <= MOST_CELLS
-    held = np.zeros((links + 1, flows) if counted else (1, 1), np.uint8)
+    counted = links * flows <= MOST_CELLS
+    held = np.zeros((links, flows) if counted else (1, 1), np.uint8)
     return Pauses(rows, pools, rules, held, wheel)
 
 

@@ -83,7 +83,10 @@ class PauseOutcome:
     counted."""
     victim_flows: int | None
     deadlock: tuple[int, ...]
-    """Links that wait for each other in a circle at the end of the run, each for the next."""
+    """Links that wait for each other in a circle at the end of an incomplete run, each for the
+    next."""
+    may_pass: bool = False
+    """Whether events were left at the end, so that such a circle is perhaps no deadlock."""
 
 
 def headroom_needed(packet: int, ps_per_byte: float, delay_ps: int, reaction_ps: int) -> int:

@@ -84,6 +84,13 @@ def test_a_ring_is_a_job_with_the_sizes_and_gaps_of_its_collectives():
     assert 10 * 10**9 < found.finished_ps.max() < 10.3 * 10**9
 
 
+def test_a_job_of_two_hosts_is_no_certain_job():
+    rows = ring((2, 4), [((0, 0), 2 * 24_800), ((14, 10), 2 * 49_600)])
+    (job,), notes = captured_jobs(captured(rows), FABRIC, 100, 3 * MS)
+    assert job.workers == (2, 4)
+    assert len(notes) == 1 and notes[0].endswith("between two hosts looks like this job")
+
+
 def test_an_exchange_between_all_pairs_is_a_job_and_starts_keep_their_distance():
     every = [(a, b, 5, 6, 31_000) for a in range(4) for b in range(4) if a != b]
     rows = ring((8, 9), [((0, 0), 2 * 24_800)]) + every

@@ -6,13 +6,21 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.cli import run as cli
-from rocescope.replay.compare.packets import Load, check_bound, replay_packets
+from rocescope.replay.compare.packets import (
+    Load,
+    _Gathered,
+    _incomplete,
+    _packets,
+    check_bound,
+    replay_packets,
+)
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing import HashSettings
 from rocescope.replay.packets.bounds import bounds
@@ -238,3 +246,27 @@ def test_flows_have_their_times_and_queues_their_course(capsys: pytest.CaptureFi
     told = capsys.readouterr().out
     assert "latest flows" in told and "longest queue" in told
     assert sum("> host1" in line for line in told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"no_route": 3}, "some flows have no path"),
+        ({"out_of_time": True}, "still under way at the time limit"),
+        ({}, "1 messages wait for packets or ACKs that do not come"),
+        ({"started_ps": np.full(1, -1)}, "1 messages never began"),
+    ],
+)
+def test_why_a_run_did_not_complete(change: dict[str, Any], words: str) -> None:
+    """One message that did not complete, for each reason."""
+    one = np.array([0]), np.array([4]), np.array([100_000])
+    load = workload_of(*one, None, MODEL)  # type: ignore[arg-type]
+    found = run_open_loop(load, CLOS, parse_packet_strategy("switch-random"), MODEL, 1)
+    stalled = replace(found, completed_ps=np.full(1, -1), **change)
+    gathered = _Gathered({0: (stalled, bounds(load, CLOS, MODEL))})
+    packets = _packets(gathered, CLOS, {"recovery": "sack"}, 1, load)
+    (note,) = _incomplete(packets, [stalled], CLOS)
+    assert note.startswith("1 of 1 runs did not complete: ") and words in note
+    complete = _Gathered({0: (found, bounds(load, CLOS, MODEL))})
+    whole = _packets(complete, CLOS, {"recovery": "sack"}, 1, load)
+    assert _incomplete(whole, [found], CLOS) == []

@@ -78,8 +78,13 @@ routes:
 def test_thresholds_that_do_not_fit() -> None:
     with pytest.raises(UsageError, match="xoff .* exceeds the shared buffer"):
         _replayed("pfc:xoff=1GB")
-    with pytest.raises(UsageError, match="leave out --model buffer"):
-        PreparedReplay(ReplayRequest(FABRIC, pattern=INCAST, lossless="pfc", model="buffer=1MB"))
+
+
+@pytest.mark.parametrize("lossless", ["pfc", "infinite"])
+def test_queues_that_drop_are_not_lossless(lossless: str) -> None:
+    with pytest.raises(UsageError, match=f"--lossless {lossless} .* leave out --model buffer"):
+        PreparedReplay(ReplayRequest(FABRIC, pattern=INCAST, lossless=lossless, model="buffer=1MB"))
+    PreparedReplay(ReplayRequest(FABRIC, pattern=INCAST, model="buffer=1MB"))
 
 
 def test_a_circle_ends_where_it_begins() -> None:

@@ -9,10 +9,11 @@ for them. Below one packet the window is a pace: one packet per RTT / window.
 | parameter | value | source |
 |---|---|---|
 | base target | base RTT of the flow | paper: one for the fabric; every pair its own: assumed |
-| per link | base target / 6.55 | csg-htsim |
+| per link | base target / 6.55 | csg-htsim, a guess there |
 | flow scaling | up to 5 base targets, for windows from 0.1 to 100 packets | csg-htsim |
-| ai, beta, largest decrease | 1 packet, 0.8, 0.5 | csg-htsim |
-| retransmission timeouts before the least window | 5 | csg-htsim |
+| ai, beta, largest decrease | 1 packet, 0.8, 0.5 | csg-htsim, guesses there |
+| losses in a row before the least window | 5 | csg-htsim, a guess there |
+| least window | 0.01 packets | assumed; csg-htsim: 10 bytes, a guess there |
 | largest window | 1.5 BDP, at the start too | assumed, as NSCC |
 """
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.event_driven import run_event_driven
 from rocescope.replay.packets.drivers.pause_outcome import _circle
 from rocescope.replay.packets.model.model import EngineResult, Model
 from rocescope.replay.packets.model.pfc import PauseOutcome, Pfc
@@ -83,6 +84,20 @@ def test_the_victim_of_an_incast_shares_its_fate() -> None:
     at = fabric.find_links("host8>leaf1")[0]
     assert pauses.victims[at] == 1 and pauses.victims[fabric.find_links("host1>leaf1")[0]] == 0
     assert (pauses.longest_ps <= pauses.paused_ps).all() and not pauses.no_room.any()
+
+
+def test_a_circle_at_the_time_limit_may_pass(tmp_path: Path) -> None:
+    (tmp_path / "ring.yaml").write_text(RING)
+    fabric = parse_fabric(str(tmp_path / "ring.yaml"))
+    model = Model(pfc=Pfc(xoff_bytes=20_000, shared_bytes=20_000_000))
+    src, dst = np.array([0, 1, 2]), np.array([2, 0, 1])
+    load = workload_of(src, dst, np.full(3, 1_000_000), None, model)  # type: ignore[arg-type]
+    strategy = parse_packet_strategy("switch-random")
+    whole = run_event_driven(load, fabric, strategy, model, 1).engine
+    assert whole.pauses is not None and whole.pauses.deadlock and not whole.pauses.may_pass
+    assert not whole.out_of_time
+    early = run_event_driven(load, fabric, strategy, model, 1, until_ps=10_000_000).engine
+    assert early.pauses is not None and early.out_of_time and early.pauses.may_pass
 
 
 def _alone(fabric: Fabric, size: int) -> int:

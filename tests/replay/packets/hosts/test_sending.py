@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,3 +154,39 @@ def test_losses_of_a_fifth_end_under_dcqcn() -> None:
     transport = Transport(recovery="go-back-n", congestion="dcqcn", rto_ps=100 * US)
     result = run([(0, 2), (1, 2), (3, 2)], 500, PATH, one, transport, model, lossy, 10**11)
     assert (result.engine.completed_ps >= 0).all()
+
+
+@pytest.mark.parametrize("control", ["nscc", "swift"])
+@pytest.mark.parametrize("recovery", ["none", "sack"])
+def test_a_window_below_the_packets_of_an_ack_does_not_wait_for_ever(
+    control: str, recovery: str
+) -> None:
+    """Three hosts send to one, so that their windows shrink while nothing is lost."""
+    spray = parse_packet_strategy("host-spray")
+    transport = Transport(recovery=recovery, congestion=control)
+    pairs = [(0, 2), (1, 2), (3, 2)]
+    for every in (2, 40):
+        result = run(pairs, 300, PATH, spray, transport, Model(ack_every=every))
+        assert (result.engine.completed_ps >= 0).all() and not result.engine.out_of_time
+        assert result.tally.timeouts == result.tally.sent_again == 0
+
+
+@pytest.mark.parametrize("recovery", ["ideal", "sack"])
+def test_an_mpr_below_the_packets_of_an_ack_does_not_wait_for_ever(recovery: str) -> None:
+    spray = parse_packet_strategy("host-spray:evs=1")
+    transport = Transport(recovery=recovery, mpr_packets=4)
+    result = run([(0, 2)], 40, PATH, spray, transport, Model(ack_every=32))
+    assert (result.engine.completed_ps >= 0).all() and result.tally.sent_again == 0
+
+
+def test_go_back_n_outlasts_reordering_without_losses() -> None:
+    """A receiver asks once per gap; if what is retransmitted is reordered, the timer does."""
+    fabric = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4,rate=100G,delay=100ns")
+    pairs = [(src, 4 + (src + 1) % 4) for src in range(4)]
+    transport = Transport(recovery="go-back-n", rto_ps=20 * US)
+    spray = parse_packet_strategy("switch-random")
+    result = run(pairs, 40, fabric, spray, transport)
+    assert (result.engine.completed_ps >= 0).all() and not result.engine.link_drops.any()
+    assert result.tally.timeouts > 0
+    alone = run(pairs, 40, fabric, parse_packet_strategy("host-spray:evs=1"), transport)
+    assert alone.tally.timeouts == alone.tally.sent_again == 0  # in order: without timers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,11 @@ from pfc_twin import PfcTwin
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import run_event_driven
-from rocescope.replay.packets.model.model import Model, Workload
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.links.pauses import threshold
+from rocescope.replay.packets.model import pause_state as ps
+from rocescope.replay.packets.model.model import NEVER, Model, Workload
+from rocescope.replay.packets.model.pause_state import no_pauses
 from rocescope.replay.packets.model.pfc import Pfc
 from rocescope.replay.packets.offers.offered import workload_of
 from rocescope.replay.strategies.registry import parse_packet_strategy
@@ -35,7 +40,9 @@ def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
         alpha=draw(st.sampled_from((1 / 64, 1 / 8, 1.0))),
         xoff_bytes=draw(st.none() | st.integers(0, 4 * packet)),
         xon_bytes=draw(st.sampled_from((None, 0))),
-        headroom_bytes=draw(st.sampled_from((None, None, packet, 5 * packet, 100_000))),
+        headroom_bytes=draw(
+            st.sampled_from((None, None, 0, packet - 1, packet, 5 * packet, 100_000))
+        ),
         reaction_ps=draw(st.sampled_from((0, 1, 100_000, 1_000_000))),
     )
     model = Model(
@@ -64,6 +71,19 @@ def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
     return load, fabric, model
 
 
+@pytest.mark.parametrize("alpha", [1 / 1024, 1 / 3, 64])
+@pytest.mark.parametrize("size", [400 * 10**9, (1 << 40) - 1, 12_345_678])
+def test_thresholds_of_the_largest_buffers(size: int, alpha: float) -> None:
+    """As with integers of any size."""
+    pauses = no_pauses()
+    pauses.rows[0, ps.LIMIT] = NEVER
+    pauses.pools[0] = 5_000, size
+    pauses.rules[ps.ALPHA] = round(alpha * 2**20)
+    free = size - 5_000
+    found = int(threshold(pauses, np.int64(0)))
+    assert found == min(round(alpha * 2**20) * free >> 20, free)
+
+
 @examples(60)
 @given(cases(), st.sampled_from(("switch-random", "jsq:acks=shortest")), st.integers(0, 1 << 40))
 def test_every_packet_and_pause_as_in_a_plain_simulator(
@@ -88,9 +108,31 @@ def test_every_packet_and_pause_as_in_a_plain_simulator(
     ended = np.array([not own.paused for own in twin.buffers])
     assert pauses.paused_ps[ended].tolist() == [o.total for o in twin.buffers if not o.paused]
     assert pauses.longest_ps[ended].tolist() == [o.longest for o in twin.buffers if not o.paused]
+    assert pauses.victims is not None
+    inner = fabric.links.source < fabric.switches
+    victims = np.array(twin.victims(np.flatnonzero(pauses.roots).tolist()))
+    assert pauses.victims[inner].tolist() == victims[inner].tolist()
     tally = found.tally
     assert tally.data_sent == tally.data_received + tally.data_lost + found.data_under_way
     assert model.pfc is not None
     if model.pfc.headroom_bytes is None:  # what the cable needs: lossless
         assert not result.link_drops.any() and (result.completed_ps >= 0).all()
         assert pauses.deadlock == ()
+
+
+@pytest.mark.parametrize("headroom", [0, 1_000])
+def test_a_headroom_below_one_packet_pauses_too(headroom: int) -> None:
+    """Three hosts send to one, with recovery: what is dropped is sent after the pauses."""
+    fabric = parse_fabric(FABRICS[0])
+    model = Model(payload_bytes=PAYLOAD, pfc=Pfc(xoff_bytes=20_000, headroom_bytes=headroom))
+    size = np.full(3, 200 * PAYLOAD)
+    load = workload_of(
+        np.arange(3), np.full(3, 3), size, None, model  # type: ignore[arg-type]
+    )  # fmt: skip
+    strategy = parse_packet_strategy("switch-random")
+    sack = Transport(recovery="sack", rto_ps=10_000_000)
+    result = run_event_driven(load, fabric, strategy, model, 1, transport=sack).engine
+    pauses = result.pauses
+    assert pauses is not None and pauses.pauses.sum() > 10 and pauses.roots.any()
+    assert pauses.no_room.any() and not pauses.most_headroom.any()
+    assert (result.completed_ps >= 0).all()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.failures.changes import LINK_DOWN, LINK_RATE
 from rocescope.replay.packets.model import pause_state as ps
 from rocescope.replay.packets.model.arrays import fabric_arrays
 from rocescope.replay.packets.model.model import Model
@@ -18,10 +21,11 @@ FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=3,uplinks=2,rate=100G,
 """A leaf has seven ports of 100 Gb/s."""
 
 
-def _new(pfc: Pfc, flows: int = 3) -> Pauses:
+def _new(pfc: Pfc, flows: int = 3, rows: Sequence[tuple[int, int, int, int]] = ()) -> Pauses:
     arrays = fabric_arrays(FABRIC)
     source = FABRIC.links.source
-    return new_pauses(arrays, source, Model(pfc=pfc), 4160, flows, new_wheel(1, 1, 1))
+    changes = np.array(rows, np.int64).reshape(-1, 4)
+    return new_pauses(arrays, source, Model(pfc=pfc), 4160, flows, new_wheel(1, 1, 1), changes)
 
 
 def test_parallel_cables_keep_their_order() -> None:
@@ -40,7 +44,22 @@ def test_headroom_is_taken_from_the_buffer() -> None:
     assert (pauses.rows[into, ps.ROOM] == needed).all()
     assert (pauses.rows[~into, ps.ROOM] == 0).all()
     assert pauses.pools[0, ps.SIZE] == 7 * 100 * 3_200 - 7 * needed
-    assert pauses.held.shape == (len(into) + 1, 3)
+    assert pauses.held.shape == (len(into), 3)
+
+
+def test_headroom_is_enough_for_every_rate_of_its_cable() -> None:
+    link = int(FABRIC.find_links("leaf1>spine1")[0])
+    back = int(_new(Pfc()).rows[link, ps.REVERSE])
+    ways = ((800, 100), (100, 10))  # rates of the link and of the frames at some time, Gb/s
+    for forward, frames in ways:
+        q20 = [round(8e3 * (1 << 20) / rate) for rate in (forward, frames)]
+        rows = [(7, LINK_RATE, link, q20[0]), (8, LINK_RATE, back, q20[1]), (9, LINK_DOWN, 0, 0)]
+        needed = 4 * 4160 + 64 + 1_100_000 * forward // 8000 + 1
+        needed += int((forward / frames - 1) * (4160 + 64))
+        pauses = _new(Pfc(), rows=rows)
+        assert pauses.rows[link, ps.NEEDED] == pauses.rows[link, ps.ROOM] == needed
+        short = _new(Pfc(headroom_bytes=20_000), rows=rows).rows[link]
+        assert short[ps.ROOM] == 20_000 and short[ps.NEEDED] == needed
 
 
 def test_victims_of_very_many_flows_are_not_counted() -> None:
