@@ -104,9 +104,9 @@ def run_event_driven(
     if model.pfc is not None:
         packet = max(workload.packet_bytes.max(initial=1), workload.last_bytes.max(initial=1))
         flows, wheel = len(workload.src), own.wheel
-        run = run._replace(
-            pauses=new_pauses(arrays, source, model, int(packet), flows, wheel, plan.changes)
-        )
+        rates = plan.rates(arrays.ps_per_byte_q20)
+        pauses = new_pauses(arrays, source, model, int(packet), flows, wheel, rates)
+        run = run._replace(pauses=pauses)
     run, own = _grown_to(run, own, int(own.control[fb.MARGIN]) + len(workload.src))
     base, goal, ended = 0, 0, True
     if until_ps is None:

@@ -39,6 +39,14 @@ class Scheduled(NamedTuple):
         keep = self.changes[:, 1] != ROUTES
         return self._replace(routes=self.routes[:1], changes=self.changes[keep])
 
+    def rates(self, ps_per_byte_q20: Ints) -> tuple[Ints, Ints]:
+        """Least and most time of a byte on each link, scaled by 2^20, from those at the begin."""
+        least, most = ps_per_byte_q20.copy(), ps_per_byte_q20.copy()
+        changed = self.changes[self.changes[:, 1] == LINK_RATE]
+        np.minimum.at(least, changed[:, 2], changed[:, 3])
+        np.maximum.at(most, changed[:, 2], changed[:, 3])
+        return least, most
+
 
 def scheduled(fabric: Fabric, failures: Failures, seed: int = 0) -> Scheduled:
     """Resolve names and compute the routing states. UsageError for links that do not exist."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints
-from ..failures.changes import LINK_RATE
 from .aligned import aligned
 from .arrays import FabricArrays
 from .model import NEVER, Model
@@ -83,10 +82,11 @@ def new_pauses(
     packet: int,
     flows: int,
     wheel: Wheel,
-    changes: Ints,
+    rates: tuple[Ints, Ints],
 ) -> Pauses:
-    """The state before the first packet. packet: wire bytes of the largest. changes: of links
-    (failures/changes.py); the headroom is enough for all their rates. UsageError for thresholds
+    """The state before the first packet. packet: wire bytes of the largest. rates: ps
+    per byte of each link, scaled by 2^20, least and most during the run; the headroom is enough for
+    both. UsageError for thresholds
     and headroom that do not fit a switch."""
     pfc = model.pfc
     assert pfc is not None
@@ -98,11 +98,7 @@ def new_pauses(
     rows[:, REVERSE] = reverse_links(source, arrays.target)
     rows[:, LIMIT] = NEVER if pfc.xoff_bytes is None else pfc.xoff_bytes
     ps_per_byte = arrays.ps_per_byte_q20 / (1 << 20)
-    least, most = arrays.ps_per_byte_q20.copy(), arrays.ps_per_byte_q20.copy()
-    for _, what, which, value in changes.tolist():
-        if what == LINK_RATE:
-            least[which], most[which] = min(least[which], value), max(most[which], value)
-    fastest, slowest = least / (1 << 20), most / (1 << 20)
+    fastest, slowest = (one / (1 << 20) for one in rates)
     into = np.flatnonzero(arrays.target < arrays.switches)
     for link in into.tolist():
         delay = int(arrays.delay_ps[link])

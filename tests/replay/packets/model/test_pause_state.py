@@ -10,6 +10,7 @@ import pytest
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.failures.changes import LINK_DOWN, LINK_RATE
+from rocescope.replay.packets.failures.schedule import Scheduled
 from rocescope.replay.packets.model import pause_state as ps
 from rocescope.replay.packets.model.arrays import fabric_arrays
 from rocescope.replay.packets.model.model import Model
@@ -24,8 +25,9 @@ FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=3,uplinks=2,rate=100G,
 def _new(pfc: Pfc, flows: int = 3, rows: Sequence[tuple[int, int, int, int]] = ()) -> Pauses:
     arrays = fabric_arrays(FABRIC)
     source = FABRIC.links.source
-    changes = np.array(rows, np.int64).reshape(-1, 4)
-    return new_pauses(arrays, source, Model(pfc=pfc), 4160, flows, new_wheel(1, 1, 1), changes)
+    plan = Scheduled(FABRIC, arrays.route[None], np.array(rows, np.int64).reshape(-1, 4))
+    rates = plan.rates(arrays.ps_per_byte_q20)
+    return new_pauses(arrays, source, Model(pfc=pfc), 4160, flows, new_wheel(1, 1, 1), rates)
 
 
 def test_parallel_cables_keep_their_order() -> None:
