@@ -47,10 +47,10 @@ def test_where_everything_works(need_tool):
 
 @pytest.mark.usefixtures("root", "libibverbs")
 @pytest.mark.parametrize("before", [NOBODY, POWERLESS], ids=["nobody", "powerless root"])
-def test_without_privileges(before, need_tool):
+def test_without_privileges(before, need_tool, unavailable):
     need_tool("setpriv")
     if subprocess.run([*before, sys.executable, "-c", "import rocescope"]).returncode:
-        pytest.skip("nobody may not run this Python")
+        unavailable("nobody may not run this Python")
     done = run("--format", "json", before=before)
     assert (done.returncode, done.stderr) == (3, "")
     found = states(done.stdout)
