@@ -243,6 +243,7 @@ def test_outputs_follow_commands() -> None:
         ("...\na\n...\n", None),
         ("b\n...\na\n", "a"),
         ("...\nc\n", "c"),
+        ("\n", ""),
     ],
 )
 def test_missing(shown: str, lacks: str | None) -> None:

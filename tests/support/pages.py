@@ -93,7 +93,8 @@ def missing(shown: str, printed: str) -> str | None:
     parts = _parts(shown)
     rest = _stripped(printed)
     if _GAP not in shown.splitlines():
-        return None if parts[0] == rest else parts[0]
+        whole = _stripped(shown)
+        return None if whole == rest else whole
     for part in parts:
         before, found, rest = rest.partition(part)
         if not found or (before and not before.endswith("\n")):
@@ -143,8 +144,12 @@ def main() -> None:
                 for command in commands(block):
                     if block.output is not None or " -o " in command:
                         line = demo() if command == "make demo" else command
-                        printed = run(line, folder, environment).stdout
-                if block.output is not None:
+                        done = run(line, folder, environment)
+                        printed = done.stdout
+                if block.output is not None and not printed.strip():
+                    # A reader's own file, for which only the tests have a capture.
+                    print(f"{name}: kept the output of: {line}\n{done.stderr}", file=sys.stderr)
+                elif block.output is not None:
                     head, shown, rest = text.partition(
                         f"{block.text}```\n\n```text\n{block.output}"
                     )
