@@ -8,10 +8,11 @@ import numpy as np
 
 from ...kernels.kernel import Array, Ints
 from ..fabrics.fabric import Fabric
-from ..traffic.traffic import ON_RECEIVED
+from ..traffic.traffic import ON_ACKED
 from .failures.events import SLOW, Failures
 from .model.arrays import FabricArrays, fabric_arrays
 from .model.model import LINE_RATE, Model, Workload, pace_of
+from .model.waits import Edges, earliest
 from .model.ways import Ways, by_any_link
 
 _ROUNDING_PS = 64
@@ -208,7 +209,7 @@ def _permutations(
     same = np.array_equal(sent, np.bincount(dst, packets, arrays.hosts))
     size = int(workload.packet_bytes[rows[0]])
     sizes = np.concatenate([workload.packet_bytes[rows], workload.last_bytes[rows]])
-    plain = (workload.release_ps[rows] == 0).all() and (workload.after[rows] < 0).all()
+    plain = (workload.release_ps[rows] == 0).all() and workload.at_once[rows].all()
     uniform = len(np.unique(arrays.ps_per_byte_q20)) == 1 and len(np.unique(arrays.delay_ps)) == 1
     one_port = arrays.access.shape[1] == 1 and model.ack_every == 1
     if not (same and len(np.unique(sent[sent > 0])) == 1 and (sizes == size).all() and plain):
@@ -344,22 +345,16 @@ def _busiest(host: Array, busy: Ints, head: Ints, tail: Ints, order: Ints) -> in
 
 
 def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints) -> int:
-    """The longest chain of messages that wait for their predecessors."""
-    if (workload.after[rows] < 0).all():
+    """The longest chain of messages and computations that wait for their predecessors."""
+    if workload.at_once.all():
         return int((workload.release_ps[rows] + alone[rows]).max(initial=0))
-    begun: dict[int, int] = {}
-    own = set(rows.tolist())
-    for m in rows.tolist():
-        stack = [m]
-        while stack:
-            top = stack[-1]
-            before = int(workload.after[top])
-            if before in own and before not in begun:
-                stack.append(before)
-                continue
-            begun[top] = int(workload.release_ps[top])
-            if before in own:
-                done = received if workload.on[top] == ON_RECEIVED else alone
-                begun[top] += begun[before] + int(done[before])
-            stack.pop()
-    return max((begin + int(alone[m]) for m, begin in begun.items()), default=0)
+    nodes, takes_ps = workload.nodes, workload.waits.takes_ps
+    own = np.zeros(nodes, np.bool_)
+    own[rows] = True
+    own[len(workload.flow) :] = True
+    edges = workload.edges
+    kept = own[edges.node] & own[edges.after]
+    takes = np.stack([np.append(alone, takes_ps), np.append(received, takes_ps)])
+    release = np.append(workload.release_ps, np.zeros(len(takes_ps), np.int64))
+    begin, _ = earliest(nodes, Edges(*(column[kept] for column in edges)), release, takes)
+    return int((begin + takes[ON_ACKED])[own].max(initial=0))

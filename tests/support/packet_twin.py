@@ -53,20 +53,26 @@ class Twin:
         self.started, self.received, self.completed = ([-1] * m for _ in range(3))
         self.arrived = [-1] * int(load.packet_start[-1])
         self.cursor = load.flow_start[:-1].tolist()
-        self.open = m
+        self.computed = [-1] * len(load.waits.host)
+        self.open = m + len(self.computed)
+        self.missing = [self.predecessors(node) for node in range(self.open)]
         self.port = ports_in_turn(self.arrays, load.src, load.dst).tolist()
 
     def run(self) -> None:
         load, base = self.load, 0
         for phase in range(int(load.phase.max()) + 1):
             rows = np.flatnonzero((load.phase == phase) & (load.after < 0)).tolist()
-            for m in sorted(rows, key=lambda m: (int(load.release_ps[m]), m)):
-                if self.port[load.flow[m]] >= 0:
-                    self.push(base + int(load.release_ps[m]), 0, m)
+            if phase == 0:
+                rows += [len(load.flow) + c for c in range(len(self.computed))]
+            rows = [node for node in rows if not self.missing[node]]
+            for node in sorted(rows, key=lambda node: (self.takes(node), node)):
+                if node >= len(load.flow) or self.port[load.flow[node]] >= 0:
+                    self.push(base + self.takes(node), 0, node)
             while self.heap and self.open:
                 time, kind, _, _, number, packet = heapq.heappop(self.heap)
                 (self.release, self.serve, self.arrive)[kind](number, time, packet)
             done = [self.completed[m] for m in np.flatnonzero(load.phase == phase)]
+            done += self.computed
             if min(done, default=0) < 0:
                 return
             base = max(done, default=base)
@@ -83,7 +89,25 @@ class Twin:
             return own
         return [int(self.arrays.access[self.load.src[flow], self.port[flow]])]
 
+    def predecessors(self, node: int) -> set[tuple[int, int]]:
+        load, waits = self.load, self.load.waits
+        found = {
+            (int(waits.after[i]), int(waits.on[i])) for i in np.flatnonzero(waits.node == node)
+        }
+        if node < len(load.flow) and load.after[node] >= 0:
+            found.add((int(load.after[node]), int(load.on[node])))
+        return found
+
+    def takes(self, node: int) -> int:
+        m = len(self.load.flow)
+        return int(self.load.release_ps[node] if node < m else self.load.waits.takes_ps[node - m])
+
     def release(self, m: int, time: int, _: Any) -> None:
+        if m >= len(self.load.flow):
+            self.computed[m - len(self.load.flow)] = time
+            self.open -= 1
+            self.follow(m, 0, time)
+            return
         self.ready[m] = 1
         flow = int(self.load.flow[m])
         if self.cursor[flow] == m:
@@ -261,5 +285,10 @@ class Twin:
             self.follow(m, 1, time)
 
     def follow(self, m: int, end: int, time: int) -> None:
-        for other in np.flatnonzero((self.load.after == m) & (self.load.on == end)).tolist():
-            self.push(time + int(self.load.release_ps[other]), 0, other)
+        after = np.flatnonzero((self.load.after == m) & (self.load.on == end)).tolist()
+        waits = self.load.waits
+        after += waits.node[(waits.after == m) & (waits.on == end)].tolist()
+        for other in after:
+            self.missing[other].discard((m, end))
+            if not self.missing[other]:
+                self.push(time + self.takes(other), 0, other)

@@ -112,9 +112,9 @@ def run_event_driven(
     if until_ps is None:
         until_ps = _patience_ps(workload, fabric)
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
-        in_phase = workload.phase == phase
+        in_phase = workload.nodes_of(phase)
         goal += int(np.count_nonzero(in_phase))
-        release(run, workload, np.flatnonzero(in_phase & (workload.after < 0)), base)
+        release(run, workload, np.flatnonzero(in_phase & workload.at_once), base)
         run, own, ended = _drain(
             run, own, evs, functions, control, rules, goal, until_ps, tell, stop
         )
@@ -122,7 +122,7 @@ def run_event_driven(
         if run.counts[rs.COMPLETED] < goal:
             break
         base = int(done.max(initial=base))
-    result = _result(run, own, rules, None if rules.hosts is None else evs)
+    result = _result(run, own, rules, None if rules.hosts is None else evs, len(workload.flow))
     stopped = stop is not None and stop.is_set()
     engine = replace(result.engine, out_of_time=not ended and not stopped)
     if model.pfc is not None:
@@ -135,10 +135,10 @@ def _patience_ps(workload: Workload, fabric: Fabric) -> int:
     """When to give up: 10 times the time to send all messages one after another, plus a margin."""
     sent = workload.message_bytes()
     slowest = int(fabric.links.rate_bits_per_second.min())
-    at_once = workload.after < 0
+    at_once = workload.at_once[: len(workload.flow)]
     last = int(workload.release_ps[at_once].max(initial=0))
     last = max(last, int(workload.due_ps.max(initial=0)))
-    waits = int(workload.release_ps[~at_once].sum())
+    waits = int(workload.release_ps[~at_once].sum()) + int(workload.waits.takes_ps.sum())
     to_send = 10 * (int(sent.sum()) * 8 * 10**12 // slowest)
     return min(LONGEST_PS + last + waits + to_send, 1 << 62)
 
@@ -248,10 +248,12 @@ def _feedback(
     )
 
 
-def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> FeedbackResult:
+def _result(
+    run: RunState, own: Feedback, rules: Rules, evs: EvState | None, of_messages: int
+) -> FeedbackResult:
     tally = fb.Tally(*own.tally.tolist())
     engine = replace(
-        result_of(run, rules),
+        result_of(run, rules, of_messages),
         lost_on_links=tally.lost_on_links,
         sent_again=tally.sent_again,
         timeouts=tally.timeouts,

@@ -67,7 +67,7 @@ def run_events(
     )  # fmt: skip
     desk = Desk(
         run.hosts, run.rings, run.flows, run.messages, run.settings, run.access, run.sent_ps,
-        run.due_ps, run.wire,
+        run.due_ps, run.wire, run.next_start, run.next_message, run.counts,
     )  # fmt: skip
     counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
     control, wheel, wires = own.control, own.wheel, own.wires

@@ -57,14 +57,14 @@ def run_open_loop(
     )
     base = 0
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
-        own = workload.phase == phase
-        release(run, workload, np.flatnonzero(own & (workload.after < 0)), base)
+        own = workload.nodes_of(phase)
+        release(run, workload, np.flatnonzero(own & workload.at_once), base)
         run = _drain(run, rules, tell, stop)
         done = run.messages[own, rs.COMPLETED_PS]
         if (done < 0).any() or (stop is not None and stop.is_set()):
             break  # the barrier is not reached
         base = int(done.max(initial=base))
-    return result_of(run, rules)
+    return result_of(run, rules, len(workload.flow))
 
 
 def _drain(
@@ -93,9 +93,9 @@ def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:
         raise UsageError(f"{name}: a flow leads from a host to itself; packets need two hosts")
 
 
-def result_of(run: RunState, rules: Rules) -> EngineResult:
-    """The result of a run."""
-    messages, stats = run.messages, run.stats
+def result_of(run: RunState, rules: Rules, of_messages: int) -> EngineResult:
+    """The result of a run of this many messages."""
+    messages, stats = run.messages[:of_messages], run.stats
 
     def column(of: Array, number: int) -> Ints:
         return np.ascontiguousarray(of[:, number])
@@ -107,6 +107,7 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
         started_ps=column(messages, rs.STARTED_PS),
         received_ps=column(messages, rs.RECEIVED_PS),
         completed_ps=column(messages, rs.COMPLETED_PS),
+        computed_ps=column(run.messages[of_messages:], rs.COMPLETED_PS),
         link_bytes=column(run.links, rs.CARRIED),
         link_packets=column(stats, rs.PACKETS),
         link_max_packets=column(stats, rs.MAX_PACKETS),

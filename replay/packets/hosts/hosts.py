@@ -32,18 +32,6 @@ def join_ring(run: Messages, flow: Int) -> None:
 
 
 @inlined
-def release_first(run: Messages, host: Int) -> None:
-    """Release the first pending message of a host."""
-    message = run.hosts[host, rs.PENDING]
-    run.hosts[host, rs.PENDING] = run.messages[message, rs.PENDING_NEXT]
-    run.hosts[host, rs.NOW] = max(run.hosts[host, rs.NOW], run.messages[message, rs.RELEASE])
-    run.messages[message, rs.READY] = 1
-    flow = run.messages[message, rs.FLOW]
-    if run.flows[flow, rs.CURSOR] == message and run.flows[flow, rs.IN_RING] == 0:
-        join_ring(run, flow)
-
-
-@inlined
 def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
     """Schedule the release of a message, after messages of the same time."""
     messages = run.messages
@@ -56,6 +44,35 @@ def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
         run.hosts[host, rs.PENDING] = message
     else:
         messages[before, rs.PENDING_NEXT] = message
+
+
+@inlined
+def release_successors(run: Messages, host: Int, end: Int, time: Int) -> None:
+    """Schedule the successors that waited for nothing else than a node that is now complete at one
+    of its ends."""
+    for i in range(run.next_start[end], run.next_start[end + 1]):
+        successor = np.int64(run.next_message[i])
+        run.messages[successor, rs.WAITS] -= 1
+        if run.messages[successor, rs.WAITS] == 0:
+            add_pending(run, host, successor, time + run.messages[successor, rs.RELEASE])
+
+
+@inlined
+def release_first(run: Messages, host: Int) -> None:
+    """Release the first pending message of a host, or end its computation."""
+    message = run.hosts[host, rs.PENDING]
+    run.hosts[host, rs.PENDING] = run.messages[message, rs.PENDING_NEXT]
+    if run.messages[message, rs.SIZE] == 0:
+        time = run.messages[message, rs.RELEASE]
+        run.messages[message, rs.COMPLETED_PS] = time
+        run.counts[rs.COMPLETED] += 1
+        release_successors(run, host, 2 * message + ON_ACKED, time)
+        return
+    run.hosts[host, rs.NOW] = max(run.hosts[host, rs.NOW], run.messages[message, rs.RELEASE])
+    run.messages[message, rs.READY] = 1
+    flow = run.messages[message, rs.FLOW]
+    if run.flows[flow, rs.CURSOR] == message and run.flows[flow, rs.IN_RING] == 0:
+        join_ring(run, flow)
 
 
 @inlined
@@ -204,11 +221,3 @@ def receive(
     if complete:
         messages[message, rs.RECEIVED_PS] = time
         release_successors(run, host, 2 * message + ON_RECEIVED, time)
-
-
-@inlined
-def release_successors(run: RunState, host: Int, end: Int, time: Int) -> None:
-    """Schedule the successors of a message that is complete at one of its ends."""
-    for i in range(run.next_start[end], run.next_start[end + 1]):
-        successor = np.int64(run.next_message[i])
-        add_pending(run, host, successor, time + run.messages[successor, rs.RELEASE])

@@ -35,6 +35,9 @@ A receiver sends an ACK when a data packet has arrived and `ack_every` packets o
 unacknowledged, or its message is complete; over the port at which the packet arrived. A
 message is complete when ACKs for all its packets have arrived at the sender.
 
+**Computations** of a host take their time whatever else it does, and send nothing. A message or
+computation begins when all its predecessors are complete (waits.py).
+
 **Packets** are identified by one positive int64, `packet_key`: message, number within
 the message, and flags. The number of a packet over all messages is
 `workload.packet_start[message] + number`. An ACK has the key of the packet that triggered it, and
@@ -56,10 +59,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Array, Bytes, Int, Int32s, Ints, inlined
+from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined
 from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
 from .pfc import PauseOutcome, Pfc
+from .waits import NO_WAITS, Edges, Waits
 
 PS = 1_000
 """Picoseconds of a nanosecond."""
@@ -249,6 +253,36 @@ class Workload(NamedTuple):
     each message. Empty if `packet_bytes` and `last_bytes` are exact."""
     unit: Int32s = np.zeros(0, np.int32)
     """int32[P]: unit of each packet, below U; empty if it is the unit of the flow."""
+    waits: Waits = NO_WAITS
+    """Further predecessors of messages, and computations."""
+
+    @property
+    def nodes(self) -> int:
+        """Messages and computations."""
+        return len(self.flow) + len(self.waits.host)
+
+    @property
+    def edges(self) -> Edges:
+        """All predecessors, those of `after` first."""
+        rows, more = np.flatnonzero(self.after >= 0), self.waits
+        return Edges(
+            np.concatenate([rows, more.node]),
+            np.concatenate([self.after[rows], more.after]),
+            np.concatenate([self.on[rows], more.on]),
+        )
+
+    def nodes_of(self, phase: int) -> Bools:
+        """bool[nodes]: the messages of a phase, and with the first phase the computations."""
+        work = np.full(len(self.waits.host), phase == 0)
+        return np.concatenate([self.phase == phase, work])
+
+    @property
+    def at_once(self) -> Bools:
+        """bool[nodes]: without predecessors."""
+        free = np.ones(self.nodes, np.bool_)
+        free[: len(self.after)] = self.after < 0
+        free[self.waits.node] = False
+        return free
 
     @property
     def units(self) -> int:
@@ -315,6 +349,8 @@ class EngineResult:
     """int64[M]: arrival of the last packet."""
     completed_ps: Ints
     """int64[M]: arrival of the last ACK at the sender."""
+    computed_ps: Ints
+    """int64[C]: end of each computation."""
     link_bytes: Ints
     """int64[L], without gaps."""
     link_packets: Ints

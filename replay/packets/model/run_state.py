@@ -65,7 +65,8 @@ FLOW_COLUMNS = 8
     RECEIVED_PS,
     COMPLETED_PS,
     FIRST_NUMBER,
-) = range(15)
+    WAITS,
+) = range(16)
 MESSAGE_COLUMNS = 16
 
 # counts
@@ -96,7 +97,8 @@ class RunState(NamedTuple):
     flows: Ints
     messages: Ints
     next_start: Ints
-    """int64[2M + 1]: successors of message m at its sender from 2m, at its receiver from 2m+1."""
+    """int64[2 nodes + 1]: successors of message m at its sender from 2m, at its receiver from 2m+1;
+    of computations from twice their node. `messages` has a row of SIZE 0 for each computation."""
     next_message: Int32s
     counts: Ints
     settings: Ints
@@ -152,6 +154,9 @@ class Desk(NamedTuple):
     sent_ps: Ints
     due_ps: Ints
     wire: Int32s
+    next_start: Ints
+    next_message: Int32s
+    counts: Ints
 
 
 Network: TypeAlias = RunState | Net
@@ -243,15 +248,20 @@ def with_more_slots(run: _AnyState) -> _AnyState:
 
 
 def release(run: RunState, workload: Workload, rows: Array, base_ps: int) -> None:
-    """Schedule messages without a predecessor at their hosts, at base_ps + release_ps.
+    """Schedule nodes without a predecessor at their hosts, at base_ps + release_ps; computations
+    at their end.
 
     No host may have pending messages. Messages of flows without a path are left out.
     """
-    rows = rows[run.flows[workload.flow[rows], RING] >= 0]
+    m = len(workload.flow)
+    messages, work = rows[rows < m], rows[rows >= m] - m
+    messages = messages[run.flows[workload.flow[messages], RING] >= 0]
+    rows = np.concatenate([messages, work + m])
     if not len(rows):
         return
-    times = base_ps + workload.release_ps[rows]
-    host = workload.src[workload.flow[rows]]
+    waits = workload.waits
+    times = base_ps + np.concatenate([workload.release_ps[messages], waits.takes_ps[work]])
+    host = np.concatenate([workload.src[workload.flow[messages]], waits.host[work]])
     order = np.lexsort((rows, times, host))
     rows, times, host = rows[order], times[order], host[order]
     run.messages[rows, RELEASE] = times
@@ -274,25 +284,28 @@ def _flows(workload: Workload, arrays: FabricArrays, any_port: bool) -> tuple[In
 
 
 def _messages(workload: Workload) -> Ints:
-    messages = aligned(len(workload.flow), MESSAGE_COLUMNS)
-    messages[:, SIZE] = workload.packets
-    messages[:, PACKET_BYTES] = workload.packet_bytes
-    messages[:, LAST_BYTES] = workload.last_bytes
-    messages[:, RELEASE] = workload.release_ps
+    nodes, own = workload.nodes, slice(len(workload.flow))
+    messages = aligned(nodes, MESSAGE_COLUMNS)
+    messages[own, SIZE] = workload.packets
+    messages[own, PACKET_BYTES] = workload.packet_bytes
+    messages[own, LAST_BYTES] = workload.last_bytes
+    messages[own, RELEASE] = workload.release_ps
+    messages[len(workload.flow) :, RELEASE] = workload.waits.takes_ps
     messages[:, PENDING_NEXT] = -1
-    messages[:, FLOW] = workload.flow
+    messages[own, FLOW] = workload.flow
     messages[:, STARTED_PS : COMPLETED_PS + 1] = -1
-    messages[:, FIRST_NUMBER] = workload.packet_start[:-1]
+    messages[own, FIRST_NUMBER] = workload.packet_start[:-1]
+    messages[:, WAITS] = np.bincount(workload.edges.node, minlength=nodes)
     return messages
 
 
 def _successors(workload: Workload) -> tuple[Ints, Int32s]:
-    waiting = np.flatnonzero(workload.after >= 0)
-    slot = 2 * workload.after[waiting].astype(np.int64) + workload.on[waiting]
+    edges = workload.edges
+    slot = 2 * edges.after.astype(np.int64) + edges.on
     order = np.argsort(slot, kind="stable")
-    counts = np.bincount(slot, minlength=2 * len(workload.after))
+    counts = np.bincount(slot, minlength=2 * workload.nodes)
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return start, waiting[order].astype(np.int32)
+    return start, edges.node[order].astype(np.int32)
 
 
 def smallest_packet(workload: Workload) -> int:

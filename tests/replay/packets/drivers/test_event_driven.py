@@ -9,6 +9,7 @@ from host_ports import port_links
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from waiting_nodes import with_waits
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.fabric import Fabric
@@ -139,6 +140,8 @@ def test_both_drivers_agree_on_every_packet(
     )
     fabric = parse_fabric(spec)
     load = _load(fabric, model, np.random.default_rng(seed))
+    if seed % 2:
+        load = with_waits(load, fabric.hosts, np.random.default_rng(seed))
     strategy = parse_packet_strategy(name)
     kept = {"keep_arrivals": True, "keep_sent": True, "load_bin_ps": 40_000}
     try:
@@ -154,6 +157,7 @@ def test_both_drivers_agree_on_every_packet(
     assert two.started_ps.tolist() == one.started_ps.tolist()
     assert two.received_ps.tolist() == one.received_ps.tolist()
     assert two.completed_ps.tolist() == one.completed_ps.tolist()
+    assert two.computed_ps.tolist() == one.computed_ps.tolist()
     if (one.completed_ps >= 0).all():  # the event-driven driver stops there
         for column in ("bytes", "packets", "max_packets", "max_bytes", "drops", "trims", "marks"):
             name = f"link_{column}"

@@ -7,6 +7,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from packet_twin import Twin
+from waiting_nodes import with_waits
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -70,6 +71,8 @@ def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
         on=on,
         phase=phase,
     )
+    if draw(st.booleans()):
+        workload = with_waits(workload, hosts, np.random.default_rng(draw(st.integers(0, 1 << 30))))
     return workload, fabric, model
 
 
@@ -95,6 +98,7 @@ def test_every_packet_as_in_a_plain_event_simulator(
     assert result.started_ps.tolist() == twin.started
     assert result.received_ps.tolist() == twin.received
     assert result.completed_ps.tolist() == twin.completed
+    assert result.computed_ps.tolist() == twin.computed
     assert result.link_bytes.tolist() == [link.bytes for link in twin.links]
     assert result.link_max_packets.tolist() == twin.most.tolist()
     assert result.link_drops.tolist() == twin.drops.tolist()
