@@ -15,7 +15,8 @@ from ...analyzer.words import printable
 from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, SchemeResult
 from ...report.terminal.aggregate import fastest, plain, title
 from ...report.words import human
-from ..session.replays.aggregations import STOPPING, AggregationView
+from ..session.replays.aggregations import AggregationView
+from ..session.replays.background import STOPPING
 from ..session.snapshots.snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn

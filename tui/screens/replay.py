@@ -16,10 +16,10 @@ from ...analyzer.words import printable
 from ...replay.hashing.seeding import SeedRange
 from ...replay.results.replay import StrategyResult
 from ...report.words import human
+from ..session.replays.background import STOPPING
 from ..session.replays.replays import (
     BY_PACKET,
     SEEDS,
-    STOPPING,
     ReplayView,
     fitting_fabric,
     limiting_link,

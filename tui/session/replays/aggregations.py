@@ -6,18 +6,17 @@ Everything runs in one thread; `view` may be read at any time.
 from __future__ import annotations
 
 import shlex
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ....analyzer.analysis.options import AnalyzeOptions
-from ....analyzer.errors import RocescopeError, UsageError
-from ....probes.rights.priority import lower_own
+from ....analyzer.errors import UsageError
 from ....replay.aggregation.request import AggregationRequest, PreparedAggregation
 from ....replay.results.aggregation import AggregationResult
+from .background import Background
 
-STOPPING = "stopping"
 _LISTS = ("jobs", "memory", "scheme")
 _SINGLE = ("jitter", "loss", "buffer", "ecn", "silence", "window", "runs")
 
@@ -36,11 +35,12 @@ class AggregationView:
     result: AggregationResult | None = None
 
 
-class Aggregations:
+class Aggregations(Background[AggregationView]):
     """Comparisons of schemes, one at a time."""
 
     def __init__(self, paths: Sequence[str], options: AnalyzeOptions | None = None) -> None:
         """options: options for reading the captures, as for their analysis."""
+        super().__init__("rocescope-aggregation", AggregationView())
         reading = options or AnalyzeOptions()
         self._captured = AggregationRequest(
             "",
@@ -51,16 +51,7 @@ class Aggregations:
             concat=reading.concat,
             udp_ports=tuple(reading.udp_ports),
         )
-        self.view = AggregationView()
         self._prepared: PreparedAggregation | None = None
-        self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
-        self._lock = threading.RLock()
-
-    @property
-    def running(self) -> bool:
-        """Whether a comparison is running."""
-        return self._thread is not None and self._thread.is_alive()
 
     def set_words(self, text: str) -> None:
         """`FABRIC [MAP] [--jobs J]... [--memory N]... [--scheme S]...` and other options of the
@@ -79,46 +70,16 @@ class Aggregations:
         self._stopping.clear()
         self._tell(running="reading the captures", done=0.0, error="")
 
-        def read(done: int, total: int | None) -> None:
-            self._tell(done=done / total if total else 0.0)
-
         def ran(done: int, total: int) -> None:
             self._tell(running=f"run {min(done + 1, total)} of {total}", done=done / total)
 
-        def go() -> None:
-            lower_own()
-            try:
-                prepared.read(read)
-                self._tell(running="schemes", done=0.0)
+        def work() -> None:
+            prepared.read(self._tell_read)
+            self._tell(running="schemes", done=0.0)
+            with suppress(KeyboardInterrupt):  # stopped
                 self._tell(result=prepared.run(ran, self._stopping))
-            except KeyboardInterrupt:
-                pass
-            except (RocescopeError, OSError, ValueError, MemoryError) as error:
-                self._tell(error=" ".join(str(error).split()))
-            except Exception as error:  # a traceback would overwrite the screen
-                self._tell(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
-            finally:
-                self._tell(running="", done=0.0)
 
-        self._thread = threading.Thread(target=go, name="rocescope-aggregation", daemon=True)
-        self._thread.start()
-
-    def stop(self, wait: bool = True) -> None:
-        """Stop at once; reading ends first."""
-        self._stopping.set()
-        if self.running:
-            self._tell(running=STOPPING)
-        if wait:
-            self.wait()
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait for the end."""
-        if self._thread is not None:
-            self._thread.join(timeout)
-
-    def _tell(self, **changes: object) -> None:
-        with self._lock:
-            self.view = replace(self.view, **changes)  # type: ignore[arg-type]
+        self._start(work)
 
 
 def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:

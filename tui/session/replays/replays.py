@@ -18,7 +18,6 @@ from ....analyzer.words import scaled
 from ....discovery.asking.commands import Line
 from ....discovery.dialects.dialect import Dialect
 from ....kernels.kernel import Ints, UInt32s
-from ....probes.rights.priority import lower_own
 from ....replay.compare.captured import AS_CAPTURED
 from ....replay.compare.flows import mapped
 from ....replay.compare.prepared import PreparedReplay
@@ -29,13 +28,13 @@ from ....replay.hashing.seeding import SeedRange
 from ....replay.results.replay import LinkLoad, StrategyResult
 from ....replay.results.sweep import SweepResult
 from ....replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
+from .background import Background
 from .placed import TRACED, Noted, Placed
 from .traced import MOST_POINTS, Followed, Point, Traced, traceable, traced
 
 HASHES = ("linux", "crc32", "toeplitz")
 """Hashes of the first sweeps."""
 SEEDS = 2_000
-STOPPING = "stopping"
 BY_PACKET = " by packet"
 """Suffix of the names of strategies that are replayed packet by packet."""
 _FIRST_SEEDS = 250
@@ -91,12 +90,12 @@ class _Stopped(Exception):
     """Raised to end a packet-by-packet replay."""
 
 
-class Replays:
+class Replays(Background[ReplayView]):
     """The replays of some captures."""
 
     def __init__(self, paths: Sequence[str], options: AnalyzeOptions | None = None) -> None:
         """options: options for reading the captures, as for their analysis."""
-        self.view = ReplayView("", "order")
+        super().__init__("rocescope-replay", ReplayView("", "order"))
         self.placed: dict[str, Placed] = {}
         """Placements of the strategies that have run."""
         self.production: int | None = None
@@ -115,19 +114,11 @@ class Replays:
             offer=ASAP,
         )
         self._prepared: PreparedReplay | None = None
-        self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
         self._searching = False
         """Whether the thread only searches seeds, which ends for what is asked then."""
         self._hurry = threading.Event()
         self._searched = False
-        self._lock = threading.RLock()
         self._followed: Followed | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether a replay is running."""
-        return self._thread is not None and self._thread.is_alive()
 
     def set_fabric(self, spec: str, mapping: str = "order") -> None:
         """Replay on this fabric. UsageError for an invalid fabric."""
@@ -213,19 +204,6 @@ class Replays:
 
         self._begin(work, asked_seeds=True)
 
-    def stop(self, wait: bool = True) -> None:
-        """Stop after the current strategy or seeds; a packet-by-packet replay stops at once."""
-        self._stopping.set()
-        if self.running and self.view.running:
-            self._tell(running=STOPPING)
-        if wait:
-            self.wait()
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait for the end."""
-        if self._thread is not None:
-            self._thread.join(timeout)
-
     def _begin(self, work: Callable[[PreparedReplay], None], **changes: object) -> None:
         prepared = self._prepared
         before = self._thread if self.running else None
@@ -235,29 +213,17 @@ class Replays:
         self._stopping.clear()
         self._tell(running="reading the traffic", done=0.0, error="", **changes)
 
-        def read(done: int, total: int | None) -> None:
-            self._tell(done=done / total if total else 0.0)
-
         def go() -> None:
-            lower_own()
             if before is not None:
                 before.join()
             self._hurry.clear()
             self._tell(running="reading the traffic")
-            try:
-                traffic = prepared.read(read, messages=True)
-                self._tell(flows=len(traffic))
-                if not self._stopping.is_set():
-                    work(prepared)
-            except (RocescopeError, OSError, ValueError, MemoryError) as error:
-                self._tell(error=" ".join(str(error).split()))
-            except Exception as error:  # a traceback would overwrite the screen
-                self._tell(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
-            finally:
-                self._tell(running="", done=0.0)
+            traffic = prepared.read(self._tell_read, messages=True)
+            self._tell(flows=len(traffic))
+            if not self._stopping.is_set():
+                work(prepared)
 
-        self._thread = threading.Thread(target=go, name="rocescope-replay", daemon=True)
-        self._thread.start()
+        self._start(go)
 
     def _run(self, prepared: PreparedReplay, names: list[str]) -> None:
         self._show_captured(prepared)
@@ -387,10 +353,6 @@ class Replays:
                     prepared.request.sources,
                 )
                 self._tell(sweeps=self.view.sweeps | {name: result})
-
-    def _tell(self, **changes: object) -> None:
-        with self._lock:
-            self.view = replace(self.view, **changes)  # type: ignore[arg-type]
 
 
 def limiting_link(result: StrategyResult) -> LinkLoad | None:
