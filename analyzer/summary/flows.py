@@ -16,7 +16,6 @@ from ..measures.paths.tapsets import tap_places
 from ..results.flow import Flow, Owner, Recovery, Reordering
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
-from ..track.tracker import PARTIAL_VIEW_SHARE
 from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
 from .mrc import MrcSummary, unknowns
 from .names import Names
@@ -80,12 +79,7 @@ class FlowSummary:
                 sum(pair)
                 for pair in zip(t.missing(f, st.REQUESTS), t.missing(f, st.RESPONSES), strict=True)
             )
-            seen = sum(
-                int(stream[name])
-                for stream in (requests, responses)
-                for name in ("new_packets", "reordered", "recovered")
-            )
-            if missing > PARTIAL_VIEW_SHARE * (missing + seen):
+            if t.in_part(f):
                 notes.append(
                     f"{missing} PSNs were never seen here: this tap seems to see only some of"
                     " the flow's paths, so losses are unknown"

@@ -220,6 +220,15 @@ class FlowTracker:
             acknowledged += int(np.count_nonzero(distance >= 0))
         return missing, acknowledged
 
+    def in_part(self, flow: int) -> bool:
+        """Whether so many PSNs were never seen that the taps see only some of the flow's ways."""
+        both = self.stream(flow, st.REQUESTS), self.stream(flow, st.RESPONSES)
+        missing, seen = (
+            sum(int(stream[name]) for stream in both for name in names)
+            for names in (("missing", "missing_evicted"), ("new_packets", "reordered", "recovered"))
+        )
+        return missing > PARTIAL_VIEW_SHARE * (missing + seen)
+
     def see_taps(self, taps: int) -> None:
         """Grow the copy counts for taps that appear while reading."""
         used, known = self.state.used, len(self.state.began)

@@ -41,6 +41,7 @@ MISLED = {
     ],
     "r09_packet_spray_h1": [
         "H4-leaf2 leaf1-spine1",
+        "leaf1-spine2 leaf2-spine2",
         "leaf1-spine3 leaf1-spine4",
         "H1-leaf1 H4-leaf2 leaf2-spine1",
         "H2-leaf1 leaf1-spine3 leaf2-spine1 leaf2-spine2",
@@ -104,6 +105,14 @@ def test_one_tap_left_out(run, left_out):
 )
 def test_flows_that_leave_the_taps_are_no_losses(run, names):
     agrees(run, [tap for tap in taps_of(run) if tap.name.split(".")[0] in names.split()])
+
+
+def test_a_sprayed_flow_may_retransmit_on_a_way_without_a_tap():
+    """A packet of H1 is lost in spine2, and its retransmission passes another spine."""
+    way = WAY["r09_packet_spray_h1"]
+    taps = [tap for tap in taps_of("r09_packet_spray_h1") if tap.name.split(".")[0] in way]
+    (loss,) = [f for f in diagnosis_of(taps).findings if f.kind in LOSSES]
+    assert (loss.kind, loss.packets, loss.place.device) == ("rate-limit", 609, "spine2")
 
 
 @pytest.mark.parametrize(

@@ -352,6 +352,14 @@ def ways_of(
             for flow in packets["flow"][~before].tolist():
                 unknown_of[flow] += 1
             ended[taps], arrivals[taps] = packets[before], arrivals[taps][before]
+    for taps, packets in ended.items():
+        hidden = _maybe_resent_elsewhere(packets, arrivals[taps], tracker)
+        arrivals[taps] &= ~hidden
+        if np.count_nonzero(hidden) > np.count_nonzero(packets["resent"]):
+            left += int(np.count_nonzero(hidden))
+            for flow in packets["flow"][hidden].tolist():
+                unknown_of[flow] += 1
+            ended[taps], arrivals[taps] = packets[~hidden], arrivals[taps][~hidden]
     missing = {to_tap for (_, to_tap), arrived in arrivals.items() if arrived.any()}
     for (here, to_tap), packets in ended.items():
         arrived = arrivals[here, to_tap]
@@ -768,6 +776,17 @@ def _arrived(packets: NDArray[Any], tracker: FlowTracker) -> NDArray[np.bool_]:
     requesters = np.unique(packets["flow"][flows["request_packets"] > 0]).tolist()
     whole = [flow for flow in requesters if _lost_nothing(tracker, flow)]
     return arrived | (np.isin(packets["flow"], whole) & ~waits)
+
+
+def _maybe_resent_elsewhere(
+    packets: NDArray[Any], arrived: NDArray[np.bool_], tracker: FlowTracker
+) -> NDArray[np.bool_]:
+    """Which of the packets that arrived may have been retransmitted on a way without a tap: their
+    flows have many PSNs that no tap saw."""
+    in_part = [
+        flow for flow in np.unique(packets["flow"][arrived]).tolist() if tracker.in_part(flow)
+    ]
+    return arrived & np.isin(packets["flow"], in_part)
 
 
 def _add_passed(hops: dict[tuple[int, int], Way], tables: _Tables, measure: HopMeasure) -> None:

@@ -28,6 +28,9 @@ class Tracker:
         self.flows["src"] = np.arange(8)
         self.flows["dst"] = 100
 
+    def in_part(self, flow: int) -> bool:
+        return False
+
 
 def ways(rows, names, tracker=None, fabric=None, addresses=()):
     measure = HopMeasure()
@@ -195,6 +198,39 @@ def test_acknowledged_packets_were_missed_by_the_capture():
     assert lost(found) == {}
     (missed,) = found.missed
     assert (missed.tap, len(missed.flows), missed.passed) == (1, 2, 51)
+
+
+class SeenInPart(Tracker):
+    """Flow 0 is acknowledged up to PSN 49, and many of its packets pass no tap."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.flows["acked"][0], self.flows["ack_psn"][0] = 1, 49
+
+    def in_part(self, flow: int) -> bool:
+        return flow == 0
+
+
+def test_a_flow_seen_in_part_may_be_retransmitted_on_a_way_without_a_tap():
+    """Nothing tells whether its acknowledged packets were lost, or missed by the capture."""
+    rows = [row for n in range(50) for row in journey(n, [0] if n in (20, 33) else [0, 1])]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], SeenInPart())
+    assert lost(found) == {} and not found.missed
+    assert (found.left, found.unknown[0]) == (2, 2)
+
+
+def test_what_is_lost_beside_a_flow_seen_in_part_tells_its_losses():
+    """Flow 2 loses as many packets at the same time, and retransmits them here."""
+    rows = [row for n in range(50) for row in journey(n, [0] if n in (20, 33) else [0, 1])]
+    rows += [row for n in range(60, 90) for row in journey(n, [0] if n < 62 else [0, 1], flow=2)]
+    for n in (60, 61):
+        rows += [
+            row | {"psn": n, "ip_id": 900 + n}
+            for row in journey(100 + n, [0, 1], flow=2, verdict=RETRANSMITTED)
+        ]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], SeenInPart())
+    assert lost(found) == {(0, 1): (4, "flow")}
+    assert (found.left, found.missed) == (0, [])
 
 
 def test_a_capture_that_ended_early_lost_nothing():
