@@ -62,6 +62,8 @@ class Score:
     matches: list[Match] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    unsure: list[str] = field(default_factory=list)
+    """Findings beside the truth that say that the captures cannot tell."""
     error: str | None = None
 
     @property
@@ -84,7 +86,8 @@ def diagnosis(captures: Sequence[Path], *more: str) -> list[dict[str, Any]]:
 def score(folder: Path, without: str | None = None) -> Score:
     """How well the diagnosis of a folder's captures agrees with its truth.json.
 
-    `without`: the tap that is not analysed. Next to it one end of the place is enough.
+    `without`: the tap that is not analysed. Next to it one end of the place is enough, and other
+    findings may be possible ones.
     """
     truth = json.loads((folder / "truth.json").read_text())
     result = Score(folder.name)
@@ -97,11 +100,17 @@ def score(folder: Path, without: str | None = None) -> Score:
     except (AssertionError, KeyError) as error:
         result.error = str(error).strip().splitlines()[-1]
         findings = []
-    return compare(result, truth["expected"], findings)
+    return compare(result, truth["expected"], findings, without is not None)
 
 
-def compare(result: Score, expected: list[dict[str, Any]], findings: list[dict[str, Any]]) -> Score:
-    """Every required fault needs one finding; every severe finding needs its fault."""
+def compare(
+    result: Score,
+    expected: list[dict[str, Any]],
+    findings: list[dict[str, Any]],
+    blind: bool = False,
+) -> Score:
+    """Every required fault needs one finding; every severe finding needs its fault. blind: unless
+    it says that it is only possible."""
     severe = [finding for finding in findings if finding["severity"] in SEVERE]
     result.severe = len(severe)
     used: list[dict[str, Any]] = []
@@ -120,6 +129,9 @@ def compare(result: Score, expected: list[dict[str, Any]], findings: list[dict[s
     free = [truth for truth in expected if not truth["required"]]
     for finding in severe:
         if any(finding is u for u in used) or any(names(finding, truth) for truth in free):
+            continue
+        if blind and finding["confidence"] == "possible":
+            result.unsure.append(_words(finding))
             continue
         twice = any(names(finding, truth) for truth in expected)
         result.wrong.append(("twice: " if twice else "false: ") + _words(finding))
@@ -204,6 +216,7 @@ def line(score: Score) -> str:
             f"   {match.finding['kind']}: packets {numbers} {packets}, onset {onset},"
             f" queue pairs {right} right of {named} named, {true} true"
         )
+    rows += [f"   cannot tell: {text}" for text in score.unsure]
     rows += [f"   missed: {text}" for text in score.missed]
     rows += [f"   {text}" for text in score.wrong]
     rows += [f"   error: {score.error}"] if score.error else []
@@ -215,6 +228,7 @@ def totals(scores: Sequence[Score]) -> str:
     matches = [match for score in scores for match in score.matches]
     required, found = sum(score.required for score in scores), len(matches)
     wrong = sum(len(score.wrong) for score in scores)
+    unsure = sum(len(score.unsure) for score in scores)
     judged = found + wrong
     packets = [m.packets_right for m in matches if m.packets_right is not None]
     onsets = [m.onset_right for m in matches if m.onset_right is not None]
@@ -226,7 +240,7 @@ def totals(scores: Sequence[Score]) -> str:
         [
             f"{sum(score.right for score in scores)} of {len(scores)} runs entirely right",
             f"precision {_share(found, judged)} of findings,"
-            f" recall {_share(found, required)} of faults",
+            f" recall {_share(found, required)} of faults, {unsure} findings that cannot tell",
             f"of the faults found: the best kind {_share(first, found)},"
             f" packets exact {_share(sum(packets), len(packets))},"
             f" onset within its window {_share(sum(onsets), len(onsets))}",

@@ -90,6 +90,14 @@ def test_a_note_is_no_finding_and_no_false_alarm() -> None:
     assert clean.wrong == [f"{said}\n      spine2 drops"]
 
 
+def test_a_possible_finding_is_no_false_alarm_where_a_tap_is_left_out() -> None:
+    for confidence, right in (("possible", True), ("likely", False)):
+        effect = finding(kind="stalled", confidence=confidence)
+        score = compare(Score("run"), [TRUTH], [finding(), effect], blind=True)
+        assert (score.right, len(score.unsure)) == (right, right)
+        assert not judged(finding(), effect).right
+
+
 def test_one_fault_is_one_finding_unless_more_are_allowed() -> None:
     effect = finding(kind="selective-loss", severity="warning")
     twice = judged(finding(), effect)

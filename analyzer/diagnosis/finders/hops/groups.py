@@ -174,7 +174,7 @@ def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
     """The hops with `hit`, joined where they share a device and a tap on the same side.
 
     A hop over several devices, because a tap is missing, is joined with the hops of the device that
-    it begins or ends with.
+    it begins or ends with. So are hops to an unknown next tap whose packets pass one device.
     """
     hops = [hop for hop in ways.hops if hit(hop)]
     parent = list(range(len(hops)))
@@ -186,7 +186,7 @@ def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
 
     first: dict[tuple[str, str | None, int], int] = {}
     for i, hop in enumerate(hops):
-        device = ways.devices.get((hop.from_tap, hop.to_tap))
+        device = _device(ways, hop)
         for key in (("to", device, hop.to_tap), ("from", device, hop.from_tap)):
             if key[2] >= 0:
                 parent[root(i)] = root(first.setdefault(key, i))
@@ -196,10 +196,26 @@ def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
             same = [key for key in ends if _together(hop, hops[first[key]])]
             if len({key[1] for key in same}) == 1:
                 parent[root(i)] = root(first[same[0]])
+    unknown: dict[str, list[int]] = {}
+    for i, hop in enumerate(hops):
+        device = HopGroup(ways, [hop]).device if hop.to_tap < 0 else None
+        if device is not None:
+            unknown.setdefault(device, []).append(i)
+    for device, members in unknown.items():
+        known = [i for i, hop in enumerate(hops) if _device(ways, hop) == device]
+        if len({root(i) for i in known}) == 1:
+            members = [known[0], *members]
+        for i in members[1:]:
+            if _together(hops[members[0]], hops[i]):
+                parent[root(i)] = root(members[0])
     found: dict[int, list[Way]] = {}
     for i, hop in enumerate(hops):
         found.setdefault(root(i), []).append(hop)
     return [HopGroup(ways, members) for members in found.values()]
+
+
+def _device(ways: Ways, hop: Way) -> str | None:
+    return ways.devices.get((hop.from_tap, hop.to_tap))
 
 
 def _at_end(ways: Ways, hop: Way, side: str, device: str | None, tap: int) -> bool:

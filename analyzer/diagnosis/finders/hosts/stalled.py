@@ -13,6 +13,7 @@ from ...finding import finding
 from ...known import Known
 from ...words import flow_name, hosts
 from ..groups import by_hosts
+from ..places import FULL_HOP_LIMITS
 
 
 def stalled(case: Case, known: Known) -> Iterator[Finding]:
@@ -37,6 +38,13 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death]) -> Finding:
     verb = "retransmit" if len(group) > 1 else "retransmits"
     what = f"{verb} without an answer" if resends else "wait for an answer that never comes"
     sources, receivers = {flow.src for flow in group}, {flow.dst for flow in group}
+    step = "check that the receiver's queue pair exists and answers; capture on the way to it"
+    hidden = case.measuring.many_taps and all(
+        _is_far_from_the_taps(case, host) for host in receivers
+    )
+    if hidden:
+        what += ": the receiver is dead, or packets are lost between it and the last tap"
+        step = "capture on the link of the receiver; check that its queue pair exists and answers"
     return finding(
         case,
         "stalled",
@@ -48,9 +56,19 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death]) -> Finding:
         sum(flow.request_packets for flow in group),
         (since, max(since, *(flow.last_time_ns for flow in group))),
         f"{who} {what}",
-        "check that the receiver's queue pair exists and answers; capture on the way to it",
-        confidence="likely" if resends else "possible",
+        step,
+        confidence="likely" if resends and not hidden else "possible",
         seen=[t for f in hits if (t := case.measuring.troubles.of(f, RESENT))],
         severity="critical",
         until_ns=None,
     )
+
+
+def _is_far_from_the_taps(case: Case, host: str) -> bool:
+    """Whether a router forwards all packets of a host before any tap sees them."""
+    limits = [
+        int(case.measuring.troubles.progress(flow.id)["hop_limit"])
+        for flow in case.flows
+        if flow.src == host
+    ]
+    return not any(limit in (0, *FULL_HOP_LIMITS) for limit in limits)

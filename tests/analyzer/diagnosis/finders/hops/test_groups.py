@@ -144,3 +144,31 @@ def test_losses_at_other_times_are_another_fault(times, joined):
     assert (len(found) == 1) == joined
     assert found[0].device == "leaf2"
     assert found[0].name() == "leaf2"
+
+
+def swallowing(tap, *times):
+    """A hop from a tap to an unknown one; other packets from there pass leaf1."""
+    hop = losing((tap, -1), tap, *times)
+    hop.lost["hop_limit"] = 64
+    beside = Way(tap, 2, whole=np.zeros(1, state.EDGE)[0])
+    beside.whole["limit_min"] = beside.whole["limit_max"] = 64
+    return hop, beside
+
+
+@pytest.mark.parametrize(("times", "joined"), [((5, 9), True), ((20, 30), False)])
+def test_losses_of_one_device_on_unknown_ways_are_one_fault(times, joined):
+    (one, passed), (other, beside) = swallowing(0, 1, 10), swallowing(1, *times)
+    made = ways([one, other, passed, beside])
+    found = groups(made, lambda hop: len(hop.lost) > 0)
+    assert (len(found) == 1) == joined
+    assert {group.name() for group in found} == {"leaf1"}
+
+
+@pytest.mark.parametrize("second", [None, (4, 0)])
+def test_losses_on_an_unknown_way_join_the_only_other_fault_of_the_device(second):
+    one, passed = swallowing(0, 1, 10)
+    hops = [one, passed, losing((1, 3), 1, 4, 5)]
+    if second is not None:
+        hops.append(losing((2, 0), 2, 4, 5))
+    found = groups(ways(hops), lambda hop: len(hop.lost) > 0)
+    assert len(found) == (1 if second is None else 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from cases import case_of
 from conformance_traces import answer, last, write
 from fabric_captures import START_NS, queue, simulate, warnings
@@ -53,3 +54,15 @@ def test_who_waits_in_a_long_queue_is_not_dead(tmp_path):
 
 def test_answered_senders():
     assert list(stalled(case_of([*DEAD, answer(2, at=200 * MS)]), Known())) == []
+
+
+@pytest.mark.parametrize(("limit", "far"), [(64, False), (62, True)])
+def test_without_a_tap_on_the_link_of_the_receiver_it_may_be_the_network(limit, far):
+    """The hop limit tells whether a router forwarded the answers before the first tap."""
+    rows = [row | {"hop_limit": limit if row.get("answer") else 64} for row in DEAD]
+    (one,) = stalled(case_of(rows, taps=("a", "b")), Known())
+    assert ("the receiver is dead, or packets are lost" in one.sentence) == far
+    assert one.confidence == ("possible" if far else "likely")
+    assert one.next_step.startswith("capture on the link of the receiver") == far
+    (alone,) = stalled(case_of(rows), Known())
+    assert alone.confidence == "likely"
