@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -18,21 +19,37 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 14
 _MAGIC_BYTES = 16
+_ROTATED = re.compile(
+    r"(.+?)(?:\.(\d{1,9})|-(\d{8})(?:-?\d{2,10})?)?(?:\.(?:gz|zst|xz|bz2|lz4))?", re.DOTALL
+)
 
 
 def named(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The files that patterns name, sorted: rotated parts of a log are in order of their names.
+    """The files that patterns name, sorted: rotated parts of a log are in order of their age.
 
     UsageError for a pattern without a file.
     """
     paths: dict[str, None] = {}
     for pattern in patterns:
-        found = sorted(glob.glob(pattern, recursive=True)) or glob.glob(glob.escape(pattern))
+        found = oldest_first(glob.glob(pattern, recursive=True)) or glob.glob(glob.escape(pattern))
         found = [path for path in found if not os.path.isdir(path)]
         if not found:
             raise UsageError(f"--nccl-log: no file is named {pattern}")
         paths.update(dict.fromkeys(found))
     return tuple(paths)
+
+
+def oldest_first(paths: Iterable[str]) -> list[str]:
+    """Paths in order of their names; parts that logrotate makes (job.log.2.gz, job.log.1, job.log;
+    job.log-20261123, job.log) in order of their age."""
+
+    def age(path: str) -> tuple[str, bool, int, str]:
+        found = _ROTATED.fullmatch(path)
+        assert found is not None
+        base, number, date = found.groups()
+        return base, not (number or date), int(date or -int(number or 0)), path
+
+    return sorted(paths, key=age)
 
 
 def lines(path: str) -> Iterator[bytes]:

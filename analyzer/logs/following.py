@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, TypeAlias
 
 from ..errors import RocescopeError
-from .files import LONGEST_LINE_BYTES, lines
+from .files import LONGEST_LINE_BYTES, lines, oldest_first
 from .job import Job
 
 _PIECE_BYTES = 1 << 20
@@ -55,7 +55,7 @@ class FollowedLogs:
         self._unreadable = {}
         seen: set[_Key] = set()
         for pattern in self._patterns:
-            for path in sorted(glob.glob(pattern, recursive=True)) or [pattern]:
+            for path in oldest_first(glob.glob(pattern, recursive=True)) or [pattern]:
                 try:
                     found = self._read(path, seen) or found
                 except (OSError, RocescopeError) as error:

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from . import ucx
 from .files import lines
@@ -16,7 +17,9 @@ from .lines import (
     ChannelLine,
     CommunicatorLine,
     DevicesLine,
+    EndLine,
     ErrorLine,
+    GidLine,
     PerftestLine,
     QueuePairLine,
     Said,
@@ -34,6 +37,8 @@ MOST_CHANNELS = 1_000_000
 MOST_ERRORS = 10_000
 _MOST_SPEAKERS = 100_000
 _COMMUNICATORS_EACH = 1000
+_PAST_SEARCHED = 1000
+"""How many earlier queue pairs with a number an error may belong to."""
 
 
 @dataclass(slots=True)
@@ -51,7 +56,7 @@ class LoggedPair:
     rank: int | None = None
     time_ns: int | None = None
     ended_ns: int | None = None
-    """When its communicator was destroyed or aborted."""
+    """When it, or its communicator, was destroyed or aborted."""
     remote_qpn: int | None = None
     remote_address: str | None = None
     channel: int | None = None
@@ -88,12 +93,12 @@ class _Process:
     channels: dict[tuple[str | None, int, int], None] = field(default_factory=dict)
     """(communicator, channel, peer) in the order of the lines that name a sender."""
     pairs: dict[int, LoggedPair] = field(default_factory=dict)
-    past: list[LoggedPair] = field(default_factory=list)
-    """Queue pairs whose number the process uses again, for another peer."""
+    past: dict[int, list[LoggedPair]] = field(default_factory=dict)
+    """Queue pairs whose number the process uses again."""
 
     def all_pairs(self) -> list[LoggedPair]:
         """The queue pairs of the process, past ones first."""
-        return [*self.past, *self.pairs.values()]
+        return [*chain.from_iterable(self.past.values()), *self.pairs.values()]
 
     def current(self) -> tuple[str | None, int | None]:
         """The communicator that a line is about, and the rank in it; None where not certain."""
@@ -126,6 +131,8 @@ class Job:
         self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
         """Addresses by host and device number."""
         self._devices: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._gids: dict[tuple[str, str], dict[int, set[str | None]]] = defaultdict(dict)
+        """By host and device: the addresses of each index of a GID; None among them: it is used."""
         self._failed: LoggedError | None = None
         self._ucx = ucx.UcxLog()
         self._labels: dict[int, Speaker | None] = {}
@@ -171,7 +178,11 @@ class Job:
                 self.hosts[MPI_WORLD, rank] = speaker.host
         found = [pair for process in self._processes.values() for pair in process.all_pairs()]
         for pair in found:
-            if pair.speaker is None or pair.number is None:
+            if pair.speaker is None:
+                continue
+            if pair.address is None and pair.device is not None:
+                pair.address = self._used_address(pair.speaker.host, pair.device)
+            if pair.number is None:
                 continue
             where = (pair.speaker.host, pair.number)
             if pair.address is None and len(self._addresses[where]) == 1:
@@ -180,16 +191,28 @@ class Job:
                 (pair.device,) = self._devices[where]
         return found + self._perftest
 
+    def _used_address(self, host: str, device: str) -> str | None:
+        """The address whose GID the queue pairs of a device use, if there is only one."""
+        used = [known for known in self._gids.get((host, device), {}).values() if None in known]
+        addresses = {address for known in used for address in known or {None}} - {None}
+        return addresses.pop() if len(addresses) == 1 else None
+
     @property
     def doubtful_labels(self) -> int:
         """Ranks that labels give to several processes, or to a process with other ranks, as of
         several jobs: not used."""
         return sum(speaker is None for speaker in self._labels.values())
 
-    def pair_of(self, speaker: Speaker, qpn: int) -> LoggedPair | None:
-        """The queue pair of a process."""
+    def pair_of(self, speaker: Speaker, qpn: int, time_ns: int | None) -> LoggedPair | None:
+        """The queue pair of a process at a time, or its last with this number."""
         process = self._processes.get(speaker)
-        return None if process is None else process.pairs.get(qpn)
+        last = None if process is None else process.pairs.get(qpn)
+        if process is None or last is None or None in (last.time_ns, time_ns):
+            return last
+        for pair in (last, *process.past.get(qpn, ())[: -_PAST_SEARCHED - 1 : -1]):
+            if pair.time_ns is not None and pair.time_ns <= (time_ns or 0):
+                return pair
+        return last
 
     def _hear_ucx(self, heard: ucx.Heard) -> None:
         if heard.what is None:
@@ -219,6 +242,12 @@ class Job:
         elif isinstance(what, DevicesLine):
             for number, name, _port in what.devices:
                 self._devices[speaker.host, number].add(name)
+        elif isinstance(what, GidLine):
+            self._gids[speaker.host, what.device].setdefault(what.gid_index, set()).add(
+                what.address
+            )
+        elif isinstance(what, EndLine):
+            _end(process, time_ns, what)
         else:
             self._error(speaker, time_ns, what)
 
@@ -228,13 +257,13 @@ class Job:
         if what.address is not None and what.number is not None:
             self._addresses[speaker.host, what.number].add(what.address)
         known = process.pairs.get(what.qpn)
-        if known is not None and what.remote not in (None, known.remote):
-            known.ended_ns = time_ns
-            process.past.append(process.pairs.pop(what.qpn))
+        other = known is not None and what.remote not in (None, known.remote)
+        if known is not None and (other or known.ended_ns is not None):
+            known.ended_ns = time_ns if known.ended_ns is None else known.ended_ns
+            process.past.setdefault(what.qpn, []).append(process.pairs.pop(what.qpn))
             known = None
         comm, rank = process.current()
         if known is not None:
-            known.ended_ns = None
             known.address = what.address or known.address
             known.device = what.device or known.device
             if known.comm != comm:
@@ -319,6 +348,18 @@ class Job:
         self._perftest += own[:room]
         self._kept += len(own[:room])
         ends[True], ends[False] = [], []
+
+
+def _end(process: _Process, time_ns: int | None, what: EndLine) -> None:
+    """Queue pairs without a time of their end could still be there: they stay open."""
+    if what.qpn is not None:
+        pair = process.pairs.get(what.qpn)
+        ended = [] if pair is None else [pair]
+    else:
+        ended = [pair for pair in process.pairs.values() if pair.device == what.device]
+    for pair in ended:
+        if pair.ended_ns is None:
+            pair.ended_ns = time_ns
 
 
 def _hear_perftest(

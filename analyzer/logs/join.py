@@ -214,7 +214,7 @@ class Join:
         """The queue pair of the process that reports an error."""
         if error.qpn is None:
             return None
-        return self._job.pair_of(error.speaker, error.qpn)
+        return self._job.pair_of(error.speaker, error.qpn, error.time_ns)
 
     def _notes(self, owners: dict[int, Owner]) -> list[str]:
         job, notes = self._job, []
@@ -251,7 +251,7 @@ class Join:
         if self._later:
             notes.append(
                 f"{self._later:,} flows ended before the log made their queue pair, began"
-                " after it destroyed its communicator, or come from another peer:"
+                " after it or its communicator was destroyed, or come from another peer:"
                 " not joined (log times are read as local time, see TZ)"
             )
         if self._undated:

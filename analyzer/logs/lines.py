@@ -112,6 +112,21 @@ class ErrorLine(NamedTuple):
     remote: str | None
 
 
+class GidLine(NamedTuple):
+    """A GID of a device of this host by its index; without an address: the index that is used."""
+
+    device: str
+    gid_index: int
+    address: str | None = None
+
+
+class EndLine(NamedTuple):
+    """The end of a queue pair of the process; without a number: of all on a device."""
+
+    qpn: int | None
+    device: str | None = None
+
+
 class PerftestLine(NamedTuple):
     """One end of a queue pair of perftest, its GID, or its device: one of them is known."""
 
@@ -121,7 +136,7 @@ class PerftestLine(NamedTuple):
     device: str | None = None
 
 
-Said = QueuePairLine | CommunicatorLine | ChannelLine | DevicesLine | ErrorLine
+Said = QueuePairLine | CommunicatorLine | ChannelLine | DevicesLine | ErrorLine | GidLine | EndLine
 
 
 def said(line: str) -> tuple[Speaker, int | None, Said] | None:

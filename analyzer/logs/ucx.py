@@ -1,8 +1,10 @@
 """What lines of UCX's log say, at UCX_LOG_LEVEL=debug for queue pairs, at any level for errors.
 
-A queue pair takes two lines of one thread: the first names the address of the peer, the second both
-queue pair numbers. An error of an mlx5 device takes two lines as well. UCX knows no ranks: they are
-labels that mpirun (`--tag-output`) or srun (`--label`) write before each line.
+A queue pair of RC takes two lines of one thread: the first names the address of the peer, the
+second both queue pair numbers. An error of an mlx5 device takes two lines as well. Queue pairs of
+DC (targets, DCT, and initiators, DCI) name neither device nor peer: the device is that of the
+interface that the thread is just making. UCX knows no ranks: they are labels that mpirun
+(`--tag-output`) or srun (`--label`) write before each line.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple, TypeVar
 
-from .lines import ErrorLine, QueuePairLine, Said, Speaker, gid_address
+from .lines import EndLine, ErrorLine, GidLine, QueuePairLine, Said, Speaker, gid_address
 
 _PREFIX = re.compile(
     r"(?:\[(\d{9,11})\.(\d{6})\] )?"
@@ -27,13 +29,35 @@ _CREATED = re.compile(
     r"(?:[\w.\-]{1,64}: )?iface[= ]0x[0-9a-f]{1,16}:? created UD QP 0x([0-9a-f]{1,6})"
     r" on ([\w.\-]{1,64}):(\d{1,3}) TX wr"
 )
+_INTERFACE = re.compile(
+    r"using pkey\[\d{1,5}\] 0x[0-9a-f]{1,4} on ([\w.\-]{1,64}):(\d{1,3})/(RoCE|IB)\b"
+)
+_MADE = re.compile(r"created (?:dc iface 0x[0-9a-f]{1,16}$|interface\[\d{1,4}\]=0x)")
+_TARGET = re.compile(
+    r"dc iface 0x[0-9a-f]{1,16}: using '\w{1,20}' policy with \d{1,5} dcis and \d{1,9} cqes, dct"
+    r" 0x([0-9a-f]{1,6})$"
+)
+_INITIATOR = re.compile(r"created DevX DCI 0x([0-9a-f]{1,6}), rdma_wr_disabled=")
+_GID_USED = re.compile(r"([\w.\-]{1,64}):\d{1,3} using gid_index (\d{1,5})(?![0-9])")
+_GID = re.compile(
+    r"iface 0x[0-9a-f]{1,16}: adding gid ([0-9A-Fa-f:.]{2,45}) to hash on device ([\w.\-]{1,64})"
+    r" port \d{1,3} index (\d{1,5})\)"
+)
+_FLUSHED = re.compile(
+    r"IB Async event on [\w.\-]{1,64}: SRQ-attached QP 0x([0-9a-f]{1,6}) was flushed"
+)
+_OPENED = re.compile(r"initialized device '([\w.\-]{1,64})' \(")
+_CLOSED = re.compile(r"destroying ib device ([\w.\-]{1,64})$")
 _SYNDROME = re.compile(r".{1,80} on [\w.\-]{1,64}:\d{1,3}/RoCE \(synd 0x([0-9a-f]{1,2}) vend ")
 _FAILED = re.compile(r"(?:RC|DCI|UD) QP 0x([0-9a-f]{1,6}) wqe\[\d{1,6}\]: ")
 _COMPLETION = re.compile(
     r"send completion with error: ([\w /\-]{1,80}?) \[qpn 0x([0-9a-f]{1,6}) wrid 0x"
 )
 _REMOTE = re.compile(r"\[rqpn 0x[0-9a-f]{1,6} [^\]]{0,120}?\bdgid[ =]([0-9A-Fa-f:.]{2,45})[ \]]")
-_SUSPECT = re.compile(r"connected rc .{0,20}qp 0x\w+ on .{1,80}/RoCE|/RoCE \(synd 0x")
+_SUSPECT = re.compile(
+    r"connected rc .{0,20}qp 0x\w+ on .{1,80}/RoCE|/RoCE \(synd 0x|dc iface .{1,100}\bdct\b"
+    r"|created .{0,20}DCI 0x|SRQ-attached QP"
+)
 _STATUSES: Final = {
     0x01: 1, 0x02: 2, 0x04: 4, 0x05: 5, 0x06: 6, 0x10: 7, 0x11: 8, 0x12: 9, 0x13: 10, 0x14: 11,
     0x15: 12, 0x16: 13, 0x22: 16,
@@ -43,9 +67,16 @@ _STATUS_NAMES: Final = {"transport retry counter exceeded": 12, "RNR retry count
 """As ibv_wc_status_str names them."""
 _MOST_THREADS = 100_000
 
-INTERESTING = rb" dgid=|connected rc |created UD QP |\(synd 0x| QP 0x|completion with error: "
+INTERESTING = (
+    rb" dgid=|connected rc |created UD QP |\(synd 0x| QP 0x|completion with error: |dc iface 0x"
+    rb"|DCI 0x|using pkey\[|using gid_index |adding gid |created interface\[|initialized device '"
+    rb"|destroying ib device "
+)
 
+_Process = tuple[str, int]
 _Thread = tuple[str, int, str]
+_OpenDevice = tuple[str, int, str]
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -67,6 +98,12 @@ class UcxLog:
     def __init__(self) -> None:
         self._routes: dict[_Thread, str] = {}
         self._statuses: dict[_Thread, int | None] = {}
+        self._making: dict[_Thread, tuple[str, int] | None] = {}
+        """Device and port of the interface that a thread is just making; None: of InfiniBand."""
+        self._dc: dict[_Process, set[tuple[str, int]]] = {}
+        """Devices and ports with DC of a process."""
+        self._open: dict[_OpenDevice, int] = {}
+        """How many times a process has opened a device."""
 
     def said(self, line: str) -> Heard | None:
         """Who says what; None for any other line."""
@@ -98,13 +135,61 @@ class UcxLog:
         if found := _CREATED.match(text):
             qpn, device, port = found.groups()
             return True, QueuePairLine(int(qpn, 16), int(port), None, device, None, True)
+        if found := _FLUSHED.match(text):
+            return True, EndLine(int(found[1], 16))
         if (found := _FAILED.match(text)) and thread in self._statuses:
             status = self._statuses.pop(thread)
             return True, ErrorLine(int(found[1], 16), status, None, _remote(text))
         if found := _COMPLETION.match(text):
             status = _STATUS_NAMES.get(found[1])
             return True, ErrorLine(int(found[2], 16), status, None, _remote(text))
+        return self._said_of_devices(thread, text)
+
+    def _said_of_devices(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
+        """As `_said`, of lines about devices, their GIDs and their queue pairs of DC."""
+        if found := _INTERFACE.match(text):
+            device, port, layer = found.groups()
+            _keep(self._making, thread, (device, int(port)) if layer == "RoCE" else None)
+            return True, None
+        if _MADE.match(text):
+            self._making.pop(thread, None)
+            return True, None
+        if found := _TARGET.match(text):
+            return True, self._target(thread, int(found[1], 16))
+        if found := _INITIATOR.match(text):
+            return True, self._initiator(thread, int(found[1], 16))
+        if found := _GID_USED.match(text):
+            return True, GidLine(found[1], int(found[2]))
+        if found := _GID.match(text):
+            address = gid_address(found[1])
+            return True, None if address is None else GidLine(found[2], int(found[3]), address)
+        if found := _OPENED.match(text):
+            opened = (*thread[:2], found[1])
+            _keep(self._open, opened, self._open.get(opened, 0) + 1)
+            return True, None
+        if found := _CLOSED.match(text):
+            left = self._open.pop((*thread[:2], found[1]), 0) - 1
+            if left > 0:
+                self._open[*thread[:2], found[1]] = left
+            return True, EndLine(None, found[1]) if left == 0 else None
         return False, None
+
+    def _target(self, thread: _Thread, qpn: int) -> QueuePairLine | None:
+        """A DCT; its number is 0 where the device matches tags."""
+        where = self._making.get(thread)
+        if where is None:
+            return None
+        _keep(self._dc, thread[:2], self._dc.get(thread[:2], set()) | {where})
+        return QueuePairLine(qpn, where[1], None, where[0], None, False) if qpn else None
+
+    def _initiator(self, thread: _Thread, qpn: int) -> QueuePairLine | None:
+        """A DCI, made with its interface, or later, which tells its device only if the process has
+        DC on no other."""
+        where = self._making.get(thread)
+        if thread not in self._making:
+            devices = self._dc.get(thread[:2], set())
+            where = next(iter(devices)) if len(devices) == 1 else None
+        return None if where is None else QueuePairLine(qpn, where[1], None, where[0], None, True)
 
 
 def suspect(line: str) -> bool:
@@ -117,7 +202,7 @@ def _remote(text: str) -> str | None:
     return None if found is None else gid_address(found[1])
 
 
-def _keep(kept: dict[_Thread, _T], thread: _Thread, value: _T) -> None:
-    if len(kept) >= _MOST_THREADS and thread not in kept:
+def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:
+    if len(kept) >= _MOST_THREADS and key not in kept:
         kept.clear()
-    kept[thread] = value
+    kept[key] = value

@@ -63,7 +63,7 @@ def ucx(
 
     The lines are those of `uct_hello_world` on two hosts with RoCE, with other names and numbers.
     """
-    head = f"{label}[{time_s:.6f}] [{host}:{pid}:{thread}] "
+    head = ucx_head(host, pid, time_s, label, thread)
     yield head + f"      ib_device.c:1132 UCX  DEBUG {device}:1 using gid_index 3"
     for own, far in pairs:
         yield (
@@ -79,6 +79,57 @@ def ucx(
             head + f"       rc_iface.c:923  UCX  DEBUG connected rc qp 0x{own:x} on {device}:1/RoCE"
             f" to lid 49152(+0) sl 0 remote_qp 0x{far:x} mtu 1024 timer 18x7 rnr 13x7 rd_atom 16"
         )
+
+
+def ucx_head(host: str, pid: int, time_s: float, label: str = "", thread: str = "0") -> str:
+    """What begins each line of a process of UCX."""
+    return f"{label}[{time_s:.6f}] [{host}:{pid}:{thread}] "
+
+
+def ucx_dc(
+    host: str,
+    pid: int,
+    target: int,
+    initiators: Iterable[int],
+    address: str,
+    label: str = "",
+    device: str = "mlx5_0",
+    time_s: float = 1_795_000_000.25,
+) -> Iterator[str]:
+    """A process of UCX with DC, by the strings of Debian's UCX 1.13 and the sources of UCX: the
+    interface of DC and that of UD, which lists the GIDs of the device."""
+    head = ucx_head(host, pid, time_s, label)
+    yield (
+        head + f"      ib_device.c:593  UCX  DEBUG initialized device '{device}' (InfiniBand"
+        " channel adapter) with 1 ports"
+    )
+    yield head + f"       ib_iface.c:864  UCX  DEBUG using pkey[0] 0xffff on {device}:1/RoCE"
+    yield head + f"      ib_device.c:924  UCX  DEBUG {device}:1 using gid_index 3"
+    for qpn in initiators:
+        yield (
+            head + f"        dc_mlx5.c:260  UCX  DEBUG created DevX DCI 0x{qpn:x},"
+            " rdma_wr_disabled=0"
+        )
+    yield (
+        head + "        dc_mlx5.c:1380 UCX  DEBUG dc iface 0x5587306175d0: using 'dcs_quota' policy"
+        f" with 8 dcis and 2048 cqes, dct 0x{target:x}"
+    )
+    yield head + "        dc_mlx5.c:1400 UCX  DEBUG created dc iface 0x5587306175d0"
+    yield (
+        head + "     ucp_worker.c:1328 UCX  DEBUG created interface[2]=0x5587306175d0 using"
+        f" dc_mlx5/{device}:1 on worker 0x55c3ad5a2480"
+    )
+    gid = "iface 0x558730610000: adding gid {} to hash on device {} port 1 index {})"
+    for index, one in enumerate(("fe80::ba59:9fff:fe0a:1", "fe80::", f"::ffff:{address}")):
+        yield head + "       ud_iface.c:398  UCX  DEBUG " + gid.format(one, device, index + 1)
+
+
+def ucx_end(host: str, pid: int, qpn: int, time_s: float, device: str = "rxe0") -> str:
+    """What the thread for events of a process says when one of its queue pairs of RC has ended."""
+    return ucx_head(host, pid, time_s, thread="a") + (
+        f"      ib_device.c:514  UCX  DEBUG IB Async event on {device}: SRQ-attached QP 0x{qpn:x}"
+        " was flushed"
+    )
 
 
 def encoded(lines: Iterable[str]) -> list[bytes]:

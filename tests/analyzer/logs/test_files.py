@@ -42,3 +42,12 @@ def test_a_file_without_line_ends_takes_no_memory(tmp_path):
     with path.open("wb") as file:
         file.truncate(40 << 20)
     assert list(lines(str(path))) == []
+
+
+def test_rotated_parts_are_read_in_the_order_of_their_age(tmp_path):
+    aged = ["job.log.10.gz", "job.log.2", "job.log.1", "job.log"]
+    dated = ["ucx-20261122.xz", "ucx-20261123", "ucx"]
+    for name in (*aged, *dated, "job.log.x"):
+        (tmp_path / name).write_text("")
+    found = [path.removeprefix(f"{tmp_path}/") for path in named([f"{tmp_path}/*"])]
+    assert found == [*aged, "job.log.x", *dated]

@@ -1,7 +1,7 @@
 """What the lines of a job say together."""
 
 import pytest
-from job_logs import COMM, encoded, nccl
+from job_logs import COMM, encoded, nccl, ucx, ucx_dc, ucx_end
 
 from rocescope.analyzer.logs import job as module
 from rocescope.analyzer.logs.job import Job
@@ -29,7 +29,7 @@ def test_a_queue_pair_has_process_rank_communicator_device_and_channel():
     assert (one.address, one.device, one.time_ns) == ("10.0.0.1", "rxe0", None)
     assert (one.channel, other.channel) == (0, 1)
     assert job.neighbours == {(COMM, 11): {3}}
-    assert job.pair_of(NODEA, 35) is other
+    assert job.pair_of(NODEA, 35, None) is other
 
 
 def test_several_queue_pairs_of_each_channel():
@@ -125,3 +125,61 @@ def test_what_is_kept_is_bounded(monkeypatch, limit):
     assert job.dropped > 0
     assert len(job.pairs()) == (6 if limit == "MOST_ERRORS" else 3)
     assert len(job.errors) == (6 if limit == "MOST_QUEUE_PAIRS" else 3)
+
+
+def test_the_gid_that_a_device_uses_is_the_address_of_its_queue_pairs():
+    pairs = read(ucx_dc("nodea", 7, 0x1A3, [0x1A4], "10.0.0.1")).pairs()
+    assert [(pair.qpn, pair.device, pair.address) for pair in pairs] == [
+        (0x1A4, "mlx5_0", "10.0.0.1"),
+        (0x1A3, "mlx5_0", "10.0.0.1"),
+    ]
+    log = list(ucx_dc("nodea", 7, 0x1A3, [], "10.0.0.1"))
+    unused = [line for line in log if "using gid_index" not in line]
+    unlisted = [line for line in log if "adding gid" not in line]
+    other = ucx_dc("nodea", 8, 0x1A9, [], "10.0.0.9")
+    elsewhere = ucx_dc("nodeb", 7, 0x1A9, [], "10.0.0.9")
+    assert [pair.address for pair in read(unused).pairs()] == [None]
+    assert [pair.address for pair in read(unlisted).pairs()] == [None]
+    assert [pair.address for pair in read(log, other).pairs()] == [None, None]
+    assert [pair.address for pair in read(log, elsewhere).pairs()] == ["10.0.0.1", "10.0.0.9"]
+
+
+BEGUN_S = 1_795_000_000
+
+
+def after(time_ns):
+    return None if time_ns is None else time_ns / 1e9 - BEGUN_S
+
+
+def lives(*logs):
+    pairs = read(*logs).pairs()
+    return [(pair.qpn, after(pair.time_ns), after(pair.ended_ns)) for pair in pairs]
+
+
+def connected(pid, qpn, time_s, peer="10.0.0.2"):
+    return ucx("nodea", pid, [(qpn, 9)], peer, time_s=BEGUN_S + time_s)
+
+
+def test_a_number_that_is_connected_again_after_its_end_is_another_queue_pair():
+    """To the same number of the same host, too."""
+    first = [*connected(7, 34, 100), ucx_end("nodea", 7, 34, BEGUN_S + 105)]
+    assert lives([*first, *connected(7, 34, 110)]) == [(34, 100, 105), (34, 110, None)]
+    assert lives(first, connected(8, 34, 110)) == [(34, 100, 105), (34, 110, None)]
+    assert lives([ucx_end("nodea", 7, 35, BEGUN_S + 105), *connected(7, 34, 100)])[0][2] is None
+
+
+def test_the_end_of_a_device_ends_the_queue_pairs_that_are_left_on_it():
+    log = list(ucx_dc("nodea", 7, 0x1A3, [0x1A4], "10.0.0.1", time_s=BEGUN_S + 100))
+    log += connected(7, 34, 100)
+    log.append(ucx_end("nodea", 7, 0x1A4, BEGUN_S + 101, "mlx5_0"))
+    head = ucx_end("nodea", 7, 1, BEGUN_S + 105).partition("IB Async")[0]
+    log.append(head + "destroying ib device mlx5_0")
+    assert sorted(lives(log)) == [(34, 100, None), (0x1A3, 100, 105), (0x1A4, 100, 101)]
+
+
+def test_an_error_belongs_to_the_queue_pair_of_its_time():
+    log = [*connected(7, 34, 100), *connected(7, 34, 110, "10.0.0.3")]
+    job = read(log)
+    speaker = job.pairs()[0].speaker
+    peers = [job.pair_of(speaker, 34, at and (BEGUN_S + at) * 10**9) for at in (105, 115, None, 50)]
+    assert [pair.remote_address[-1] for pair in peers] == ["2", "3", "3", "3"]

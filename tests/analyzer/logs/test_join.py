@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from job_logs import COMM, FORMS, ground_truth, nccl, ucx, write_logs
+from job_logs import COMM, FORMS, ground_truth, nccl, ucx, ucx_dc, ucx_end, write_logs
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -149,7 +149,7 @@ def test_queue_pairs_end_with_their_communicator(joined, sender, ended_s, joins,
     log.append(list(end)[-1].replace("Init COMPLETE", step))
     result = joined(LOSSY, log)
     assert all((flow.owner is not None) == joins for flow in result.flows)
-    assert any("destroyed its communicator" in note for note in notes(result)) != joins
+    assert any("its communicator was destroyed" in note for note in notes(result)) != joins
 
 
 def test_a_log_of_a_later_job_is_not_joined(joined, sender):
@@ -339,3 +339,43 @@ def test_labels_of_several_ranks_before_one_process_are_not_used(joined, data, b
     assert {flow.owner.rank for flow in result.flows if flow.owner.host == "nodea"} == {None}
     assert {flow.owner.rank for flow in result.flows if flow.owner.host == "nodeb"} == {9}
     assert "2 ranks that mpirun or srun wrote before lines of UCX name several" in notes(result)[0]
+
+
+def test_queue_pairs_of_dc_name_their_processes(joined, data, begun_s):
+    """Targets and initiators are found by the GID that their device uses, from one log alone."""
+    own, far = qpns(data, LOSSY, "client"), qpns(data, LOSSY, "server")
+    near = ucx_dc("nodea", 100, own[0], own[1:], "10.0.0.1", "4: ", time_s=begun_s)
+    there = ucx_dc("nodeb", 200, far[0], far[1:], "10.0.0.2", "9: ", time_s=begun_s)
+    result = joined(LOSSY, list(near), list(there))
+    assert result.flows and notes(result) == []
+    for flow in result.flows:
+        leaves = flow.src == "10.0.0.1"
+        assert (flow.owner.host, flow.owner.device) == ("nodeb" if leaves else "nodea", "mlx5_0")
+        assert flow.owner.ranks == ((4, 9) if leaves else (9, 4))
+
+
+@pytest.mark.parametrize(("ended_s", "joins"), [(-10, False), (0.1, True)])
+def test_a_queue_pair_that_ucx_ended_before_the_flow_is_another(
+    joined, data, begun_s, ended_s, joins
+):
+    own, far = qpns(data, LOSSY, "client")[0], qpns(data, LOSSY, "server")[0]
+    log = list(ucx("nodea", 100, [(own, far)], "10.0.0.2", time_s=begun_s - 60))
+    log.append(ucx_end("nodea", 100, own, begun_s + ended_s))
+    result = joined(LOSSY, log)
+    found = {flow.dest_qp for flow in result.flows if flow.owner is not None}
+    assert found == ({own, far} if joins else set())
+    assert [note for note in notes(result) if "none of the 1 queue pairs" in note] == (
+        [] if joins else notes(result)
+    )
+
+
+def test_a_number_of_two_processes_is_joined_by_its_end(joined, data, begun_s):
+    """The first ends before the second begins; both begin before the capture."""
+    own, far = qpns(data, LOSSY, "client")[0], qpns(data, LOSSY, "server")[0]
+    first = list(ucx("nodea", 100, [(own, far)], "10.0.0.2", time_s=begun_s - 7200))
+    first.append(ucx_end("nodea", 100, own, begun_s - 7000))
+    second = list(ucx("nodea", 101, [(own, far)], "10.0.0.2", time_s=begun_s - 3605))
+    second.append(ucx_end("nodea", 101, own, begun_s + 3600))
+    result = joined(LOSSY, first, second)
+    assert {flow.owner.pid for flow in result.flows if flow.owner is not None} == {101}
+    assert notes(result) == []  # its end is known: its age is no doubt

@@ -5,9 +5,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from job_logs import ucx
+from job_logs import ucx, ucx_dc, ucx_end
 
-from rocescope.analyzer.logs.lines import ErrorLine, QueuePairLine, Speaker
+from rocescope.analyzer.logs.lines import EndLine, ErrorLine, GidLine, QueuePairLine, Speaker
 from rocescope.analyzer.logs.ucx import INTERESTING, UcxLog, suspect
 
 HEAD = "[1747555645.312146] [hpc118:46155:0]        rc_iface.c:923  UCX  DEBUG "
@@ -73,6 +73,59 @@ def test_a_ud_queue_pair():
     for form in ("mlx5_1: iface 0x55da7b573290 ", "iface=0x55da7b573290: "):
         (found,) = heard(line.format(form))
         assert found.what == QueuePairLine(0x922, 1, None, "mlx5_1", None, True)
+
+
+def whats(*lines):
+    return [one.what for one in heard(*lines) if one.what is not None]
+
+
+def of(found, kind):
+    return [one for one in found if isinstance(one, kind)]
+
+
+def test_queue_pairs_of_dc_are_on_the_device_of_the_interface_that_is_made():
+    found = whats(*ucx_dc("nodea", 7, 0x1A3, [0x1A4, 0x1A5], "10.0.0.1"))
+    assert of(found, QueuePairLine) == [
+        QueuePairLine(0x1A4, 1, None, "mlx5_0", None, True),
+        QueuePairLine(0x1A5, 1, None, "mlx5_0", None, True),
+        QueuePairLine(0x1A3, 1, None, "mlx5_0", None, False),
+    ]
+    assert of(found, GidLine) == [
+        GidLine("mlx5_0", 3),
+        GidLine("mlx5_0", 1, "fe80::ba59:9fff:fe0a:1"),
+        GidLine("mlx5_0", 2, "fe80::"),
+        GidLine("mlx5_0", 3, "10.0.0.1"),
+    ]
+
+
+def test_dc_without_roce_or_with_tag_matching_names_no_queue_pair():
+    log = [line.replace("/RoCE", "/IB") for line in ucx_dc("a", 7, 0x1A3, [0x1A4], "10.0.0.1")]
+    assert of(whats(*log), QueuePairLine) == []
+    assert of(whats(*ucx_dc("a", 7, 0, [], "10.0.0.1")), QueuePairLine) == []
+
+
+def test_an_initiator_that_is_made_later_is_on_the_only_device_with_dc():
+    one, other = (list(ucx_dc("a", 7, 0x1A3, [0x1A4], "10.0.0.1", device=d)) for d in "xy")
+    late = one[3].replace("0x1a4,", "0x1a9,")
+    assert of(whats(*one, late), QueuePairLine)[-1].device == "x"
+    assert 0x1A9 not in [pair.qpn for pair in of(whats(*one, *other, late), QueuePairLine)]
+    elsewhere = late.replace("a:7:0", "a:8:0")
+    assert 0x1A9 not in [pair.qpn for pair in of(whats(*one, elsewhere), QueuePairLine)]
+
+
+def test_the_end_of_a_queue_pair_is_said_by_another_thread():
+    line = ucx_end("hpc118", 46155, 0x1AC, 1_747_555_645.313544, "mlx5_1")
+    assert heard(line)[0].speaker == Speaker("hpc118", 46155, -1)
+    assert whats(line, line.replace("DEBUG", "WARN ")) == [EndLine(0x1AC), EndLine(0x1AC)]
+
+
+def test_queue_pairs_end_when_a_process_closes_their_device_for_the_last_time():
+    opened = next(ucx_dc("a", 7, 1, [], "10.0.0.1"))
+    closed = opened.partition("init")[0] + "destroying ib device mlx5_0"
+    assert whats(opened, closed) == [EndLine(None, "mlx5_0")]
+    assert whats(opened, opened, closed) == []
+    assert whats(closed, opened, opened, closed, closed) == [EndLine(None, "mlx5_0")]
+    assert whats(opened.replace(":7:", ":8:"), closed) == []
 
 
 @pytest.mark.parametrize(
@@ -153,18 +206,25 @@ def test_errors_of_infiniband_and_flushed_work_say_nothing():
 def test_unknown_forms_are_suspect():
     line = HEAD + CONNECTED.format(devx="").replace("remote_qp", "peer")
     assert UcxLog().said(line) is None and suspect(line)
+    for text in ("dc iface 0x1: dcis 8 dct 0x1a3", "created XYZ DCI 0x1,", "SRQ-attached QP 1 end"):
+        assert UcxLog().said(HEAD + text) is None and suspect(HEAD + text)
     assert not suspect("a line about connected rc qp 0x1 on mlx5_0:1/RoCE")
 
 
 @given(st.data())
 def test_no_part_of_a_line_says_another_number(data):
     """A line that was cut says nothing, or the same; it never becomes another queue pair."""
-    whole = list(ucx("nodea", 100, [(0x1AC, 0xA9)], "10.0.0.21"))
+    whole = [
+        *ucx("nodea", 100, [(0x1AC, 0xA9)], "10.0.0.21"),
+        ucx_end("nodea", 100, 0x1AC, 1_795_000_001),
+    ]
     at = data.draw(st.integers(0, len(whole) - 1))
     cut = data.draw(st.integers(0, len(whole[at])))
     log = UcxLog()
     for number, line in enumerate(whole):
         found = log.said(line[:cut] if number == at else line)
-        if found is not None and found.what is not None:
+        if found is not None and isinstance(found.what, EndLine):
+            assert found.what.qpn == 0x1AC
+        if found is not None and isinstance(found.what, QueuePairLine):
             assert found.what.qpn == 0x1AC
             assert found.what.remote in (None, ("10.0.0.21", 0xA9))
