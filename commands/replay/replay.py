@@ -30,6 +30,7 @@ def replay(
     fabric: str,
     strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
     traffic: Annotated[Offered, Parameter(name="*")] = OFFERED,
+    jobs: Annotated[list[str] | None, Parameter(negative="")] = None,
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
@@ -57,11 +58,15 @@ def replay(
         ecmp:hash=crc32,seed=7. May be repeated; default ecmp and assign. The packet engine also
         has host-spray, switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see
         docs/replay.md; all selects every strategy that fits the fabric.
+    jobs
+        Jobs of computations and messages that wait for each other, in place of captures:
+        collective=ring,workers=64,size=256MB,compute=2ms,iterations=3, see docs/replay.md. May be
+        repeated; with --pattern its traffic is beside them.
     window
         Also compute loads per time window of this length, such as 10ms.
     packets
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
-        --lossless pfc, --transport, --fail, --received and --runs.
+        --jobs, --lossless pfc, --transport, --fail, --received and --runs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4, see docs/replay.md.
     lossless
@@ -97,6 +102,7 @@ def replay(
             fabric,
             files,
             strategies=tuple(strategy or DEFAULT_STRATEGIES),
+            jobs=tuple(jobs or ()),
             window=window or "",
             packets=packets or received is not None,
             model=model or "",

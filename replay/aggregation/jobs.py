@@ -13,7 +13,7 @@ from ...analyzer.errors import UsageError
 from ...analyzer.key_values import parse_options
 from ...analyzer.units import parse_duration
 from ..fabrics.fabric import Fabric
-from .models import MODELS, SYNTHETIC
+from ..jobs.models import MODELS, SYNTHETIC
 from .state import MOST_WORKERS
 
 PAYLOAD_BYTES: Final = 248

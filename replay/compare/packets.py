@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from threading import Event, Lock
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
 from ..flows.loads import layers_of
 from ..generate.queue_pairs import QueuePairs
+from ..jobs.graph import Job
+from ..jobs.offered import OfferedJobs
+from ..jobs.times import JobTimes, alone_ps, job_times
 from ..packets.bounds import Bounds, bounds
 from ..packets.failures.events import Failures
 from ..packets.hosts.parameters import Transport
@@ -29,6 +33,7 @@ from ..results.base import TrafficSummary
 from ..results.packets import (
     FlowCompletion,
     FlowTimes,
+    JobCompletion,
     LayerQueues,
     PacketReplay,
     ReceivedOrder,
@@ -56,6 +61,9 @@ class Load(NamedTuple):
     """The queue pairs of a generated workload."""
     offered: str = ""
     """When hosts release packets, for the report."""
+    jobs: OfferedJobs | None = None
+    by_job: tuple[Job, ...] = ()
+    """The jobs of `jobs`."""
 
 
 @dataclass
@@ -64,6 +72,8 @@ class _Gathered:
 
     by_run: dict[int, tuple[EngineResult, Bounds]] = field(default_factory=dict)
     received: ReceivedOrder | None = None
+    jobs: dict[int, list[JobTimes]] = field(default_factory=dict)
+    """By run."""
 
     @property
     def results(self) -> list[tuple[EngineResult, Bounds]]:
@@ -78,6 +88,8 @@ class _Case(NamedTuple):
     bound: Bounds
     transport: Transport
     failures: Failures | None
+    alone_ps: list[int]
+    """Lower bounds of single jobs."""
 
 
 class _Offered:
@@ -108,10 +120,10 @@ class _Offered:
         share = under[0].rate_share
         if first is not None and first.load.workload is load.workload:  # a capture
             if first.transport.rate_share == share:
-                return _Case(load, first.bound, *under)
-        return _Case(
-            load, bounds(load.workload, self._fabric, self._model, share, under[1]), *under
-        )
+                return _Case(load, first.bound, *under, [])
+        bound = bounds(load.workload, self._fabric, self._model, share, under[1])
+        alone = alone_ps(load.by_job, self._fabric, self._model, share)
+        return _Case(load, bound, *under, alone)
 
 
 def replay_packets(
@@ -209,6 +221,9 @@ def replay_packets(
             who = f"{strategies[number].name}, seed {seed + run}"
             check_bound(offered[run].load.workload, found, offered[run].bound, who)
             own.by_run[run] = found, offered[run].bound
+            case = offered[run]
+            if case.load.jobs is not None:
+                own.jobs[run] = job_times(case.load.by_job, case.alone_ps, case.load.jobs, found)
     except KeyboardInterrupt:
         complete = False
     settings = model.described()
@@ -434,6 +449,7 @@ def _packets(
         if len(slowdown)
         else None,
         flows=_flows(workload, results[0], fabric),
+        jobs=_jobs([own.jobs[run] for run in sorted(own.jobs)]),
         flows_omitted=max(0, len(workload.src) - MOST_FLOWS),
         max_queue_packets=_spread(most) or Spread(min=0.0, mean=0.0, max=0.0),
         layers=_queues(results, fabric),
@@ -476,6 +492,32 @@ def _flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[Flo
         )
         for flow in np.argsort(-late, kind="stable")[:MOST_FLOWS].tolist()
     ]
+
+
+def _jobs(runs: Sequence[Sequence[JobTimes]]) -> list[JobCompletion]:
+    found = []
+    for times in zip(*runs, strict=True):
+        done = [(one.end - one.start, one.bound) for one in times if one.end is not None]
+        each = [
+            (b - a) / PS
+            for one in times
+            for a, b in pairwise((one.start, *one.iterations))
+            if len(one.iterations) > 1
+        ]
+        found.append(
+            JobCompletion(
+                name=times[0].name,
+                workers=times[0].workers,
+                start_ns=times[0].start / PS,
+                completed_runs=len(done),
+                completion_ns=_spread([took / PS for took, _ in done]),
+                over_bound_percent=_spread(
+                    [100 * (took / bound - 1) for took, bound in done if bound]
+                ),
+                iteration_ns=_spread(each),
+            )
+        )
+    return found
 
 
 def _spread(values: Sequence[float]) -> Spread | None:

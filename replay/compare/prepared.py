@@ -26,9 +26,10 @@ from ..traffic.traffic import Traffic
 from .captured import as_captured
 from .flows import SHORT, Listed, mapped, replay
 from .request import ReplayRequest
-from .specs.words import ASAP, CAPTURED
+from .specs.words import ASAP, CAPTURED, JOBS
 
 if TYPE_CHECKING:
+    from ..jobs.graph import Job
     from ..packets.model.model import EngineResult, Model
     from .conditions import Conditions
     from .packets import Load
@@ -44,11 +45,12 @@ class PreparedReplay:
         """UsageError names the option and its mistake."""
         self.request = request
         self.fabric = parse_fabric(request.fabric)
-        if bool(request.captures) == bool(request.pattern):
-            raise UsageError("give captures, or --pattern for generated traffic")
-        if request.pattern and (request.map != "exact" or request.filter or request.concat):
+        generated = bool(request.pattern or request.jobs)
+        if bool(request.captures) == generated:
+            raise UsageError("give captures, or --pattern or --jobs for generated traffic")
+        if generated and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
-        if request.pattern and request.job_logs:
+        if generated and request.job_logs:
             raise UsageError("--nccl-log needs captures")
         self._window_ns = parse_duration(request.window, "--window") if request.window else None
         if request.filter is not None:
@@ -78,13 +80,39 @@ class PreparedReplay:
         conditions = parse_conditions(
             request.transport, request.fail, request.converge, self.fabric
         )
-        if request.pattern and "offer=" in request.model:
+        if not request.captures and "offer=" in request.model:
             raise UsageError("--model: offer needs captures; patterns are sent as fast as possible")
-        if request.window and request.pattern:
+        if request.jobs:
+            self._placed_jobs  # noqa: B018
+        if request.window and not request.captures:
             raise UsageError("--window with --packets needs captures")
         if request.window and not as_captured:
             raise UsageError("--window cannot be combined with offer=asap")
         return model, as_captured, conditions
+
+    @cached_property
+    def _placed_jobs(self) -> Callable[[int], list[Job]]:
+        """The jobs in the run of a seed, with the pattern beside them."""
+        from ..jobs.background import background
+        from ..jobs.spec import parse_jobs
+        from ..packets.offers.collectives import ITERATED
+        from .specs.pattern import pairs_of
+
+        pattern, (name, _, rest) = self.request.pattern, self.request.pattern.partition(":")
+        if name in ITERATED:
+            raise UsageError(f"--pattern {name} waits for its steps: use --jobs collective=ring")
+        placed = parse_jobs(self.request.jobs)
+
+        def jobs(seed: int) -> list[Job]:
+            found = placed(self.fabric, seed)
+            if pattern:
+                spec = pattern if "messages=" in rest else f"{name}:{rest},messages=1"
+                pairs, _ = pairs_of(spec, self.fabric, seed - self.request.seed)
+                found.append(background(name, pairs, self.fabric.hosts))
+            return found
+
+        jobs(self.request.seed)  # mistakes are told before anything runs
+        return jobs
 
     def read(
         self,
@@ -102,6 +130,8 @@ class PreparedReplay:
 
     def _read(self, progress: Callable[[int, int | None], None] | None, messages: bool) -> Traffic:
         request = self.request
+        if request.jobs:
+            return self._loads(*self._packet_parts[:2])(0).workload.traffic
         if request.pattern:
             from .specs.pattern import generated
 
@@ -143,7 +173,8 @@ class PreparedReplay:
 
     def as_captured(self, listed: Listed = SHORT) -> StrategyResult | None:
         """What the captured links carried; None if these are too few to compare."""
-        return None if self.request.pattern else as_captured(self.read(), self.fabric, listed)
+        request = self.request
+        return as_captured(self.read(), self.fabric, listed) if request.captures else None
 
     def beside_captured(self, result: ReplayResult, listed: Listed = SHORT) -> ReplayResult:
         """A result with the loads as captured before its strategies, where they are known."""
@@ -183,6 +214,15 @@ class PreparedReplay:
         from .specs.pattern import offered
 
         request = self.request
+        if request.jobs:
+            from ..jobs.offered import offer_jobs
+
+            def of_jobs(run: int) -> Load:
+                jobs = tuple(self._placed_jobs(request.seed + run))
+                offered = offer_jobs(jobs, self.fabric, model, request.seed + run)
+                return Load(offered.workload, pairs=None, offered=JOBS, jobs=offered, by_job=jobs)
+
+            return of_jobs
         if request.pattern:
 
             def load(run: int) -> Load:

@@ -12,7 +12,10 @@ from ..strategies.registry import needs_packets
 from .specs.words import CAPTURED, INFINITE, NEVER
 
 DEFAULT_STRATEGIES = ("ecmp", "assign")
-_WORDS = ("pattern", "model", "lossless", "transport", "fail", "converge")
+_WORDS = ("pattern", "jobs", "model", "lossless", "transport", "fail", "converge")
+
+_SEVERAL = ("fail", "jobs")
+"""May be given several times."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class ReplayRequest:
     captures: tuple[str, ...] = ()
     """Captures; empty with a pattern."""
     pattern: str = ""
+    jobs: tuple[str, ...] = ()
+    """Jobs; the pattern is then traffic beside them."""
     tap_names: Mapping[str, str] = field(default_factory=dict)
     """Names of the taps of captures, by path; others have the names of their files."""
     map: str = "exact"
@@ -50,13 +55,14 @@ class ReplayRequest:
     def by_packet(self) -> bool:
         """Whether an option needs the packet engine."""
         asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
-        asked = asked or self.lossless not in ("", INFINITE)
+        asked = asked or self.jobs or self.lossless not in ("", INFINITE)
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property
     def sources(self) -> list[str]:
         """The sources of the traffic, for the report."""
-        return [self.pattern] if self.pattern else list(self.captures)
+        generated = [*self.jobs, *filter(None, [self.pattern])]
+        return [" + ".join(generated)] if generated else list(self.captures)
 
     @property
     def options(self) -> str:
@@ -92,9 +98,9 @@ def with_words(before: ReplayRequest, text: str) -> ReplayRequest:
         raise UsageError("give a fabric, and a host map if it changes")
     changes: dict[str, object] = {name: _DEFAULTS[name] for name in _WORDS}
     for name, values in options.items():
-        if len(values) > 1 and name != "fail":
+        if len(values) > 1 and name not in _SEVERAL:
             raise UsageError(f"--{name} is given twice")
-        changes[name] = tuple(values) if name == "fail" else values[0]
+        changes[name] = tuple(values) if name in _SEVERAL else values[0]
     changes |= dict(zip(("fabric", "map"), places, strict=False))
     return replace(before, **changes)  # type: ignore[arg-type]
 

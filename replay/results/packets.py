@@ -101,6 +101,26 @@ class PauseSummary(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class JobCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """One job (`--jobs`), over all runs."""
+
+    name: str
+    workers: int
+    start_ns: Annotated[float, Meta(description="from the start of the traffic, first run")]
+    completed_runs: int
+    completion_ns: Annotated[
+        Spread | None,
+        Meta(description="start to the last ACK of its messages and the last computation"),
+    ]
+    over_bound_percent: Annotated[
+        Spread | None,
+        Meta(description="completion above the lower bound of the job alone on an idle fabric"),
+    ]
+    iteration_ns: Annotated[
+        Spread | None, Meta(description="of single iterations; None: there is one")
+    ]
+
+
 class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     """Results of a strategy on the packet engine."""
 
@@ -116,6 +136,9 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     ]
     flows: Annotated[
         list[FlowCompletion], Meta(description="the flows of the first run, the latest first")
+    ] = []
+    jobs: Annotated[
+        list[JobCompletion], Meta(description="job completion times; empty without jobs")
     ] = []
     flows_omitted: Annotated[
         int, Meta(description="flows that `flows` omits: it holds the latest 65,536")

@@ -23,6 +23,7 @@ _ALIKE = 1.001
 _OFFERS = {
     "captured": "Offered load: every packet at its captured time.",
     "pattern": "Offered load: as fast as possible.",
+    "jobs": "Offered load: jobs; messages and computations begin when what they wait for is done.",
     "asap": "Offered load: as fast as possible; messages wait for others as in the capture.",
 }
 
@@ -34,6 +35,10 @@ def print_packets(page: Page, result: ReplayResult) -> None:
     page.draw(lambda table: _strategies(table, result.strategies))
     for line in _small_print(known):
         page.say(line, "dim")
+    if any(one.packets and one.packets.jobs for one in known):
+        page.section("Jobs", _slowest_job(known))
+        page.draw(lambda table: _jobs(table, known))
+        page.say("The bound of a job is that of the job alone on the idle fabric.", "dim")
 
 
 def print_strategy(page: Page, one: StrategyResult, top: int) -> None:
@@ -102,6 +107,44 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
         if again:
             cells.append(human.count(packets.sent_again))
         table.add_row(*cells, *fair)
+
+
+def _slowest_job(known: list[StrategyResult]) -> str:
+    """The job that is farthest above its bound."""
+    found = [
+        (job.over_bound_percent.mean, job.name, one)
+        for one in known
+        for job in (one.packets.jobs if one.packets else [])
+        if job.over_bound_percent is not None
+    ]
+    if not found:
+        return "No job completed."
+    over, name, one = max(found, key=lambda item: item[0])
+    return f"{name} under {title(one)} takes {over:.1f} percent longer than its lower bound."
+
+
+def _jobs(table: Table, known: list[StrategyResult]) -> None:
+    """The jobs under every strategy, job by job."""
+    packets = [one.packets for one in known if one.packets is not None]
+    several = any(job.iteration_ns for one in packets for job in one.jobs)
+    runs = any(one.runs > 1 for one in packets)
+    texts(table, "job", "strategy")
+    numbers(table, "workers", "completion", *(("longest run",) if runs else ()), "over bound")
+    numbers(table, *(("iteration",) if several else ()))
+    for number in range(max(len(one.jobs) for one in packets)):
+        for strategy in known:
+            if strategy.packets is None:
+                continue
+            job = strategy.packets.jobs[number]
+            done, each, over = job.completion_ns, job.iteration_ns, job.over_bound_percent
+            cells = [job.name, strategy.name, human.count(job.workers)]
+            cells.append(NONE if done is None else human.duration(done.mean))
+            if runs:
+                cells.append(NONE if done is None else human.duration(done.max))
+            cells.append(NONE if over is None else f"{over.mean:.1f} %")
+            if several:
+                cells.append(NONE if each is None else human.duration(each.mean))
+            table.add_row(*cells)
 
 
 def _lost(packets: PacketReplay) -> int:

@@ -35,6 +35,11 @@ PATTERN = ReplayRequest(FABRIC, pattern="permutation:message-size=64KiB")
         ({"converge": "0", "packets": True}, "--converge needs --fail"),
         ({"runs": 0}, "--runs must be"),
         ({"seed": -1, "packets": True}, "--seed must be"),
+        ({"jobs": ("ring",)}, "--jobs: 'ring' is not key=value"),
+        ({"jobs": ("workers=9",)}, "has 9 workers, but"),
+        ({"jobs": ("workers=4", "workers=2")}, "job2 ring has 2 workers"),
+        ({"jobs": ("workers=4",), "pattern": "ring-allreduce"}, "use --jobs collective=ring"),
+        ({"jobs": ("workers=4",), "captures": ("a.pcap",), "pattern": ""}, "give captures, or"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_read(

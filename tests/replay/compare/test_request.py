@@ -45,7 +45,7 @@ def test_what_needs_the_packet_engine() -> None:
         ("", "give a fabric"),
         ("a b c", "give a fabric"),
         ("a --fail", "--fail needs a value"),
-        ("a --runs 3", "there is no option --runs; there are --pattern, --model"),
+        ("a --runs 3", "there is no option --runs; there are --pattern, --jobs, --model"),
         ("a --model x --model y", "--model is given twice"),
         ("a 'b", "No closing quotation"),
     ],

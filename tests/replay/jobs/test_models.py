@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocescope.replay.aggregation.models import MODELS
+from rocescope.replay.jobs.models import MODELS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Jobs: computations and messages that wait for each other, on hosts of a fabric."""

@@ -1,0 +1,201 @@
+"""Jobs as a workload of the packet engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...analyzer.errors import UsageError
+from ...kernels.kernel import Array, Int32s, Ints
+from ..fabrics.fabric import Fabric
+from ..generate.from_pattern import offered_traffic
+from ..generate.patterns.demands import Demands
+from ..generate.queue_pairs import QueuePairs, Sending, queue_pairs
+from ..packets.model.model import MOST_PACKETS, Model, Workload
+from ..packets.model.waits import Edges as AllEdges
+from ..packets.model.waits import Waits, earliest
+from ..packets.offers.offered import workload_of
+from ..traffic.traffic import ON_ACKED, ON_RECEIVED
+from .graph import MOST_EDGES, MOST_NODES, Job, Nodes
+
+
+class OfferedJobs(NamedTuple):
+    """A workload, and which job its nodes belong to."""
+
+    workload: Workload
+    job: Int32s
+    """int32[nodes]: of each message, then of each computation."""
+    iteration: Int32s
+    """int32[nodes]"""
+    pairs: QueuePairs
+
+
+class _Whole(NamedTuple):
+    """The nodes of all jobs, messages of several queue pairs split; int64[N] but columns of E."""
+
+    job: Ints
+    src: Ints
+    dst: Ints
+    """-1: a computation."""
+    qp: Ints
+    size: Ints
+    iteration: Ints
+    release: Ints
+    node: Ints
+    after: Ints
+
+
+def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> OfferedJobs:
+    """The jobs side by side. Messages of a pair of ranks are sent in the order of the graph, on
+    `qps` queue pairs of their own. UsageError for nodes that wait for each other in a circle, or
+    for a node that is never complete at their host, with the name of the job.
+    """
+    whole = _whole(jobs)
+    is_message = whole.dst >= 0
+    rows, work = np.flatnonzero(is_message), np.flatnonzero(~is_message)
+    if not len(rows):
+        raise UsageError("--jobs: no job sends a message")
+    key = np.stack([whole.job[rows], whole.src[rows], whole.dst[rows], whole.qp[rows]])
+    pairs, flow = np.unique(key, axis=1, return_inverse=True)
+    flow = flow.reshape(-1)
+    order = np.argsort(flow, kind="stable")
+    rows, flow = rows[order], flow[order]
+    number = np.empty(len(whole.job), np.int64)  # of each node in the workload
+    number[rows] = np.arange(len(rows))
+    number[work] = len(rows) + np.arange(len(work))
+    size = whole.size[rows]
+    if int(size.max()) // model.payload_bytes >= MOST_PACKETS:
+        raise UsageError(f"--jobs: a message of {int(size.max()):,} bytes is too long to replay")
+    counts = np.bincount(flow, minlength=pairs.shape[1])
+    demand = Demands(
+        pairs[1],
+        pairs[2],
+        counts,
+        np.maximum(1, np.maximum.reduceat(size, np.cumsum(counts) - counts)),
+        np.zeros(len(counts), np.int64),
+        np.ones(len(counts), np.int64),
+    )
+    made = queue_pairs(
+        demand._replace(message_bytes=np.minimum(demand.message_bytes, (1 << 31) - 1)),
+        Sending(),
+        np.random.default_rng(seed),
+    )
+    n = len(counts)
+    units = np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
+    workload = workload_of(
+        pairs[1],
+        pairs[2],
+        size,
+        offered_traffic(made, fabric.addresses).take(units),
+        model,
+        flow=flow,
+        release_ps=whole.release[rows],
+    )
+    after, node = whole.after, whole.node
+    on = np.where(
+        whole.src[after] == whole.src[node],
+        ON_ACKED,
+        np.where(whole.dst[after] == whole.src[node], ON_RECEIVED, -1),
+    )
+    if (on < 0).any():
+        job = jobs[int(whole.job[node[int(np.argmax(on < 0))]])]
+        raise UsageError(f"--jobs: {job.name}: a node waits for a node of other hosts")
+    workload = workload._replace(
+        waits=Waits(
+            number[node].astype(np.int32),
+            number[after].astype(np.int32),
+            on.astype(np.uint8),
+            whole.src[work].astype(np.int32),
+            whole.size[work],
+        )
+    )
+    placed = np.concatenate([rows, work])
+    _check_order(jobs, workload, whole.job[placed])
+    return OfferedJobs(
+        workload,
+        whole.job[placed].astype(np.int32),
+        whole.iteration[placed].astype(np.int32),
+        made,
+    )
+
+
+def _check_order(jobs: Sequence[Job], workload: Workload, job: Ints) -> None:
+    """UsageError if nodes wait for each other in a circle, the order of queue pairs included."""
+    flow, nodes = workload.flow, workload.nodes
+    same = np.flatnonzero(flow[1:] == flow[:-1])
+    own = workload.edges
+    edges = AllEdges(
+        np.concatenate([own.node, same + 1]),
+        np.concatenate([own.after, same]),
+        np.zeros(len(own.node) + len(same), np.uint8),
+    )
+    zero = np.zeros(nodes, np.int64)
+    _, order = earliest(nodes, edges, zero, np.stack([zero, zero]))
+    if len(order) == nodes:
+        return
+    held = np.ones(nodes, np.bool_)
+    held[order] = False
+    name = jobs[int(job[int(np.argmax(held))])].name
+    raise UsageError(
+        f"--jobs: {name}: {int(held.sum()):,} messages or computations wait for each other in a "
+        "circle"
+    )
+
+
+def _whole(jobs: Sequence[Job]) -> _Whole:
+    parts = []
+    shift = 0
+    for at, job in enumerate(jobs):
+        parts.append(_split(at, job, shift))
+        shift += len(parts[-1].job)
+        if shift > MOST_NODES or sum(len(part.node) for part in parts) > MOST_EDGES:
+            raise UsageError("--jobs: too many messages: use fewer workers, iterations or qps")
+    return _Whole(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _split(at: int, job: Job, shift: int) -> _Whole:
+    """The nodes of a job, its messages as one node per queue pair."""
+    nodes, edges = job.graph.nodes(), job.graph.edges()
+    times = np.where(nodes.to >= 0, np.minimum(job.qps, np.maximum(1, nodes.size)), 1)
+    begin = np.cumsum(times) - times
+    source = np.repeat(np.arange(len(times)), times)
+    part = np.arange(len(source)) - begin[source]
+    qp = part if job.queue_pair is None else job.queue_pair[source]
+    whole = Nodes(*(column[source] for column in nodes))
+    is_message = whole.to >= 0
+    size = np.where(
+        is_message, whole.size // times[source] + (part < whole.size % times[source]), whole.size
+    )
+    node, after = _all_with_all(edges.node, edges.after, times, begin)
+    release = np.full(len(source), job.start_ps)
+    if job.release_ps is not None:
+        release = release + job.release_ps[source]
+    waits = np.zeros(len(source), np.bool_)
+    waits[node] = True
+    hosts = job.hosts.astype(np.int64)
+    # A computation at the begin of a job ends later by the start of the job.
+    size = size + np.where(~is_message & ~waits, release, 0)
+    return _Whole(
+        np.full(len(source), at),
+        hosts[whole.rank],
+        np.where(is_message, hosts[whole.to], -1),
+        qp,
+        size,
+        whole.iteration,
+        np.where(waits, 0, release),
+        node + shift,
+        after + shift,
+    )
+
+
+def _all_with_all(node: Ints, after: Ints, times: Ints, begin: Ints) -> tuple[Array, Array]:
+    """Edges between all parts of the nodes."""
+    each = times[node] * times[after]
+    if int(each.sum()) > MOST_EDGES:
+        raise UsageError(f"--jobs: more than {MOST_EDGES:,} dependencies: use fewer qps")
+    edge = np.repeat(np.arange(len(node)), each)
+    inside = np.arange(len(edge)) - np.repeat(np.cumsum(each) - each, each)
+    one, other = np.divmod(inside, times[after][edge])
+    return begin[node[edge]] + one, begin[after[edge]] + other

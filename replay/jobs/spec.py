@@ -1,0 +1,233 @@
+"""`--jobs` of `replay`: training jobs by their numbers, or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ...analyzer.errors import UsageError
+from ...analyzer.key_values import parse_options
+from ...analyzer.units import parse_duration, parse_size
+from ...kernels.kernel import Floats
+from ..fabrics.fabric import Fabric
+from .collectives import PLAIN, Collective, experts, hierarchical, uneven
+from .graph import MOST_PS, Job
+from .models import MODELS
+from .placing import PACKED, PLACEMENTS, FreeHosts
+from .training import training
+
+COLLECTIVES: Final = (*PLAIN, "hierarchical", "moe")
+GRADIENT_BYTES: Final = 4
+"""Of a parameter, as in `aggregate`."""
+MOST_JOBS: Final = 256
+_NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
+    "count": (1, MOST_JOBS),
+    "workers": (2, 1 << 16),
+    "layers": (1, 1024),
+    "iterations": (1, 10_000),
+    "group": (1, 1 << 16),
+    "qps": (1, 64),
+    "stragglers": (0, 1 << 16),
+}
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "collective": "ring",
+    "count": "1",
+    "size": "64MiB",
+    "scale": "1",
+    "layers": "1",
+    "iterations": "1",
+    "compute": "0",
+    "stragglers": "0",
+    "slowdown": "2",
+    "jitter": "0%",
+    "qps": "1",
+    "group": "8",
+    "skew": "1",
+    "expert": "0",
+    "place": PACKED,
+    "start": "0",
+    "stagger": "0",
+}
+KEYS: Final = (*_DEFAULTS, "workers", "model", "ratio")
+FILE_KEYS: Final = ("file", "place", "start", "qps")
+
+
+class _Plan(NamedTuple):
+    """One `--jobs` option, checked."""
+
+    collective: str
+    count: int
+    workers: int | None
+    """None: all free hosts."""
+    sizes: tuple[int, ...]
+    """Bytes of each layer, from the back of the model."""
+    iterations: int
+    compute_ps: int | None
+    """None: by `ratio`."""
+    ratio: float
+    stragglers: int
+    slowdown: float
+    jitter: float
+    qps: int
+    group: int
+    skew: float
+    expert_ps: int
+    place: str
+    start_ps: int
+    stagger_ps: int
+
+
+def parse_jobs(specs: Sequence[str]) -> Callable[[Fabric, int], list[Job]]:
+    """The jobs of the options, once they are placed on a fabric in the run of a seed.
+
+    UsageError names the key; that of the result the job that does not fit.
+    """
+    plans = [_parsed(spec) for spec in specs]
+    if sum(plan.count for plan in plans) > MOST_JOBS:
+        raise UsageError(f"--jobs: the most jobs are {MOST_JOBS}")
+
+    def placed(fabric: Fabric, seed: int) -> list[Job]:
+        free, jobs = FreeHosts(fabric), []
+        for plan in plans:
+            for at in range(plan.count):
+                jobs.append(_placed(plan, at, len(jobs) + 1, free, fabric, seed))
+        return jobs
+
+    return placed
+
+
+def _parsed(spec: str) -> _Plan:
+    given = parse_options(spec, "--jobs")
+    for key in given:
+        if key not in KEYS:
+            raise UsageError(f"--jobs has no key {key!r}; it has {', '.join(KEYS)}")
+    values = {**_DEFAULTS, **given}
+    number = {key: _whole(key, values[key], *_NUMBERS[key]) for key in _NUMBERS if key in values}
+    name = values["collective"]
+    if name not in COLLECTIVES:
+        raise UsageError(
+            f"--jobs: there is no collective {name!r}; there are {', '.join(COLLECTIVES)}"
+        )
+    if values["place"] not in PLACEMENTS:
+        raise UsageError(f"--jobs: place is {', '.join(PLACEMENTS)}, not {values['place']!r}")
+    for key, only in (("group", "hierarchical"), ("expert", "moe")):
+        if key in given and name != only:
+            raise UsageError(f"--jobs: {key} is for collective={only}")
+    if "skew" in given and name not in ("moe", "all-to-all"):
+        raise UsageError("--jobs: skew is for collective=moe and collective=all-to-all")
+    if "ratio" in given and "compute" in given:
+        raise UsageError("--jobs: give compute or ratio, not both")
+    skew = _number("skew", values["skew"], 0, 8)
+    if name == "all-to-all" and "skew" not in given:
+        skew = 0.0
+    return _Plan(
+        name,
+        number["count"],
+        number.get("workers"),
+        _sizes(given, values, number["layers"]),
+        number["iterations"],
+        None if "ratio" in given else _time("compute", values["compute"]),
+        _number("ratio", values.get("ratio", "1"), 1e-6, 1e6),
+        number["stragglers"],
+        _number("slowdown", values["slowdown"], 1, 100),
+        _percent("jitter", values["jitter"]),
+        number["qps"],
+        number["group"],
+        skew,
+        _time("expert", values["expert"]),
+        values["place"],
+        _time("start", values["start"]),
+        _time("stagger", values["stagger"]),
+    )
+
+
+def _sizes(given: Mapping[str, str], values: Mapping[str, str], layers: int) -> tuple[int, ...]:
+    scale = _number("scale", values["scale"], 1e-6, 1e6)
+    model = values.get("model")
+    if model is None:
+        whole = max(layers, round(parse_size(values["size"], "--jobs: size") * scale))
+        cuts = [whole * i // layers for i in range(layers + 1)]
+        return tuple(b - a for a, b in pairwise(cuts))
+    if model not in MODELS:
+        raise UsageError(f"--jobs: there is no model {model!r}; there are {', '.join(MODELS)}")
+    for key in ("size", "layers"):
+        if key in given:
+            raise UsageError(f"--jobs: {key} cannot be combined with model={model}")
+    sizes = [max(1, round(count * GRADIENT_BYTES * scale)) for count in MODELS[model]]
+    return tuple(reversed(sizes))
+
+
+def _placed(plan: _Plan, at: int, job: int, free: FreeHosts, fabric: Fabric, seed: int) -> Job:
+    workers = len(free) if plan.workers is None else plan.workers
+    name = f"job{job} {plan.collective}"
+    if workers < 2:
+        raise UsageError(f"--jobs: {name}: {workers} free hosts are left; a job needs 2 workers")
+    if plan.stragglers > workers:
+        raise UsageError(f"--jobs: {name}: {workers} workers have no {plan.stragglers} stragglers")
+    rng = np.random.default_rng([seed, job])
+    compute = plan.compute_ps
+    if compute is None:
+        rate = int(fabric.links.rate_bits_per_second.min())
+        compute = min(MOST_PS, round(sum(plan.sizes) * 8e12 / rate / plan.ratio))
+    # Jobs of one option share hosts by the same rule in every run: only `random` draws.
+    hosts = free.take(workers, plan.place, name, seed * MOST_JOBS + job)
+    graph = training(
+        workers,
+        plan.sizes,
+        plan.iterations,
+        compute,
+        _slowness(plan, workers, rng),
+        _collective(plan, rng),
+    )
+    start = plan.start_ps + at * plan.stagger_ps
+    return Job(name, graph, hosts, start, qps=plan.qps, iterations=plan.iterations)
+
+
+def _slowness(plan: _Plan, workers: int, rng: np.random.Generator) -> Floats:
+    """float64[iterations, workers]; the last workers are the stragglers."""
+    slow = np.ones((plan.iterations, workers))
+    slow[:, workers - plan.stragglers :] = plan.slowdown
+    return slow * (1 + plan.jitter * rng.random((plan.iterations, workers)))
+
+
+def _collective(plan: _Plan, rng: np.random.Generator) -> Collective:
+    if plan.collective == "hierarchical":
+        return hierarchical(plan.group)
+    if plan.collective == "moe":
+        return experts(plan.skew, plan.expert_ps, rng)
+    if plan.collective == "all-to-all" and plan.skew:
+        return uneven(plan.skew, rng)
+    return PLAIN[plan.collective]
+
+
+def _whole(key: str, text: str, least: int, most: int) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else -1
+    if not least <= value <= most:
+        raise UsageError(f"--jobs: {key} is {least:,} to {most:,}, not {text!r}")
+    return value
+
+
+def _number(key: str, text: str, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not least <= value <= most:
+        raise UsageError(f"--jobs: {key} is a number of {least:g} to {most:g}, not {text!r}")
+    return value
+
+
+def _percent(key: str, text: str) -> float:
+    if not text.endswith("%"):
+        raise UsageError(f"--jobs: {key} is a share such as 10%, not {text!r}")
+    return _number(key, text.removesuffix("%"), 0, 1000) / 100
+
+
+def _time(key: str, text: str) -> int:
+    value = 0 if text == "0" else parse_duration(text, f"--jobs: {key}") * 1000
+    if value > MOST_PS:
+        raise UsageError(f"--jobs: {key}={text} is longer than an hour")
+    return value

@@ -1,0 +1,97 @@
+"""Jobs as workloads: alone they meet their bounds, both drivers agree, circles are named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.jobs.graph import Graph, Job
+from rocescope.replay.jobs.offered import offer_jobs
+from rocescope.replay.jobs.spec import COLLECTIVES, parse_jobs
+from rocescope.replay.packets.bounds import bounds
+from rocescope.replay.packets.drivers.event_driven import run_event_driven
+from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.strategies.registry import parse_packet_strategy
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
+SPRAY = parse_packet_strategy("host-spray")
+
+
+def test_a_ring_takes_its_steps_one_after_the_other() -> None:
+    """Each step: the packets of a chunk, four links, and no wait for ACKs."""
+    chunk, n = 1 << 16, 4
+    (job,) = parse_jobs([f"workers={n},size={n * chunk},compute=10us"])(FABRIC, 1)
+    offered = offer_jobs([job], FABRIC, Model(), 1)
+    result = run_open_loop(offered.workload, FABRIC, SPRAY, Model(ack_bytes=1), 1)
+    packet = 4160 * 80  # ps at 100 Gb/s
+    step = 16 * packet + 1 * packet + 2 * 500_000  # hosts of one leaf
+    last = int(result.received_ps.max())
+    assert 0 <= last - (10_000_000 + 2 * (n - 1) * step) < 12 * 80 * 6  # ACKs of a byte go first
+
+
+@examples(30)
+@given(
+    st.lists(st.sampled_from(COLLECTIVES), min_size=1, max_size=2),
+    st.sampled_from(["packed", "spread", "random"]),
+    st.integers(1, 3),
+    st.integers(0, 1 << 20),
+)
+def test_both_drivers_complete_every_collective_above_its_bound(
+    names: list[str], place: str, qps: int, seed: int
+) -> None:
+    more = f"workers=4,size=50kB,iterations=2,layers=2,compute=3us,jitter=20%,qps={qps}"
+    specs = [
+        f"collective={name},{more},place={place}" + ",group=2" * (name == "hierarchical")
+        for name in names
+    ]
+    jobs = parse_jobs(specs)(FABRIC, seed)
+    offered, model = offer_jobs(jobs, FABRIC, Model(), seed), Model()
+    one = run_open_loop(offered.workload, FABRIC, SPRAY, model, seed)
+    two = run_event_driven(offered.workload, FABRIC, SPRAY, model, seed).engine
+    assert one.completed_ps.tolist() == two.completed_ps.tolist()
+    assert one.computed_ps.tolist() == two.computed_ps.tolist()
+    assert one.completion_ps is not None and (one.computed_ps >= 0).all()
+    assert one.completion_ps >= bounds(offered.workload, FABRIC, model).completion_ps
+    # Nothing begins before what it waits for is done.
+    load = offered.workload
+    ends = np.stack([one.completed_ps, one.received_ps])
+    done = np.concatenate([ends, np.stack([one.computed_ps] * 2)], axis=1)
+    begins = np.concatenate([one.started_ps, one.computed_ps - load.waits.takes_ps])
+    edges = load.edges
+    assert (begins[edges.node] >= done[edges.on, edges.after]).all()
+
+
+def test_messages_are_split_over_queue_pairs_and_keep_their_bytes() -> None:
+    (job,) = parse_jobs(["workers=2,size=1000,qps=3"])(FABRIC, 1)
+    load = offer_jobs([job], FABRIC, Model(), 1).workload
+    assert len(load.src) == 6 and len(load.flow) == 12
+    payload = load.last_bytes - 64
+    assert sorted(payload.tolist()) == [166] * 4 + [167] * 8
+    assert len(load.waits.node) == 2 * 3 * 3  # every part waits for all parts of the step before
+
+
+def _by_hand(edges: list[tuple[int, int]], to: list[int]) -> Job:
+    graph = Graph(3)
+    graph.messages(np.arange(len(to)) % 3, np.array(to), 10)
+    graph.wait(*np.array(edges).T)
+    return Job("job1 by hand", graph, np.arange(3, dtype=np.int32))
+
+
+def test_circles_and_waits_for_other_hosts_are_named() -> None:
+    with pytest.raises(UsageError, match="job1 by hand: 3 messages .* in a circle"):
+        offer_jobs([_by_hand([(0, 2), (1, 0), (2, 1)], [1, 2, 0])], FABRIC, Model(), 1)
+    with pytest.raises(UsageError, match="job1 by hand: a node waits for a node of other hosts"):
+        offer_jobs([_by_hand([(0, 1)], [1, 2, 1])], FABRIC, Model(), 1)
+    # Message 3 follows message 0 on their queue pair.
+    with pytest.raises(UsageError, match="2 messages .* in a circle"):
+        offer_jobs([_by_hand([(0, 3)], [1, 2, 1, 1])], FABRIC, Model(), 1)
+    with pytest.raises(UsageError, match="no job sends a message"):
+        idle = Graph(2)
+        idle.computations(np.arange(2), 5)
+        offer_jobs([Job("idle", idle, np.arange(2, dtype=np.int32))], FABRIC, Model(), 1)
