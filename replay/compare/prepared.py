@@ -29,7 +29,7 @@ from .request import ReplayRequest
 from .specs.words import ASAP, CAPTURED, JOBS
 
 if TYPE_CHECKING:
-    from ..jobs.graph import Job
+    from ..jobs.graph import Job as PlacedJob
     from ..packets.model.model import EngineResult, Model
     from .conditions import Conditions
     from .packets import Load
@@ -91,7 +91,7 @@ class PreparedReplay:
         return model, as_captured, conditions
 
     @cached_property
-    def _placed_jobs(self) -> Callable[[int], list[Job]]:
+    def _placed_jobs(self) -> Callable[[int], list[PlacedJob]]:
         """The jobs in the run of a seed, with the pattern beside them."""
         from ..jobs.background import background
         from ..jobs.spec import parse_jobs
@@ -103,7 +103,7 @@ class PreparedReplay:
             raise UsageError(f"--pattern {name} waits for its steps: use --jobs collective=ring")
         placed = parse_jobs(self.request.jobs)
 
-        def jobs(seed: int) -> list[Job]:
+        def jobs(seed: int) -> list[PlacedJob]:
             found = placed(self.fabric, seed)
             if pattern:
                 spec = pattern if "messages=" in rest else f"{name}:{rest},messages=1"

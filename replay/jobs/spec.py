@@ -59,7 +59,7 @@ class _Plan(NamedTuple):
     """One `--jobs` option, checked."""
 
     collective: str
-    count: int
+    alike: int
     workers: int | None
     """None: all free hosts."""
     sizes: tuple[int, ...]
@@ -86,13 +86,14 @@ def parse_jobs(specs: Sequence[str]) -> Callable[[Fabric, int], list[Job]]:
     UsageError names the key; that of the result the job that does not fit.
     """
     plans = [_parsed(spec) for spec in specs]
-    if sum(plan.count for plan in plans) > MOST_JOBS:
+    if sum(plan.alike for plan in plans) > MOST_JOBS:
         raise UsageError(f"--jobs: the most jobs are {MOST_JOBS}")
 
     def placed(fabric: Fabric, seed: int) -> list[Job]:
-        free, jobs = FreeHosts(fabric), []
+        free = FreeHosts(fabric)
+        jobs: list[Job] = []
         for plan in plans:
-            for at in range(plan.count):
+            for at in range(plan.alike):
                 jobs.append(_placed(plan, at, len(jobs) + 1, free, fabric, seed))
         return jobs
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....kernels.kernel import Array, Bytes, Int32s, Ints, kernel
+from ....kernels.kernel import Array, Bytes, Int, Int32s, Ints, kernel
 
 
 class Waits(NamedTuple):
@@ -79,7 +79,7 @@ def _walk(
     takes: Ints,
     begin: Ints,
     order: Ints,
-) -> int:
+) -> Int:
     """Fill begin and order (Kahn, CACM 1962); returns the number of ordered nodes."""
     found = np.int64(0)
     for node in range(len(left)):
