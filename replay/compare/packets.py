@@ -27,7 +27,7 @@ from ..packets.loads import layer_load, loads_over_time, stretch_ps
 from ..packets.many import run_many
 from ..packets.model.model import PS, EngineResult, Model, Workload
 from ..packets.model.rules import Strategy
-from ..packets.received.received import received_flows
+from ..packets.received.reordering import reordering
 from ..packets.run import run_packets
 from ..results.base import TrafficSummary
 from ..results.packets import (
@@ -214,7 +214,7 @@ def replay_packets(
                 unfit[number] = found
                 continue
             if run == 0:
-                own.received = _order(base, found, fabric)
+                own.received = _order(base, found)
                 if first is not None and number == 0 and found.arrived_ps is not None:
                     first(offered[0].load, found)
                 found = replace(found, arrived_ps=None, arrived_flags=None, sent_ps=None)  # large
@@ -289,19 +289,18 @@ def _traffic(workload: Workload, sources: Sequence[str]) -> TrafficSummary:
     )
 
 
-def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> ReceivedOrder | None:
-    """Reordering as the analyzer measures it."""
-    if result.arrived_ps is None or not (result.arrived_ps >= 0).any():
+def _order(workload: Workload, result: EngineResult) -> ReceivedOrder | None:
+    """Reordering at the receivers; None if no packet arrived, or if arrivals are not kept."""
+    if result.arrived_ps is None:
         return None
-    flows = received_flows(workload, result, fabric)
-    packets = sum(flow.packets for flow in flows)
-    reordered = sum(flow.reordered_packets or 0 for flow in flows)
-    extents = [flow.reordering.max_extent for flow in flows if flow.reordering is not None]
+    found = reordering(workload, result)
+    if not found.packets:
+        return None
     return ReceivedOrder(
-        packets=packets,
-        reordered_packets=reordered,
-        reordered_percent=100 * reordered / packets,
-        max_extent=max(extents, default=0) or None,
+        packets=found.packets,
+        reordered_packets=found.reordered,
+        reordered_percent=100 * found.reordered / found.packets,
+        max_extent=found.max_extent or None,
     )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Array, Bool, Int, Int32s, Ints, kernel
+from ....kernels.kernel import Array, Bool, Int, Int32s, Ints, inlined, subkernel
 from .arrays import ATTACHED, FabricArrays
 
 _DEEPEST = 64
 """Maximum of links of a path: routes of a broken fabric may form a loop."""
+_UNKNOWN = -2
+"""For the first switch: the times of this edge are not computed for this size."""
 
 
 class Ways:
     """Times of packets over the equal-cost paths of a fabric; every size is computed once per
-    destination."""
+    destination's edge."""
 
     def __init__(self, arrays: FabricArrays) -> None:
         self._arrays = arrays
@@ -28,67 +30,76 @@ class Ways:
         return self._times(src, dst, size, True)
 
     def _times(self, src: Array, dst: Array, size: Array, longest: bool) -> Ints:
+        arrays = self._arrays
         found = np.full(len(src), -1, np.int64)
         order = np.argsort(size, kind="stable")
-        ends = np.flatnonzero(np.append(np.diff(size[order]) != 0, True)) + 1
-        begin = 0
-        for end in ends.tolist() if len(order) else ():
-            rows = order[begin:end]
-            found[rows] = self._of_size(src[rows], dst[rows], int(size[rows[0]]), longest)
-            begin = end
+        ends = np.stack([src, dst]).astype(np.int32)
+        inner = np.empty(arrays.route.shape[::-1], np.int64)
+        cost = np.empty(len(arrays.target), np.int64)
+        sizes = np.ascontiguousarray(size, np.int64)
+        _fill(arrays, ends, sizes, order, longest, cost, inner, found)
         return found
 
-    def _of_size(self, src: Array, dst: Array, size: int, longest: bool) -> Ints:
-        arrays = self._arrays
-        cost = ((size * arrays.ps_per_byte_q20 + (1 << 19)) >> 20) + arrays.delay_ps
-        worst = -1 if longest else np.iinfo(np.int64).max
-        take = np.maximum if longest else np.minimum
+
+@subkernel
+def _fill(
+    arrays: FabricArrays,
+    ends: Int32s,
+    size: Ints,
+    order: Ints,
+    longest: Bool,
+    cost: Ints,
+    inner: Ints,
+    found: Ints,
+) -> None:
+    """Set found[n] of `Ways`; ends: int32[2, n], hosts; order: by size. Scratch space: cost,
+    int64[L], time of each link; inner, int64[E, S], time from each switch to each edge."""
+    known = np.int64(-1)
+    for row in order:
+        if known != size[row]:
+            known = size[row]
+            for link in range(len(cost)):
+                service = (known * arrays.ps_per_byte_q20[link] + (1 << 19)) >> 20
+                cost[link] = service + arrays.delay_ps[link]
+            for edge in range(len(inner)):
+                inner[edge, 0] = _UNKNOWN
+        src, dst = ends[0, row], ends[1, row]
         edge = arrays.host_edge[dst]
-        edges, column = np.unique(edge, return_inverse=True)
-        inner = np.stack(
-            [
-                times_towards(
-                    arrays.route, int(e), arrays.group_start, arrays.members, arrays.target, cost,
-                    longest,
-                )
-                if e >= 0
-                else np.full(arrays.switches, -1, np.int64)
-                for e in edges.tolist()
-            ]
-        )  # fmt: skip
-        exits = arrays.exits[dst]
-        last = take.reduce(np.where(exits >= 0, cost[exits], worst), axis=1)
-        total = np.full(len(src), worst, np.int64)
-        any_way = np.zeros(len(src), bool)
+        if edge < 0:
+            continue
+        if inner[edge, 0] == _UNKNOWN:
+            _times_towards(arrays, edge, cost, longest, inner[edge])
+        total, last = np.int64(-1), np.int64(-1)
         for port in range(arrays.access.shape[1]):
             switch, access = arrays.host_switch[src, port], arrays.access[src, port]
-            middle = inner[column.reshape(-1), np.maximum(switch, 0)]
-            there = (switch >= 0) & (access >= 0) & (middle >= 0) & (edge >= 0)
-            total = np.where(there, take(total, cost[access] + middle), total)
-            any_way |= there
-        return np.where(any_way, total + last, -1)
+            if switch >= 0 and access >= 0 and inner[edge, switch] >= 0:
+                total = _better(total, cost[access] + inner[edge, switch], longest)
+            way_out = arrays.exits[dst, port]
+            if way_out >= 0:
+                last = _better(last, cost[way_out], longest)
+        if total >= 0:
+            found[row] = total + last
 
 
-@kernel
-def times_towards(
-    route: Int32s,
-    edge: Int,
-    group_start: Ints,
-    members: Int32s,
-    target: Int32s,
-    cost: Ints,
-    longest: Bool,
-) -> Ints:
-    """int64[S]: time from each switch to a switch of the edge, by the routes to it; -1: no path.
+@inlined
+def _better(best: Int, time: Int, longest: Bool) -> Int:
+    """The longer or the shorter time; best: -1 for none so far."""
+    if best < 0 or (time > best if longest else time < best):
+        return time
+    return best
 
-    cost: int64[L], time of each link. Relaxed until nothing changes: once per link of the longest
-    path.
+
+@subkernel
+def _times_towards(
+    arrays: FabricArrays, edge: Int, cost: Ints, longest: Bool, times: Ints
+) -> None:
+    """times: int64[S], from each switch to a switch of the edge, by the routes to it; -1: no path.
+
+    Relaxed until nothing changes: once per link of the longest path.
     """
-    switches = len(route)
-    times = np.full(switches, -1, np.int64)
+    route, target, switches = arrays.route, arrays.target, len(arrays.route)
     for switch in range(switches):
-        if route[switch, edge] == ATTACHED:
-            times[switch] = 0
+        times[switch] = 0 if route[switch, edge] == ATTACHED else -1
     for _ in range(_DEEPEST):
         changed = False
         for switch in range(switches):
@@ -96,19 +107,16 @@ def times_towards(
             if group < 0:
                 continue
             best = times[switch]
-            for i in range(group_start[group], group_start[group + 1]):
-                link = members[i]
+            for i in range(arrays.group_start[group], arrays.group_start[group + 1]):
+                link = arrays.members[i]
                 if target[link] >= switches or times[target[link]] < 0:
                     continue
-                time = cost[link] + times[target[link]]
-                if best < 0 or (time > best if longest else time < best):
-                    best = time
+                best = _better(best, cost[link] + times[target[link]], longest)
             if best != times[switch]:
                 times[switch] = best
                 changed = True
         if not changed:
             break
-    return times
 
 
 def by_any_link(arrays: FabricArrays, source: Int32s) -> FabricArrays:

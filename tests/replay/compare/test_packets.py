@@ -29,7 +29,6 @@ from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.offers.collectives import collective
 from rocescope.replay.packets.offers.offered import workload_of
-from rocescope.replay.packets.received.received import received_flows, received_table
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
@@ -74,23 +73,6 @@ def test_an_interrupt_leaves_what_is_finished() -> None:
         permutations, CLOS, strategies, MODEL, ["p"], runs=2, threads=1, progress=told
     )
     assert not complete and "interrupted: 0 of 2" in result.warnings[-1]
-
-
-def test_reordering_of_received_packets_by_hand() -> None:
-    load = collective("permutation", CLOS, MODEL, 1 << 18, 1)
-    spray = parse_packet_strategy("switch-random")
-    result = run_open_loop(load, CLOS, spray, MODEL, 1, keep_arrivals=True)
-    table = received_table(load, result)
-    assert len(table) == int(load.packet_start[-1]) and (np.diff(table.time_ns) >= 0).all()
-    by_hand = 0
-    for flow in range(len(load.src)):  # RFC 4737: below the next expected one
-        psn = table.psn[table.dest_qp == 0x100 + flow].astype(int)
-        most = np.maximum.accumulate(psn)
-        by_hand += int(np.count_nonzero(psn < most))
-    flows = received_flows(load, result, CLOS)
-    assert by_hand > 0
-    assert sum(flow.reordered_packets or 0 for flow in flows) == by_hand
-    assert all(flow.missing_packets == 0 for flow in flows)
 
 
 def test_loads_by_time_add_up_and_change_nothing() -> None:
