@@ -81,8 +81,26 @@ def callable_of(image: Image, function: Callable[..., Any]) -> Callable[..., Any
 
     Raises RuntimeError for an image that cannot be linked, for example with an unknown name.
     """
-    bind = _extension("_dynfunc")
-    environment = bind.Environment(function.__globals__)
+    entry, environment = _linked(image, function)
+    module = sys.modules[function.__module__]
+    made: Callable[..., Any] = _extension("_dynfunc").make_function(
+        module, function.__name__, "", entry, environment, (environment,)
+    )
+    return made
+
+
+def load_address(path: str, function: Callable[..., Any]) -> int | None:
+    """The address of the machine code of a function; None without a valid image."""
+    with contextlib.suppress(Exception):  # as in `load`
+        entry, environment = _linked(Image(*stored(path)), function)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(environment))
+        return entry
+    return None
+
+
+def _linked(image: Image, function: Callable[..., Any]) -> tuple[int, Any]:
+    """(address of the entry, the Python objects that the code may use)."""
+    environment = _extension("_dynfunc").Environment(function.__globals__)
     llvm, linker = _linker()
     library = llvm.JITLibraryBuilder().add_object_img(image.code).add_current_process()
     for symbol in image.externals:
@@ -96,11 +114,7 @@ def callable_of(image: Image, function: Callable[..., Any]) -> Callable[..., Any
         ctypes.c_void_p.from_address(linked[symbol]).value = id(environment)
     # Never unmapped: a thread may execute the code while the interpreter ends.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(linked))
-    module = sys.modules[function.__module__]
-    made: Callable[..., Any] = bind.make_function(
-        module, function.__name__, "", linked[image.entry], environment, (environment,)
-    )
-    return made
+    return linked[image.entry], environment
 
 
 _numbers = count()

@@ -46,6 +46,9 @@ _HELPER: dict[str, Any] = {"_nrt": False, **_OPTIONS}
 _WITHIN: dict[str, Any] = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _POINTED: dict[str, Any] = {"cache": True, "boundscheck": BOUNDS_CHECK, "_nrt": False}
 
+Signature: TypeAlias = Callable[[], Any]
+"""Makes the numba signature of a function. It is called only to compile: signatures need numba."""
+
 
 def kernel(function: F) -> F:
     """Compile `function` to machine code that releases the GIL and is cached on disk."""
@@ -62,27 +65,65 @@ def inlined(function: F) -> F:
     return cast(F, Kernel(function, {"forceinline": True, **_HELPER}))
 
 
-def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
-    """Declare a function that kernels call by pointer, of a fixed numba signature.
+def callback(signature: Signature) -> Callable[[Callable[..., Any]], Callable[[], int]]:
+    """Declare a function that kernels call by its address (`function_at`).
 
-    The returned function compiles or loads it on the first call and returns the pointer. A kernel
-    takes any function of that signature as an argument without recompilation.
+    The returned function compiles or loads it on the first call and returns the address. A kernel
+    takes any function of that signature without recompilation.
     """
 
-    def declared(function: Callable[..., Any]) -> Callable[[], Any]:
+    def declared(function: Callable[..., Any]) -> Callable[[], int]:
         module = module_digest(function)
 
         @cache
-        def pointer() -> Any:
-            folder = _folder_of(function, module)
-            with _alone(folder):
-                from .numba_side import pointer_to
+        def address() -> int:
+            return _address(function, module, signature)
 
-                return pointer_to(function, signature, _POINTED, folder)
-
-        return pointer
+        return address
 
     return declared
+
+
+def pointer_to(function: Callable[..., Any], signature: Signature) -> int:
+    """The address of a `subkernel` for `function_at`.
+
+    Kernels can also call the same function directly, unlike those of `callback`.
+    """
+    return cast(Kernel, function).address(signature)
+
+
+def function_at(signature: Signature) -> Any:
+    """Inside kernels: makes a function of the address of one with this signature."""
+
+    def make() -> Any:
+        from .numba_side import function_at
+
+        return function_at(signature())
+
+    return FromNumba(make, signature)
+
+
+def _address(function: Callable[..., Any], module: bytes, signature: Signature) -> int:
+    """The address of the machine code of a function, from the cache or compiled."""
+    folder = _folder_of(function, module + b" by address")
+    path = None
+    with suppress(Exception):  # as in `Kernel._image_path`
+        if folder is not None and machine_code.usable():
+            path = os.path.join(folder, f"{digest_of(machine_code.host().encode())}.code")
+    found = machine_code.load_address(path, function) if path else None
+    if found is not None:
+        return found
+    with _alone(folder):
+        found = machine_code.load_address(path, function) if path else None
+        if found is not None:
+            return found
+        from .numba_side import address_for, dispatcher
+
+        compiling.append(function.__name__)
+        try:
+            return address_for(dispatcher(function, _POINTED, folder), signature(), path)
+        finally:
+            compiling.remove(function.__name__)
 
 
 class FromNumba:
@@ -92,8 +133,10 @@ class FromNumba:
     with numba's decorator `intrinsic`.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.__wrapped__ = make
+    def __init__(self, make: Callable[[], Any], source: Callable[[], Any] | None = None) -> None:
+        """source: the function whose file decides with what machine code is cached."""
+        self._make = make
+        self.__wrapped__ = source or make
         self._type: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -106,7 +149,7 @@ class FromNumba:
         if self._type is None:
             from .numba_side import type_of
 
-            self._type = type_of(self.__wrapped__())
+            self._type = type_of(self._make())
         return self._type
 
 
@@ -160,6 +203,15 @@ class Kernel:
         self._module = module_digest(function)  # before names of the module change
         self._calls: dict[Shape, Callable[..., Any]] = {}
         self._dispatchers: dict[bool, Any] = {}
+        self._addresses: dict[Signature, int] = {}
+
+    def address(self, signature: Signature) -> int:
+        """The address of the function for this signature."""
+        found = self._addresses.get(signature)
+        if found is None:
+            found = _address(self.__wrapped__, self._module, signature)
+            self._addresses[signature] = found
+        return found
 
     def __call__(self, *arguments: Any) -> Any:
         shape = shape_of(arguments)

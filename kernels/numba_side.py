@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
-from numba.core import caching
+from numba import types
+from numba.core import caching, cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
+from numba.extending import intrinsic
 
 from . import image as machine_code
 from .cache import cache_base, read_own, remove_foreign, remove_unused
@@ -47,14 +49,36 @@ def type_of(function: Any) -> Any:
     return context.resolve_value_type(function)
 
 
-def pointer_to(
-    function: Callable[..., Any], signature: Any, options: dict[str, Any], folder: str | None
-) -> Any:
-    """A function of a numba signature, as an argument of kernels."""
-    if folder is not None:
-        with contextlib.suppress(Exception):  # an error of its cache; other errors recur below
-            return _with_cache(function, numba.cfunc(signature, **options), folder)
-    return numba.cfunc(signature, **options | {"cache": False})(function)
+def function_at(signature: Any) -> Any:
+    """An intrinsic that makes a function of an address."""
+    import numba.experimental.function_type  # noqa: F401 - teaches numba such types
+
+    kind = types.FunctionType(signature)
+
+    def at(typingctx: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            tools: Any = cgutils
+            made = tools.create_struct_proxy(kind)(context, builder)
+            pointer = made.c_addr.type
+            made.c_addr = builder.inttoptr(arguments[0], pointer)
+            made.py_addr = made.jit_addr = tools.get_null_value(pointer)
+            return made._getvalue()
+
+        return kind(types.int64), generate
+
+    return intrinsic(at)
+
+
+def address_for(compiled: Any, signature: Any, path: str | None) -> int:
+    """The address of the machine code for a signature; an image is stored at `path`."""
+    compiled.compile(signature)
+    result = compiled.overloads[signature.args]
+    name = result.fndesc.llvm_cfunc_wrapper_name
+    if path is not None:
+        with contextlib.suppress(Exception):  # an error in numba's internals: no image
+            machine_code.save(_image(compiled, signature.args, signature, name), path)
+    address: int = result.library.get_pointer_to_function(name)
+    return address
 
 
 def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], folder: str) -> Any:
@@ -104,19 +128,21 @@ def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) ->
 
     It is stored as an image at `path` for the next process, if possible.
     """
-    types = tuple(compiled.typeof_pyval(argument) for argument in arguments)
-    entry: Callable[..., Any] = compiled.compile(types)
+    kinds = tuple(compiled.typeof_pyval(argument) for argument in arguments)
+    entry: Callable[..., Any] = compiled.compile(kinds)
     if path is None:
         function: Callable[..., Any] = compiled
         return function
     with contextlib.suppress(Exception):  # an error in numba's internals: no image
-        machine_code.save(_image(compiled, types), path)
+        name = compiled.overloads[kinds].fndesc.llvm_cpython_wrapper_name
+        machine_code.save(_image(compiled, kinds, kinds, name), path)
     return entry
 
 
-def _image(compiled: Any, types: tuple[Any, ...]) -> Image:
-    """The image of the code compiled for these types. ValueError: no image is possible."""
-    result = compiled.overloads[types]
+def _image(compiled: Any, kinds: tuple[Any, ...], key: Any, entry: str) -> Image:
+    """The image of the code compiled for these types, by the symbol `entry`; key: by which numba
+    stores it. ValueError: no image is possible."""
+    result = compiled.overloads[kinds]
     environments = result.referenced_envs
     if environments is None:
         environments = result._find_referenced_environments()
@@ -127,11 +153,11 @@ def _image(compiled: Any, types: tuple[Any, ...]) -> Image:
     code = library._compiled_object
     if code is None:  # loaded, so it is already in numba's cache
         store = compiled._cache
-        code = store._cache_file.load(store._index_key(types, library.codegen))[0][2][0]
+        code = store._cache_file.load(store._index_key(key, library.codegen))[0][2][0]
     externals = {name.decode() for name in re.findall(rb"\b(?:numba|NRT|PyExc)_\w+", code)}
     return Image(
         code,
-        result.fndesc.llvm_cpython_wrapper_name,
+        entry,
         tuple(externals),
         tuple(environment.env_name for environment in environments),
     )

@@ -15,7 +15,7 @@ from ..packets.model import run_state as rs
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import next_event, schedule
 from .columns import GRADIENT, KINDS, jb, pk
-from .memory import AtSwitch
+from .memory import scheme_at
 from .network import disturbed, note_mark
 from .server import remind, take_gradient
 from .state import FINISHED, MARGIN, NOW, Run
@@ -36,8 +36,9 @@ def start(run: Run, begin_ps: Ints) -> None:
 
 
 @kernel
-def run_jobs(run: Run, scheme: AtSwitch, until_ps: Int, most_hops: Int) -> Int:
+def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> Int:
     """Handle events until all workers finished. Returns DONE, MORE or GROW."""
+    scheme = scheme_at(scheme_address)
     net, world, ground = run.net, run.world, run.ground
     links, slots, counts, control = net.links, net.slots, net.counts, world.control
     switches, first_worker = len(ground.memory_of), 1 + len(links)

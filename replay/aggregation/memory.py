@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import types
 
-from ...kernels.kernel import Int, Ints, inlined, subkernel
+from ...kernels.kernel import Int, Ints, function_at, inlined, subkernel
 from .columns import COLLIDED, DIRECT, ECHO, GRADIENT, RESENT, cl, pk, ty
 from .state import BIN_PS, SEQ_BITS, Memory, added, owner_of
 
@@ -16,11 +15,18 @@ FORWARD, ABSORB, MULTICAST, REPLY = range(4)
 """What becomes of a gradient at a switch: it goes on to the PS; it ends; it becomes the result for
 all workers of the rack, or for its sender."""
 
-_TABLE, _I = types.int64[:, ::1], types.int64
-_MEMORY: Any = types.NamedTuple(  # type: ignore[no-untyped-call, unused-ignore]
-    [_TABLE, _TABLE, _TABLE, types.int64[::1]], Memory
-)
-AT_SWITCH = types.int64(_MEMORY, _TABLE, _I, _I, _I, _I)
+
+def at_switch_signature() -> Any:
+    """Of a scheme's function."""
+    from numba import types
+
+    integer: Any = types.int64
+    table = integer[:, ::1]
+    memory: Any = types.NamedTuple([table, table, table, integer[::1]], Memory)  # type: ignore[no-untyped-call, unused-ignore]
+    return integer(memory, table, *[integer] * 4)
+
+
+scheme_at = function_at(at_switch_signature)
 AtSwitch: TypeAlias = Callable[[Memory, Ints, Int, Int, Int, Int], Int]
 """at_switch(memory, extra, slot, first, whole, now_ps): one of the fates above, for the gradient in
 a row of `extra`, at the switch whose cells begin at `first`; whole: mask of the workers it waits

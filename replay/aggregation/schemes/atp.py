@@ -13,10 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ...packets.model.pointer import pointer_to
+from ....kernels.kernel import Int, Ints, pointer_to, subkernel
 from ..columns import cl, pk
-from ..memory import AT_SWITCH, FORWARD, add, collide, flush, fragment_of, is_resent
+from ..memory import FORWARD, add, at_switch_signature, collide, flush, fragment_of, is_resent
 from ..state import Memory
 from .base import Conduct
 from .options import Options
@@ -55,7 +54,7 @@ class Atp:
         options = Options("atp", given, DEFAULTS)
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
-            pointer_to(at_switch, AT_SWITCH),
+            pointer_to(at_switch, at_switch_signature),
             rto_ps=options.ps("rto"),
             first_rto_ps=options.ps("first-rto"),
             trigger=options.number("trigger", 0, 1000),

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ..memory import AtSwitch
-
 US = 1_000_000
 """Picoseconds of a microsecond."""
 
@@ -17,7 +15,7 @@ US = 1_000_000
 class Conduct:
     """How hosts and switches of a scheme behave; times in ps."""
 
-    at_switch: AtSwitch
+    at_switch: int
     """A pointer to the function for gradients at a switch."""
     params: tuple[int, ...] = ()
     """Parameters of the scheme from `state.OWN` on."""

@@ -12,13 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ...packets.model.pointer import pointer_to
+from ....kernels.kernel import Int, Ints, pointer_to, subkernel
 from ..columns import cl, pk
 from ..memory import (
-    AT_SWITCH,
     FORWARD,
     add,
+    at_switch_signature,
     collide,
     flush,
     fragment_of,
@@ -74,7 +73,7 @@ class Esa:
         options = Options("esa", given, DEFAULTS)
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
-            pointer_to(at_switch, AT_SWITCH),
+            pointer_to(at_switch, at_switch_signature),
             params=(
                 int(options.on("ageing")),
                 int(options.one_of("release", "result", "completion") == "completion"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...packets.model.pointer import pointer_to
-from ..memory import AT_SWITCH
+from ....kernels.kernel import pointer_to
+from ..memory import at_switch_signature
 from .atp import TIMERS, at_switch
 from .base import Conduct
 from .options import Options
@@ -18,7 +18,7 @@ class Ideal:
         options = Options("ideal", given, {**TIMERS, "rto": "50ms"})
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
-            pointer_to(at_switch, AT_SWITCH),
+            pointer_to(at_switch, at_switch_signature),
             private_slots=True,
             rto_ps=options.ps("rto"),
             first_rto_ps=options.ps("first-rto"),

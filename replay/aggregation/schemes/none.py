@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ...packets.model.pointer import pointer_to
-from ..memory import AT_SWITCH, FORWARD
+from ....kernels.kernel import Int, Ints, pointer_to, subkernel
+from ..memory import FORWARD, at_switch_signature
 from ..state import Memory
 from .atp import TIMERS
 from .base import Conduct
@@ -28,7 +27,7 @@ class NoAggregation:
         options = Options("none", given, {**TIMERS, "rto": "50ms"})
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
-            pointer_to(at_switch, AT_SWITCH),
+            pointer_to(at_switch, at_switch_signature),
             aggregates=False,
             multicast=False,
             overflows=False,

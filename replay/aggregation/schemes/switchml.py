@@ -15,10 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ...packets.model.pointer import pointer_to
+from ....kernels.kernel import Int, Ints, pointer_to, subkernel
 from ..columns import cl, pk, ty
-from ..memory import ABSORB, AT_SWITCH, MULTICAST, REPLY, claim, fragment_of, use
+from ..memory import ABSORB, MULTICAST, REPLY, at_switch_signature, claim, fragment_of, use
 from ..state import Memory, added
 from .base import Conduct
 from .options import Options
@@ -64,7 +63,7 @@ class SwitchMl:
         options = Options("switchml", given, DEFAULTS)
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
-            pointer_to(at_switch, AT_SWITCH),
+            pointer_to(at_switch, at_switch_signature),
             has_server=False,
             rto_ps=options.ps("rto"),
             first_rto_ps=options.ps("rto"),

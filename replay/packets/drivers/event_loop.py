@@ -16,7 +16,7 @@ from ....kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts import feedback_state as fb
-from ..hosts.congestion.algorithm import OnAck, OnCnp, OnLoss, OnSend
+from ..hosts.congestion.algorithm import on_ack_at, on_cnp_at, on_loss_at, on_send_at
 from ..hosts.feedback_state import Feedback, drawn_key
 from ..hosts.hosts import release_successors, ring_of
 from ..hosts.reacting import on_timer, receive_ack, receive_data
@@ -30,10 +30,10 @@ from ..model import pause_state as ps
 from ..model import run_state as rs
 from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
-from ..model.labels import EvState, OnFeedback, OnWake, Select
+from ..model.labels import EvState, feedback_at, select_at, wake_at
 from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of
 from ..model.prefetch import prefetch
-from ..model.rules import Choose, Emit
+from ..model.rules import Choose, choose_at, emit_at
 from ..model.run_state import Desk, Net, RunState
 from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, next_event, schedule
 
@@ -46,21 +46,22 @@ def run_events(
     run: RunState,
     own: Feedback,
     evs: EvState,
-    choose: Choose,
-    emit: Emit,
+    of_rules: tuple[Int, Int],
     state: Ints,
-    select: Select,
-    feedback: OnFeedback,
-    wake: OnWake,
-    on_ack: OnAck,
-    on_cnp: OnCnp,
-    on_loss: OnLoss,
-    on_send: OnSend,
+    of_hosts: tuple[Int, Int, Int],
+    of_congestion: tuple[Int, Int, Int, Int],
     goal: Int,
     until_ps: Int,
     most_hops: Int,
 ) -> Int:
-    """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW."""
+    """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW.
+
+    of_rules, of_hosts, of_congestion: addresses of the functions, in the order of the lines below.
+    """
+    choose, emit = choose_at(of_rules[0]), emit_at(of_rules[1])
+    select, feedback, wake = select_at(of_hosts[0]), feedback_at(of_hosts[1]), wake_at(of_hosts[2])
+    on_ack, on_cnp = on_ack_at(of_congestion[0]), on_cnp_at(of_congestion[1])
+    on_loss, on_send = on_loss_at(of_congestion[2]), on_send_at(of_congestion[3])
     net = Net(
         run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads,
         run.pauses,

@@ -20,7 +20,7 @@ from ..links.slots import free_slot, next_of
 from ..model import run_state as rs
 from ..model.model import NEVER
 from ..model.prefetch import prefetch
-from ..model.rules import Choose, Emit
+from ..model.rules import Choose, Emit, choose_at, emit_at
 from ..model.run_state import RunState
 
 DONE, MORE, GROW = range(3)
@@ -154,8 +154,11 @@ def _next_release(run: RunState) -> Int:
 
 
 @kernel
-def run_windows(run: RunState, choose: Choose, emit: Emit, state: Ints, most_hops: Int) -> Int:
+def run_windows(
+    run: RunState, choose_address: Int, emit_address: Int, state: Ints, most_hops: Int
+) -> Int:
     """Advance by about `most_hops` hops. Returns DONE, MORE or GROW."""
+    choose, emit = choose_at(choose_address), emit_at(emit_address)
     counts, settings = run.counts, run.settings
     stop_hops = counts[rs.HOPS] + most_hops
     switches = run.route.shape[0]

@@ -20,11 +20,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import types
 
-from ....kernels.kernel import Int, Int32s, Ints, inlined, subkernel
+from ....kernels.kernel import Int, Int32s, Ints, function_at, inlined, pointer_to, subkernel
 from .draws import drawn_in_turn
-from .pointer import pointer_to
 
 WAKE, DRAWS, OUTSTANDING, RTT, HOPS, OWN = range(6)
 """Columns of `rows`: time of the next `wake` (ps, NEVER), random numbers drawn; written by the
@@ -55,13 +53,28 @@ class EvState(NamedTuple):
     """int64[PARAMETERS]."""
 
 
-STATE_TYPE: Any = types.NamedTuple(  # type: ignore[no-untyped-call, unused-ignore]
-    [types.Array(types.int64, 2, "C"), types.Array(types.int32, 2, "C"), types.int64[::1]],
-    EvState,
-)
-SELECT = types.int64(STATE_TYPE, types.int64, types.int64, types.int64)
-FEEDBACK = types.int64(STATE_TYPE, types.int64, types.int64, types.int64, types.int64)
-WAKE_UP = types.int64(STATE_TYPE, types.int64, types.int64)
+def _of_state(numbers: int) -> Any:
+    """The signature of a function of the state and some integers."""
+    from numba import types
+
+    arrays = [types.Array(types.int64, 2, "C"), types.Array(types.int32, 2, "C"), types.int64[::1]]
+    state: Any = types.NamedTuple(arrays, EvState)  # type: ignore[no-untyped-call, unused-ignore]
+    return types.int64(state, *[types.int64] * numbers)
+
+
+def _select() -> Any:
+    return _of_state(3)
+
+
+def _feedback() -> Any:
+    return _of_state(4)
+
+
+def _wake() -> Any:
+    return _of_state(2)
+
+
+select_at, feedback_at, wake_at = function_at(_select), function_at(_feedback), function_at(_wake)
 Select: TypeAlias = Callable[[EvState, Int, Int, Int], Int]
 OnFeedback: TypeAlias = Callable[[EvState, Int, Int, Int, Int], Int]
 OnWake: TypeAlias = Callable[[EvState, Int, Int], Int]
@@ -144,17 +157,17 @@ def no_selection(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int
 
 
 class HostFunctions(NamedTuple):
-    """The functions of a strategy of hosts, for the driver."""
+    """Addresses of the functions of a strategy of hosts, for the driver."""
 
-    select: Select
-    feedback: OnFeedback
-    wake: OnWake
+    select: int
+    feedback: int
+    wake: int
 
 
 def host_functions(
     select: Select, feedback: OnFeedback = no_feedback, wake: OnWake = no_wake
 ) -> HostFunctions:
-    """Pointers to three compiled functions."""
+    """Addresses of three compiled functions."""
     return HostFunctions(
-        pointer_to(select, SELECT), pointer_to(feedback, FEEDBACK), pointer_to(wake, WAKE_UP)
+        pointer_to(select, _select), pointer_to(feedback, _feedback), pointer_to(wake, _wake)
     )

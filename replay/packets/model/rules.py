@@ -25,9 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numba import types
 
-from ....kernels.kernel import Int, Int32s, Ints, callback, inlined
+from ....kernels.kernel import Int, Int32s, Ints, callback, function_at, inlined
 from ...fabrics.fabric import Fabric
 from ...results.replay import SwitchHash
 from .labels import EvState, HostFunctions
@@ -53,25 +52,34 @@ class Choice(NamedTuple):
     """ps."""
 
 
-_STATE, _LINKS, _I = types.int64[::1], types.int64[:, ::1], types.int64
-CHOICE: Any = types.NamedTuple(  # type: ignore[no-untyped-call, unused-ignore]
-    [types.int32[::1], *[_I] * 7], Choice
-)
-CHOOSE = types.int64(_STATE, _LINKS, CHOICE)
-EMIT = types.int64(_STATE, _LINKS, _I, _I, _I, _I)
+def _choose() -> Any:
+    from numba import types
 
+    integer: Any = types.int64
+    choice: Any = types.NamedTuple([types.int32[::1], *[integer] * 7], Choice)  # type: ignore[no-untyped-call, unused-ignore]
+    return integer(integer[::1], integer[:, ::1], choice)
+
+
+def _emit() -> Any:
+    from numba import types
+
+    integer: Any = types.int64
+    return integer(integer[::1], integer[:, ::1], *[integer] * 4)
+
+
+choose_at, emit_at = function_at(_choose), function_at(_emit)
 Choose: TypeAlias = Callable[[Ints, Ints, Choice], Int]
 Emit: TypeAlias = Callable[[Ints, Ints, Int, Int, Int, Int], Int]
 
 
-def chooser(function: Choose) -> Callable[[], Choose]:
-    """Declares a `choose` function; calling the result gives its compiled pointer."""
-    return callback(CHOOSE)(function)
+def chooser(function: Choose) -> Callable[[], int]:
+    """Declares a `choose` function; calling the result gives its address."""
+    return callback(_choose)(function)
 
 
-def emitter(function: Emit) -> Callable[[], Emit]:
-    """Declares an `emit` function; calling the result gives its compiled pointer."""
-    return callback(EMIT)(function)
+def emitter(function: Emit) -> Callable[[], int]:
+    """Declares an `emit` function; calling the result gives its address."""
+    return callback(_emit)(function)
 
 
 @inlined
@@ -90,8 +98,9 @@ def no_label(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: 
 class Rules:
     """A strategy bound to a fabric, a workload and a seed. `state` is changed by a run."""
 
-    choose: Choose
-    emit: Emit
+    choose: int
+    """Address of the function, as of `emit`."""
+    emit: int
     state: Ints
     reads_queues: bool = False
     sees_all: bool = False

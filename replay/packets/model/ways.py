@@ -69,7 +69,8 @@ def _fill(
             continue
         if inner[edge, 0] == _UNKNOWN:
             _times_towards(arrays, edge, cost, longest, inner[edge])
-        total, last = np.int64(-1), np.int64(-1)
+        total: Int = np.int64(-1)
+        last: Int = np.int64(-1)
         for port in range(arrays.access.shape[1]):
             switch, access = arrays.host_switch[src, port], arrays.access[src, port]
             if switch >= 0 and access >= 0 and inner[edge, switch] >= 0:
@@ -90,9 +91,7 @@ def _better(best: Int, time: Int, longest: Bool) -> Int:
 
 
 @subkernel
-def _times_towards(
-    arrays: FabricArrays, edge: Int, cost: Ints, longest: Bool, times: Ints
-) -> None:
+def _times_towards(arrays: FabricArrays, edge: Int, cost: Ints, longest: Bool, times: Ints) -> None:
     """times: int64[S], from each switch to a switch of the edge, by the routes to it; -1: no path.
 
     Relaxed until nothing changes: once per link of the longest path.

@@ -18,10 +18,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import types
 
-from .....kernels.kernel import Floats, Int, subkernel
-from ...model.pointer import pointer_to
+from .....kernels.kernel import Floats, Int, function_at, pointer_to, subkernel
 from ...model.round_trip import RoundTrips
 
 WINDOW, OWN_COLUMNS = 0, 1
@@ -47,12 +45,34 @@ class Heard(NamedTuple):
     now_ps: Int
 
 
-_ROWS, _PARAMS, _I = types.float64[:, ::1], types.float64[::1], types.int64
-HEARD: Any = types.NamedUniTuple(_I, 6, Heard)  # type: ignore[no-untyped-call, unused-ignore]
-ON_ACK = types.int64(_ROWS, _PARAMS, HEARD)
-ON_CNP = types.int64(_ROWS, _PARAMS, _I, _I)
-ON_LOSS = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I)
-ON_SEND = types.int64(_ROWS, _PARAMS, _I, _I, _I)
+def _of_rows(numbers: int) -> Any:
+    """The signature of a function of rows, params and some integers."""
+    from numba import types
+
+    return types.int64(types.float64[:, ::1], types.float64[::1], *[types.int64] * numbers)
+
+
+def _ack() -> Any:
+    from numba import types
+
+    heard: Any = types.NamedUniTuple(types.int64, 6, Heard)  # type: ignore[no-untyped-call, unused-ignore]
+    return types.int64(types.float64[:, ::1], types.float64[::1], heard)
+
+
+def _cnp() -> Any:
+    return _of_rows(2)
+
+
+def _loss() -> Any:
+    return _of_rows(4)
+
+
+def _send() -> Any:
+    return _of_rows(3)
+
+
+on_ack_at, on_cnp_at = function_at(_ack), function_at(_cnp)
+on_loss_at, on_send_at = function_at(_loss), function_at(_send)
 
 _F = Floats
 OnAck: TypeAlias = Callable[[_F, _F, Heard], Int]
@@ -123,10 +143,11 @@ class Congestion(NamedTuple):
     """float64[flows, COLUMNS]."""
     params: Floats
     """float64[PARAMETERS]."""
-    on_ack: OnAck
-    on_loss: OnLoss
-    on_send: OnSend
-    on_cnp: OnCnp
+    on_ack: int
+    """Address of the function, as of the next ones."""
+    on_loss: int
+    on_send: int
+    on_cnp: int
     cnp_ps: int
 
 
@@ -138,9 +159,9 @@ def congestion(algorithm: Algorithm, flows: int, line: Line) -> Congestion:
     return Congestion(
         rows,
         params,
-        pointer_to(algorithm.on_ack, ON_ACK),
-        pointer_to(algorithm.on_loss, ON_LOSS),
-        pointer_to(algorithm.on_send, ON_SEND),
-        pointer_to(algorithm.on_cnp, ON_CNP),
+        pointer_to(algorithm.on_ack, _ack),
+        pointer_to(algorithm.on_loss, _loss),
+        pointer_to(algorithm.on_send, _send),
+        pointer_to(algorithm.on_cnp, _cnp),
         algorithm.cnp_ps,
     )
