@@ -63,9 +63,14 @@ def arguments_of(
             continue
         name, equals, value = word.partition("=")
         option = table.get(name)
-        if option is None or option in given:
+        several = option is not None and get_origin(option.kind) is list
+        if option is None or (option in given and not several):
             raise NotPlain
-        if option.kind is bool:
+        if several:
+            (kind_of_each,) = get_args(option.kind)
+            each = _value(kind_of_each, value if equals else next(rest, ""))
+            given.setdefault(option, []).append(each)
+        elif option.kind is bool:
             if equals:
                 raise NotPlain
             given[option] = True

@@ -1,6 +1,6 @@
 """A checked replay request with its traffic, as the command line and the terminal UI run it.
 
-The packet engine is imported on first use: loading takes half a second.
+The packet engine, and the analyzer for captures, are imported on first use.
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from ...analyzer.errors import UsageError
-from ...analyzer.filtering.compiler import compile_filter
-from ...analyzer.logs.files import named
-from ...analyzer.logs.job import Job
 from ...analyzer.units import parse_duration
 from ..fabrics.parse import parse_fabric
 from ..results.replay import ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
-from ..traffic.observed import traffic_from_capture
 from ..traffic.traffic import Traffic
 from .captured import as_captured
 from .flows import SHORT, Listed, mapped, replay
@@ -54,6 +50,8 @@ class PreparedReplay:
             raise UsageError("--nccl-log needs captures")
         self._window_ns = parse_duration(request.window, "--window") if request.window else None
         if request.filter is not None:
+            from ...analyzer.filtering.compiler import compile_filter
+
             compile_filter(request.filter)
         self._traffic: tuple[bool, Traffic] | None = None
         if request.by_packet:
@@ -136,6 +134,10 @@ class PreparedReplay:
             from .specs.pattern import generated
 
             return generated(request.pattern, self.fabric, self._window_ns)
+        from ...analyzer.logs.files import named
+        from ...analyzer.logs.job import Job
+        from ..traffic.observed import traffic_from_capture
+
         return traffic_from_capture(
             request.captures,
             self.fabric,

@@ -54,7 +54,7 @@ class FlowCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Reordering of data packets at receivers in the first run, as the analyzer measures it."""
+    """Reordering of data packets at receivers in the first run (RFC 4737)."""
 
     packets: int
     reordered_packets: int

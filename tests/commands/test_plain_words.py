@@ -39,6 +39,7 @@ WORDS = [
         "tap",
         "--udp-port",
     ),
+    *("--fabric", "--strategy", "--strategy=ecmp", "-s", "-s=ofan", "reps:evs=64", "--fail=1%"),
     *("--live", "--count", "-c", "--color", "always", "--help", "--version", "--unknown", "-x"),
 ]
 
@@ -87,7 +88,6 @@ def test_everyday_lines_are_plain(line: str) -> None:
         "analyze a.pcap --format json --format csv",
         "analyze a.pcap --top",
         "analyze a.pcap --output -o",
-        "analyze a.pcap --udp-port 1 --udp-port 2",
         "analyze -- a.pcap",
         "export a.pcap",
     ],

@@ -56,7 +56,7 @@ CALLS = """
 import sys
 import numpy as np
 from typing import NamedTuple
-from rocescope.kernels.kernel import kernel, subkernel
+from rocescope.kernels.kernel import callback, function_at, kernel, pointer_to, subkernel
 
 class State(NamedTuple):
     counts: np.ndarray
@@ -82,11 +82,37 @@ def double(values):
 def sums(values):
     return values + values
 
+def of_two():
+    from numba import types
+    return types.int64(types.int64, types.int64)
+
+at_address = function_at(of_two)
+
+@subkernel
+def added(a, b):
+    return a + b
+
+@callback(of_two)
+def multiplied(a, b):
+    return a * b
+
+@kernel
+def folded(values, address):
+    function = at_address(address)
+    total = np.int64(1)
+    for value in values:
+        total = function(total, value)
+    return total
+
 state = State(np.zeros(4, np.int64), np.zeros(1, np.int64))
 print(note(state, np.arange(9), 2), state)
 for values in (np.arange(3), np.arange(3.0), np.arange(6.0)[::2]):
     double(values)
     print(values)
+values = np.arange(2, 6)
+assert folded(values, pointer_to(added, of_two)) == 15
+assert folded(values, multiplied()) == 120
+assert added(2, 3) == 5  # also without its address
 print("numba" in sys.modules, file=sys.stderr)
 try:
     note(state, np.arange(9), 0)  # numba makes the exception
@@ -112,7 +138,7 @@ def test_a_later_run_does_the_same_without_numba(tmp_path: Path) -> None:
     assert run() == (compiled[0], "False")
 
     images = sorted((tmp_path / "cache").rglob("*.code"))
-    assert len(images) == 4
+    assert len(images) == 8
     for image, content in zip(images, (b"", b"damaged", images[0].read_bytes()[:-1]), strict=False):
         image.write_bytes(content)
     assert run() == (compiled[0], "True")  # from numba's own cache

@@ -45,7 +45,7 @@ PATTERN = ReplayRequest(FABRIC, pattern="permutation:message-size=64KiB")
 def test_mistakes_are_told_before_anything_is_read(
     changes: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("rocescope.replay.compare.prepared.traffic_from_capture")
+    monkeypatch.delattr("rocescope.replay.traffic.observed.traffic_from_capture")
     with pytest.raises(UsageError, match=words):
         PreparedReplay(replace(PATTERN, **changes))  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ def test_mistakes_are_told_before_anything_is_read(
 def test_captures_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = PreparedReplay(ReplayRequest(FABRIC, captures=TAPS, map="order", offer="asap"))
     whole = prepared.read(messages=True)
-    monkeypatch.delattr("rocescope.replay.compare.prepared.traffic_from_capture")
+    monkeypatch.delattr("rocescope.replay.traffic.observed.traffic_from_capture")
     assert prepared.read() is whole
     placed = prepared.place(prepared.parsed())
     assert [one.name for one in placed.strategies] == ["ecmp", "assign"]

@@ -64,7 +64,7 @@ def test_what_nobody_expected_is_said_on_the_screen(monkeypatch):
     def fails(*_, **__):
         raise TypeError("sent_messages() missing\n1 required argument")
 
-    monkeypatch.setattr("rocescope.replay.compare.prepared.traffic_from_capture", fails)
+    monkeypatch.setattr("rocescope.replay.traffic.observed.traffic_from_capture", fails)
     made = replays()
     made.run(["ecmp"])
     made.wait(300)
