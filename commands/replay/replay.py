@@ -41,6 +41,7 @@ def replay(
     runs: int = 1,
     seed: int = 1,
     received: Path | None = None,
+    sent: Path | None = None,
     logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
     top: int = 5,
@@ -86,6 +87,9 @@ def replay(
         Seed of the first run of the packet engine.
     received
         Write the data packets that the first strategy delivered in the first run, as a pcap.
+    sent
+        Write the data packets of the first run as their hosts sent them first, and an ACK per
+        message as its receiver sent it, as a pcap; needs --pattern or --jobs.
     top
         Number of worst links and flows in the report, and in JSON if it is larger than 5 or 10.
     """
@@ -104,7 +108,7 @@ def replay(
             strategies=tuple(strategy or DEFAULT_STRATEGIES),
             jobs=tuple(jobs or ()),
             window=window or "",
-            packets=packets or received is not None,
+            packets=packets or received is not None or sent is not None,
             model=model or "",
             lossless=lossless or "",
             transport=transport or "",
@@ -115,6 +119,8 @@ def replay(
             job_logs=logs.patterns(),
         )
     )
+    if sent is not None and files:
+        raise UsageError("--sent needs --pattern or --jobs: a capture shows what hosts sent")
     listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)
     source = prepared.request.sources[0]
     if prepared.request.by_packet:
@@ -124,17 +130,36 @@ def replay(
             result, complete = prepared.by_packets(
                 prepared.request.strategies,
                 tell,
-                None if received is None else partial(_write_received, received, prepared),
+                None
+                if received is None and sent is None
+                else partial(_write, received, sent, prepared),
             )
-        _write(prepared.beside_captured(result, listed), to, top)
+        _report(prepared.beside_captured(result, listed), to, top)
         return 0 if complete else 130
     strategies = prepared.parsed()
     with reading_shown(to.progress, source) as read:
         prepared.read(read)
     with steps_shown(to.progress) as tell:
         result = prepared.place(strategies, tell, listed)
-    _write(prepared.beside_captured(result, listed), to, top)
+    _report(prepared.beside_captured(result, listed), to, top)
     return 0
+
+
+def _write(
+    received: Path | None,
+    sent: Path | None,
+    prepared: PreparedReplay,
+    load: Load,
+    result: EngineResult,
+) -> None:
+    """Write the packets of a run as pcaps."""
+    from ...replay.packets.received.received_pcap import write_sent
+
+    if received is not None:
+        _write_received(received, prepared, load, result)
+    if sent is not None:
+        with whole_file(sent) as out:
+            write_sent(out, load.workload, result)
 
 
 def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: EngineResult) -> None:
@@ -151,7 +176,7 @@ def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: En
         write_pcap(out, load.pairs, prepared.fabric.addresses, KEPT_BYTES, None, [packets])
 
 
-def _write(result: ReplayResult, to: ReportOutput, top: int) -> None:
+def _report(result: ReplayResult, to: ReportOutput, top: int) -> None:
     from ...report.terminal.replay import print_replay
 
     def html() -> bytes:

@@ -12,18 +12,24 @@ Per queue pair, in this order:
   requests has the window of the requesting side.
 - Otherwise the dependency is unknown, and messages wait only for the order of the queue pair.
 
-Only packets of messages count: ACKs, NAKs and CNPs are ignored.
+Where linked.py finds evidence, a message waits for a message of another queue pair of its host in
+place of its own queue pair's.
+
+Only packets of messages count: NAKs and CNPs are ignored.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.measures.messages.measure import MessageStatistics
 from ...kernels.kernel import Bytes, Int32s, Ints, Records
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
+from .acks import AckTimes
+from .linked import NO_LINKS, Links, Told, linked
 from .message_log import ASKS, KINDS, REQUESTS, RESPONSES, MessageLog
 from .traffic import PacketTimes, SentMessages
 
@@ -32,6 +38,15 @@ LEAST_TURNS = 8
 strictly by chance in one of 6,435 orders (2 of C(16, 8))."""
 LONGEST_PATTERN = 16
 """Messages; rping sends 7 for a READ and a WRITE."""
+
+
+class Ends(NamedTuple):
+    """What links between queue pairs are inferred from."""
+
+    src: Int32s
+    """Address by flow."""
+    dst: Int32s
+    acks: AckTimes
 
 
 @dataclass
@@ -44,12 +59,15 @@ class _Told:
 
 
 def sent_messages(
-    log: MessageLog, statistics: MessageStatistics, peer: Int32s
+    log: MessageLog,
+    statistics: MessageStatistics,
+    peer: Int32s,
+    ends: Ends | None = None,
 ) -> SentMessages | None:
     """The messages of flows and their dependencies; None if there were too many messages.
 
     peer: int32[flows], the other flow of the connection or -1. `SentMessages.flow` are indices of
-    these flows.
+    these flows. ends: without it no links to other queue pairs are inferred.
     """
     if log.full:
         return None
@@ -59,6 +77,10 @@ def sent_messages(
     records = records[order]
     told = _Told()
     after, on = _waits(records, statistics, peer, told)
+    links, evidence = NO_LINKS, Told()
+    if ends is not None:
+        links, evidence = _links(records, peer, ends)
+        after[links.message] = -1  # a window is then what the arrivals left of it
     return SentMessages(
         flow=records["flow"].copy(),
         responses=records["kind"] == RESPONSES,
@@ -69,8 +91,29 @@ def sent_messages(
         after=after,
         on=on,
         times=_times(log, order),
-        notes=_notes(len(records), told),
+        notes=(*_notes(len(records), told), *_link_notes(evidence)),
         left_out=_left_out(log),
+        links=links,
+    )
+
+
+def _links(records: Records, peer: Int32s, ends: Ends) -> tuple[Links, Told]:
+    """Links between SENDs and WRITEs."""
+    rows = np.flatnonzero(records["kind"] == REQUESTS)
+    own = records[rows]
+    flow = own["flow"].astype(np.int32)
+    acked = ends.acks.of(flow, own["last_psn"], peer)
+    links, told = linked(flow, own["begun_ns"], own["ended_ns"], acked, ends.src, ends.dst, peer)
+    rows = rows.astype(np.int32)
+    return Links(rows[links.message], rows[links.after], links.gap_ns), told
+
+
+def _link_notes(told: Told) -> tuple[str, ...]:
+    if not told.flows:
+        return ()
+    return (
+        f"asap: {told.flows:,} queue pairs wait for others of their host: {told.fixed:,} of "
+        f"{told.of:,} messages leave a fixed time after a message arrives",
     )
 
 

@@ -29,9 +29,11 @@ LOGGED = np.dtype(
         ("wire_bytes", "i8"),
         ("begun_ns", "i8"),
         ("ended_ns", "i8"),
+        ("last_psn", "i8"),
     ]
 )
-"""One message; begun and ended: times of the first and last packet."""
+"""One message; begun and ended: times of the first and last packet. last_psn: of its Last or Only
+packet, else of its first one."""
 
 PACKET = np.dtype([("message", "i4"), ("unit", "i4"), ("time_ns", "i8"), ("wire_bytes", "i4")])
 """One packet of a logged message; unit: its flow and entropy value (`unit_counts`)."""
@@ -109,6 +111,7 @@ class MessageLog:
                 table.opcode,
                 table.wire_bytes,
                 table.time_ns,
+                table.psn,
                 unit,
                 row,
                 self._open,
@@ -145,6 +148,7 @@ def _log_rows(
     opcode: Array,
     wire_bytes: Array,
     time_ns: Array,
+    psn: Array,
     unit: Array,
     row: Int,
     open_: Array,
@@ -182,10 +186,13 @@ def _log_rows(
             begun.kind = kind
             begun.begun_ns = time
             begun.ended_ns = time
+            begun.last_psn = np.int64(psn[row])
         message = log[open_[own]]
         message.packets += 1
         message.wire_bytes += np.int64(wire_bytes[row])
         message.ended_ns = max(message.ended_ns, time)
+        if bits & opcodes.ENDS:
+            message.last_psn = np.int64(psn[row])
         if len(packets):
             packet = packets[used[_PACKETS]]
             used[_PACKETS] += 1

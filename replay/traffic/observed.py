@@ -34,7 +34,8 @@ from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses
 from ..results.base import HostMapping
-from .closed_loop import sent_messages
+from .acks import AckTimes
+from .closed_loop import Ends, sent_messages
 from .message_log import MessageLog
 from .traffic import Seen, SentMessages, Traffic
 from .unit_counts import UnitCounter
@@ -129,16 +130,19 @@ class ClosedLoop:
     """Collects messages, their packets, and the statistics for their dependencies."""
 
     def __init__(self) -> None:
-        self._log, self._statistics = MessageLog(), MessageStatistics()
+        self._log, self._statistics, self._acks = MessageLog(), MessageStatistics(), AckTimes()
 
     def update(self, batch: TrackedBatch, unit: Int32s) -> None:
         """Add a batch and the units of its rows; batches must be in capture order."""
         self._log.update(batch, unit)
+        self._acks.update(batch)
         self._statistics.update(batch)
 
     def messages(self, tracker: FlowTracker, counter: UnitCounter) -> SentMessages | None:
         """The messages after all batches; None if there were too many."""
-        sent = sent_messages(self._log, self._statistics, tracker.flows["peer"])
+        flows = tracker.flows
+        ends = Ends(flows["src"], flows["dst"], self._acks)
+        sent = sent_messages(self._log, self._statistics, flows["peer"], ends)
         if sent is None:
             return None
         used = np.unique(counter.units["flow"])

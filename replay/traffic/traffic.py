@@ -16,6 +16,7 @@ from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ..hashing.keys import PacketKeys
 from ..results.base import HostMapping
+from .linked import NO_LINKS, Links
 
 ON_ACKED, ON_RECEIVED = 0, 1
 """The end at which the predecessor of a message must be complete: its sender or its receiver."""
@@ -74,6 +75,8 @@ class SentMessages(NamedTuple):
     """Known and unknown dependencies, in words."""
     left_out: tuple[str, ...] = ()
     """Packets that are not part of a message."""
+    links: Links = NO_LINKS
+    """Messages that wait for arrivals from other queue pairs; they have no other predecessor."""
 
 
 @dataclass(frozen=True)
@@ -182,4 +185,8 @@ def _of_units(messages: SentMessages, rows: Array, flow: Int32s) -> SentMessages
         )
     columns = ("flow", "responses", "packets", "wire_bytes", "begun_ns", "ended_ns", "on")
     taken: dict[str, Any] = {name: getattr(messages, name)[kept] for name in columns}
-    return messages._replace(after=place[messages.after[kept]], times=times, **taken)
+    links = messages.links
+    both = kept[links.message] & kept[links.after]
+    links = Links(place[links.message[both]], place[links.after[both]], links.gap_ns[both])
+    after = place[messages.after[kept]]
+    return messages._replace(after=after, times=times, links=links, **taken)

@@ -9,8 +9,9 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Int32s, Ints
-from ...traffic.traffic import SentMessages, Traffic
+from ...traffic.traffic import ON_ACKED, ON_RECEIVED, SentMessages, Traffic
 from ..model.model import MOST_PACKETS, PS, Model, Workload
+from ..model.waits import NO_WAITS, Waits
 from .collectives import both_ways
 from .offered import workload_of
 
@@ -92,6 +93,21 @@ def _workload(
         due_ps=due,
         wire_bytes=size,
         unit=streams.row_of_packet,
+        waits=NO_WAITS if as_captured else _linked(traffic, sent, main[streams.of_message]),
+    )
+
+
+def _linked(traffic: Traffic, sent: SentMessages, row: Ints) -> Waits:
+    """Links to other queue pairs: the host computes between the arrival and the message. row: main
+    unit of each message."""
+    links, messages = sent.links, len(sent.flow)
+    work = messages + np.arange(len(links.message), dtype=np.int32)
+    return Waits(
+        np.concatenate([work, links.message]),
+        np.concatenate([links.after, work]),
+        np.repeat(np.array([ON_RECEIVED, ON_ACKED], np.uint8), len(work)),
+        traffic.src_host[row[links.message]],
+        links.gap_ns * PS,
     )
 
 

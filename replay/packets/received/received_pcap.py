@@ -17,6 +17,9 @@ from .received import received_order
 _RECORD = 16
 _FIRST, _MIDDLE, _LAST, _ONLY = 0x00, 0x01, 0x02, 0x04
 """Opcodes of SEND on a reliable connection."""
+_ACK, _AETH = 0x11, 4
+"""Acknowledge, and bytes of its AETH."""
+_CREDITS_UNKNOWN = 0x1F
 _AT_ONCE = 1 << 16
 
 
@@ -38,10 +41,7 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
         row = rows[begin : begin + _AT_ONCE]
         message = np.searchsorted(workload.packet_start, row, side="right") - 1
         unit = workload.units_of(row, message)
-        first = row == workload.packet_start[message]
-        last = row + 1 == workload.packet_start[message + 1]
-        opcode = np.where(first, _FIRST, np.where(last, _LAST, _MIDDLE))
-        opcode[(first & last) | several[workload.flow[message]]] = _ONLY
+        opcode = _opcodes(workload, row, message, several)
         size = workload.sizes_of(row, message)
         marked = (result.arrived_flags[row] & (MARKED >> 56)) != 0
         file.write(
@@ -55,6 +55,51 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
             )
         )
     return len(rows)
+
+
+def write_sent(file: BinaryIO, workload: Workload, result: EngineResult) -> int:
+    """Write the data packets as their hosts began to send them first, and an ACK of every message
+    as its receiver sent it; returns their number. Fields as in `write_received`.
+
+    Needs a run with `keep_arrivals` and `keep_sent`, and units with the queue pairs of both ends.
+    """
+    assert result.sent_ps is not None
+    data = np.flatnonzero(result.sent_ps >= 0)
+    done = np.flatnonzero(result.received_ps >= 0)
+    last = workload.packet_start[done + 1] - 1
+    rows = np.concatenate([data, last])
+    time_ps = np.concatenate([result.sent_ps[data], result.received_ps[done]])
+    is_ack = np.arange(len(rows)) >= len(data)
+    order = np.lexsort((is_ack, time_ps))
+    rows, time_ps, is_ack = rows[order], time_ps[order], is_ack[order]
+    psn, several = _sequence_numbers(workload, result)
+    start_ns = int(workload.traffic.first_ns.min())
+    file.write(file_header(0))
+    for begin in range(0, len(rows), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        row, ack = rows[part], is_ack[part]
+        message = np.searchsorted(workload.packet_start, row, side="right") - 1
+        unit = workload.units_of(row, message) + np.where(ack, workload.units, 0)
+        opcode = _opcodes(workload, row, message, several)
+        file.write(
+            _records(
+                start_ns + time_ps[part] // PS,
+                workload.traffic.keys.take(unit),
+                np.where(ack, 0, workload.sizes_of(row, message)),
+                np.where(ack, _ACK, opcode),
+                psn[row],
+                np.zeros(len(row), np.bool_),
+            )
+        )
+    return len(rows)
+
+
+def _opcodes(workload: Workload, row: Ints, message: Ints, several: Bools) -> Ints:
+    first = row == workload.packet_start[message]
+    last = row + 1 == workload.packet_start[message + 1]
+    opcode = np.where(first, _FIRST, np.where(last, _LAST, _MIDDLE))
+    opcode[(first & last) | several[workload.flow[message]]] = _ONLY
+    return opcode
 
 
 def _sequence_numbers(workload: Workload, result: EngineResult) -> tuple[Ints, Bools]:
@@ -80,9 +125,9 @@ def _records(
 ) -> bytes:
     """Record headers and frames up to the BTH, concatenated."""
     network = np.where(keys.ipv6, IPV6, IPV4)
-    kept = ETHERNET + network + UDP + BTH
+    kept = ETHERNET + network + UDP + BTH + np.where(opcode == _ACK, _AETH, 0)
     wire = kept + ICRC + (np.maximum(0, size - kept - ICRC) & ~3)
-    out = np.zeros((len(time_ns), _RECORD + ETHERNET + IPV6 + UDP + BTH), np.uint8)
+    out = np.zeros((len(time_ns), _RECORD + ETHERNET + IPV6 + UDP + BTH + _AETH), np.uint8)
     for at, value in ((0, time_ns // 10**9), (4, time_ns % 10**9), (8, kept), (12, wire)):
         out[:, at : at + 4] = value.astype("<u4")[:, None].view(np.uint8)
     frame = out[:, _RECORD:]
@@ -98,7 +143,7 @@ def _records(
             _transport(
                 own[:, ETHERNET + (IPV6 if ipv6 else IPV4) :],
                 keys.take(rows),
-                (wire - kept + UDP + BTH)[rows],
+                (wire - ETHERNET - network)[rows],
                 opcode[rows],
                 psn[rows],
             )
@@ -146,3 +191,4 @@ def _transport(frame: Bytes, keys: PacketKeys, length: Ints, opcode: Ints, psn: 
     _put(bth, 5, 3, keys.dest_qp.astype(np.int64))
     _put(bth, 8, 1, np.where(opcode & (_LAST | _ONLY), 0x80, 0))  # AckReq
     _put(bth, 9, 3, psn & 0xFFFFFF)
+    bth[opcode == _ACK, BTH] = _CREDITS_UNKNOWN

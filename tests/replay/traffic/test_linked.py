@@ -1,0 +1,115 @@
+"""Messages that wait for messages of other queue pairs: evidence, and a ring replayed elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.jobs.offered import offer_jobs
+from rocescope.replay.jobs.spec import parse_jobs
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers.captured import captured
+from rocescope.replay.packets.received.received_pcap import write_sent
+from rocescope.replay.packets.run import run_packets
+from rocescope.replay.strategies.registry import parse_packet_strategy
+from rocescope.replay.traffic.linked import NO_LINKS, linked
+from rocescope.replay.traffic.observed import traffic_from_capture
+
+FABRIC = "leaf-spine:leaves=4,spines=4,hosts=4,delay=500ns,rate={}"
+NO_PEER = np.full(8, -1, np.int32)
+Columns = list[NDArray[np.int64]]
+
+
+def _found(flows: list[tuple[int, int, Columns]]) -> tuple[set[tuple[int, int]], str]:
+    """(links as pairs of messages, evidence) of flows (src, dst, [begun, ended, acked])."""
+    flow = np.repeat(np.arange(len(flows)), [len(c[0]) for _, _, c in flows]).astype(np.int32)
+    begun, ended, acked = (np.concatenate(c) for c in zip(*(c for _, _, c in flows), strict=True))
+    src, dst = (
+        np.array(side, np.int32) for side in zip(*((s, d) for s, d, _ in flows), strict=True)
+    )
+    links, told = linked(flow, begun, ended, acked, src, dst, NO_PEER)
+    pairs = set(zip(links.message.tolist(), links.after.tolist(), strict=True))
+    return pairs, f"{told.fixed} of {told.of} in {told.flows}"
+
+
+def _times(begun: NDArray[np.int64], length: int) -> Columns:
+    return [begun, begun + length, begun + length + 2_000]
+
+
+def test_a_flow_that_answers_another_after_a_fixed_time_is_linked() -> None:
+    rng = np.random.default_rng(1)
+    first = np.cumsum(rng.integers(20_000, 90_000, 40))
+    came = _times(first, 3_000)
+    answers = came[2] + 500 + rng.integers(0, 300, 40)
+    pairs, told = _found([(1, 2, came), (2, 3, _times(answers, 3_000))])
+    assert pairs == {(40 + i, i) for i in range(40)} and told == "40 of 40 in 1"
+    # Some answers wait for something else, too; their own times stay.
+    answers[[7, 19]] += 15_000
+    pairs, told = _found([(1, 2, came), (2, 3, _times(answers, 3_000))])
+    assert len(pairs) == 40 and told == "38 of 40 in 1"
+
+
+@given(st.integers(0, 1 << 30))
+def test_flows_at_times_of_their_own_are_not_linked(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one, other = (np.cumsum(rng.integers(5_000, 60_000, 50)) for _ in range(2))
+    assert _found([(1, 2, _times(one, 3_000)), (2, 3, _times(other, 3_000))])[0] == set()
+
+
+def test_a_flow_that_keeps_its_line_busy_is_not_linked() -> None:
+    begun = np.arange(50) * 10_000
+    assert _found([(1, 2, _times(begun, 9_900)), (2, 3, _times(begun + 300, 9_990))])[0] == set()
+    few = np.cumsum(np.full(6, 50_000))
+    assert _found([(1, 2, _times(few, 100)), (2, 3, _times(few + 2_200, 100))])[0] == set()
+
+
+@pytest.mark.parametrize("rate", ["400G", "25G"])
+def test_a_captured_ring_takes_as_long_as_the_job_at_another_speed(
+    rate: str, tmp_path: Path
+) -> None:
+    """The packets of a ring at 100 Gb/s, as its hosts sent them, are the capture. Hash collisions
+    hold single steps up, so its times tell what waits for what."""
+    model, ecmp = Model(), parse_packet_strategy("ecmp")
+    jobs = parse_jobs(["workers=16,size=1MB,place=spread"])
+
+    def job_on(rate: str, keep: bool = False) -> tuple[int, Path]:
+        fabric = parse_fabric(FABRIC.format(rate))
+        load = offer_jobs(jobs(fabric, 1), fabric, model, 1).workload
+        result = run_packets(load, fabric, ecmp, model, 1, keep_arrivals=keep, keep_sent=keep)
+        file = tmp_path / "ring.pcap"
+        if keep:
+            with file.open("wb") as out:
+                write_sent(out, load, result)
+        assert result.completion_ps is not None
+        return result.completion_ps, file
+
+    _, file = job_on("100G", keep=True)
+    truth, _ = job_on(rate)
+    fabric = parse_fabric(FABRIC.format(rate))
+    traffic = traffic_from_capture([str(file)], fabric, messages=True)
+    load, notes = captured(traffic, model, as_captured=False)
+    assert any("464 of 464 messages leave a fixed time" in note for note in notes)
+    replayed = run_packets(load, fabric, ecmp, model, 1).completion_ps
+    assert replayed is not None and abs(replayed / truth - 1) < 0.01
+    # Without the links, hosts do not wait for their predecessors.
+    assert traffic.messages is not None
+    alone = load._replace(
+        waits=load.waits._replace(
+            **{
+                name: getattr(load.waits, name)[:0]
+                for name in ("node", "after", "on", "host", "takes_ps")
+            }
+        )
+    )
+    unlinked = run_packets(alone, fabric, ecmp, model, 1).completion_ps
+    assert unlinked is not None
+    if rate == "400G":
+        assert abs(unlinked / truth - 1) > 0.05
+    as_captured, _ = captured(traffic, model, as_captured=True)
+    assert not len(as_captured.waits.node) and NO_LINKS.message.dtype == np.int32
