@@ -28,7 +28,7 @@ from rocescope.replay.packets.model.model import EngineResult, Model
 from rocescope.replay.packets.offers.collectives import collective
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
-MODEL = Model()
+MODEL = Model(pfc=None)
 GOAL = {"open loop": 15.0, "events": 5.0}
 FIELD = {128: 1.1, 1024: 0.4}
 """Million hops per second of htsim by hosts (measured, docs/reproductions.md)."""

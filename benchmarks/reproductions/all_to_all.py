@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", type=int, default=1 << 20)
     size = parser.parse_args().size
-    where, model = parse_fabric(FABRICS["ft128"]), Model()
+    where, model = parse_fabric(FABRICS["ft128"]), Model(pfc=None)
     load = collective("all-to-all", where, model, size, 1)
     bound = bounds(load, where, model)
     print(f"lower bound {bound.completion_ps / 1e6:.1f} us ({bound.kind})")

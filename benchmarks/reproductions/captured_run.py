@@ -45,6 +45,7 @@ def main() -> None:
             tuple(map(str, files)),
             map="order",
             packets=True,
+            lossless="infinite",
             model=f"offer={offer}",
         )
         found, _ = PreparedReplay(request).by_packets(request.strategies)

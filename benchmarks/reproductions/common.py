@@ -34,7 +34,7 @@ class Case(NamedTuple):
     pattern: str
     message_bytes: int
     seed: int
-    model: Model = Model()
+    model: Model = Model(pfc=None)
     phases_ps: int = 0
     """Every message begins at a random time below this, else all at 0."""
 

@@ -50,6 +50,7 @@ MODEL = Model(
     ecn_low_bytes=int(KMIN * PACKET),
     ecn_high_bytes=int(KMAX * PACKET),
     ecn_most=PMAX,
+    pfc=None,
 )
 END_MS, SETTLED_MS, BIN_MS, LATE_MS = 100, 50, 10, 10
 

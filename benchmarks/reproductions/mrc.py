@@ -80,7 +80,7 @@ def main() -> None:
     load = collective("permutation", fabric, MODEL, 1 << 20, 1, messages=options.steps)
     step = np.arange(len(load.flow)) - load.flow_start[load.flow]
     load = load._replace(phase=step.astype(np.int32))
-    roce = Case("RoCE, all well", "ecmp", ROCE, model=Model())
+    roce = Case("RoCE, all well", "ecmp", ROCE, model=Model(pfc=None))
     alone = _run(roce, fabric, load)
     spine = _busiest_spine(fabric, alone.result)  # so that RoCE, on a few paths, is hit too
     t1 = Failures(outage(fabric.find_links(spine).tolist(), BEGIN_PS, END_PS))
@@ -99,7 +99,7 @@ def main() -> None:
         Case("a plane is lost", failures=Failures(outage(plane, BEGIN_PS))),
         *(Case(f"{n} EVs, all well", f"mrc:evs={n}") for n in (*FEWER_EVS, PATHS)),
         *(Case(f"{n} EVs, spine reboots", f"mrc:evs={n}", failures=t1) for n in (8, 32)),
-        Case("RoCE, spine reboots", "ecmp", ROCE, t1, Model()),
+        Case("RoCE, spine reboots", "ecmp", ROCE, t1, Model(pfc=None)),
     ]
     print(f"{options.steps} steps of 1 MiB on {FABRIC}")
     print(f"96 entropy values of {PATHS} paths unless said, {len(load.src)} queue pairs; from")

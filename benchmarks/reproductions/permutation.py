@@ -60,7 +60,7 @@ def main() -> None:
     seeds = range(1, parser.parse_args().seeds + 1)
     bands = Bands()
     for column, name in enumerate(FABRICS):
-        fabric, model = parse_fabric(FABRICS[name]), Model()
+        fabric, model = parse_fabric(FABRICS[name]), Model(pfc=None)
         load = collective("permutation", fabric, model, SIZE, 1)
         bound = bounds(load, fabric, model).completion_ps / 1e6
         bands.within(
@@ -149,7 +149,7 @@ def _print_by_local_pairs(bands: Bands, name: str, fabric: Fabric, seeds: int) -
 
 def _local_pairs(fabric: Fabric, seed: int) -> int:
     """Messages of a permutation with pairs of hosts on one leaf."""
-    load = collective("permutation", fabric, Model(), SIZE, seed)
+    load = collective("permutation", fabric, Model(pfc=None), SIZE, seed)
     leaf = fabric.attachments.switch[:, 0]
     return int(np.count_nonzero(leaf[load.src] == leaf[load.dst]))
 

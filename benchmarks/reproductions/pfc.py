@@ -91,7 +91,7 @@ def victim(bands: Bands) -> None:
         count * headroom_needed(PACKET, 8e12 / rate, 1000 * DELAY_NS, Pfc().reaction_ps)
         for count, rate in ((hosts, RATE), (1, UPLINK))
     )
-    cases = [("no PFC", Model(), math.inf)]
+    cases = [("no PFC", Model(pfc=None), math.inf)]
     cases += [
         (f"xoff {x / 1e3:,.0f} kB", Model(pfc=Pfc(xoff_bytes=x, shared_bytes=PLENTY)), float(x))
         for x in THRESHOLDS

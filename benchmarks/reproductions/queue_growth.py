@@ -39,7 +39,7 @@ REFERENCE = {
 }
 PACKET_PS = 41_600
 """Of 4,160 B at 800 Gb/s."""
-DATA_ALONE = Model(ack_every=1 << 14)
+DATA_ALONE = Model(ack_every=1 << 14, pfc=None)
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
     _print_head("an ACK for every packet, hosts in step")
     acknowledged = {}
     for name, reference in REFERENCE.items():
-        acknowledged[name] = _largest(name, seeds, Model(), 0)
+        acknowledged[name] = _largest(name, seeds, Model(pfc=None), 0)
         found = _print_row(name, acknowledged[name], FAMILY[name][0])
         theirs = _print_row("", reference, "reference")
         bands.within(f"{name}: exponent with ACKs", found, theirs - 0.12, theirs + 0.12)

@@ -115,7 +115,7 @@ def main() -> None:
         check(name, own, reference)
     print("\nthe last with other gaps and buffers")
     for gap, is_finite in FLOWLETS:
-        own = times(f"adaptive-flowlet:gap={gap},load=0", finite if is_finite else Model())
+        own = times(f"adaptive-flowlet:gap={gap},load=0", finite if is_finite else Model(pfc=None))
         buffers = "192-packet buffers" if is_finite else "lossless"
         check(f"gap {gap}, {buffers}", own, FLOWLETS_US)
     bands.end()

@@ -67,13 +67,13 @@ def replay(
         Also compute loads per time window of this length, such as 10ms.
     packets
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
-        --jobs, --lossless pfc, --transport, --fail, --received and --runs.
+        --jobs, --lossless, --transport, --fail, --received and --runs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4, see docs/replay.md.
     lossless
-        Queues that never drop: infinite (the default without a buffer), or pfc: switches with a
-        shared buffer that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or
-        pfc:xoff=200kB,headroom=100kB.
+        Queues that never drop: pfc (the default without a buffer), switches with a shared buffer
+        that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or
+        pfc:xoff=200kB,headroom=100kB; or infinite, as in arXiv 2507.21372.
     transport
         How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail

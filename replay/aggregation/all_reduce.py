@@ -30,6 +30,8 @@ from .jobs import PAYLOAD_BYTES, Job
 PIECE_BYTES = 1 << 16
 """Of a tree: what a worker passes on at once."""
 _JITTER = purpose("compute time")
+_MODEL = Model(pfc=None)
+"""The ideal that aggregation competes with: queues without a limit."""
 
 
 class Collectives(NamedTuple):
@@ -138,7 +140,7 @@ def _one(
             whole.after.extend(-1 if before < 0 else before + shift for before in plan.after)
             owner += [number] * len(plan.sizes)
     workload = _workload(whole, fabric)
-    result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), Model(), seed, stop=stop)
+    result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), _MODEL, seed, stop=stop)
     received, of = result.received_ps, np.array(owner)
     took, packets = [], []
     for number in range(len(jobs)):
@@ -169,7 +171,7 @@ def _workload(plan: _Plan, fabric: Fabric) -> Workload:
         dst,
         np.array(plan.sizes, np.int64),
         offered_traffic(pairs, fabric.addresses).take(units),
-        Model(),
+        _MODEL,
         flow=flow,
         after=after,
         on=np.full(len(flow), ON_RECEIVED, np.uint8),

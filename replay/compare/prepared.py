@@ -70,11 +70,14 @@ class PreparedReplay:
         if not 0 <= request.seed < 1 << 48:
             raise UsageError(f"--seed must be 0 to 2^48 - 1, not {request.seed}")
         model, as_captured = parse_model(request.model, request.offer)
-        pfc = parse_lossless(request.lossless) if request.lossless else None
-        if request.lossless and model.buffer_bytes is not None:
-            kind = "infinite" if pfc is None else "pfc"
-            raise UsageError(f"--lossless {kind} has no queues that drop: leave out --model buffer")
-        model = replace(model, pfc=pfc)
+        if request.lossless:
+            pfc = parse_lossless(request.lossless)
+            if model.buffer_bytes is not None:
+                kind = "infinite" if pfc is None else "pfc"
+                raise UsageError(
+                    f"--lossless {kind} has no queues that drop: leave out --model buffer"
+                )
+            model = replace(model, pfc=pfc)
         conditions = parse_conditions(
             request.transport, request.fail, request.converge, self.fabric
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ..strategies.registry import needs_packets
-from .specs.words import CAPTURED, INFINITE, NEVER
+from .specs.words import CAPTURED, NEVER
 
 DEFAULT_STRATEGIES = ("ecmp", "assign")
 _WORDS = ("pattern", "jobs", "model", "lossless", "transport", "fail", "converge")
@@ -42,7 +42,7 @@ class ReplayRequest:
     """Use the packet engine even if no other option needs it."""
     model: str = ""
     lossless: str = ""
-    """Queues without a limit, or PFC; empty: what the model says."""
+    """PFC, or queues without a limit; empty: PFC, unless the model has a buffer."""
     transport: str = ""
     offer: str = CAPTURED
     """When captured packets are offered, unless the model sets it: CAPTURED or ASAP."""
@@ -55,7 +55,7 @@ class ReplayRequest:
     def by_packet(self) -> bool:
         """Whether an option needs the packet engine."""
         asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
-        asked = asked or self.jobs or self.lossless not in ("", INFINITE)
+        asked = asked or self.jobs or self.lossless
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property

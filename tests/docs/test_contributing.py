@@ -46,7 +46,7 @@ def test_the_example_strategy_runs(
     # Two random choices keep queues far shorter than one.
     assert two["completion_time_ns"] and two["max_queue_packets"] < random["max_queue_packets"]
 
-    where, model = parse_fabric(fabric), Model()
+    where, model = parse_fabric(fabric), Model(pfc=None)
     load = collective("permutation", where, model, 1 << 18, 1)
     chosen = strategies.parse_packet_strategy("two-choices")
     one = run_open_loop(load, where, chosen, model, 1)

@@ -92,6 +92,9 @@ JITTER = 0.01
 for ever, so that the same host finds the free place of a full queue each time ("phase effects":
 Floyd, Jacobson, "Traffic Phase Effects in Packet-Switched Gateways", 1991)."""
 
+DEFAULT_PFC = Pfc()
+"""Of models without a buffer."""
+
 
 @inlined
 def packet_key(message: Int, number: Int) -> Int:
@@ -151,12 +154,17 @@ class Model:
     """Gaps between the data packets of a host: uniform from 0 to this share of a packet's service
     time. None: JITTER if queues can be full, else 0."""
 
-    pfc: Pfc | None = None
-    """Switches with a shared buffer that pause their neighbours; None: `buffer_bytes` holds."""
+    pfc: Pfc | None = DEFAULT_PFC
+    """Switches with a shared buffer that pause their neighbours, as RoCE fabrics do; the default
+    without `buffer_bytes`. None: queues of `buffer_bytes`, or without a limit (arXiv 2507.21372).
+    """
 
     def __post_init__(self) -> None:
-        if self.pfc is not None and self.buffer_bytes is not None:
-            raise UsageError("buffer_bytes (queues that drop) and PFC exclude each other")
+        if self.buffer_bytes is not None:
+            if self.pfc is DEFAULT_PFC:
+                object.__setattr__(self, "pfc", None)
+            elif self.pfc is not None:
+                raise UsageError("buffer_bytes (queues that drop) and PFC exclude each other")
         for name, least, most in (
             ("payload_bytes", 1, 1 << 16),
             ("header_bytes", 0, 1 << 10),
@@ -185,9 +193,11 @@ class Model:
     def described(self) -> dict[str, str]:
         """The settings in force, by field."""
         told = {key: str(value) for key, value in vars(self).items() if value is not None}
+        told.pop("pfc", None)
         if self.pfc is not None:
-            del told["pfc"]
             told |= self.pfc.described()
+        elif self.buffer_bytes is None:
+            told["lossless"] = "infinite"
         if self.ecn_low_bytes is None:
             del told["ecn_most"], told["ecn_last_hop"]
         if self.buffer_bytes is None:

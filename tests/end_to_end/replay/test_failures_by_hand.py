@@ -34,12 +34,12 @@ def run(
 ) -> FeedbackResult:
     """One message from host 1 to host 3."""
     size = np.array([packets * 4096])
-    load = workload_of(np.array([0]), np.array([2]), size, None, Model())  # type: ignore[arg-type]
+    load = workload_of(np.array([0]), np.array([2]), size, None, Model(pfc=None))  # type: ignore[arg-type]
     return run_event_driven(
         load,
         fabric,
         parse_packet_strategy(strategy),
-        Model(),
+        Model(pfc=None),
         1,
         transport=Transport(recovery=recovery),
         failures=failures,

@@ -23,7 +23,7 @@ from rocescope.replay.strategies.switches.ofan import interleaved, pointer_table
 
 TREE = parse_fabric("fat-tree:k=8,rate=800G,delay=500ns")
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
-MODEL = Model()
+MODEL = Model(pfc=None)
 
 
 def one_message(src: int, dst: int, packets: int, **columns: object) -> Workload:

@@ -24,7 +24,7 @@ from rocescope.replay.strategies.switches import adaptive, ofan
 from rocescope.replay.strategies.switches.least import NONE, random_least
 
 THREE = parse_fabric("leaf-spine:leaves=3,spines=4,hosts=4,rate=100G,delay=500ns")
-MODEL = Model()
+MODEL = Model(pfc=None)
 
 
 def messages(pairs: list[tuple[int, int]], packets: int) -> Workload:

@@ -32,7 +32,7 @@ from rocescope.replay.packets.offers.offered import workload_of
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
-MODEL = Model()
+MODEL = Model(pfc=None)
 
 
 def permutations(run: int) -> Load:

@@ -10,6 +10,9 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.pauses import circle_text
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
+from rocescope.replay.compare.specs.model import parse_model
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.model.pfc import Pfc
 from rocescope.replay.results.replay import StrategyResult
 
 INCAST = "incast:fan-in=7,message-size=500kB"
@@ -27,10 +30,22 @@ def _replayed(lossless: str, pattern: str = INCAST, fabric: str = FABRIC) -> Str
     return result.strategies[0]
 
 
+def test_switches_pause_unless_told_otherwise() -> None:
+    """The command, the terminal UI and Python have the same default: PFC, except where queues
+    drop."""
+    assert _replayed("") == _replayed("pfc")
+    assert Model() == Model(pfc=Pfc()) == parse_model("")[0]
+    for buffer in (None, 100_000):
+        option = "" if buffer is None else "buffer=100kB"
+        assert Model(buffer_bytes=buffer) == parse_model(option)[0]
+    assert Model(buffer_bytes=100_000).pfc is None
+    assert Model(buffer_bytes=100_000).host_jitter == 0.01 and Model().host_jitter == 0
+
+
 def test_infinite_queues_pause_nobody() -> None:
     found = _replayed("infinite").packets
     assert found is not None and found.pfc is None
-    assert "lossless" not in found.model
+    assert found.model["lossless"] == "infinite"
 
 
 def test_pauses_are_reported_by_port() -> None:

@@ -33,7 +33,7 @@ def test_the_papers_permutation() -> None:
 
 
 def test_bound_of_a_permutation_is_met_where_nobody_shares_a_link() -> None:
-    model = Model()
+    model = Model(pfc=None)
     one_leaf = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=800G,delay=500ns")
     load = messages([(0, 2), (2, 0), (1, 3), (3, 1)], 1 << 20, model)
     bound = bounds(load, one_leaf, model)
@@ -46,14 +46,14 @@ def test_bound_of_a_permutation_is_met_where_nobody_shares_a_link() -> None:
 
 def test_one_message_alone_takes_its_bound() -> None:
     for size, every in ((1, 1), (8192, 1), (102_400, 3)):
-        model = Model(gap_bytes=20, ack_every=every)
+        model = Model(gap_bytes=20, ack_every=every, pfc=None)
         load = messages([(0, 15)], size, model)
         result = run_open_loop(load, TREE, parse_packet_strategy("switch-random"), model)
         assert bounds(load, TREE, model).message_ps.tolist() == result.completed_ps.tolist()
 
 
 def test_chain_by_receipt_takes_its_bound_and_the_acks_that_go_first() -> None:
-    model = Model()
+    model = Model(pfc=None)
     after, on = np.array([-1, 0, 1]), np.full(3, ON_RECEIVED)
     load = messages(
         [(0, 5), (5, 9), (9, 0)], 8192, model, after=after, on=on, release_ps=np.array([7, 5, 3])
@@ -65,7 +65,7 @@ def test_chain_by_receipt_takes_its_bound_and_the_acks_that_go_first() -> None:
 
 
 def test_incast_is_bound_by_the_receiver_and_nothing_is_below_its_bound() -> None:
-    model = Model()
+    model = Model(pfc=None)
     load = messages([(s, 15) for s in range(12)], 50_000, model)
     bound = bounds(load, TREE, model)
     found = run_open_loop(load, TREE, parse_packet_strategy("host-dr"), model).completion_ps
@@ -74,7 +74,7 @@ def test_incast_is_bound_by_the_receiver_and_nothing_is_below_its_bound() -> Non
 
 
 def test_all_to_all_counts_the_acks_too() -> None:
-    model = Model()
+    model = Model(pfc=None)
     ends = [(s, (s + shift) % 16) for shift in range(1, 16) for s in range(16)]
     load = messages(ends, 40 * 4096, model)
     bound = bounds(load, TREE, model).completion_ps
@@ -86,7 +86,7 @@ def test_all_to_all_counts_the_acks_too() -> None:
 
 def test_a_message_over_all_ports_takes_its_bound() -> None:
     planes = parse_fabric("multi-plane:planes=4,leaves=2,spines=2,hosts=2,rate=100G,delay=500ns")
-    model = Model()
+    model = Model(pfc=None)
     for packets in (1, 3, 4, 5, 9):
         load = messages([(0, 3)], packets * 4096, model)
         found = run_open_loop(load, planes, parse_packet_strategy("host-spray"), model)
@@ -100,7 +100,7 @@ def test_a_message_over_all_ports_takes_its_bound() -> None:
 
 def test_hosts_below_line_rate_meet_their_own_bound() -> None:
     """Half the rate: a packet of 832 B takes 8,320 ps at 800 Gb/s, and leaves every 16,640 ps."""
-    model = Model(payload_bytes=768, ack_every=1)
+    model = Model(payload_bytes=768, ack_every=1, pfc=None)
     alone = messages([(0, 15)], 768 * 40, model)
     crossed = messages([(0, 15), (15, 0)], 768 * 40, model)
     last = 39 * 2 * 8_320 + 12 * 500_000 + 6 * (8_320 + 640)
@@ -120,7 +120,7 @@ def test_hosts_below_line_rate_meet_their_own_bound() -> None:
 def test_short_last_packets_may_leave_last() -> None:
     """Two messages of a full and a short packet each take turns at a host: the full packets leave
     first, so that the way of the last one, a short one, counts."""
-    model = Model()
+    model = Model(pfc=None)
     star = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=3,rate=100G,delay=500ns")
     load = messages([(0, 1), (0, 2)], 4500, model)
     full, short, ack = 332_800, 37_440, 5_120
@@ -147,7 +147,7 @@ def test_short_last_packets_may_leave_last() -> None:
 def test_no_run_beats_its_bound(
     where: str, sent: list[tuple[int, int, int]], payload: int, gap: int, name: str
 ) -> None:
-    model = Model(payload_bytes=payload, gap_bytes=gap)
+    model = Model(payload_bytes=payload, gap_bytes=gap, pfc=None)
     sent = [(a, b, n) for a, b, n in sent if a != b] or [(0, 3, 4500)]
     src, dst, size = (np.array(column) for column in zip(*sent, strict=True))
     load = workload_of(src, dst, size, None, model)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def test_no_run_beats_its_bound(
 
 
 def test_links_that_get_faster_or_routes_that_change_do_not_beat_the_bound() -> None:
-    model = Model()
+    model = Model(pfc=None)
     load = messages([(0, 15)], 1 << 20, model)
     raised = Failures(tuple(LinkEvent(0, link, SLOW, 1.6e12) for link in range(96)))
     plain, faster = (bounds(load, TREE, model, failures=f).completion_ps for f in (None, raised))

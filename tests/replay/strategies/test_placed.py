@@ -12,7 +12,7 @@ from rocescope.replay.strategies.registry import parse_packet_strategy
 def test_subflows_spread_in_the_plane_of_their_flow() -> None:
     """Each of 64 parts was placed in one of two planes, but all of a flow leave by one port."""
     fabric = parse_fabric("multi-plane:planes=2,leaves=2,spines=4,hosts=1,rate=100G")
-    model = Model(ack_every=1 << 14)  # the last packet alone is acknowledged
+    model = Model(ack_every=1 << 14, pfc=None)  # the last packet alone is acknowledged
     load = collective("permutation", fabric, model, 1 << 20, 1)  # 256 packets each way
     result = run_open_loop(load, fabric, parse_packet_strategy("subflow:k=64"), model)
     up = [

@@ -37,7 +37,7 @@ ACK_BYTES = 64
 
 def offered(name: str, delay: str, asked: str | None = None) -> tuple[Workload, EngineResult, str]:
     """A capture as fast as possible on a fabric with one path."""
-    fabric, model = parse_fabric(FABRIC.format(delay)), Model()
+    fabric, model = parse_fabric(FABRIC.format(delay)), Model(pfc=None)
     traffic = traffic_from_capture([str(DATA / name)], fabric, "order", filter=asked, messages=True)
     workload, notes = captured(traffic, model, as_captured=False)
     result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), model, 1)

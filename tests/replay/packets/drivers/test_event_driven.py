@@ -137,6 +137,7 @@ def test_both_drivers_agree_on_every_packet(
         trim_bytes=64 if trims else None,
         ecn_low_bytes=payload,
         ecn_high_bytes=3 * payload,
+        pfc=None,
     )
     fabric = parse_fabric(spec)
     load = _load(fabric, model, np.random.default_rng(seed))
@@ -259,7 +260,7 @@ def test_the_same_on_any_number_of_threads() -> None:
 
 
 def test_planes_carry_the_same_bytes() -> None:
-    fabric, model = parse_fabric(PLANES), Model()
+    fabric, model = parse_fabric(PLANES), Model(pfc=None)
     load = _permutation(fabric, model, 203)
     result = run_event_driven(load, fabric, parse_packet_strategy("mrc:evs=12"), model, 1)
     spread = result.port_bytes.max(1) - result.port_bytes.min(1)
@@ -315,12 +316,12 @@ def test_a_lost_port_takes_its_plane_out_of_use() -> None:
 def test_mrc_says_what_it_needs() -> None:
     fabric = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2")
     with pytest.raises(UsageError, match="needs a fabric with planes"):
-        parse_packet_strategy("mrc").rules(_permutation(fabric, Model(), 1), fabric, 0)
+        parse_packet_strategy("mrc").rules(_permutation(fabric, Model(pfc=None), 1), fabric, 0)
     planes = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=2")
     for option, words in (("probe=10ns", "1us or more"), ("evs=3", "multiple of the 2 planes")):
         with pytest.raises(UsageError, match=words):
             strategy = parse_packet_strategy(f"mrc:{option}")
-            strategy.rules(_permutation(planes, Model(), 1), planes, 0)
+            strategy.rules(_permutation(planes, Model(pfc=None), 1), planes, 0)
     with pytest.raises(UsageError, match="recovery must be one of"):
         Transport(recovery="prayer")
 

@@ -44,6 +44,7 @@ def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
         ecn_last_hop=draw(st.booleans()),
         drop=draw(st.sampled_from(("random", "tail"))),
         jitter=draw(st.sampled_from((None, 0.0, 0.1, 1.0))),
+        pfc=None,
     )
     hosts = fabric.hosts
     flows = draw(st.integers(1, 4 if small else 12))

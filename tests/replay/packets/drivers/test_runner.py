@@ -31,7 +31,7 @@ def _load() -> Workload:
         np.array([3]),
         np.array([40_000]),
         None,
-        Model(),  # type: ignore[arg-type]
+        Model(pfc=None),  # type: ignore[arg-type]
     )
 
 
@@ -46,7 +46,7 @@ def test_strategies_that_need_feedback_say_so() -> None:
 def test_a_strategy_that_needs_feedback_is_refused(name: str) -> None:
     """Its hosts would learn nothing, and the result would look like any other."""
     with pytest.raises(UsageError, match=f"{name} needs feedback"):
-        run_open_loop(_load(), PLANES, parse_packet_strategy(name), Model())
+        run_open_loop(_load(), PLANES, parse_packet_strategy(name), Model(pfc=None))
 
 
 def test_hosts_that_learn_are_refused_even_where_nothing_is_said() -> None:
@@ -58,4 +58,4 @@ def test_hosts_that_learn_are_refused_even_where_nothing_is_said() -> None:
             return parse_packet_strategy("reps").rules(workload, fabric, seed)
 
     with pytest.raises(UsageError, match="silent needs feedback"):
-        run_open_loop(_load(), PLANES, Silent(), Model())
+        run_open_loop(_load(), PLANES, Silent(), Model(pfc=None))

@@ -72,7 +72,7 @@ def run(
     failures: Failures | None = None,
     until_ps: int = 10**10,
 ) -> FeedbackResult:
-    model = model or Model()
+    model = model or Model(pfc=None)
     src, dst = np.array(pairs).T
     size = np.full(len(src), packets * model.payload_bytes)
     load = workload_of(src, dst, size, None, model)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def test_no_packet_is_sent_by_an_ev_that_is_not_good(seed: int, trims: bool) -> 
 
 
 def test_one_mark_since_the_last_ack_is_echoed() -> None:
-    model = Model(ack_every=64, ecn_low_bytes=8_000, ecn_high_bytes=60_000)
+    model = Model(ack_every=64, ecn_low_bytes=8_000, ecn_high_bytes=60_000, pfc=None)
     pairs = [(src, dst) for src in (0, 1, 3) for dst in [2] * 4]
     result = run(pairs, 8, PLANES, Watched(), Transport(), model)
     flags = result.engine.arrived_flags
@@ -166,7 +166,7 @@ def test_a_window_below_the_packets_of_an_ack_does_not_wait_for_ever(
     transport = Transport(recovery=recovery, congestion=control)
     pairs = [(0, 2), (1, 2), (3, 2)]
     for every in (2, 40):
-        result = run(pairs, 300, PATH, spray, transport, Model(ack_every=every))
+        result = run(pairs, 300, PATH, spray, transport, Model(ack_every=every, pfc=None))
         assert (result.engine.completed_ps >= 0).all() and not result.engine.out_of_time
         assert result.tally.timeouts == result.tally.sent_again == 0
 
@@ -175,7 +175,7 @@ def test_a_window_below_the_packets_of_an_ack_does_not_wait_for_ever(
 def test_an_mpr_below_the_packets_of_an_ack_does_not_wait_for_ever(recovery: str) -> None:
     spray = parse_packet_strategy("host-spray:evs=1")
     transport = Transport(recovery=recovery, mpr_packets=4)
-    result = run([(0, 2)], 40, PATH, spray, transport, Model(ack_every=32))
+    result = run([(0, 2)], 40, PATH, spray, transport, Model(ack_every=32, pfc=None))
     assert (result.engine.completed_ps >= 0).all() and result.tally.sent_again == 0
 
 

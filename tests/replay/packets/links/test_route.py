@@ -44,13 +44,13 @@ def test_a_position_is_taken_modulo_the_size_of_the_group(position: int, spine: 
         np.array([1]),
         np.array([40_000]),
         None,
-        Model(),  # type: ignore[arg-type]
+        Model(pfc=None),  # type: ignore[arg-type]
     )
     strategy = Stubborn(position)
     used = FABRIC.find_links(f"leaf1>spine{spine}")[0]
     for result in (
-        run_open_loop(load, FABRIC, strategy, Model()),
-        run_event_driven(load, FABRIC, strategy, Model()).engine,
+        run_open_loop(load, FABRIC, strategy, Model(pfc=None)),
+        run_event_driven(load, FABRIC, strategy, Model(pfc=None)).engine,
     ):
         assert result.link_packets[used] == load.packets[0]
         assert result.completed_ps[0] > 0

@@ -53,7 +53,7 @@ def test_a_real_fabric_as_captured() -> None:
     """48 queue pairs through Linux routers, 1.7 s: every packet is sent when it was, and comes to
     its host when the capture of that host's link has it, but for what the routers took."""
     traffic = traffic_from_capture(HOSTS, CLOS, "order", messages=True)
-    model = Model(ack_bytes=62, ack_every=64)  # Soft-RoCE: an ACK per 64 packets
+    model = Model(ack_bytes=62, ack_every=64, pfc=None)  # Soft-RoCE: an ACK per 64 packets
     workload, notes = captured(traffic, model, as_captured=True)
     assert notes == [
         "480 ACKs, NAKs, CNPs and the like are left out: the packet engine makes its own"
@@ -129,7 +129,7 @@ def test_entropy_values_of_packets_are_kept(tmp_path: Path, as_captured: bool) -
     words = "generate permutation --hosts 4 --messages 12 --message-size 64KiB --spray 8 --qps 2"
     assert cli([*words.split(), "-o", str(pcap)]) == 0
     traffic = traffic_from_capture([str(pcap)], CLOS, "order", messages=True)
-    model = Model()
+    model = Model(pfc=None)
     workload, _ = captured(traffic, model, as_captured=as_captured)
     assert len(workload.src) == 8 and workload.units == 64
     assert (workload.packets == 8).all() and len(workload.packets) == 8 * 12
@@ -152,7 +152,7 @@ def test_queue_pairs_of_mrc_have_windows(tmp_path: Path) -> None:
     assert cli(["generate", "mrc", "-o", str(pcap)]) == 0
     planes = parse_fabric("multi-plane:planes=4,leaves=2,spines=4,hosts=2,rate=100G")
     traffic = traffic_from_capture([str(pcap)], planes, "order", messages=True)
-    workload, notes = captured(traffic, Model(), as_captured=False)
+    workload, notes = captured(traffic, Model(pfc=None), as_captured=False)
     assert "flows with a window of 2 messages: 2" in " ".join(notes)
     assert workload.packets.tolist() == [256] * 8 and workload.units > 64
     assert workload.after.tolist() == [-1, -1, 0, 1, -1, -1, 4, 5]
@@ -161,7 +161,7 @@ def test_queue_pairs_of_mrc_have_windows(tmp_path: Path) -> None:
 def test_windows_and_what_is_known_less_well() -> None:
     traffic = replay_traffic.random_traffic(CLOS, 6)
     traffic = replace(traffic, last_ns=traffic.first_ns + 9_000)
-    timed, _ = captured(traffic, Model(), as_captured=True)
+    timed, _ = captured(traffic, Model(pfc=None), as_captured=True)
     assert timed.message_bytes().tolist() == sorted_wire(traffic)
     inside = traffic.src_host != traffic.dst_host
     first = traffic.first_ns[inside] - traffic.first_ns[inside].min()
@@ -170,13 +170,13 @@ def test_windows_and_what_is_known_less_well() -> None:
         n = len(rows)
         even = [begun + 9_000 * i // max(1, n - 1) for i in range(n)]
         assert rows.tolist() == [PS * ns for ns in even]
-    asap, _ = captured(traffic, Model(), as_captured=False)
+    asap, _ = captured(traffic, Model(pfc=None), as_captured=False)
     assert not len(asap.due_ps) and not asap.release_ps.any()
-    coarse, _ = captured(traffic, Model(), as_captured=True, window_ns=4_000)
+    coarse, _ = captured(traffic, Model(pfc=None), as_captured=True, window_ns=4_000)
     steps = (coarse.due_ps + int(traffic.first_ns.min()) * PS) % (4_000 * PS)
     assert ((steps == 0) | (coarse.due_ps == 0)).all() and (coarse.due_ps <= timed.due_ps).all()
     with pytest.raises(UsageError, match="no data packets"):
-        captured(replace(traffic, wire_bytes=traffic.packets * 62), Model(), as_captured=True)
+        captured(replace(traffic, wire_bytes=traffic.packets * 62), Model(pfc=None), as_captured=True)
 
 
 def sorted_wire(traffic: object) -> list[int]:

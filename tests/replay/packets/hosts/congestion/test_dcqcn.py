@@ -140,7 +140,7 @@ def incast(rate: str, message: int, model: Model, name: str = "dcqcn") -> Feedba
 
 @pytest.mark.parametrize(("rate", "message"), [("40G", 8 << 20), ("400G", 8 << 20)])
 def test_an_incast_keeps_its_line_busy_at_any_rate(rate: str, message: int) -> None:
-    model = Model(ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01)
+    model = Model(ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01, pfc=None)
     result = incast(rate, message, model)
     done = result.engine.completion_ps
     assert done is not None
@@ -153,7 +153,7 @@ def test_an_incast_keeps_its_line_busy_at_any_rate(rate: str, message: int) -> N
 
 
 def test_a_target_that_every_cnp_lowers_takes_longer_to_come_back() -> None:
-    model = Model(ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01)
+    model = Model(ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01, pfc=None)
     kept, lowered = (
         incast("40G", 4 << 20, model, name).engine.completion_ps
         for name in ("dcqcn", "dcqcn-clamp")
@@ -163,7 +163,7 @@ def test_a_target_that_every_cnp_lowers_takes_longer_to_come_back() -> None:
 
 def test_a_paced_flow_sends_when_its_pace_says_so_on_long_cables() -> None:
     """The NIC is served late, when a packet ends its cable; many packets are on it at once."""
-    model = Model(payload_bytes=936, ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01)
+    model = Model(payload_bytes=936, ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01, pfc=None)
     fabric = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=3,rate=40G,delay=20us")
     load = workload_of(np.arange(2), np.full(2, 2), np.full(2, 1 << 20), None, model)  # type: ignore[arg-type]
     engine = run_event_driven(
@@ -187,4 +187,4 @@ def test_a_paced_flow_sends_when_its_pace_says_so_on_long_cables() -> None:
 
 
 def test_without_marks_nobody_sends_a_cnp() -> None:
-    assert incast("40G", 1 << 20, Model()).tally.cnps == 0
+    assert incast("40G", 1 << 20, Model(pfc=None)).tally.cnps == 0

@@ -69,7 +69,7 @@ def test_below_one_packet_the_window_is_a_pace() -> None:
 def test_an_incast_under_swift_has_a_queue_of_its_target() -> None:
     """Without control the queue holds seven of eight windows' worth of every message."""
     fabric = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=9,rate=100G,delay=1us")
-    model = Model()
+    model = Model(pfc=None)
     load = workload_of(np.arange(8), np.full(8, 8), np.full(8, 4 << 20), None, model)  # type: ignore[arg-type]
     free, held = (
         run_event_driven(
