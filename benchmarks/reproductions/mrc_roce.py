@@ -44,9 +44,7 @@ MRC_MODEL = Model(
     ecn_high_bytes=8 * PLANE_BDP // 10,
 )
 """ECN ramp from 0.2 to 0.8 of a plane's bandwidth-delay product (UET 1.0.3)."""
-ROCE_MODEL = Model(
-    ecn_low_bytes=2 * WHOLE_BDP // 10, ecn_high_bytes=8 * WHOLE_BDP // 10, pfc=None
-)
+ROCE_MODEL = Model(ecn_low_bytes=2 * WHOLE_BDP // 10, ecn_high_bytes=8 * WHOLE_BDP // 10, pfc=None)
 """Lossless as with PFC, which never has to pause here."""
 STEPS = {1: 16, 4: 8, 16: 4}
 """Steps of the ring by their size in MiB."""

@@ -27,8 +27,8 @@ def test_a_ring_takes_its_steps_one_after_the_other() -> None:
     """Each step: the packets of a chunk, four links, and no wait for ACKs."""
     chunk, n = 1 << 16, 4
     (job,) = parse_jobs([f"workers={n},size={n * chunk},compute=10us"])(FABRIC, 1)
-    offered = offer_jobs([job], FABRIC, Model(), 1)
-    result = run_open_loop(offered.workload, FABRIC, SPRAY, Model(ack_bytes=1), 1)
+    offered = offer_jobs([job], FABRIC, Model(pfc=None), 1)
+    result = run_open_loop(offered.workload, FABRIC, SPRAY, Model(ack_bytes=1, pfc=None), 1)
     packet = 4160 * 80  # ps at 100 Gb/s
     step = 16 * packet + 1 * packet + 2 * 500_000  # hosts of one leaf
     last = int(result.received_ps.max())
@@ -51,7 +51,7 @@ def test_both_drivers_complete_every_collective_above_its_bound(
         for name in names
     ]
     jobs = parse_jobs(specs)(FABRIC, seed)
-    offered, model = offer_jobs(jobs, FABRIC, Model(), seed), Model()
+    offered, model = offer_jobs(jobs, FABRIC, Model(pfc=None), seed), Model(pfc=None)
     one = run_open_loop(offered.workload, FABRIC, SPRAY, model, seed)
     two = run_event_driven(offered.workload, FABRIC, SPRAY, model, seed).engine
     assert one.completed_ps.tolist() == two.completed_ps.tolist()
@@ -69,7 +69,7 @@ def test_both_drivers_complete_every_collective_above_its_bound(
 
 def test_messages_are_split_over_queue_pairs_and_keep_their_bytes() -> None:
     (job,) = parse_jobs(["workers=2,size=1000,qps=3"])(FABRIC, 1)
-    load = offer_jobs([job], FABRIC, Model(), 1).workload
+    load = offer_jobs([job], FABRIC, Model(pfc=None), 1).workload
     assert len(load.src) == 6 and len(load.flow) == 12
     payload = load.last_bytes - 64
     assert sorted(payload.tolist()) == [166] * 4 + [167] * 8
@@ -85,13 +85,13 @@ def _by_hand(edges: list[tuple[int, int]], to: list[int]) -> Job:
 
 def test_circles_and_waits_for_other_hosts_are_named() -> None:
     with pytest.raises(UsageError, match="job1 by hand: 3 messages .* in a circle"):
-        offer_jobs([_by_hand([(0, 2), (1, 0), (2, 1)], [1, 2, 0])], FABRIC, Model(), 1)
+        offer_jobs([_by_hand([(0, 2), (1, 0), (2, 1)], [1, 2, 0])], FABRIC, Model(pfc=None), 1)
     with pytest.raises(UsageError, match="job1 by hand: a node waits for a node of other hosts"):
-        offer_jobs([_by_hand([(0, 1)], [1, 2, 1])], FABRIC, Model(), 1)
+        offer_jobs([_by_hand([(0, 1)], [1, 2, 1])], FABRIC, Model(pfc=None), 1)
     # Message 3 follows message 0 on their queue pair.
     with pytest.raises(UsageError, match="2 messages .* in a circle"):
-        offer_jobs([_by_hand([(0, 3)], [1, 2, 1, 1])], FABRIC, Model(), 1)
+        offer_jobs([_by_hand([(0, 3)], [1, 2, 1, 1])], FABRIC, Model(pfc=None), 1)
     with pytest.raises(UsageError, match="no job sends a message"):
         idle = Graph(2)
         idle.computations(np.arange(2), 5)
-        offer_jobs([Job("idle", idle, np.arange(2, dtype=np.int32))], FABRIC, Model(), 1)
+        offer_jobs([Job("idle", idle, np.arange(2, dtype=np.int32))], FABRIC, Model(pfc=None), 1)

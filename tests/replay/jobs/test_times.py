@@ -14,7 +14,7 @@ FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500n
 
 
 def test_jobs_end_with_their_last_message_and_are_alone_as_fast_as_beside_idle_ones() -> None:
-    model, strategy = Model(), parse_packet_strategy("host-spray")
+    model, strategy = Model(pfc=None), parse_packet_strategy("host-spray")
     jobs = parse_jobs(["workers=4,size=64kB,iterations=3,compute=20us", "workers=4,start=1ms"])(
         FABRIC, 1
     )

@@ -87,7 +87,9 @@ def test_ofan_follows_the_weights_of_the_present() -> None:
     load = workload_of(*ends, size, None, Model(pfc=None))  # type: ignore[arg-type]
     for spine in ("spine1", "spine2"):
         failures = Failures(outage([f"{spine}-core{1 if spine == 'spine1' else 3}"], 1), 0)
-        result = run_packets(load, TREE, parse_packet_strategy("ofan"), Model(pfc=None), failures=failures)
+        result = run_packets(
+            load, TREE, parse_packet_strategy("ofan"), Model(pfc=None), failures=failures
+        )
         packets = [int(result.link_packets[TREE.find_links(f"leaf1>spine{i}")[0]]) for i in (1, 2)]
         assert sum(packets) == 600
         share = packets[0 if spine == "spine1" else 1] / sum(packets)

@@ -176,7 +176,9 @@ def test_windows_and_what_is_known_less_well() -> None:
     steps = (coarse.due_ps + int(traffic.first_ns.min()) * PS) % (4_000 * PS)
     assert ((steps == 0) | (coarse.due_ps == 0)).all() and (coarse.due_ps <= timed.due_ps).all()
     with pytest.raises(UsageError, match="no data packets"):
-        captured(replace(traffic, wire_bytes=traffic.packets * 62), Model(pfc=None), as_captured=True)
+        captured(
+            replace(traffic, wire_bytes=traffic.packets * 62), Model(pfc=None), as_captured=True
+        )
 
 
 def sorted_wire(traffic: object) -> list[int]:

@@ -163,7 +163,9 @@ def test_a_target_that_every_cnp_lowers_takes_longer_to_come_back() -> None:
 
 def test_a_paced_flow_sends_when_its_pace_says_so_on_long_cables() -> None:
     """The NIC is served late, when a packet ends its cable; many packets are on it at once."""
-    model = Model(payload_bytes=936, ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01, pfc=None)
+    model = Model(
+        payload_bytes=936, ecn_low_bytes=5_000, ecn_high_bytes=200_000, ecn_most=0.01, pfc=None
+    )
     fabric = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=3,rate=40G,delay=20us")
     load = workload_of(np.arange(2), np.full(2, 2), np.full(2, 1 << 20), None, model)  # type: ignore[arg-type]
     engine = run_event_driven(
