@@ -17,7 +17,7 @@ import numpy as np
 from ..analyzer.results.diagnosis import SEVERITIES, Severity
 from ..kernels.kernel import Array
 from .adapters import AdapterState
-from .flows import COUNTED, grouped
+from .flows import COUNTED, PACKETS, grouped
 from .results import AgentFinding, Problem
 
 WINDOW_NS: Final = 60_000_000_000
@@ -140,6 +140,8 @@ class Findings:
         self.healthy: list[str] = []
         self.undecided: list[str] = []
         """Skipped PSNs that are neither a finding nor healthy."""
+        self.counted = 0
+        """Packets of the last minute whose details are known, at places whose packets are seen."""
 
     def take(
         self,
@@ -163,6 +165,7 @@ class Findings:
         flows = _merged(np.concatenate([bucket.disordered for bucket in self._window]))
         found: list[AgentFinding] = []
         self.healthy, self.undecided = [], []
+        self.counted = int(sums[np.array(seen, bool), PACKETS].sum())
         for number, (place, counts) in enumerate(zip(self._places, sums, strict=True)):
             if seen[number]:
                 naks = self._naks(place, sums)

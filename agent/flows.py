@@ -62,6 +62,7 @@ _COLUMNS = [COUNTERS.fields[name][1] // 8 for name in COUNTED[:-1]]  # type: ign
 _LAST = COUNTERS.fields["last_ns"][1] // 8  # type: ignore[index]
 _CREATED = COUNTERS.fields["created_ns"][1] // 8  # type: ignore[index]
 _WITHOUT_TRANSPORT = 0xF1
+_PART = 4096
 _ORDERED = (RC, UC, XRC)
 
 
@@ -206,7 +207,7 @@ class CountedFlows:
         same = at >= 0
         same[same] = self._created[at[same]] == created[same]
         growth = counts.copy()
-        growth[same] -= self._counts[at[same]]
+        _subtract(growth, same, self._counts, at)
         left = np.ones(len(self._counts), bool)
         left[at[same]] = False
         np.add.at(self.evicted_known, self._taps[left], self._counts[left, PACKETS])
@@ -276,8 +277,9 @@ class CountedFlows:
         grown = np.flatnonzero(growth[:, PACKETS])
         if not len(grown):
             return
-        flows, keys, growth = flows[grown], keys[grown], growth[grown]
-        last, taps = last[grown], keys["tap"].astype(np.int64)
+        if len(grown) < len(growth):
+            flows, keys, growth, last = flows[grown], keys[grown], growth[grown], last[grown]
+        taps = keys["tap"].astype(np.int64)
         seen, totals = grouped(taps, growth)
         self.interval[seen] = totals
         self.sums += self.interval
@@ -289,7 +291,10 @@ class CountedFlows:
             self.peers[tap].sums[row] += total
             self.peers[tap].last_ns[row] = last.max()
         listed = flows >= 0
-        flow, sums = grouped(flows[listed], growth[listed])
+        if listed.all():
+            flow, sums = grouped(flows, growth)
+        else:
+            flow, sums = grouped(flows[listed], growth[listed])
         self.totals[flow] += sums
         self.recent[flow] = sums
         np.maximum.at(self.last_ns, flows[listed], last[listed])
@@ -327,6 +332,14 @@ def _columns(keys: Array, words: Array) -> Array:
     return counts
 
 
+def _subtract(growth: Array, same: Array, counts: Array, at: Ints) -> None:
+    """Subtract the last counts of the same entries, a part at a time: copies would cost memory."""
+    for first in range(0, len(growth), _PART):
+        part = slice(first, first + _PART)
+        rows = np.flatnonzero(same[part]) + first
+        growth[rows] -= counts[at[rows]]
+
+
 def grouped(group: Ints, values: Array) -> tuple[Ints, Array]:
     """The numbers in `group`, sorted, and the sums of the rows of `values` with each."""
     if not len(group):
@@ -334,4 +347,7 @@ def grouped(group: Ints, values: Array) -> tuple[Ints, Array]:
     order = np.argsort(group, kind="stable")
     ordered = group[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return ordered[starts], np.add.reduceat(values[order], starts, axis=0)
+    sums = np.empty((len(starts), *values.shape[1:]), values.dtype)
+    for column in range(values.shape[1]):  # a copy of all columns would cost memory
+        sums[:, column] = np.add.reduceat(values[order, column], starts)
+    return ordered[starts], sums

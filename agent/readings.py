@@ -110,8 +110,7 @@ class Readings:
         if self._source is not None:
             self._gone |= {interface.label for interface in self._source.gone()}
             tally = self._source.read_tally()  # first: counts of entries are then not behind it
-            slots, entries = self._source.entries()
-            self._flows.take(slots, entries, now)
+            self._flows.take(*self._source.entries(), now)
             evicted = tally["evicted_packets"].sum(axis=1).astype(np.int64)
             known = self._flows.evicted_known.astype(np.int64)
             self._dropped = np.maximum(self._dropped, evicted - known)
@@ -324,6 +323,11 @@ class Readings:
             summary = findings[0].sentence
         elif self._findings.healthy:
             summary = "No finding in the packets that were counted."
+        elif self._findings.counted:
+            summary = (
+                "No finding in the packets whose details are known, and no check passed for all"
+                " packets: the limits say why."
+            )
         else:
             summary = "Nothing was checked: no packet was counted in the last minute."
         return AgentDiagnosis(

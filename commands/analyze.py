@@ -139,10 +139,10 @@ def analyze(
         raise UsageError("--cluster cannot be combined with --live")
     options = reading.options(paths, tap_names, switch_counters)
     window_ns = parse_duration(window, "--window")
-    rate = parse_rate(link_rate, "--link-rate") if link_rate else None
+    rate = None if link_rate is None else parse_rate(link_rate, "--link-rate")
     priorities = {} if dscp_priority is None else parse_dscp_priorities(dscp_priority)
     flow_order = None
-    if sort:
+    if sort is not None:
         from ..report.files.flowtable import flow_order_by
 
         flow_order = flow_order_by(sort)

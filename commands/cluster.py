@@ -80,7 +80,9 @@ def plan(
         path_by=path_by,
         window_ns=parse_duration(window, "--window"),
         icrc=icrc,
-        link_rate_bits_per_second=parse_rate(link_rate, "--link-rate") if link_rate else None,
+        link_rate_bits_per_second=None
+        if link_rate is None
+        else parse_rate(link_rate, "--link-rate"),
     )
     made = make_plan(paths, options, partitions)
     write_plan(Folder(str(work)), made)
@@ -177,7 +179,7 @@ def merge(
     with steps_shown(to.progress) as tell:
         analysis = merged(
             str(work),
-            flow_order=flow_order_by(sort) if sort else None,
+            flow_order=None if sort is None else flow_order_by(sort),
             fabric=None if fabric is None else fabric_links(fabric),
             dscp_priority=priorities,
             tell=tell or (lambda what, done, total: None),

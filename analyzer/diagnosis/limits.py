@@ -228,7 +228,9 @@ def _icrc(case: Case) -> Iterator[str]:
     checked = [capture.icrc for capture in case.captures if capture.icrc is not None]
     cut = sum(count["truncated"] for count in checked)
     if not checked:
-        yield "ICRCs were not checked (--icrc): corruption is unknown"
+        live = any(capture.format == "live" for capture in case.captures)
+        how = "analyze FILE --icrc checks those of a capture" if live else "--icrc"
+        yield f"ICRCs were not checked ({how}): corruption is unknown"
     elif cut:
         yield f"{number(cut)} frames are truncated: their ICRC is unknown; capture whole frames"
 

@@ -112,7 +112,7 @@ def capture(
             udp_ports=selection.udp_ports,
             filter=selection.filter,
         )
-        every = parse_duration(interval, "--interval") / 1e9 if interval else None
+        every = None if interval is None else parse_duration(interval, "--interval") / 1e9
         counting = Counting(interfaces, options, format, write, until.seconds, every)
         with ended_by_signals(counting):
             return counting.run()
@@ -127,8 +127,8 @@ def capture(
     from ...probes.rights.file_maker_process import Use
 
     rotation = Rotation(
-        parse_size(rotate_size, "--rotate-size") if rotate_size else None,
-        parse_duration(rotate_every, "--rotate-every") / 1e9 if rotate_every else None,
+        None if rotate_size is None else parse_size(rotate_size, "--rotate-size"),
+        None if rotate_every is None else parse_duration(rotate_every, "--rotate-every") / 1e9,
         files,
     )
     _check_output(write, rotation, annotate)

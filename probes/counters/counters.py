@@ -225,7 +225,7 @@ class CounterSource(Opened):
             created[slots[torn]] = self._table["created_ns"][slots[torn]]
             entries[torn] = self._table[slots[torn]]
         whole = entries["created_ns"] > 0
-        return slots[whole], entries[whole]
+        return (slots, entries) if whole.all() else (slots[whole], entries[whole])
 
     def _keep_evicted(self, slots: Ints, entries: Array) -> None:
         """Keep the last counts of entries that were evicted since the last reading."""

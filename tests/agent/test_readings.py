@@ -73,7 +73,16 @@ def test_small_tables_say_what_they_lost(network):
         assert out.packets == 192 and int(out.sums[0]) + out.dropped == 192 and out.dropped > 0
         diagnosis = readings.diagnosis()
         assert any("table of the kernel was too small" in line for line in diagnosis.limits)
-        assert diagnosis.healthy == [] and "Nothing was checked" in diagnosis.summary
+        assert diagnosis.healthy == []
+        assert diagnosis.summary.startswith("No finding in the packets whose details are known")
+
+
+def test_nothing_was_checked_only_without_packets(source):
+    readings = Readings([source.net.interface("left")], source, Known())
+    assert readings.diagnosis().summary.startswith("Nothing was checked: no packet was counted")
+    source.net.send([packet(1)], "right")
+    readings.read()
+    assert readings.diagnosis().summary == "No finding in the packets that were counted."
 
 
 def test_owners_of_received_flows(source):

@@ -38,15 +38,15 @@ ALWAYS_SHOWN = ("help", "quit")
 class Hints(Static):
     """The keys of this screen, as many as fit: the common ones first."""
 
-    _shown: tuple[str, int] | None = None
+    _shown: tuple[str, int, frozenset[str]] | None = None
 
-    def show(self, screen: str) -> None:
-        """Draw the footer from the registry."""
-        if self._shown == (screen, self.size.width):
+    def show(self, screen: str, without: frozenset[str]) -> None:
+        """Draw the footer from the registry, without some actions."""
+        if self._shown == (screen, self.size.width, without):
             return
-        self._shown = screen, self.size.width
+        self._shown = screen, self.size.width, without
         text = Text(" ")
-        for action in _hinted(screen, (self.size.width or 80) - 1):
+        for action in _hinted(screen, (self.size.width or 80) - 1, without):
             begin = len(text.plain)
             text.append(shown_key(action), "bold")
             text.append(f" {action.label}")
@@ -55,9 +55,13 @@ class Hints(Static):
         self.update(text, layout=False)
 
 
-def _hinted(screen: str, width: int) -> list[Action]:
+def _hinted(screen: str, width: int, without: frozenset[str]) -> list[Action]:
     """The actions of the footer; those that are always shown come last."""
-    actions = [action for action in actions_of(screen) if not action.name.startswith("go(")]
+    actions = [
+        action
+        for action in actions_of(screen)
+        if not action.name.startswith("go(") and action.name not in without
+    ]
     last = [action for action in actions if action.name in ALWAYS_SHOWN]
     others = [action for action in actions if action not in last]
     left = width - 1 - sum(map(_room, last))
@@ -86,6 +90,8 @@ class RoceScreen(Screen[None]):
     name_: ClassVar[str] = ""
     of_record: ClassVar[bool] = True
     """Whether it depends on the record of the selected flow."""
+    without_effect: frozenset[str] = frozenset()
+    """Actions that `draw` finds nothing for: the footer does not offer them."""
     _sentence = ""
     _shape = (0, 0)
     """Width and lines of the sentence."""
@@ -157,8 +163,8 @@ class RoceScreen(Screen[None]):
             "events": len(events),
         }
         self.query_one(Tabs).show(self.name_, counts)
-        self.query_one(Hints).show(self.name_)
         sentence = self.draw(snapshot)
+        self.query_one(Hints).show(self.name_, self.without_effect)
         if sentence != self._sentence:
             self._sentence = sentence
             verdict = self.query_one(Verdict)

@@ -74,6 +74,7 @@ class RanksScreen(RoceScreen):
         judged = snapshot.judged
         ranks = judged.job_ranks
         self._pairs = () if ranks is None else ranks.pairs
+        self.without_effect = frozenset() if self._pairs else frozenset({"deeper", "matrix"})
         grid = self.query_one("#pairs", Grid)
         logs = bool(self.view.session.options.job_logs)
         width = max(20, self.size.width - 6)

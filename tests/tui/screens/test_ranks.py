@@ -23,6 +23,7 @@ def test_the_pair_with_its_losses_leads_to_its_flows(tmp_path):
     assert "Data passes between 1 pair of ranks" in ranks[2]
     row = next(line for line in ranks if line.startswith("▌")).split()
     assert row[1:4] == ["11", "3", "34.1"] and "125" in row
+    assert "enter deeper  v matrix" in ranks[-1]
     assert "src_rank == 11 and dst_rank == 3" in flows[2]
     assert sum("10.0.0.1" in line and "10.0.0.2" in line for line in flows) == 4
 
@@ -30,6 +31,7 @@ def test_the_pair_with_its_losses_leads_to_its_flows(tmp_path):
 def test_without_logs_it_says_how_to_get_ranks():
     lines = drive([data("c15_rc_write_ipv6_gid")], ["K"], (80, 24), text_of)
     assert "No logs of the job were given" in lines[2]
+    assert "deeper" not in lines[-1] and "matrix" not in lines[-1] and "? help" in lines[-1]
     assert any(NOTHING in line for line in lines)
     assert any("rocescope tui capture.pcap --nccl-log 'logs/*'" in line for line in lines)
 
