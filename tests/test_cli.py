@@ -236,7 +236,10 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("analyze x --window 0s", "--window must be longer than 0, for example --window 100ms"),
         ("analyze x --link-rate fast", "--link-rate 'fast' is not a rate; write bits per second"),
         ("analyze x --link-rate=", "--link-rate '' is not a rate; write bits per second"),
-        ("cluster plan x --work w --link-rate=", "--link-rate '' is not a rate; write bits per second"),
+        (
+            "cluster plan x --work w --link-rate=",
+            "--link-rate '' is not a rate; write bits per second",
+        ),
         ("capture x --rotate-size=", "--rotate-size '' is not a size; write bytes, or a number"),
         ("analyze x --sort=", "--sort: there is no column ''; columns are those of"),
         ("analyze x --sort pakets", "--sort: there is no column 'pakets'; did you mean packets?"),

@@ -85,7 +85,8 @@ def print_flow_strategy(page: Page, one: StrategyResult, top: int) -> None:
     page.section(title(one))
     page.warn(one.notes)
     say_hashes(page, one.switches)
-    page.draw(lambda table: _layers(table, one.layers))
+    if any(layer.choice for layer in one.layers):
+        page.draw(lambda table: _layers(table, one.layers))
     with_acks = [layer for layer in one.layers if layer.choice and layer.fim_all_flows_percent]
     if with_acks:
         told = (

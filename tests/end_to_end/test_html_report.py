@@ -26,13 +26,16 @@ COMMANDS = {
     "replay": f"replay --pattern permutation:qps=2 --fabric {FABRIC}",
     "packets": f"replay --pattern permutation:qps=1 --fabric {FABRIC} --packets -s ecmp -s jsq",
     "sweep": f"sweep --pattern random:qps=2 --fabric {FABRIC} --seeds 0:50 --production 3",
+    "trace": f"trace I03 --fabric {FABRIC} --map order",
+    "aggregate": "aggregate --fabric leaf-spine:leaves=1,spines=1,hosts=4,rate=100G"
+    " --jobs count=1,workers=3,model=comm,scale=0.01 -s atp -s ring",
     "compare": "compare I03 HOSTILE",
 }
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The report of each command, and of a trace."""
+    """The report of each command."""
     folder = tmp_path_factory.mktemp("reports")
     many = Pcapng().section(comment=f"owner: QP 0x000012 at 11.0.0.1: pid 7 {MARKUP}, rank 3")
     many.interface(name=MARKUP).interface(name=f"{MARKUP}2")

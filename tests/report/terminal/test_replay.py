@@ -59,6 +59,14 @@ def test_the_best_strategy_comes_first(compared: ReplayResult) -> None:
     assert "leaf-host" not in text  # nothing is chosen there
 
 
+def test_no_table_of_layers_without_a_choice() -> None:
+    traffic = replay_traffic.traffic(FABRIC, [0], [1], windows=[(0, 0, 1000)])
+    result = replay(traffic, FABRIC, [parse_strategy("static")], ["run.pcap"])
+    text = printed(lambda stream: print_replay(result, stream))
+    assert "No strategy had a choice of links" in text
+    assert "layer  links" not in text
+
+
 def test_equal_strategies_are_told_so(compared: ReplayResult) -> None:
     import msgspec
 
