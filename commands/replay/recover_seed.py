@@ -80,9 +80,15 @@ def recover_seed(
     with steps_shown(to.progress) as tell:
         result = recover_all(chosen_flows, wanted, names, tell)
 
+    from ...replay.seeds.small_fabric import small_fabric
     from ...report.terminal.recover import print_recovery
 
-    to.write_replay(result, lambda file: print_recovery(result, file, to.color))
+    on = small_fabric(chosen_flows)
+    traffic = [name for name in names if name not in tap_names]
+    traffic += [word for path, tap in tap_names.items() for word in ("--tap", f"{tap}={path}")]
+    to.write_replay(
+        result, lambda file: print_recovery(result, file, to.color, traffic=traffic, on=on)
+    )
     found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
     return 0 if found else _NOTHING_FITS
 

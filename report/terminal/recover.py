@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TextIO
 
 from rich.table import Table
 
+from ...analyzer.words import printable
 from ...replay.fabrics.files.convert import hash_document
 from ...replay.results.recover import Candidate, RecoverResult, SwitchRecovery
 from ...replay.seeds.recover import is_explained, settings_of
+from ...replay.seeds.small_fabric import SmallFabric
 from ..words import human
 from .page import ColorWhen, Page, console_for, folded, numbers, texts
 from .replay_parts import NONE
 
 
-def print_recovery(result: RecoverResult, stream: TextIO, color: ColorWhen = "auto") -> None:
-    """Print the recovered settings."""
+def print_recovery(
+    result: RecoverResult,
+    stream: TextIO,
+    color: ColorWhen = "auto",
+    *,
+    traffic: Sequence[str] = (),
+    on: SmallFabric | None = None,
+) -> None:
+    """Print the recovered settings. traffic, on: captures to replay, and a fabric that they fit."""
     page = Page(console_for(stream, color))
     page.warn(result.warnings)
     for switch in result.switches:
@@ -35,8 +46,12 @@ def print_recovery(result: RecoverResult, stream: TextIO, color: ColorWhen = "au
     if words:
         page.gap()
         page.say("To replay traffic with this hash and seed on every switch:", "dim")
+    files = printable(shlex.join(traffic)) if traffic else "FILE..."
+    fabric = "FABRIC" if on is None else f"{on.fabric} --map {on.map}"
     for strategy in words:
-        page.line(f"  rocescope replay FILE... --fabric FABRIC -s {strategy}", "dim")
+        page.line(f"  rocescope replay {files} --fabric {fabric} -s {strategy}", "dim")
+    if words and on is not None:
+        page.say("This fabric has the captured links only; in its place, give the real one.", "dim")
     lines = dict.fromkeys(filter(None, map(_found_line, result.switches)))
     if lines:
         page.say("To trace flows with it, in the fabric file, in the mapping of the switch:", "dim")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from pathlib import Path
 
 import jsonschema
@@ -126,6 +127,24 @@ def test_recovered_links_have_the_names_of_taps(
     found = result(capsys, "recover-seed", *taps, *SEEDS)
     named = found["switches"][0]["links"]  # type: ignore[index]
     assert named == ["up0", "up1", "up2", "up3"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_printed_replay_runs_as_printed(
+    capsys: pytest.CaptureFixture[str], links: list[str], named: bool
+) -> None:
+    """It places every flow of the captured links as the switch did."""
+    taps = [f"leaf1-spine{i + 1}={link}" for i, link in enumerate(links)]
+    files = [word for tap in taps for word in ("--tap", tap)] if named else links
+    assert cli.run(["recover-seed", *files, *SEEDS]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line.strip() for line in lines if line.startswith("  rocescope replay ")]
+    replayed = result(capsys, *shlex.split(line)[1:])
+    captured, model = replayed["strategies"]  # type: ignore[misc]
+    assert captured["name"] == "as captured"
+    loads = {link["name"]: link["wire_bytes"] for link in model["links"]}
+    seen = {link["name"]: link["wire_bytes"] for link in captured["links"] if link["wire_bytes"]}
+    assert len(seen) == 8 and {name: loads[name] for name in seen} == seen
 
 
 def test_nothing_recovered_is_a_failure(
