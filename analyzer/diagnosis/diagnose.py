@@ -23,6 +23,7 @@ from .finders.hops.marks import (
     hop_fragments,
     hop_marks,
     hop_rewrites,
+    hop_trims,
 )
 from .finders.hops.moves import hop_moves
 from .finders.hosts.fatal_nak import fatal_naks
@@ -68,6 +69,7 @@ FINDERS: tuple[Finder, ...] = (
     overtaking,
     hop_queues,
     hop_moves,
+    hop_trims,
     hop_marks,
     hop_copies,
     hop_rewrites,

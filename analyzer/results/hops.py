@@ -61,7 +61,7 @@ class Hop(Record, frozen=True, kw_only=True):
         int, Meta(description="in order at from_tap, late at to_tap: overtaken on this hop")
     ]
     duplicate_packets: Annotated[int, Meta(description="more copies at to_tap than at from_tap")]
-    trimmed_packets: Annotated[int, Meta(description="shorter at to_tap than at from_tap")]
+    trimmed_packets: Annotated[int, Meta(description="less payload at to_tap than at from_tap")]
     dscp_changed_packets: int
     hop_limit_drop: Annotated[
         int | None, Meta(description="routers between both taps; None when it varies")

@@ -52,7 +52,8 @@ def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
     """One row per hop and direction, those with losses first."""
     table.add_column("from")
     table.add_column("to")
-    numbers(table, "packets", "lost", "CE", "late", "dup", "delay p50", "p99")
+    trims = any(hop.trimmed_packets for hop in hops)
+    numbers(table, "packets", "lost", "CE", "late", "dup", *["trim"] * trims, "delay p50", "p99")
     short = _short(hops)
     for hop in sorted(hops, key=lambda hop: -hop.lost_packets):
         lost = Text(count(hop.lost_packets))
@@ -66,6 +67,7 @@ def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
             count(hop.ce_marked_packets),
             count(hop.reordered_packets),
             count(hop.duplicate_packets),
+            *[count(hop.trimmed_packets)] * trims,
             "" if hop.delay_ns is None else duration(hop.delay_ns.p50),
             "" if hop.delay_ns is None else duration(hop.delay_ns.p99),
         )

@@ -68,6 +68,7 @@ class Rows(NamedTuple):
     src: NDArray[np.uint32]
     dst: NDArray[np.uint32]
     wire_bytes: NDArray[np.uint32]
+    payload_bytes: NDArray[np.uint32]
     tap: NDArray[np.uint16]
     ip_id: NDArray[np.uint16]
     traffic_class: NDArray[np.uint8]
@@ -131,6 +132,8 @@ def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> In
     edge.bytes_min = edge.first_ns = _ALWAYS
     edge.first_marked_ns = edge.first_late_ns = edge.first_copy_ns = edge.delay_min = _ALWAYS
     edge.first_dscp_ns = edge.first_corrupted_ns = edge.first_fragmented_ns = _ALWAYS
+    edge.first_trimmed_ns = _ALWAYS
+    edge.last_trimmed_ns = _NEVER
     edge.last_dscp_ns = edge.last_corrupted_ns = edge.last_fragmented_ns = _NEVER
     edge.last_ns = edge.last_marked_ns = edge.last_late_ns = edge.last_copy_ns = _NEVER
     edge.delay_max = _NEVER
@@ -261,9 +264,9 @@ def _note_pass(
     drop = np.int64(near.hop_limit) - np.int64(far.hop_limit)
     marked = (near.traffic_class & 3 != _CE) and (far.traffic_class & 3 == _CE)
     corrupted = near.icrc_state == ICRC_OK and far.icrc_state == ICRC_BAD
-    trimmed = far.wire_bytes < near.wire_bytes
     fragmented = far.fragment > near.fragment
-    dscp = (near.traffic_class >> 2) != (far.traffic_class >> 2)
+    trimmed = far.payload_bytes < near.payload_bytes and not fragmented  # tags come and go
+    dscp = not trimmed and (near.traffic_class >> 2) != (far.traffic_class >> 2)
     for which in range(2):
         edge = p.edges[own if which == 0 else np.int64(p.hops[hop])]
         if which == 1 and edge.packets == 0 and abs(delay) >= OFFSET_NS:
@@ -275,6 +278,8 @@ def _note_pass(
         edge.delay_max = max(edge.delay_max, delay)
         if trimmed:
             edge.trimmed += 1
+            edge.first_trimmed_ns = min(edge.first_trimmed_ns, near.time)
+            edge.last_trimmed_ns = max(edge.last_trimmed_ns, near.time)
         if fragmented:
             edge.fragmented += 1
             edge.first_fragmented_ns = min(edge.first_fragmented_ns, near.time)
@@ -704,6 +709,7 @@ def follow(
         s.time = time
         s.frame = rows.frame_number[i]
         s.wire_bytes = rows.wire_bytes[i]
+        s.payload_bytes = rows.payload_bytes[i]
         s.tap = tap
         s.udp_sport = rows.udp_sport[i]
         s.hop_limit = rows.hop_limit[i]

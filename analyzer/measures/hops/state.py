@@ -20,6 +20,7 @@ SIGHTING = np.dtype(
         ("frame", np.int64),
         ("previous", np.int64),  # earlier sighting of the same transmission, -1 for none
         ("wire_bytes", np.uint32),
+        ("payload_bytes", np.uint32),
         ("tap", np.uint16),
         ("udp_sport", np.uint16),
         ("hop_limit", np.uint8),
@@ -63,9 +64,9 @@ EDGE = np.dtype(
         ("late", np.int64),  # in order before and when sent, late after
         ("copies", np.int64),  # more sightings after than before
         ("corrupted", np.int64),  # right ICRC before, wrong after
-        ("trimmed", np.int64),  # shorter after than before
+        ("trimmed", np.int64),  # less payload after than before
         ("fragmented", np.int64),  # whole before, the first fragment after
-        ("dscp_changed", np.int64),
+        ("dscp_changed", np.int64),  # of packets that are not trimmed
         ("first_ns", np.int64),  # at from_tap (of START: at to_tap)
         ("last_ns", np.int64),
         ("first_marked_ns", np.int64),
@@ -74,6 +75,8 @@ EDGE = np.dtype(
         ("last_late_ns", np.int64),
         ("first_copy_ns", np.int64),
         ("last_copy_ns", np.int64),
+        ("first_trimmed_ns", np.int64),
+        ("last_trimmed_ns", np.int64),
         ("first_dscp_ns", np.int64),
         ("last_dscp_ns", np.int64),
         ("first_corrupted_ns", np.int64),

@@ -1,4 +1,4 @@
-"""CE marks, rewritten DSCPs, copies and damage that arise on a hop."""
+"""CE marks, rewritten DSCPs, copies, trimmed packets and damage that arise on a hop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .groups import HopGroup, groups, hits_by_flow
 
 _TIMES: Final = {
     "marked": "marked", "copies": "copy", "dscp_changed": "dscp", "corrupted": "corrupted",
-    "fragmented": "fragmented",
+    "fragmented": "fragmented", "trimmed": "trimmed",
 }  # fmt: skip
 
 
@@ -45,6 +45,23 @@ def hop_rewrites(case: Case, _: Known) -> Iterator[Finding]:
         case, "dscp-mismatch", "dscp_changed", "rewrites the DSCP of {share}{way}",
         "check the trust and remark settings of {name}: the packets change their queue",
     )  # fmt: skip
+
+
+def hop_trims(case: Case, known: Known) -> Iterator[Finding]:
+    """Less payload at the tap after: a full queue. One that is known says more."""
+    for trims in _arisen(
+        case, "queueing", "trimmed", "trims {share}{way}: its queue is full",
+        "find what loads this egress: see imbalance and incast", costs=True,
+    ):  # fmt: skip
+        device, tap = trims.place.device, trims.place.to_tap
+        if (
+            device is None
+            or tap is None
+            or not any(
+                known.onto(kind, device, tap) for kind in ("queueing", "rate-limit", "incast")
+            )
+        ):
+            yield trims
 
 
 def hop_corruption(case: Case, _: Known) -> Iterator[Finding]:

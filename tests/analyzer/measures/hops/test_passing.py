@@ -213,6 +213,18 @@ def test_one_tap_that_mirrors_before_and_after_a_router_counts_once():
     assert edge(measure, 0, 0) is None
 
 
+def test_trimmed_packets_lose_payload_and_tags_are_none():
+    """Packets 0 and 1 lose a VLAN tag, 1 its payload and its DSCP, 2 its DSCP."""
+    changes = {0: {}, 1: {"payload_bytes": 0, "traffic_class": 44 << 2}, 2: {"traffic_class": 32}}
+    rows = []
+    for psn, change in changes.items():
+        rows += [hop(1_000 * psn, 0, psn, wire_bytes=104)]
+        rows += [hop(1_000 * psn + 600, 1, psn, **change)]
+    found = edge(measured(rows), 0, 1)
+    assert (found["trimmed"], found["dscp_changed"]) == (1, 1)
+    assert found["first_trimmed_ns"] == found["last_trimmed_ns"] == START_NS + 1_000
+
+
 def test_moves_between_next_taps():
     ways = [1, 1, 1, 2, 2, 1]
     rows = [

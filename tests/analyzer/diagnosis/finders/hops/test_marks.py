@@ -169,6 +169,22 @@ def test_taps_that_see_mostly_wrong_icrcs_are_at_fault(tmp_path):
     assert (one.severity, one.share_percent, one.place.capture) == ("note", 100, "H1-leaf1.pcap")
 
 
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_a_spine_that_trims_has_a_full_queue(tmp_path, ipv6):
+    """To the headers, with the class of trimmed packets: that DSCP is no mistake."""
+
+    def trim(packet, now):
+        return [(packet._replace(payload_bytes=0, tos=44 << 2), 0)]
+
+    tenth = some(0.1)
+    run = simulate(
+        fault=between(*HOP, trim, FROM, UNTIL, lambda p: p.payload_bytes > 0 and tenth(p))
+    )
+    (one,) = severe(tmp_path, run, ipv6)
+    names(one, "queueing", PLACE, run.hits, ipv6)
+    assert "spine3 trims" in one.sentence
+
+
 def shortened_after_the_leaf(folder: Path, trimmed: set[int], fragments: set[int]) -> list[str]:
     """Captures of taps in series; from the second on these packets are shorter: those of
     `fragments` say that other fragments follow."""
