@@ -37,11 +37,13 @@ _SUMS = (
 )  # fmt: skip
 _LEAST = (
     "drop_min", "limit_min", "bytes_min", "first_ns", "first_marked_ns", "first_late_ns",
-    "first_copy_ns", "first_trimmed_ns", "first_dscp_ns", "first_corrupted_ns", "first_fragmented_ns", "delay_min",
+    "first_copy_ns", "first_trimmed_ns", "first_dscp_ns", "first_corrupted_ns",
+    "first_fragmented_ns", "delay_min",
 )  # fmt: skip
 _MOST = (
     "drop_max", "limit_max", "bytes_max", "last_ns", "last_marked_ns", "last_late_ns",
-    "last_copy_ns", "last_trimmed_ns", "last_dscp_ns", "last_corrupted_ns", "last_fragmented_ns", "delay_max",
+    "last_copy_ns", "last_trimmed_ns", "last_dscp_ns", "last_corrupted_ns", "last_fragmented_ns",
+    "delay_max",
 )  # fmt: skip
 _NO_FINGERPRINTS = np.zeros(0, np.uint32)
 
