@@ -18,6 +18,7 @@ SCRIPTS = (
     "mrc_roce",
     "large_fabric",
     "captured_run",
+    "slow_spine",
     "static_routes",
     "aggregation",
 )

@@ -55,7 +55,7 @@ def replay(
     fabric
         A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file, see rocescope fabric.
     strategy
-        ecmp, ecmp-qpn, wcmp, subflow, static or assign, with options such as
+        ecmp, ecmp-qpn, wcmp, subflow, static, srv6 or assign, with options such as
         ecmp:hash=crc32,seed=7. May be repeated; default ecmp and assign. The packet engine also
         has host-spray, switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see
         docs/replay.md; all selects every strategy that fits the fabric.

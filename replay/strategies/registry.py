@@ -15,10 +15,12 @@ from .base import FlowStrategy
 from .flows.assign import Assign
 from .flows.ecmp import Ecmp
 from .flows.ecmp_qpn import EcmpQpn
+from .flows.srv6 import StaticSrv6
 from .flows.static import Static
 from .flows.subflow import Subflow
 from .flows.wcmp import Wcmp
 from .hosts.bitmap import Bitmap
+from .hosts.hopper import Hopper
 from .hosts.host_dr import HostRotation
 from .hosts.host_spray import HostSpray
 from .hosts.mixed import Mixed
@@ -28,6 +30,7 @@ from .hosts.reps import Reps
 from .switches.adaptive import Adaptive
 from .switches.adaptive_flowlet import AdaptiveFlowlet
 from .switches.conga import Conga
+from .switches.drill import Drill
 from .switches.flowlet import Flowlet
 from .switches.jsq import ShortestQueue
 from .switches.ofan import Ofan
@@ -40,6 +43,7 @@ STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], FlowStrategy]] = {
     "wcmp": Wcmp,
     "subflow": Subflow,
     "static": Static,
+    "srv6": StaticSrv6,
     "assign": Assign,
 }
 
@@ -48,6 +52,7 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
     "switch-random": SwitchRandom,
     "switch-rr": SwitchRoundRobin,
     "jsq": ShortestQueue,
+    "drill": Drill,
     "adaptive": Adaptive,
     "flowlet": Flowlet,
     "adaptive-flowlet": AdaptiveFlowlet,
@@ -55,6 +60,7 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
     "host-dr": HostRotation,
     "ofan": Ofan,
     "plb": Plb,
+    "hopper": Hopper,
     "reps": Reps,
     "bitmap": Bitmap,
     "mixed": Mixed,
@@ -62,7 +68,7 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
 }
 ALL = "all"
 """Selects every strategy that can run."""
-_SAME: Mapping[str, str] = {"optimal": "assign"}
+_SAME: Mapping[str, str] = {"optimal": "assign", "letflow": "flowlet"}
 """Other names of strategies."""
 
 

@@ -31,13 +31,13 @@ class Static(Configured, FlowStrategy):
         if by == "round-robin":
             choose = _in_turn(traffic, fabric)
         else:
-            choose = _by_digits(
+            choose = by_digits(
                 traffic.dst_host if by == "destination" else traffic.src_host, fabric
             )
         return Outcome(traffic, place_by(traffic, fabric, choose), {"by": by})
 
 
-def _by_digits(number: Int32s, fabric: Fabric) -> Choose:
+def by_digits(number: Int32s, fabric: Fabric) -> Choose:
     """Digits of a mixed-radix number, the lowest digit at the first choice."""
     sizes = np.append(np.diff(fabric.forwarding.group_start), 1)  # item -1 serves group -1
     left = number.astype(np.int64).copy()

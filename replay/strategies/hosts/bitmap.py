@@ -7,6 +7,7 @@ Penalties: ECN mark 1, trimmed 4, timeout 15, at most 15 (ultraethernet/uet-htsi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -35,11 +36,23 @@ class Bitmap(Configured, Strategy):
     learns_from_marks: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        self.known("evs")
-        evs = power_of_two(self, fabric)
-        base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
-        hosts = bitmap(len(workload.src), seed, fabric.ports, evs)
-        return replace(base, hosts=hosts, parameters={"evs": str(evs)})
+        return rules_of(self, bitmap, workload, fabric, seed)
+
+
+def rules_of(
+    strategy: Configured,
+    hosts_of: Callable[[int, int, int, int], tuple[EvState, HostFunctions]],
+    workload: Workload,
+    fabric: Fabric,
+    seed: int,
+) -> Rules:
+    """Rules of a strategy whose only option is `evs`; hosts_of: its state and functions for flows,
+    seed, ports and entropy values."""
+    strategy.known("evs")
+    evs = power_of_two(strategy, fabric)
+    base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
+    hosts = hosts_of(len(workload.src), seed, fabric.ports, evs)
+    return replace(base, hosts=hosts, parameters={"evs": str(evs)})
 
 
 def power_of_two(strategy: Configured, fabric: Fabric) -> int:

@@ -7,7 +7,6 @@ Ethernet reference simulator (ultraethernet/uet-htsim, "mixed").
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,8 +19,7 @@ from ...packets.model.model import Workload
 from ...packets.model.rules import Rules, Strategy
 from ..base import Configured
 from . import bitmap
-from .bitmap import power_of_two
-from .host_spray import HostSpray
+from .bitmap import rules_of
 
 FIRST, STORED = bitmap.PERMUTATION + 1, bitmap.PERMUTATION + 2
 """Position of the oldest EV in the ring, and number of EVs in it. The ring follows the penalties in
@@ -36,11 +34,7 @@ class Mixed(Configured, Strategy):
     learns_from_marks: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        self.known("evs")
-        evs = power_of_two(self, fabric)
-        base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
-        hosts = mixed(len(workload.src), seed, fabric.ports, evs)
-        return replace(base, hosts=hosts, parameters={"evs": str(evs)})
+        return rules_of(self, mixed, workload, fabric, seed)
 
 
 @subkernel

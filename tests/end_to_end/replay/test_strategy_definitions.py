@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from rocescope.kernels.kernel import Int, Ints, kernel
+from rocescope.replay.compare.specs.pattern import generated
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.runner import run_open_loop
@@ -17,9 +20,9 @@ from rocescope.replay.packets.model.model import (
     Model,
     Workload,
 )
-from rocescope.replay.packets.model.rules import Choice
+from rocescope.replay.packets.model.rules import Choice, Rules, choose_at
 from rocescope.replay.packets.offers.offered import workload_of
-from rocescope.replay.strategies.registry import parse_packet_strategy
+from rocescope.replay.strategies.registry import parse_packet_strategy, parse_strategy
 from rocescope.replay.strategies.switches import adaptive, ofan
 from rocescope.replay.strategies.switches.least import NONE, random_least
 
@@ -38,6 +41,17 @@ def run(spec: str, load: Workload, fabric: Fabric = THREE, seed: int = 7) -> Eng
 
 def links(names: str) -> list[int]:
     return [int(THREE.find_links(names.format(i))[0]) for i in range(1, 5)]
+
+
+@kernel
+def _chosen(address: Int, state: Ints, queues: Ints, at: Choice) -> Int:
+    choose = choose_at(address)
+    return choose(state, queues, at)
+
+
+def choose_of(rules: Rules) -> Callable[[Ints, Choice], int]:
+    """The compiled choice of a strategy."""
+    return lambda queues, at: int(_chosen(rules.choose, rules.state, queues, at))
 
 
 UP, DOWN_2, DOWN_3 = links("leaf1>spine{}"), links("spine{}>leaf2"), links("spine{}>leaf3")
@@ -110,6 +124,26 @@ def test_shortest_queue_is_exact_and_first_wins_ties() -> None:
     assert run("jsq", messages([(0, 4)], 50)).link_packets[UP].min() > 0
 
 
+def test_drill_takes_the_shortest_of_two_draws_and_its_memory() -> None:
+    rules = parse_packet_strategy("drill").rules(messages([(0, 4)], 1), THREE, 1)
+    queues = np.zeros((len(THREE.links.source), LINK_COLUMNS), np.int64)
+    members = np.arange(4, dtype=np.int32)
+    call = choose_of(rules)
+    queues[:4, LinkColumn.WAITING_DATA] = 4000, 3000, 2000, 1000
+    found = [call(queues, Choice(members, 0, 4, 0, 0, packet, 0, 0)) for packet in range(200)]
+    # Never worse than the packet before: once the shortest is found it is remembered.
+    assert found == sorted(found) and found[-1] == 3
+    queues[3, LinkColumn.WAITING_DATA] = 5000
+    later = [call(queues, Choice(members, 0, 4, 0, 0, packet, 0, 0)) for packet in range(300, 500)]
+    assert later[-1] == 2 and set(later) <= {0, 1, 2, 3}
+    # Without memory the shortest of two uniform draws: 7/16, 5/16, 3/16 and 1/16.
+    rules = parse_packet_strategy("drill:memory=0").rules(messages([(0, 4)], 1), THREE, 1)
+    queues[:4, LinkColumn.WAITING_DATA] = 4000, 3000, 2000, 1000
+    call = choose_of(rules)
+    drawn = Counter(call(queues, Choice(members, 0, 4, 0, 0, p, 0, 0)) for p in range(4000))
+    assert all(abs(drawn[i] - 4000 * (2 * i + 1) / 16) < 160 for i in range(4))
+
+
 def test_random_ports_are_uniform() -> None:
     counts = run("switch-random", messages([(0, 4)], 4000)).link_packets[UP]
     assert counts.sum() == 4000
@@ -168,3 +202,14 @@ def test_bands_of_adaptive_are_of_the_buffer_of_the_model() -> None:
     assert parse_packet_strategy("adaptive").under(MODEL).rules(load, THREE, 1).parameters[
         "buffer"
     ] == str(adaptive.BUFFER_BYTES)
+
+
+def test_static_srv6_takes_the_uplink_that_the_entropy_value_names() -> None:
+    traffic = generated("permutation:qps=8,acks=no", THREE, None)
+    placed = parse_strategy("srv6").place(traffic, THREE).placement
+    crosses = traffic.src_host // 4 != traffic.dst_host // 4
+    assert crosses.sum() > 20 and not placed.dropped.any()
+    for unit in np.flatnonzero(crosses).tolist():
+        leaf, spine = traffic.src_host[unit] // 4 + 1, traffic.keys.sport[unit] % 4 + 1
+        (uplink,) = THREE.find_links(f"leaf{leaf}>spine{spine}")
+        assert uplink in placed.links[unit]
