@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..analyzer.analysis.options import AnalyzeOptions
-from ..analyzer.analysis.run import open_sources
+from ..analyzer.analysis.run import groups_of, open_sources
 from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.summary.options import PathBy, PlaneBy
@@ -51,6 +51,7 @@ class PlannedOptions(msgspec.Struct, frozen=True):
     filter: str | None
     concat: bool
     tap_names: dict[str, str]
+    rings: str | None
     udp_ports: list[int]
     icrc: bool
     link_rate_bits_per_second: int | None
@@ -86,6 +87,7 @@ def analyze_options(plan: Plan) -> AnalyzeOptions:
         filter=known.filter,
         concat=known.concat,
         tap_names=known.tap_names,
+        rings=known.rings,
         udp_ports=tuple(known.udp_ports),
         icrc=known.icrc,
         link_rate_bits_per_second=known.link_rate_bits_per_second,
@@ -103,7 +105,7 @@ def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) ->
     registry = Registry()
     planned: list[PlannedSource] = []
     formats: set[str] = set()
-    for group in [list(paths)] if options.concat else [[path] for path in paths]:
+    for group in groups_of(paths, options):
         before = len(registry.taps)
         with open_sources(group, options, registry) as sources:
             formats |= {source.capture.format for source in sources}
@@ -122,6 +124,7 @@ def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) ->
             filter=options.filter,
             concat=options.concat,
             tap_names=dict(options.tap_names),
+            rings=options.rings,
             udp_ports=list(options.udp_ports),
             icrc=options.icrc,
             link_rate_bits_per_second=options.link_rate_bits_per_second,

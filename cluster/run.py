@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, as_completed
+from multiprocessing.process import BaseProcess
+from typing import Self
 
-from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.errors import RocescopeError
 from .plan import Plan, read_plan
 from .reduce import reduce_partition
 from .split import map_capture
 from .work import Work
+from .workers import MakeExecutor
 
 Tell = Callable[[str, int, int], None]
 """Called with a stage, and how much of how much of it is done."""
-MakeExecutor = Callable[[], Executor]
 _MOST_DEATHS = 3
 """Of workers in a row without a task that ends in between."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """Where tasks run."""
-
-    processes: int
-    executor: MakeExecutor
-
-
-def local_workers(text: str) -> Workers:
-    """Processes of this machine: `local:N`. UsageError for another text."""
-    kind, _, count = text.partition(":")
-    if kind != "local" or not count.isdecimal() or not 1 <= int(count) <= 1024:
-        raise UsageError(f"--cluster {text}: give local:N, N processes of this machine")
-    # A forked process would have the locks, not the threads, of this one.
-    context = multiprocessing.get_context("spawn")
-    return Workers(
-        int(count),
-        lambda: ProcessPoolExecutor(int(count), mp_context=context, initializer=_ignore_interrupts),
-    )
-
-
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal; the one that waits for the tasks ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def run_tasks(folder: str, make: MakeExecutor, tell: Tell = lambda what, done, total: None) -> None:
@@ -57,11 +30,12 @@ def run_tasks(folder: str, make: MakeExecutor, tell: Tell = lambda what, done, t
     work = Work(folder)
     plan = read_plan(work)
     partitions = dict.fromkeys(range(plan.partitions), 1)
-    for stage in (
-        _Stage(plan.digest, "splitting captures", "map", map_capture, _bytes(plan)),
-        _Stage(plan.digest, "measuring partitions", "reduce", reduce_partition, partitions),
-    ):
-        stage.run(work, make, tell)
+    with _Warm(make) as warm:
+        for stage in (
+            _Stage(plan.digest, "splitting captures", "map", map_capture, _bytes(plan)),
+            _Stage(plan.digest, "measuring partitions", "reduce", reduce_partition, partitions),
+        ):
+            stage.run(work, warm, tell)
 
 
 def _bytes(plan: Plan) -> dict[int, int]:
@@ -82,15 +56,15 @@ class _Stage:
         self._plan, self._title, self._name = plan, title, name
         self._task, self._sizes = task, sizes
 
-    def run(self, work: Work, make: MakeExecutor, tell: Tell) -> None:
+    def run(self, work: Work, warm: _Warm, tell: Tell) -> None:
         """Run what is not done."""
         deaths = 0
         while missing := self._missing(work):
             before = len(missing)
             try:
-                with _ending(make()) as executor:
-                    self._round(work, executor, missing, tell)
+                self._round(work, warm.executor(), missing, tell)
             except BrokenExecutor:
+                warm.end()
                 deaths = deaths + 1 if len(self._missing(work)) == before else 0
                 if deaths == _MOST_DEATHS:
                     raise RocescopeError(
@@ -110,29 +84,53 @@ class _Stage:
         tell(self._title, done, total)
         futures = {executor.submit(self._task, work.folder, n): n for n in missing}
         errors: list[BaseException] = []
-        for future in as_completed(futures):
-            error = future.exception()
-            if isinstance(error, BrokenExecutor):
-                raise error
-            if error is not None:
-                errors.append(error)
-                continue
-            done += self._sizes[futures[future]]
-            tell(self._title, done, total)
+        try:
+            for future in as_completed(futures):
+                error = future.exception()
+                if isinstance(error, BrokenExecutor):
+                    raise error
+                if error is not None:
+                    errors.append(error)
+                    continue
+                done += self._sizes[futures[future]]
+                tell(self._title, done, total)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
         if errors:
             raise errors[0]
 
 
-@contextmanager
-def _ending(executor: Executor) -> Iterator[Executor]:
-    """End the executor; its local processes at once after an error or Ctrl-C."""
-    before = set(multiprocessing.active_children())
-    try:
-        yield executor
-    except BaseException:
-        executor.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - before:
+class _Warm:
+    """An executor for all stages: a process takes longer to start than many a task."""
+
+    def __init__(self, make: MakeExecutor) -> None:
+        self._make = make
+        self._executor: Executor | None = None
+        self._before: set[BaseProcess] = set()
+
+    def executor(self) -> Executor:
+        """The executor; a new one after `end`."""
+        if self._executor is None:
+            self._before = set(multiprocessing.active_children())
+            self._executor = self._make()
+        return self._executor
+
+    def end(self) -> None:
+        """End the executor, its local processes at once."""
+        executor, self._executor = self._executor, None
+        if executor is None:
+            return
+        executor.shutdown(wait=False)
+        for process in set(multiprocessing.active_children()) - self._before:
             process.kill()
             process.join()
-        raise
-    executor.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._executor is not None:
+            self._executor.shutdown()
+        self.end()

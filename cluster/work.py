@@ -22,7 +22,7 @@ from ..version import VERSION
 
 T = TypeVar("T")
 
-FORMAT = 2
+FORMAT = 3
 """Of the files; another one is refused."""
 _MAGIC = b"rocescope work\n"
 _DIGEST_BYTES = 32

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 from ..analyzer.errors import UnreadableInput, UsageError
 from .options.endings import exit_code
-from .options.inputs import input_name
+from .options.inputs import captures_in, input_name
 from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput
 from .options.parameter import Parameter
 from .options.progress import shown
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
 
 _WORSE = 1
-_CAPTURES = (".pcap", ".pcapng", ".cap")
-_COMPRESSED = (".gz", ".zst", ".xz", ".lz4")
 
 
 def compare(
@@ -81,10 +79,7 @@ def _captures(path: Path) -> list[Path]:
     """The captures of an input; none for JSON."""
     if not path.is_dir():
         return [] if _is_json(path) else [path]
-    captures = [one for one in sorted(path.iterdir()) if _is_capture(one)]
-    if not captures:
-        raise UnreadableInput(f"{path} contains no capture")
-    return captures
+    return captures_in(path, "*")
 
 
 def _read(
@@ -99,11 +94,6 @@ def _read(
     paths, options = [input_name(one) for one in captures], AnalyzeOptions(tap_names=tap_names)
     with shown(to.progress) as report:
         return engine.analyze(paths, options, report)
-
-
-def _is_capture(path: Path) -> bool:
-    plain = path.with_suffix("") if path.suffix in _COMPRESSED else path
-    return plain.suffix in _CAPTURES
 
 
 def _is_json(path: Path) -> bool:

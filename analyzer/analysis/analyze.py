@@ -23,5 +23,5 @@ def analyze(
     when nothing could be read, UsageError for invalid options.
     """
     with open_run(paths, options, progress) as run:
-        complete = run.read()
+        complete = run.read(alone=True)
         return run.result(complete or (options.follow and run.ended_by is None))

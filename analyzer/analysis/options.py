@@ -31,6 +31,8 @@ class AnalyzeOptions:
     """The files are a rotated series of one tap."""
     tap_names: Mapping[str, str] = field(default_factory=dict)
     """Names of the taps of captures, by path; others have the names of their files."""
+    rings: str | None = None
+    """The expression that named taps: files whose taps have the same name are its ring files."""
     follow: bool = False
     """Wait for more data at the end of a growing file."""
     idle_ns: int | None = None

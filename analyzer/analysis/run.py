@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.kernel import compiling
 from ..capture.concat import ConcatenatedCapture, concatenated
+from ..capture.ring import check_twice, ring
 from ..capture.source import Capture, open_capture
 from ..decode.decoder import Decoder
 from ..decode.headers.cm import CmMessage
@@ -33,6 +34,7 @@ from ..results.flow import Owner
 from ..summary.mirror_checks import checks_of
 from ..summary.sampling import sampled_taps
 from ..summary.trust import capture_summary, check_read
+from ..track.batch import TrackedBatch
 from ..wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry
@@ -108,11 +110,29 @@ def open_sources(
         yield sources
 
 
+def groups_of(paths: Sequence[str], options: AnalyzeOptions) -> list[list[str]]:
+    """The captures that files are: of several files each with --concat and of rings."""
+    if options.concat:
+        return [list(paths)]
+    if options.rings is None:
+        return [[path] for path in paths]
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(options.tap_names[path], []).append(path)
+    return list(found.values())
+
+
 def _open(
     paths: Sequence[str], taps: Taps, options: AnalyzeOptions
 ) -> Iterator[Capture | ConcatenatedCapture]:
     if options.concat:
         yield concatenated(paths, taps, batch_frames=BATCH_FRAMES)
+        return
+    if options.rings is not None:
+        check_twice(paths)
+        for group in groups_of(paths, options):
+            name = options.tap_names[group[0]]
+            yield ring(group, name, taps, batch_frames=BATCH_FRAMES)
         return
     for path in paths:
         yield open_capture(
@@ -205,6 +225,8 @@ class Run:
         self._dated = 0
         """Taps whose first frame the tracker knows."""
         self._began = time.monotonic()
+        self._reader = threading.get_ident()
+        """The thread of `read`."""
         self._told = 0.0
         self.packets = 0
         self.ended_by: str | None = None
@@ -213,26 +235,53 @@ class Run:
         self._interrupted = threading.Event()
         self._decoded = Prefetched(self._tables, self._report)
 
-    def read(self) -> bool:
-        """Read, decode and track all packets; False when interrupted, or ended by a limit."""
+    def read(self, alone: bool = False) -> bool:
+        """Read, decode and track all packets; False when interrupted, or ended by a limit.
+
+        alone: no other thread reads `measuring` meanwhile, so that packets of several taps are
+        tracked in one thread and followed from tap to tap in another.
+        """
+        self._reader = threading.get_ident()
         if self.ranks is None and self._filter is not None and self._filter.of_job is not None:
             self._learn_ranks(self._filter.of_job)
         with _interrupts(self._interrupted, self._stop_reading):
-            for table, cm in self._decoded:
-                with self.lock:
-                    self._date_taps()
-                    self.measuring.update(table, cm)
-                    self.packets += len(table)
-                    self._end_idle(table)
-                self._batches += 1
-                if len(self.measuring.tracker) > self._options.max_flows:
-                    limit = self._options.max_flows
-                    self.ended_by = too_many_flows(limit, self.packets)
-                    self._stop_reading()
-                    break
-                self._report()
+            if alone and self.measuring.many_taps and self._options.idle_ns is None:
+                self._read_and_follow()
+            else:
+                for _ in self._tracked():
+                    self._report()
         self._report(last=True)
         return not self._interrupted.is_set() and self.ended_by is None
+
+    def _tracked(self) -> Iterator[TrackedBatch | None]:
+        """Take in all packets; yields each batch as tracked, None for an empty one."""
+        for table, cm in self._decoded:
+            with self.lock:
+                self._date_taps()
+                batch = self.measuring.update(table, cm)
+                self.packets += len(table)
+                self._end_idle(table)
+            self._batches += 1
+            if len(self.measuring.tracker) > self._options.max_flows:
+                limit = self._options.max_flows
+                self.ended_by = too_many_flows(limit, self.packets)
+                self._stop_reading()
+            yield batch
+            if self.ended_by is not None:
+                return
+
+    def _read_and_follow(self) -> None:
+        """`_tracked` in a thread; here its packets are followed, which takes most of the time."""
+        measuring = self.measuring
+        measuring.follows = False
+
+        def tracked() -> Iterator[TrackedBatch]:
+            yield from (batch for batch in self._tracked() if batch is not None)
+
+        for batch in Prefetched(tracked, self._report):
+            measuring.hops.update(batch)
+            self._report()
+        measuring.follows = True
 
     def _learn_ranks(self, field: str) -> None:
         """Ranks for the filter: a packet has those of its flow."""
@@ -392,6 +441,8 @@ class Run:
 
     def _report(self, last: bool = False) -> None:
         now = time.monotonic()
+        if threading.get_ident() != self._reader:
+            return  # `_tell` draws
         if self._tell is None or (now - self._told < _PROGRESS_EVERY_S and not last):
             return
         self._told = now

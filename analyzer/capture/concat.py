@@ -23,7 +23,9 @@ class Part(NamedTuple):
     """Number of the file's first frame in the series."""
 
 
-class _File(NamedTuple):
+class SeriesFile(NamedTuple):
+    """One file of a series before it is read."""
+
     path: str
     format: str
     compression: str | None
@@ -39,14 +41,15 @@ class ConcatenatedCapture:
     type are one tap.
     """
 
-    def __init__(self, files: Sequence[_File], taps: Taps, batch_frames: int) -> None:
+    def __init__(self, files: Sequence[SeriesFile], taps: Taps, batch_frames: int) -> None:
         self.paths = [file.path for file in files]
         self.format = _common([file.format for file in files])
         """The format of the files, "mixed" if they differ."""
         self.compression = _common([file.compression for file in files])
         """Their compression, None for none, "mixed" if they differ."""
         names = [os.path.basename(path) for path in self.paths]
-        self.name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        self.tap_name = names[0] if names else ""
+        self.name = f"{names[0]} to {names[-1]}" if len(names) > 1 else self.tap_name
         self.total_bytes: int | None = sum(os.path.getsize(path) for path in self.paths)
         """Sizes of all files as stored."""
         self.parts: list[Part] = []
@@ -66,20 +69,26 @@ class ConcatenatedCapture:
                 return
             before = self.frames
             self.parts.append(Part(path, before + 1))
-            with open_capture(
-                path,
-                self._taps,
-                batch_frames=self._batch_frames,
-                shared=self._shared,
-                tap_name=os.path.basename(self.paths[0]),
-            ) as capture:
+            with self._open(path) as capture:
                 self._captures.append(capture)
-                for batch in capture.batches():
+                for batch in self._frames_of(capture):
                     if last_ns is not None and batch.time_ns[0] < last_ns:
                         if batch.first_frame_number == 1:
                             self._out_of_order_between += 1
                     last_ns = int(batch.time_ns[-1])
                     yield replace(batch, first_frame_number=batch.first_frame_number + before)
+
+    def _open(self, path: str) -> Capture:
+        return open_capture(
+            path,
+            self._taps,
+            batch_frames=self._batch_frames,
+            shared=self._shared,
+            tap_name=self.tap_name,
+        )
+
+    def _frames_of(self, capture: Capture) -> Iterator[FrameBatch]:
+        return capture.batches()
 
     def stop(self) -> None:
         """End after the current file."""
@@ -144,15 +153,16 @@ def concatenated(
     """
     if not paths or "-" in paths:
         raise UsageError("--concat joins files and cannot read standard input: name the files")
-    files = sorted((_look(path) for path in paths), key=lambda file: file.first_time_ns)
+    files = sorted((look(path) for path in paths), key=lambda file: file.first_time_ns)
     return ConcatenatedCapture(files, taps, batch_frames)
 
 
-def _look(path: str) -> _File:
+def look(path: str) -> SeriesFile:
+    """What its beginning tells; UnreadableInput if it cannot be read."""
     with open_capture(path, Taps(), batch_frames=1) as capture:
         first = next(capture.batches(), None)
         time_ns = -(1 << 63) if first is None else int(first.time_ns[0])
-        return _File(path, capture.format, capture.compression, time_ns)
+        return SeriesFile(path, capture.format, capture.compression, time_ns)
 
 
 Value = TypeVar("Value", bound=str | None)

@@ -134,12 +134,14 @@ def open_capture(
     follow: bool = False,
     shared: SharedTaps | None = None,
     tap_name: str | None = None,
+    one_name: bool = False,
 ) -> Capture:
     """Open a capture file, "-" for standard input; its taps are added to `taps`.
 
     Batches have at most `batch_frames` frames. `follow`: wait for more data at the end of a growing
     file. `tap_name`: the name of the tap, default that of the file. With `shared` several files are
-    one tap: pass the same dictionary for each (as `concatenated` does).
+    one tap: pass the same dictionary for each (as `concatenated` does); `one_name`: an only
+    interface has the name of the tap then, too.
 
     Raises UnreadableInput for a file that cannot be opened or is not a capture, UsageError for
     `follow` with a compressed file.
@@ -161,7 +163,7 @@ def open_capture(
         window = Window(stream, capacity)
         name = "stdin" if path == "-" else _unicode(os.path.basename(path))
         label = name if tap_name else _unused_name(name, _unicode(path), taps)
-        one_name = tap_name is not None and shared is None
+        one_name = one_name or (tap_name is not None and shared is None)
         tap_name, shared = tap_name or label, {} if shared is None else shared
         framing = _framing(
             shown, window, kind, stream, label, tap_name, one_name, taps, shared, batch_frames

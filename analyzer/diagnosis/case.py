@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import UNSET
 
 from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
@@ -19,6 +20,7 @@ from ..results.flow import Connection, Flow
 from ..results.hops import CaptureLoss, Hop, TapClock
 from ..results.mrc import Mrc
 from ..results.paths import Imbalance
+from ..summary.gaps import Gaps, gaps_of
 from ..wire.registry import Registry
 
 
@@ -51,12 +53,19 @@ class Case:
     @property
     def whole(self) -> bool:
         """Whether all packets of all captures were read: no limit, interruption or damage."""
-        return self.complete and not any(capture.damaged_places for capture in self.captures)
+        return self.complete and not any(
+            capture.damaged_places or capture.gaps is not UNSET for capture in self.captures
+        )
 
     @property
     def ended(self) -> Ended:
         """Sums of the flows that left memory: claims about all packets include them."""
         return self.measuring.ended
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """Gaps in the captures of taps."""
+        return gaps_of(self.registry.taps)
 
     @cached_property
     def first_ns(self) -> int:

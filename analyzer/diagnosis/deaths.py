@@ -46,8 +46,19 @@ def may_be_answered(case: Case, flow: Flow) -> bool:
 
 def _is_hidden(case: Case, flow: Flow, death: Death) -> bool:
     return death.why != "refused" and (
-        seen_in_part(flow) or flow.dst in case.partly_seen or answered_elsewhere(case, flow)
+        seen_in_part(flow)
+        or flow.dst in case.partly_seen
+        or answered_elsewhere(case, flow)
+        or _answered_in_a_gap(case, flow, death.since_ns)
     )
+
+
+def _answered_in_a_gap(case: Case, flow: Flow, since_ns: int) -> bool:
+    """Whether the capture of a tap of the connection has a gap after this time."""
+    peer = case.peers.get(flow.id)
+    taps = {*flow.taps, *(() if peer is None else case.flows[peer].taps)}
+    ends = [gap.until_ns for tap in taps for gap in case.gaps.get(tap, ())]
+    return any(until_ns is None or until_ns >= since_ns for until_ns in ends)
 
 
 def answered_elsewhere(case: Case, flow: Flow) -> bool:

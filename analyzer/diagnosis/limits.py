@@ -7,6 +7,7 @@ from textwrap import shorten
 
 from msgspec import UNSET
 
+from ..summary.gaps import gaps_in
 from ..words import printable
 from .case import Case, carries_data, lost_or_late
 from .deaths import may_be_answered
@@ -89,6 +90,15 @@ def _capture_quality(case: Case) -> Iterator[str]:
         yield f"{which} not state dropped frames: pcapng from dumpcap or rocescope does"
 
 
+def _gaps(case: Case) -> Iterator[str]:
+    for name, gaps in case.gaps.items():
+        yield (
+            f"{printable(name)} has {counted(len(gaps), 'gap')} in its capture"
+            f" ({printable(gaps[0].reason)}): losses of flows there, and hops from and to it, are"
+            " unknown"
+        )
+
+
 def _one_way(case: Case) -> Iterator[str]:
     alone = [
         flow
@@ -120,6 +130,7 @@ def _partial(case: Case) -> Iterator[str]:
         flow.retransmitted_packets is not None
         and flow.missing_packets is None
         and flow.sampling is UNSET
+        and not gaps_in(flow, case.gaps)
         for flow in case.flows
     )
     partly += case.ended.partial_flows
@@ -265,6 +276,7 @@ def _ways(case: Case) -> Iterator[str]:
 
 _CHECKS = (
     _how_it_was_read,
+    _gaps,
     _ended,
     _capture_quality,
     _one_way,

@@ -90,6 +90,14 @@ class TapSummary(Record, frozen=True):
     ] = 0
 
 
+class CaptureGap(Record, frozen=True):
+    """A time of which a capture in several files has no frames."""
+
+    from_ns: Annotated[int | None, Meta(description="last frame before; null if unknown")]
+    until_ns: Annotated[int | None, Meta(description="first frame after; null if unknown")]
+    reason: str
+
+
 class CaptureSummary(Record, frozen=True):
     """One capture file or stream: contents and quality."""
 
@@ -120,6 +128,10 @@ class CaptureSummary(Record, frozen=True):
         dict[str, int] | UnsetType, Meta(description="frames found in mirrors and tunnels, by kind")
     ] = UNSET
     ultra_ethernet: Annotated[UltraEthernet | UnsetType, Meta(description="only if any")] = UNSET
+    gaps: Annotated[
+        list[CaptureGap] | UnsetType,
+        Meta(description="only if any: lost, cut and damaged files of a ring (--tap EXPRESSION)"),
+    ] = UNSET
 
 
 class SwitchCheck(Record, frozen=True):

@@ -17,6 +17,7 @@ from ..results.flow import Flow, Owner, Recovery, Reordering
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
 from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
+from .gaps import Gaps, as_hidden
 from .mrc import MrcSummary, unknowns
 from .names import Names
 from .options import PathBy
@@ -28,6 +29,7 @@ class FlowSummary:
 
     connection_of, owners: connection number and process by flow index. sampled: of
     `sampled_taps`. mrc: None when there is no MRC. ways: None with one tap.
+    gaps: of `gaps_of`.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class FlowSummary:
         sampled: Mapping[str, float],
         mrc: MrcSummary | None,
         ways: Ways | None,
+        gaps: Gaps,
     ) -> None:
         self._m = measuring
         self._names = names
@@ -47,6 +50,7 @@ class FlowSummary:
         self._connection_of = connection_of
         self._owners = owners
         self._sampled = sampled
+        self._gaps = gaps
         self._mrc = mrc
         self._marked = {} if ways is None else ways.arisen("marked")
         self._late = {} if ways is None else ways.arisen("late")
@@ -168,7 +172,7 @@ class FlowSummary:
             notes=notes,
             mrc=mrc or UNSET,
         )
-        return as_sampled(summary, self._sampled)
+        return as_hidden(as_sampled(summary, self._sampled), self._gaps)
 
     def _seen_at(self, f: int, record: Any) -> dict[str, int]:
         if not self._m.many_taps:

@@ -18,6 +18,7 @@ from ..wire.registry import Registry
 from .connections import connections
 from .events import cm_events, first_events, tracked_events
 from .flows import FlowSummary
+from .gaps import gaps_of
 from .hops import capture_losses, clocks, hop_records
 from .mrc import MrcSummary
 from .names import Names
@@ -54,11 +55,12 @@ class Summary:
             connection_of, self.connections = connections(measuring, names.addresses)
         self._sampled = sampled_taps(registry.taps)
         self._shared = {tap for tap in range(len(registry.taps)) if registry.taps[tap].shared}
+        gaps = gaps_of(registry.taps)
         self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
         self.ways: Ways | None = None
         if self._settled is not None:
             taps = registry.taps
-            unplaced = self._shared | {names.taps.index(tap) for tap in self._sampled}
+            unplaced = self._shared | {names.taps.index(tap) for tap in (*self._sampled, *gaps)}
             set_back = {tap for tap in range(len(taps)) if taps.carrier(tap).clock_steps}
             clocks = [taps.clock(tap) for tap in range(len(taps))]
             set_forward = self._settled.times.jumps(clocks, set_back)
@@ -80,6 +82,7 @@ class Summary:
             self._sampled,
             self.mrc,
             self.ways,
+            gaps,
         )
 
     def flow(self, f: int) -> Flow:

@@ -7,12 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from ..capture.ring import RingCapture
 from ..decode.counters import DecodeCounters
 from ..decode.headers.uet import TYPE_NAMES
 from ..decode.merge import MergeCounts
 from ..decode.sources import Source
 from ..errors import UnreadableInput
-from ..results.captures import CaptureSummary, Pause, PauseSpan, Sampling, TapSummary, UltraEthernet
+from ..results.captures import (
+    CaptureGap,
+    CaptureSummary,
+    Pause,
+    PauseSpan,
+    Sampling,
+    TapSummary,
+    UltraEthernet,
+)
 from ..results.ended import Ended
 from ..results.flow import Flow
 from ..results.series import Series
@@ -28,6 +37,7 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
     """The record of one capture."""
     capture, counters = source.capture, source.decoder.counters
     first, last = source.first_time_ns, source.last_time_ns
+    gaps = capture.gaps if isinstance(capture, RingCapture) else []
     own = [tap for tap in range(len(taps)) if _frames_at(source, tap)]
     return CaptureSummary(
         name=capture.name,
@@ -49,6 +59,7 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
         damaged_places=capture.damaged_places,
         encapsulations=counters.tunnels() or UNSET,
         ultra_ethernet=ultra_ethernet(counters),
+        gaps=[CaptureGap(gap.from_ns, gap.until_ns, gap.reason) for gap in gaps] or UNSET,
     )
 
 

@@ -75,6 +75,16 @@ class SampledFrames:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time of which a tap has no frames, because they were not captured or cannot be read."""
+
+    from_ns: int | None
+    """Of the last frame before; None: the begin is unknown."""
+    until_ns: int | None
+    reason: str
+
+
 @dataclass(slots=True)
 class Tap:
     """One vantage point: a capture file, a pcapng interface, a mirror session, a probe."""
@@ -99,6 +109,8 @@ class Tap:
     """For a mirror session: index of the tap that carries its frames."""
     sampled: SampledFrames | None = None
     """Set when the frames of the tap are samples."""
+    gaps: list[Gap] = field(default_factory=list)
+    """Of ring files; complete when all are read."""
     shared: bool = False
     """Whether it stands for all interfaces or mirror sessions that have no tap of their own."""
 

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import glob
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...analyzer.errors import UsageError
+from ...analyzer.errors import UnreadableInput, UsageError
 
 STANDARD_INPUT = Path("/dev/stdin")
 STANDARD_OUTPUT = Path("/dev/stdout")
+_CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)\d*(\.(gz|zst|xz|lz4))?")
+"""Names of captures; tcpdump -C puts a number behind."""
 
 
 def input_name(path: Path) -> str:
     """The name of an input for the reader; - is standard input."""
     return "-" if path == STANDARD_INPUT else str(path)
+
+
+def captures_in(folder: Path, pattern: str = "**/*") -> list[Path]:
+    """The captures in a folder, by their names, sorted; UnreadableInput without any."""
+    found = [p for p in sorted(folder.glob(pattern)) if _CAPTURE.fullmatch(p.name) and p.is_file()]
+    if not found:
+        raise UnreadableInput(f"{folder} contains no capture (*.pcap, *.pcapng, *.cap)")
+    return found
+
+
+def expanded(files: Sequence[Path]) -> list[Path]:
+    """Files, with the captures of folders, and those that patterns such as 'ring/*/*.pcap' name."""
+    found: list[Path] = []
+    for path in files:
+        if path.is_dir():
+            found += captures_in(path)
+        elif glob.has_magic(str(path)) and not path.exists():
+            matches = sorted(map(Path, glob.glob(str(path), recursive=True)))
+            found += expanded(matches) if matches else [path]
+        else:
+            found.append(path)
+    return found
 
 
 def check_inputs(files: Sequence[Path]) -> None:

@@ -76,6 +76,7 @@ class Reading(Naming, Selection):
         Drop packets that repeat an earlier packet within this time, such as 20us.
     """
 
+    _takes_rings = True
     concat: Annotated[bool, Parameter(show_default=False)] = False
     follow: Annotated[bool, Parameter(show_default=False)] = False
     plane_by: str = "auto"
@@ -96,6 +97,8 @@ class Reading(Naming, Selection):
         if self.follow and (len(files) > 1 or self.concat):
             raise UsageError("--follow reads one growing file and cannot be combined with --concat")
         check_uncombined(tap_names, self.concat)
+        if (rings := self.rings) is not None and self.follow:
+            raise UsageError("--follow reads one growing file: it cannot be combined with rings")
         from ...analyzer.analysis.options import AnalyzeOptions
         from ...analyzer.summary.options import parse_plane_by
         from ...analyzer.wire.segments import parse_usid_format
@@ -108,6 +111,7 @@ class Reading(Naming, Selection):
             filter=self.filter,
             concat=self.concat,
             tap_names=tap_names,
+            rings=rings,
             follow=self.follow,
             udp_ports=self.udp_ports,
             plane_by=parse_plane_by(self.plane_by),

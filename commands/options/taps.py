@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from ...analyzer.errors import UsageError
-from .inputs import check_inputs, input_name
+from .inputs import check_inputs, expanded, input_name
 from .parameter import Parameter
 
 
@@ -20,20 +21,47 @@ class Naming:
     ----------
     tap
         NAME=FILE: the name of the tap of a capture, such as leaf1-spine3=up3.pcap; may be repeated.
+        Or an expression, such as ring/(?P<tap>[^/]+)/: files whose paths give the same tap are ring
+        files of it.
     """
 
     tap: Annotated[list[str] | None, Parameter(negative="")] = None
+    _takes_rings: ClassVar[bool] = False
+
+    @property
+    def rings(self) -> str | None:
+        """The expression that names the taps of ring files; UsageError for a wrong one."""
+        found = [text for text in self.tap or () if _TAP in text]
+        if not found:
+            return None
+        if len(self.tap or ()) > 1:
+            raise UsageError(f"--tap {found[0]} names all taps: give no other --tap")
+        try:
+            re.compile(found[0])
+        except re.error as error:
+            raise UsageError(f"--tap {found[0]} is no regular expression: {error}") from None
+        return found[0]
 
     def captures(
         self, files: Sequence[Path], none_needed: bool = False
     ) -> tuple[list[str], dict[str, str]]:
         """The captures `files` and those that only --tap gives, and the names of taps by capture.
 
-        A FILE of --tap without a folder is also the capture with this file name. UsageError for
-        a file that is given twice or is not there, for a name of two taps, and for no capture
-        unless none is needed.
+        Of folders, the captures in them; of patterns, the files with such names. A FILE of --tap
+        without a folder is also the capture with this file name. UsageError for a file that is
+        given twice or is not there, for a name of two taps, for a file that the expression of
+        `rings` does not name, and for no capture unless none is needed.
         """
+        files = expanded(files)
         check_inputs(files)
+        if (rings := self.rings) is not None:
+            if not self._takes_rings:
+                raise UsageError(
+                    "--tap with an expression is for analyze, tui and cluster plan: give NAME=FILE"
+                )
+            if not files:
+                raise UsageError("no capture is given: name files, folders or patterns")
+            return [input_name(path) for path in files], _by_expression(rings, files)
         every, names = list(files), dict[Path, str]()
         for name, given in map(_parsed, self.tap or ()):
             path = next(iter(_fitting(given, files)), given)
@@ -53,6 +81,8 @@ class Naming:
         A FILE without a folder is the capture with this file name on each side. UsageError for
         a file that no side has, and for a name of two taps of one side.
         """
+        if self.rings is not None:
+            raise UsageError("compare takes --tap NAME=FILE, not an expression")
         found: list[dict[Path, str]] = [{} for _ in sides]
         for name, given in map(_parsed, self.tap or ()):
             fitting = [_fitting(given, files) for files in sides]
@@ -67,12 +97,25 @@ class Naming:
 
 
 NAMING = Naming()
+_TAP = "(?P<tap>"
 
 
 def check_uncombined(names: Mapping[str, str], concat: bool) -> None:
     """UsageError for names of taps with --concat."""
     if names and concat:
         raise UsageError("--tap cannot be combined with --concat: all files are one tap")
+
+
+def _by_expression(rings: str, files: Sequence[Path]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for path in files:
+        found = re.search(rings, path.as_posix())
+        if found is None or not found["tap"]:
+            raise UsageError(
+                f"--tap {rings} names no tap of {path}: change it, or leave the file out"
+            )
+        names[input_name(path)] = found["tap"]
+    return names
 
 
 def _parsed(text: str) -> tuple[str, Path]:

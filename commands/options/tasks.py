@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...analyzer.errors import UsageError
 from ...analyzer.packages import require
 from .progress import ProgressAs
 from .steps import steps_shown
@@ -36,10 +37,13 @@ def in_tasks(
     require("pyarrow")
     from ...cluster.merge import merge
     from ...cluster.plan import make_plan, write_plan
-    from ...cluster.run import local_workers, run_tasks
+    from ...cluster.run import run_tasks
     from ...cluster.work import Work
+    from ...cluster.workers import workers_of
 
-    workers = local_workers(cluster)
+    workers = workers_of(cluster)
+    if work is None and not workers.here:
+        raise UsageError("--cluster needs --work DIR, a folder that all its machines see")
     count = workers.processes if partitions is None else partitions
     plan = make_plan(paths, options, count)
     with _folder(work) as folder, steps_shown(progress) as tell:
@@ -58,6 +62,8 @@ def in_tasks(
             if work is not None:
                 print(f"rocescope: the same command continues what {work} has", file=sys.stderr)
             raise
+        finally:
+            workers.close()
 
 
 @contextmanager

@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from captures import data
 from clusters import SPRAYED, planned
 from dying_workers import STAGES, DyingExecutor
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
+from rocescope.analyzer.errors import RocescopeError, UnreadableInput
 from rocescope.cluster.merge import merge
-from rocescope.cluster.run import local_workers, run_tasks
+from rocescope.cluster.run import run_tasks
 
 PATHS = SPRAYED[:2]
 
@@ -113,17 +112,3 @@ def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
     assert done == ["0"]
     run_tasks(folder, Here)
     assert msgspec.json.encode(merge(folder)) == json(PATHS)
-
-
-def test_processes_of_this_machine(tmp_path: Path) -> None:
-    workers = local_workers("local:2")
-    assert workers.processes == 2
-    folder = planned(tmp_path, [str(data("c10"))], 2)
-    run_tasks(folder, workers.executor)
-    assert msgspec.json.encode(merge(folder)) == json([str(data("c10"))])
-
-
-@pytest.mark.parametrize("text", ["local", "local:0", "local:x", "2", "tls://host:1", "local:9999"])
-def test_other_clusters_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="give local:N"):
-        local_workers(text)

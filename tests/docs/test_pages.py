@@ -30,6 +30,7 @@ FILES = {
     "sender.pcap": "tests/data/i01_write_loss0.5_AtoB.atA.pcap.gz",
     "receiver.pcap": "tests/data/i01_write_loss0.5_AtoB.atB.pcap.gz",
     **{f"leaf1-spine{n}.pcap": SPINES.format(n) for n in range(1, 5)},
+    **{f"ring/leaf1-spine{n}/up_1.pcap": SPINES.format(n) for n in range(1, 3)},
 }
 """Names of the reader's own files on the pages, and the bundled captures that stand for them."""
 MANY_HOSTS = "rocescope generate permutation --hosts 32 --messages 1 -o hosts.pcap"
@@ -116,6 +117,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
             folder = tmp_path_factory.mktemp("page")
             environment = working_folder(folder)
             for name, capture in FILES.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).symlink_to(CHECKOUT / capture)
             for name, text in COUNTERS.items():
                 (folder / name).write_text(text)

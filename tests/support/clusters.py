@@ -8,6 +8,7 @@ from pathlib import Path
 from captures import DATA
 
 from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.analysis.run import groups_of
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.cluster.merge import merge
 from rocescope.cluster.plan import make_plan, write_plan
@@ -46,8 +47,8 @@ def in_tasks(
 ) -> Analysis:
     """The analysis, one task after the other."""
     planned(folder, paths, partitions, options)
-    concat = options is not None and options.concat
-    for number in range(1 if concat else len(paths)):
+    sources = groups_of(paths, options or AnalyzeOptions())
+    for number in range(len(sources)):
         map_capture(str(folder), number)
     for number in range(partitions):
         reduce_partition(str(folder), number)

@@ -8,8 +8,10 @@ import math
 import weakref
 
 import dpkt
+import msgspec
 import pytest
 from captures import DATA, data, truth
+from clusters import SPRAYED
 from factories import Frame, Pcapng, write_pcap
 from network import roce
 
@@ -18,6 +20,7 @@ from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.errors import UnreadableInput, UsageError
+from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.paths.imbalance import expected_fim
 
 LEAFSPINE = DATA / "leafspine"
@@ -290,3 +293,28 @@ def test_an_analysis_leaves_memory_at_its_end(monkeypatch):
         assert [part() for part in owned] == [None] * 4
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("most", [100_000, 20])
+def test_following_in_a_thread_of_its_own_changes_nothing(most):
+    """With and without other readers of the state; also when a limit ends reading."""
+    options = AnalyzeOptions(max_flows=most)
+    found = []
+    for alone in (False, True):
+        with open_run(SPRAYED, options) as run:
+            whole = run.read(alone)
+            assert whole == (most > 20)
+            result = run.result(whole)
+            if not whole:  # frames that were read ahead
+                result = msgspec.structs.replace(result, captures=[], warnings=[])
+            found.append((msgspec.json.encode(result), run.packets))
+    assert found[0] == found[1]
+
+
+def test_an_error_while_packets_are_followed_is_raised(monkeypatch):
+    def broken(self, batch):
+        raise MemoryError
+
+    monkeypatch.setattr(HopMeasure, "update", broken)
+    with open_run(SPRAYED, AnalyzeOptions()) as run, pytest.raises(MemoryError):
+        run.read(alone=True)

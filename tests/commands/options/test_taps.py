@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.commands.options.reading import Reading
 from rocescope.commands.options.taps import NAMING, Naming, check_uncombined
 
 
@@ -84,3 +85,37 @@ def test_not_with_concat() -> None:
     check_uncombined({"a.pcap": "up1"}, concat=False)
     with pytest.raises(UsageError, match="--tap cannot be combined with --concat"):
         check_uncombined({"a.pcap": "up1"}, concat=True)
+
+
+def test_an_expression_names_the_taps_of_ring_files(files: list[Path]) -> None:
+    expression = "(?P<tap>[^/]+)/[0-9]"
+    reading = Reading(tap=[expression])
+    paths, names = reading.captures([Path()])
+    assert paths == ["a/1.pcap", "a/2.pcap", "b/1.pcap"]
+    assert names == {"a/1.pcap": "a", "a/2.pcap": "a", "b/1.pcap": "b"}
+    assert reading.options(paths, names).rings == expression
+    assert Reading(tap=["up1=a/1.pcap"]).rings is None
+
+
+@pytest.mark.parametrize(
+    ("reading", "message"),
+    [
+        (Reading(tap=["(?P<tap>["]), "is no regular expression: unterminated character set"),
+        (Reading(tap=["a/(?P<tap>.)"]), r"names no tap of b/1.pcap: change it, or leave the file"),
+        (Reading(tap=["(?P<tap>x*)"]), "names no tap of a/1.pcap"),
+        (Reading(tap=["(?P<tap>.)/", "up=b/1.pcap"]), "names all taps: give no other --tap"),
+        (Naming(["(?P<tap>.)/"]), "is for analyze, tui and cluster plan"),
+    ],
+)
+def test_mistakes_of_expressions(files: list[Path], reading: Naming, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        reading.captures(files)
+
+
+def test_expressions_elsewhere(files: list[Path]) -> None:
+    with pytest.raises(UsageError, match="no capture is given"):
+        Reading(tap=["(?P<tap>.)/"]).captures(())
+    with pytest.raises(UsageError, match="compare takes --tap NAME=FILE"):
+        Naming(["(?P<tap>.)/"]).of_each([files])
+    with pytest.raises(UsageError, match="--follow reads one growing file"):
+        Reading(tap=["(?P<tap>.)/"], follow=True).options(files[:1], {})

@@ -75,7 +75,8 @@ def test_the_priorities_of_dscps_reach_the_diagnosis(
         (["--work", "w"], "need --cluster"),
         (["--partitions", "3"], "need --cluster"),
         ([*LOCAL, "--conformance"], "--conformance cannot be combined with tasks"),
-        (["--cluster", "tls://h:1"], "give local:N"),
+        (["--cluster", "ssh://h:1"], "give local:N"),
+        (["--cluster", "tcp://h:1"], "can run code on the workers: give tls://"),
         ([*LOCAL, "--partitions", "0"], "give 1 to 4096"),
     ],
 )

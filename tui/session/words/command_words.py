@@ -40,8 +40,11 @@ def analyze_command(
 def reading_words(options: AnalyzeOptions) -> list[str]:
     """Options for reading files, without the filter and without defaults."""
     words = ["--concat"] * options.concat
-    for path, name in options.tap_names.items():
-        words += ["--tap", f"{name}={path}"]
+    if options.rings is not None:
+        words += ["--tap", options.rings]
+    else:
+        for path, name in options.tap_names.items():
+            words += ["--tap", f"{name}={path}"]
     for port in options.udp_ports:
         words += ["--udp-port", str(port)] if port != ROCE_UDP_PORT else []
     if options.plane_by != PlaneBy():

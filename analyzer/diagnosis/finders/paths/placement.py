@@ -42,7 +42,7 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         idle = sorted(
             tap
             for tap, flows in choice.flows.items()
-            if not flows and not _is_used(case, tap, receivers)
+            if not flows and tap not in case.gaps and not _is_used(case, tap, receivers)
         )
         crowded = [tap for tap, flows in choice.flows.items() if len(flows) >= LEAST_FLOWS]
         if not idle or not crowded or known.troubled(set(idle)):

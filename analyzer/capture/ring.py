@@ -1,0 +1,306 @@
+"""The ring files of one tap, read as one capture: what is not there is named, the rest is read."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...kernels.named import NamedTuple
+from ..errors import UnreadableInput, UsageError
+from ..wire.frames import FrameBatch
+from ..wire.taps import Gap, Taps
+from ..words import duration, printable
+from .concat import ConcatenatedCapture, SeriesFile, look
+from .source import Capture, open_capture
+
+SILENT_NS = 1_000_000_000
+SILENT_TIMES = 10
+"""Between two files a gap is longer than a second, and this many times the longest time without
+a frame inside the files."""
+_NUMBER = re.compile(r"\d+")
+_LONGEST_NUMBER = 18
+_DUMPCAP = re.compile(r"(?<=_)\d{5}_\d{14}(?!\d)")
+"""A number and a date, as dumpcap -b names its files."""
+_LARGEST_COUNTER = 99_999
+"""A larger number may be a time."""
+_HEAD_BYTES = 1 << 16
+
+
+class _Change(NamedTuple):
+    """From one file to the next."""
+
+    last_ns: int
+    first_ns: int
+    before: str
+    after: str
+    reasons: list[str]
+
+
+class RingCapture(ConcatenatedCapture):
+    """The files of one tap in time order. `gaps`, of all its taps, grow while it is read.
+
+    A gap follows a file that is cut or damaged, or stands for one that cannot be read, for a number
+    that the names skip, and for a long time without frames between two files.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[SeriesFile],
+        unread: Mapping[str, str],
+        name: str,
+        taps: Taps,
+        batch_frames: int,
+    ) -> None:
+        """unread: why, by the path of each file that cannot be read."""
+        super().__init__(files, taps, batch_frames)
+        count = len(files) + len(unread)
+        self.tap_name = name
+        self.name = f"{printable(name)} ({count} {'file' if count == 1 else 'files'})"
+        self.total_bytes = sum(os.path.getsize(file.path) for file in files)
+        self.gaps: list[Gap] = []
+        self._unread = dict(unread)
+        self._notes = [f"{why}: left out" for why in unread.values()]
+        self._changes: list[_Change] = []
+        self._reasons: list[str] = []
+        self._first_ns: int | None = None
+        self._last_ns: int | None = None
+        self._silent_ns = 0
+        self._after = ""
+        self._dated = False
+        """Whether a frame of the present file was seen."""
+        self._hidden = _hidden_between(self.paths, self._unread)
+        # Its tap is known from the beginning, as that of one file.
+        self._next = self._opened(self.paths[0]) if files else None
+
+    def _opened(self, path: str) -> Capture:
+        return open_capture(
+            path,
+            self._taps,
+            batch_frames=self._batch_frames,
+            shared=self._shared,
+            tap_name=self.tap_name,
+            one_name=True,
+        )
+
+    def _open(self, path: str) -> Capture:
+        capture, self._next = self._next or self._opened(path), None
+        return capture
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """Every frame of the files that can be read; to be iterated once."""
+        yield from super().batches()
+        if self._hidden.first:
+            self._add(None, self._first_ns, self._hidden.first)
+        for change in self._changes:
+            silent_ns = change.first_ns - change.last_ns
+            if change.reasons:
+                self._add(change.last_ns, change.first_ns, change.reasons)
+            elif silent_ns > max(SILENT_NS, SILENT_TIMES * self._silent_ns):
+                names = f"between {change.before} and {change.after}"
+                self._add(change.last_ns, change.first_ns, [f"no frame {names}"])
+        if (late := self._reasons + self._hidden.last) and not self._stopped:
+            self._add(self._last_ns, None, late)
+        self._tell()
+
+    def _frames_of(self, capture: Capture) -> Iterator[FrameBatch]:
+        """The frames of one file; one that breaks off ends there."""
+        shown = printable(capture.name)
+        self._dated = False
+        self._reasons += self._hidden.before.get(capture.path, [])
+        damages = 0
+        try:
+            for batch in capture.batches():
+                if len(batch):
+                    damages = self._watch(batch, capture, shown, damages)
+                yield batch
+        except UnreadableInput as error:
+            self._notes.append(f"{printable(str(error))}: left out")
+            self._reasons.append(f"{shown} cannot be read")
+            return
+        if capture.damaged_places > damages:
+            self._reasons.append(f"{shown} is cut short or damaged")
+
+    def _watch(self, batch: FrameBatch, capture: Capture, shown: str, damages: int) -> int:
+        """Note the times of a batch; returns the damaged places so far."""
+        first, last = int(batch.time_ns.min()), int(batch.time_ns.max())
+        within = [int(np.diff(batch.time_ns).max())] if len(batch) > 1 else []
+        if self._first_ns is None:
+            self._first_ns = first
+        elif not self._dated and self._last_ns is not None:
+            change = _Change(self._last_ns, first, self._after, shown, self._reasons)
+            self._changes.append(change)
+            self._reasons = []
+        elif self._last_ns is not None:
+            within.append(first - self._last_ns)
+        self._dated, self._after = True, shown
+        self._silent_ns = max(self._silent_ns, *within, 0)
+        found = capture.damaged_places
+        if found > damages and self._last_ns is not None:
+            self._add(min(self._last_ns, first), last, [f"{shown} is damaged"])
+        self._last_ns = max(last, self._last_ns or last)
+        return found
+
+    def _add(self, from_ns: int | None, until_ns: int | None, reasons: Sequence[str]) -> None:
+        self.gaps.append(Gap(from_ns, until_ns, ", ".join(reasons)))
+
+    def _tell(self) -> None:
+        for tap in set(self._shared.values()):
+            self._taps[tap].gaps += self.gaps
+        for gap in self.gaps:
+            self._notes.append(f"{printable(self.tap_name)}: {gap_text(gap, self._first_ns)}")
+
+    def close(self) -> None:
+        """Release the current file."""
+        if self._next is not None:
+            self._next.close()
+        super().close()
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings of all files read so far, and the gaps."""
+        return [*super().warnings, *self._notes]
+
+    @property
+    def damaged_places(self) -> int:
+        """See `Capture.damaged_places`; a file that cannot be read is one."""
+        return super().damaged_places + len(self._unread)
+
+
+def gap_text(gap: Gap, since_ns: int | None) -> str:
+    """`nothing captured for 1.2 s from 3.4 s on (b.pcap is cut short)`; since: of the capture."""
+    if gap.from_ns is None:
+        when = "before its first frame"
+    elif gap.until_ns is None:
+        when = "after its last frame"
+    else:
+        begin = gap.from_ns - (gap.from_ns if since_ns is None else since_ns)
+        when = (
+            f"for {duration(gap.until_ns - gap.from_ns)}, {duration(begin)} after its first frame"
+        )
+    return f"nothing captured {when} ({gap.reason}): losses there are unknown"
+
+
+def ring(
+    paths: Sequence[str], name: str, taps: Taps, *, batch_frames: int = 1 << 17
+) -> RingCapture:
+    """The ring files of one tap, in the order of their first frames.
+
+    A file that cannot be read is left out and named.
+    """
+    files, unread = [], {}
+    for path in paths:
+        try:
+            files.append(look(path))
+        except UnreadableInput as error:
+            unread[path] = printable(str(error))
+    # Files without frames say nothing about time.
+    files.sort(key=lambda file: (file.first_time_ns, _natural(file.path)))
+    return RingCapture(files, unread, name, taps, batch_frames)
+
+
+def check_twice(paths: Sequence[str]) -> None:
+    """UsageError if two files are one, or begin alike and have the same size."""
+    known: dict[tuple[int, bytes], str] = {}
+    for path in sorted(paths, key=_natural):
+        try:
+            with open(path, "rb") as file:
+                head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+        except OSError:
+            continue  # named when it is opened
+        other = known.setdefault((size, head), path)
+        if other != path and size > _EMPTY_BYTES:
+            raise UsageError(
+                f"{other} and {path} are the same capture twice: leave one of them out"
+            )
+
+
+_EMPTY_BYTES = 512
+"""Rings that saw no frame may be equal."""
+
+
+class _Hidden(NamedTuple):
+    """What the names of files tell about files that are not read: reasons."""
+
+    first: list[str]
+    """Before the first file."""
+    before: dict[str, list[str]]
+    """Before a file that follows another."""
+    last: list[str]
+
+
+def _hidden_between(paths: Sequence[str], unread: Mapping[str, str]) -> _Hidden:
+    """paths: in time order."""
+    first: list[str] = []
+    last: list[str] = []
+    before: dict[str, list[str]] = {}
+    after = dict(pairwise(paths))
+    read = sorted(paths, key=_natural)
+    wraps = read != list(paths)
+    for path in sorted(unread, key=_natural):
+        reason = f"{printable(os.path.basename(path))} cannot be read"
+        place = bisect(read, _natural(path), key=_natural)
+        if not read:
+            continue
+        previous, following = read[place - 1], read[place % len(read)]
+        if after.get(previous) == following:
+            before.setdefault(following, []).append(reason)
+            continue
+        if wraps or place == 0:
+            first.append(reason)
+        if wraps or place == len(read):
+            last.append(reason)
+    for path, reason in _skipped(paths, unread):
+        before.setdefault(path, []).append(reason)
+    return _Hidden(first, before, last)
+
+
+def _skipped(paths: Sequence[str], unread: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(path, reason) of files whose names skip numbers since the file before."""
+    names = [os.path.basename(path) for path in paths]
+    skeleton = {_NUMBER.sub("0", name) for name in names}
+    if len(skeleton) != 1:
+        return
+    numbers = np.array([_numbers(name) for name in names], object)
+    column = _counter(names[0], numbers)
+    if column is None:
+        return
+    others = (os.path.basename(path) for path in unread)
+    known = {_numbers(name)[column] for name in others if {_NUMBER.sub("0", name)} == skeleton}
+    counted = numbers[:, column].tolist()
+    for place, (one, other) in enumerate(pairwise(counted)):
+        if count := len(set(range(one + 1, other)) - known):
+            files = "1 file is" if count == 1 else f"{count} files are"
+            between = " and ".join(printable(name) for name in names[place : place + 2])
+            yield paths[place + 1], f"{files} missing between {between}"
+
+
+def _counter(name: str, numbers: Any) -> int | None:
+    """Which of the numbers in names counts files; None if none does. numbers: int[files, numbers].
+
+    A time is no counter: tcpdump -G writes no file for a time without packets.
+    """
+    if found := _DUMPCAP.search(name):
+        return len(_NUMBER.findall(name[: found.start()]))
+    changing = [n for n in range(numbers.shape[1]) if len(set(numbers[:, n].tolist())) > 1]
+    if len(changing) != 1 or max(numbers[:, changing[0]]) > _LARGEST_COUNTER:
+        return None
+    steps = np.diff(numbers[:, changing[0]])
+    return changing[0] if 2 * np.count_nonzero(steps == 1) >= len(steps) else None
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(text[:_LONGEST_NUMBER]) for text in _NUMBER.findall(name)]
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """Key of names with numbers: 9 before 10."""
+    parts = re.split(r"(\d+)", path)
+    return [
+        (int(part[:_LONGEST_NUMBER]), part) if part.isdecimal() else (-1, part) for part in parts
+    ]

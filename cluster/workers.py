@@ -1,0 +1,111 @@
+"""Where tasks run: processes of this machine, or the workers of a Dask scheduler."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.packages import require
+
+MakeExecutor = Callable[[], Executor]
+_CONNECT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Where tasks run."""
+
+    processes: int
+    executor: MakeExecutor
+    here: bool = True
+    """Whether they are on this machine."""
+    close: Callable[[], None] = lambda: None
+    """Ends a connection, not the workers at its other end."""
+
+
+def workers_of(text: str) -> Workers:
+    """`local:N`, or the address of a Dask scheduler. UsageError for another text.
+
+    RocescopeError if the scheduler does not answer or has no worker.
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "local":
+        return _local(text, rest)
+    if kind in ("tls", "tcp"):
+        return _dask(text)
+    raise UsageError(
+        f"--cluster {text}: give local:N, N processes of this machine, or tls://HOST:PORT, a"
+        " scheduler of Dask"
+    )
+
+
+def _local(text: str, count: str) -> Workers:
+    if not count.isdecimal() or not 1 <= int(count) <= 1024:
+        raise UsageError(f"--cluster {text}: give local:N, N processes of this machine")
+    # A forked process would have the locks, not the threads, of this one.
+    context = multiprocessing.get_context("spawn")
+    return Workers(
+        int(count),
+        lambda: ProcessPoolExecutor(int(count), mp_context=context, initializer=_ignore_interrupts),
+    )
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; the one that waits for the tasks ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _dask(address: str) -> Workers:
+    """The workers of a scheduler. It takes pickled code from everybody who reaches it, so beyond
+    this machine it must ask for certificates, which the configuration of Dask names."""
+    host = _host_of(address)
+    if address.startswith("tcp:") and not _is_loopback(host):
+        raise UsageError(
+            f"--cluster {address}: whoever reaches tcp:// can run code on the workers: give tls://"
+        )
+    require("distributed")
+    distributed: Any = import_module("distributed")
+    encrypted = address.startswith("tls:")
+    try:
+        client = distributed.Client(
+            address,
+            security=distributed.Security(require_encryption=encrypted),
+            timeout=_CONNECT_S,
+            set_as_default=False,
+        )
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise RocescopeError(f"--cluster {address}: {why}") from None
+    threads = client.nthreads().values()
+    if not threads or max(threads) > 1:
+        client.close()
+        if not threads:
+            raise RocescopeError(f"--cluster {address} has no worker: start dask worker")
+        raise UsageError(  # a task changes the working folder of its process
+            f"--cluster {address}: a worker runs several tasks in one process: start them with"
+            " dask worker --nworkers N --nthreads 1"
+        )
+    return Workers(len(threads), client.get_executor, False, client.close)
+
+
+def _host_of(address: str) -> str:
+    with suppress(ValueError):
+        parts = urlsplit(address)
+        if parts.hostname and parts.port and not parts.path:
+            return parts.hostname
+    raise UsageError(f"--cluster {address} is not an address such as tls://scheduler:8786")
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"

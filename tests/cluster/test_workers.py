@@ -1,0 +1,122 @@
+"""Where tasks run."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+from captures import data
+from clusters import planned
+
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.cluster import workers as module
+from rocescope.cluster.merge import merge
+from rocescope.cluster.run import run_tasks
+from rocescope.cluster.workers import workers_of
+
+PATH = str(data("c10"))
+
+
+def check(folder: Path, workers: module.Workers) -> None:
+    planned(folder, [PATH], 2)
+    run_tasks(str(folder), workers.executor)
+    expected = analyze([PATH], AnalyzeOptions())
+    assert msgspec.json.encode(merge(str(folder))) == msgspec.json.encode(expected)
+
+
+def test_processes_of_this_machine(tmp_path: Path) -> None:
+    workers = workers_of("local:2")
+    assert (workers.processes, workers.here) == (2, True)
+    check(tmp_path, workers)
+    workers.close()
+
+
+@pytest.mark.parametrize("text", ["local", "local:0", "local:x", "2", "ssh://host:1", "local:9999"])
+def test_other_clusters_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="give local:N"):
+        workers_of(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["tls://host", "tls://:8786", "tls://h:1/x", "tcp:h:1", "tls://h:x"]
+)
+def test_addresses(text: str) -> None:
+    with pytest.raises(UsageError, match="is not an address such as tls://scheduler:8786"):
+        workers_of(text)
+
+
+@pytest.mark.parametrize("host", ["scheduler", "10.0.0.1", "[2001:db8::1]", "127.0.0.1.example"])
+def test_without_certificates_only_on_this_machine(host: str) -> None:
+    with pytest.raises(UsageError, match="can run code on the workers: give tls://"):
+        workers_of(f"tcp://{host}:8786")
+
+
+@pytest.fixture
+def dask(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
+    """Dask's interface on threads of this process: a scheduler at every address but port 1."""
+
+    class Client:
+        asked: list[tuple[str, bool]] = []
+        closed = 0
+        threads: list[int] = [1, 1]
+
+        def __init__(self, address: str, security: bool, timeout: int, set_as_default: bool):
+            self.asked.append((address, security))
+            assert not set_as_default
+            if address.endswith(":1"):
+                raise OSError("Timed out trying to connect\nmore lines")
+
+        def nthreads(self) -> dict[int, int]:
+            return dict(enumerate(self.threads))
+
+        def get_executor(self) -> ThreadPoolExecutor:
+            return ThreadPoolExecutor(1)
+
+        def close(self) -> None:
+            Client.closed += 1
+
+    distributed = ModuleType("distributed")
+    vars(distributed).update(Client=Client, Security=lambda require_encryption: require_encryption)
+    monkeypatch.setitem(sys.modules, "distributed", distributed)
+    monkeypatch.setattr(module, "require", lambda package: None)
+    return Client
+
+
+@pytest.mark.parametrize(
+    ("address", "encrypted"),
+    [("tls://scheduler:8786", True), ("tcp://127.0.0.1:8786", False), ("tcp://[::1]:8786", False)],
+)
+def test_workers_of_a_scheduler(
+    tmp_path: Path, dask: type[Any], address: str, encrypted: bool
+) -> None:
+    workers = workers_of(address)
+    assert dask.asked == [(address, encrypted)]
+    assert (workers.processes, workers.here) == (2, False)
+    check(tmp_path, workers)
+    workers.close()
+    assert dask.closed == 1
+
+
+def test_a_scheduler_that_is_not_there_or_alone(dask: type[Any]) -> None:
+    with pytest.raises(RocescopeError, match=r"tls://h:1: Timed out trying to connect$"):
+        workers_of("tls://h:1")
+    dask.threads = []
+    with pytest.raises(RocescopeError, match="tls://h:2 has no worker: start dask worker"):
+        workers_of("tls://h:2")
+    dask.threads = [1, 4]
+    with pytest.raises(UsageError, match="several tasks in one process: start them with dask"):
+        workers_of("tls://h:2")
+    assert dask.closed == 2
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocescope.analyzer.packages.find_spec", lambda package: None)
+    with pytest.raises(UsageError, match="tasks on Dask need distributed, which is not installed"):
+        workers_of("tls://scheduler:8786")

@@ -1,0 +1,45 @@
+"""Files, folders and patterns as arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocescope.analyzer.errors import UnreadableInput
+from rocescope.commands.options.inputs import captures_in, expanded
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Captures at two levels, and other files."""
+    names = [
+        "a/r.pcap",
+        "a/r.pcap12",
+        "b/x.pcapng.zst",
+        "b/x.json",
+        "c.cap",
+        "notes.txt",
+        "d.pcap2x",
+    ]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_the_captures_of_a_folder(folder: Path) -> None:
+    below = [folder / name for name in ("a/r.pcap", "a/r.pcap12", "b/x.pcapng.zst", "c.cap")]
+    assert captures_in(folder) == expanded([folder]) == below
+    assert captures_in(folder, "*") == below[-1:]
+    (folder / "empty").mkdir()
+    with pytest.raises(UnreadableInput, match="empty contains no capture"):
+        captures_in(folder / "empty")
+
+
+def test_patterns_name_files(folder: Path) -> None:
+    found = [folder / "a/r.pcap", folder / "a/r.pcap12"]
+    assert expanded([folder / "?/r.pcap*"]) == expanded([folder / "a*"]) == found
+    gone, literal = folder / "x[1].pcap", folder / "y[1].pcap"
+    literal.touch()
+    assert expanded([gone, literal, Path("-")]) == [gone, literal, Path("-")]

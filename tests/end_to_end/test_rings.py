@@ -1,0 +1,104 @@
+"""Ring files in place of captures: the same result, and no finding from what is lost of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from captures import DATA
+from clusters import in_tasks
+from examples import first
+from ring_files import rings
+
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.results.analysis import Analysis
+
+CLEAN = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap*"))
+FOUR = [path for path in CLEAN if "spine1" in path.name or "H" in path.name][:4]
+REROUTED = sorted((DATA / "whole_leafspine" / "r03_link_down_reroute").glob("*.xz"))
+FAULT = {"loss", "blackhole", "outage", "link-down", "rehash", "timeout-recovery"}
+"""What taps may show of the fault in r03 and its effects, see test_taps_left_out.py."""
+
+
+def options_of(files: Mapping[str, Sequence[Path]]) -> AnalyzeOptions:
+    names = {str(path): tap for tap, paths in files.items() for path in paths}
+    return AnalyzeOptions(rings="/(?P<tap>.*)/", tap_names=names)
+
+
+def analysis(files: Mapping[str, Sequence[Path]]) -> Analysis:
+    options = options_of(files)
+    return analyze(list(options.tap_names), options)
+
+
+def test_ring_files_are_the_captures(tmp_path: Path) -> None:
+    names = {str(path): path.name.partition(".")[0] for path in FOUR}
+    expected = msgspec.to_builtins(analyze(list(names), AnalyzeOptions(tap_names=names)))
+    files = rings(FOUR, tmp_path / "ring", 5)
+    for paths in files.values():
+        random.Random(1).shuffle(paths)
+    found = analysis(files)
+    assert {
+        name for name, value in msgspec.to_builtins(found).items() if value != expected[name]
+    } == {"captures"}
+    assert [capture.name for capture in found.captures] == [f"{tap} (5 files)" for tap in files]
+    options = options_of(files)
+    parts = in_tasks(tmp_path / "work", list(options.tap_names), 2, options)
+    assert msgspec.json.encode(parts) == msgspec.json.encode(found)
+
+
+def faulty(files: dict[str, list[Path]], seed: int) -> dict[str, list[Path]]:
+    """Files lost (never the first and last of a tap), cut and overwritten."""
+    rng = random.Random(seed)
+    left: dict[str, list[Path]] = {}
+    for tap, paths in files.items():
+        left[tap] = [path for path in paths if path in (paths[0], paths[-1]) or rng.random() > 0.15]
+        for path in left[tap]:
+            data = path.read_bytes()
+            match rng.randrange(8):
+                case 0:
+                    path.write_bytes(data[: len(data) * 2 // 3])
+                case 1:
+                    path.write_bytes(b"no capture")
+    return left
+
+
+@pytest.mark.parametrize("seed", first(2, range(12)))
+def test_what_files_hide_is_no_loss(tmp_path: Path, seed: int) -> None:
+    paths = CLEAN if seed % 2 else random.Random(seed).sample(CLEAN, 3)
+    files = faulty(rings(paths, tmp_path, 6), seed)
+    found = analysis(files)
+    assert found.diagnosis.findings == []
+    assert not any(flow.missing_packets or flow.lost_between_taps for flow in found.flows)
+    assert not any(hop.lost_packets for hop in found.hops)
+    gaps = [capture for capture in found.captures if capture.gaps]
+    assert len(found.warnings) >= len(gaps) > 0
+    hidden = {capture.name.partition(" ")[0] for capture in gaps}
+    assert not any({hop.from_tap, hop.to_tap} & hidden for hop in found.hops)
+
+
+@pytest.mark.parametrize("seed", first(1, range(6)))
+def test_a_fault_is_found_or_not_but_nothing_else(tmp_path: Path, seed: int) -> None:
+    found = analysis(faulty(rings(REROUTED, tmp_path, 6), seed))
+    assert {finding.kind for finding in found.diagnosis.findings} <= FAULT
+
+
+def test_a_gap_at_one_tap_makes_losses_unknown(tmp_path: Path) -> None:
+    path = DATA / "i01_write_loss0.5_AtoB.atB.pcap.gz"
+    files = rings([path], tmp_path, 5)
+    whole = analysis(files)
+    assert any(flow.recovered_packets for flow in whole.flows)
+    del files["i01_write_loss0"][2]
+    found = analysis(files)
+    for flow in found.flows:
+        if flow.recovered_packets:
+            assert flow.missing_packets is None
+            assert any("gaps" in note or "never seen" in note for note in flow.notes)
+    assert "loss" not in {finding.kind for finding in found.diagnosis.findings}
+    (capture,) = found.captures
+    assert isinstance(capture.gaps, list)
+    assert capture.gaps[0].reason.startswith("1 file is missing between ring_00002")
+    assert "has 1 gap in its capture" in found.diagnosis.limits[0]
