@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from .errors import UsageError
 
 NEEDED_BY = {
-    "distributed": "tasks on Dask need",
     "networkx": "fabrics as GraphML need",
     "pyarrow": "exported packets and Parquet or Arrow files need",
     "scapy": "mirror headers of generated captures need",

@@ -9,12 +9,12 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..analyzer.errors import RocescopeError, UsageError
-from ..analyzer.packages import require
 
 MakeExecutor = Callable[[], Executor]
 _CONNECT_S = 30
@@ -72,7 +72,11 @@ def _dask(address: str) -> Workers:
         raise UsageError(
             f"--cluster {address}: whoever reaches tcp:// can run code on the workers: give tls://"
         )
-    require("distributed")
+    if find_spec("distributed") is None:
+        raise UsageError(
+            f"--cluster {address} needs distributed, which is not installed:"
+            " pip install 'rocescope[cluster]'"
+        )
     distributed: Any = import_module("distributed")
     encrypted = address.startswith("tls:")
     try:

@@ -93,7 +93,8 @@ def analyze(
         End flows without a packet for this time, default 60s: of the ended flows the worst 1000
         stay listed, the others leave memory and stay in the sums.
     cluster
-        local:N: split the analysis into tasks, on N processes of this machine. An -o without
+        local:N: split the analysis into tasks, on N processes of this machine; tls://HOST:PORT: on
+        the workers of a Dask scheduler. An -o without
         suffix is a folder of results. See docs/cluster.md.
     work
         The folder of the tasks: the same command continues what was interrupted there.
@@ -101,6 +102,8 @@ def analyze(
         Number of parts by host pair, default that of the processes.
     """
     folder = to.folder() if cluster is not None else None
+    if cluster is not None:
+        to.check_folder()
     chosen = to.chosen() if folder is None else "html"
     if top is not None and chosen not in ("table", "html"):
         raise UsageError(f"--top is for the tables of the report; {chosen} contains every flow")

@@ -168,6 +168,7 @@ def merge(
     if top < 1:
         raise UsageError("--top must be 1 or more")
     folder = to.folder()
+    to.check_folder()
     if folder is None:
         to.chosen()
     from ..cluster.merge import merge as merged

@@ -37,6 +37,12 @@ def tui(
         Follow the switches of --fabric, as trace --follow does: an inventory, or netns:PREFIX. The
         screen Fabric shows FIM over time.
     """
+    for folder in files:
+        if (folder / "summary.json").is_file():
+            raise UsageError(
+                f"{folder} holds the results of an analysis, without packets: open"
+                f" {folder / 'report.html'}, or give the captures"
+            )
     paths, tap_names = reading.captures(files)
     if STANDARD_INPUT in files:
         raise UsageError("the terminal UI reads keys from standard input: give a capture file")

@@ -97,6 +97,17 @@ class ReportOutput:
         file = self.file if self.format is None else None
         return file if file is not None and not file.suffix else None
 
+    def check_folder(self) -> None:
+        """UsageError for a suffix that is not that of a format: it may have been meant as that of a
+        folder."""
+        if self.format is None and self.file is not None and self.file.suffix:
+            suffix = self.file.suffix.lower()
+            if suffix not in _SUFFIXES:
+                raise UsageError(
+                    f"-o {self.file}: {suffix} is not the suffix of a format; a folder of results"
+                    f" has a name without one: -o {self.file.with_suffix('')}"
+                )
+
     def write(
         self,
         table: Callable[[TextIO], None],

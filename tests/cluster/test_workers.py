@@ -85,7 +85,7 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
     distributed = ModuleType("distributed")
     vars(distributed).update(Client=Client, Security=lambda require_encryption: require_encryption)
     monkeypatch.setitem(sys.modules, "distributed", distributed)
-    monkeypatch.setattr(module, "require", lambda package: None)
+    monkeypatch.setattr(module, "find_spec", lambda package: package)
     return Client
 
 
@@ -117,6 +117,8 @@ def test_a_scheduler_that_is_not_there_or_alone(dask: type[Any]) -> None:
 
 
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocescope.analyzer.packages.find_spec", lambda package: None)
-    with pytest.raises(UsageError, match="tasks on Dask need distributed, which is not installed"):
+    monkeypatch.setattr(module, "find_spec", lambda package: None)
+    with pytest.raises(
+        UsageError, match=r"which is not installed: pip install 'rocescope\[cluster"
+    ):
         workers_of("tls://scheduler:8786")

@@ -108,3 +108,21 @@ def test_the_script_for_slurm_runs_all_tasks(
             f"merge --work {work} -o {work}/results",
         )
     )
+
+
+def test_a_suffix_that_is_no_format_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "-o results.d: .d is not the suffix of a format; a folder of results has a name without"
+    assert cli.run(["analyze", PATHS[0], "--cluster", "local:1", "-o", "results.d"]) == 2
+    assert said in capsys.readouterr().err
+    assert run("merge", "--work", tmp_path, "-o", "results.d") == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_terminal_ui_names_the_report_of_a_folder_of_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "summary.json").touch()
+    assert cli.run(["tui", str(tmp_path)]) == 2
+    assert "holds the results of an analysis, without packets: open" in capsys.readouterr().err
