@@ -35,6 +35,7 @@ MPI_WORLD = "MPI_COMM_WORLD"
 MOST_QUEUE_PAIRS = 1_000_000
 MOST_CHANNELS = 1_000_000
 MOST_ERRORS = 10_000
+MOST_GIDS = 100_000
 _MOST_SPEAKERS = 100_000
 _COMMUNICATORS_EACH = 1000
 _PAST_SEARCHED = 1000
@@ -131,8 +132,8 @@ class Job:
         self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
         """Addresses by host and device number."""
         self._devices: dict[tuple[str, int], set[str]] = defaultdict(set)
-        self._gids: dict[tuple[str, str], dict[int, set[str | None]]] = defaultdict(dict)
-        """By host and device: the addresses of each index of a GID; None among them: it is used."""
+        self._gids: set[tuple[str, str, int, str | None]] = set()
+        """Host, device, index and address of a GID; an address of None: the index is used."""
         self._failed: LoggedError | None = None
         self._ucx = ucx.UcxLog()
         self._labels: dict[int, Speaker | None] = {}
@@ -177,11 +178,13 @@ class Job:
                     pair.comm, pair.rank = MPI_WORLD, rank
                 self.hosts[MPI_WORLD, rank] = speaker.host
         found = [pair for process in self._processes.values() for pair in process.all_pairs()]
+        used = self._used_addresses()
         for pair in found:
             if pair.speaker is None:
                 continue
             if pair.address is None and pair.device is not None:
-                pair.address = self._used_address(pair.speaker.host, pair.device)
+                addresses = used.get((pair.speaker.host, pair.device), ())
+                pair.address = next(iter(addresses)) if len(addresses) == 1 else None
             if pair.number is None:
                 continue
             where = (pair.speaker.host, pair.number)
@@ -191,11 +194,13 @@ class Job:
                 (pair.device,) = self._devices[where]
         return found + self._perftest
 
-    def _used_address(self, host: str, device: str) -> str | None:
-        """The address whose GID the queue pairs of a device use, if there is only one."""
-        used = [known for known in self._gids.get((host, device), {}).values() if None in known]
-        addresses = {address for known in used for address in known or {None}} - {None}
-        return addresses.pop() if len(addresses) == 1 else None
+    def _used_addresses(self) -> dict[tuple[str, str], set[str]]:
+        """By host and device: the addresses whose GIDs the queue pairs of the device use."""
+        used: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for host, device, index, address in self._gids:
+            if address is not None and (host, device, index, None) in self._gids:
+                used[host, device].add(address)
+        return used
 
     @property
     def doubtful_labels(self) -> int:
@@ -243,9 +248,7 @@ class Job:
             for number, name, _port in what.devices:
                 self._devices[speaker.host, number].add(name)
         elif isinstance(what, GidLine):
-            self._gids[speaker.host, what.device].setdefault(what.gid_index, set()).add(
-                what.address
-            )
+            self._gid(speaker.host, what)
         elif isinstance(what, EndLine):
             _end(process, time_ns, what)
         else:
@@ -288,6 +291,12 @@ class Job:
             remote_address=None if what.remote is None else what.remote[0],
             remote_qpn=None if what.remote is None else what.remote[1],
         )
+
+    def _gid(self, host: str, what: GidLine) -> None:
+        if len(self._gids) >= MOST_GIDS:
+            self.dropped += 1
+            return
+        self._gids.add((host, what.device, what.gid_index, what.address))
 
     def _communicator(
         self, speaker: Speaker, process: _Process, time_ns: int | None, what: CommunicatorLine

@@ -183,3 +183,10 @@ def test_an_error_belongs_to_the_queue_pair_of_its_time():
     speaker = job.pairs()[0].speaker
     peers = [job.pair_of(speaker, 34, at and (BEGUN_S + at) * 10**9) for at in (105, 115, None, 50)]
     assert [pair.remote_address[-1] for pair in peers] == ["2", "3", "3", "3"]
+
+
+def test_kept_gids_are_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MOST_GIDS", 3)
+    job = read(ucx_dc("nodea", 7, 0x1A3, [], "10.0.0.1"))
+    assert job.dropped == 1  # the fourth, which is the one in use
+    assert [pair.address for pair in job.pairs()] == [None]
