@@ -31,6 +31,7 @@ def replay(
     strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
     traffic: Annotated[Offered, Parameter(name="*")] = OFFERED,
     jobs: Annotated[list[str] | None, Parameter(negative="")] = None,
+    vary: Annotated[list[str] | None, Parameter(negative="")] = None,
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
@@ -63,6 +64,10 @@ def replay(
         Jobs of computations and messages that wait for each other, in place of captures:
         collective=ring,workers=64,size=256MB,compute=2ms,iterations=3, see docs/replay.md. May be
         repeated; with --pattern its traffic is beside them.
+    vary
+        Repeat the replay with other values of a parameter: spines=4,8,16, rate=100G,400G,
+        message-size=1MB,4MB, down=none,spine1, buffer=200kB,800kB, or jobs.size=1MB,8MB with its
+        option. May be repeated for all combinations, see docs/replay.md.
     window
         Also compute loads per time window of this length, such as 10ms.
     packets
@@ -101,24 +106,32 @@ def replay(
     from ...replay.compare.prepared import PreparedReplay
     from ...replay.compare.request import DEFAULT_STRATEGIES
 
-    prepared = PreparedReplay(
-        traffic.request(
-            fabric,
-            files,
-            strategies=tuple(strategy or DEFAULT_STRATEGIES),
-            jobs=tuple(jobs or ()),
-            window=window or "",
-            packets=packets or received is not None or sent is not None,
-            model=model or "",
-            lossless=lossless or "",
-            transport=transport or "",
-            fail=tuple(fail or ()),
-            converge=converge,
-            runs=runs,
-            seed=seed,
-            job_logs=logs.patterns(),
-        )
+    request = traffic.request(
+        fabric,
+        files,
+        strategies=tuple(strategy or DEFAULT_STRATEGIES),
+        jobs=tuple(jobs or ()),
+        window=window or "",
+        packets=packets or received is not None or sent is not None,
+        model=model or "",
+        lossless=lossless or "",
+        transport=transport or "",
+        fail=tuple(fail or ()),
+        converge=converge,
+        runs=runs,
+        seed=seed,
+        job_logs=logs.patterns(),
     )
+    if vary:
+        if received is not None or sent is not None:
+            raise UsageError("--vary cannot be combined with --received and --sent")
+        from ...replay.compare.vary import replay_varied
+
+        with steps_shown(to.progress) as tell:
+            result, complete = replay_varied(request, vary, tell)
+        _report(result, to, top)
+        return 0 if complete else 130
+    prepared = PreparedReplay(request)
     if sent is not None and files:
         raise UsageError("--sent needs --pattern or --jobs: a capture shows what hosts sent")
     listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)

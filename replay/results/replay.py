@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 from .base import SCHEMA_VERSION, Chance, FabricSummary, Record, TrafficSummary
-from .packets import PacketReplay
+from .packets import PacketReplay, Spread
 
 SeedOrigin: TypeAlias = Literal["fabric", "option", "default"]
 
@@ -225,6 +226,31 @@ class SolverReport(Record, frozen=True, kw_only=True):
     variables: int
 
 
+class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
+    """A strategy under one combination of `--vary`; None without the packet engine."""
+
+    name: str
+    parameters: dict[str, str]
+    completion_ns: Annotated[Spread | None, Meta(description="time of the completed runs")]
+    over_bound_percent: Spread | None
+    max_queue_packets: Annotated[float | None, Meta(description="mean of the runs")]
+    lost_packets: Annotated[int | None, Meta(description="dropped or lost on links, all runs")]
+    retransmitted_packets: int | None
+    pauses: Annotated[int | None, Meta(description="None without PFC")]
+    max_over_mean: Annotated[float | None, Meta(description="as in `strategies`")]
+    busy_ns: Annotated[float, Meta(description="`lower_bound_ns` of `strategies`")]
+    jobs_ns: Annotated[
+        dict[str, float | None], Meta(description="mean completion time of each job")
+    ]
+
+
+class VariedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One combination of the values of `--vary`."""
+
+    settings: Annotated[dict[str, str], Meta(description="value by parameter")]
+    strategies: list[VariedStrategy]
+
+
 class ReplayResult(Record, frozen=True, kw_only=True):
     """The result of `replay`."""
 
@@ -232,5 +258,10 @@ class ReplayResult(Record, frozen=True, kw_only=True):
     version: str
     traffic: TrafficSummary
     fabric: FabricSummary
-    strategies: list[StrategyResult]
+    strategies: Annotated[
+        list[StrategyResult], Meta(description="of the first combination with `--vary`")
+    ]
     warnings: list[str]
+    varied: Annotated[
+        list[VariedResult], Meta(description="one per combination of `--vary`; empty without")
+    ] = []

@@ -37,6 +37,12 @@ def encode(result: Result, format: str) -> bytes:
 
 def _rows(result: Result) -> list[dict[str, Any]]:
     match result:
+        case ReplayResult() if result.varied:
+            return [
+                {**one.settings, **_varied(msgspec.structs.asdict(row))}
+                for one in result.varied
+                for row in one.strategies
+            ]
         case ReplayResult():
             rows = [
                 {"strategy": one.name, **msgspec.structs.asdict(link)}
@@ -69,6 +75,15 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 for switch in result.switches
                 for candidate in switch.candidates
             ]
+
+
+def _varied(row: dict[str, Any]) -> dict[str, Any]:
+    """One number per column."""
+    row["parameters"] = ",".join(f"{k}={v}" for k, v in row["parameters"].items())
+    for name in ("completion_ns", "over_bound_percent"):
+        row[name] = None if row[name] is None else row[name].mean
+    row["jobs_ns"] = " ".join(f"{k}={v}" for k, v in row["jobs_ns"].items())
+    return row
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from .page import ColorWhen, Page, console_for, folded, numbers, texts
 from .ranks import ranks_text
 from .replay_packets import print_packets, print_strategy
 from .replay_parts import NONE, chance_text, factor, fim, print_head, say_hashes, title
+from .replay_varied import print_varied
 
 
 def print_replay(
@@ -30,6 +31,10 @@ def fill_replay(
 ) -> None:
     """The same on any page; charts: called below the comparison."""
     print_head(page, result.traffic, result.fabric, result.warnings)
+    if result.varied:
+        print_varied(page, result)
+        charts()
+        return
     if not result.strategies:  # interrupted before the first was finished
         return
     if any(one.packets for one in result.strategies):

@@ -11,6 +11,7 @@ from ...terminal.trace import fill_trace
 from ..charts.boxes import seeds, strategies
 from ..charts.heat import fabric
 from ..charts.shares import links
+from ..charts.varied import varied
 from ..page import HtmlPage
 
 _STRATEGIES = 4
@@ -43,7 +44,10 @@ def trace_html(result: TraceResult, top: int = 5) -> bytes:
 
 
 def _loads(page: HtmlPage, result: ReplayResult) -> None:
-    """Pictures of the links between which hashing chooses."""
+    """Pictures of the links between which hashing chooses; with `--vary` of completion."""
+    if result.varied:
+        page.chart(varied(result))
+        return
     page.chart(strategies(result))
     for one in result.strategies[:_STRATEGIES]:
         for layer in one.layers:

@@ -1,0 +1,181 @@
+"""`--vary`: the same replay with other values of one or several parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
+
+import msgspec
+
+from ...analyzer.errors import UsageError
+from ..fabrics.parameters import CHANGES, RATE_AND_DELAY
+from ..fabrics.parse import KINDS
+from ..results.replay import ReplayResult, StrategyResult, VariedResult, VariedStrategy
+from .prepared import PreparedReplay, Tell
+from .request import ReplayRequest
+from .specs.words import PFC
+
+MOST_CASES = 64
+NONE = "none"
+"""A value: the parameter is left out."""
+WHOLE = ("lossless", "fail", "converge")
+"""Options that are varied as a whole."""
+_MODEL = (
+    "mtu", "header", "ack", "gap", "buffer", "trim", "drop", "jitter", "ack-every", "ecn",
+    "ecn-last-hop", "offer",
+)  # fmt: skip
+_LOSSLESS = ("buffer", "xoff", "xon", "headroom", "alpha", "reaction")
+_TRANSPORT = ("recovery", "congestion", "rto", "rate", "reordering", "linear", "mpr")
+_PATTERN = (
+    "hosts", "qps", "messages", "spray", "flows", "fan-in", "seed", "message-size", "acks"
+)  # fmt: skip
+
+
+class Variation(NamedTuple):
+    """One `--vary`."""
+
+    key: str
+    option: str
+    """Option of the parameter, or itself."""
+    values: tuple[str, ...]
+
+
+def parse_vary(text: str, request: ReplayRequest) -> Variation:
+    """`spines=4,8,16`, `jobs.size=1MB,4MB` or `fail=none,spine1@50us`. UsageError names the key."""
+    key, equals, rest = text.partition("=")
+    values = tuple(filter(None, (value.strip() for value in rest.split(","))))
+    if not equals or len(values) < 1:
+        raise UsageError(f"--vary {text!r}: write a parameter and its values, like spines=4,8,16")
+    if len(set(values)) < len(values):
+        raise UsageError(f"--vary {key}: a value is given twice")
+    known = _parameters(request)
+    option, dot, name = key.partition(".")
+    if dot and option in known and name in known[option]:
+        return Variation(key, option, values)
+    if key in WHOLE:
+        return Variation(key, key, values)
+    for option, names in known.items():
+        if key in names:
+            return Variation(key, option, values)
+    told = "; ".join(f"{option}: {', '.join(names)}" for option, names in known.items())
+    raise UsageError(f"--vary: nothing here has a parameter {key!r} ({told}; {', '.join(WHOLE)})")
+
+
+def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
+    """The parameters by option, in the order in which a name without its option is looked up."""
+    kind = KINDS.get(request.fabric.partition(":")[0])
+    known = {"fabric": (*(RATE_AND_DELAY if kind is None else kind.parameters), *CHANGES)}
+    if request.lossless.partition(":")[0] == PFC:
+        known["lossless"] = _LOSSLESS
+    known |= {"model": _MODEL, "transport": _TRANSPORT}
+    if request.pattern:
+        known["pattern"] = _PATTERN
+    if request.jobs:
+        from ..jobs.spec import KEYS
+
+        known["jobs"] = KEYS
+    return known
+
+
+def varied(request: ReplayRequest, variation: Variation, value: str) -> ReplayRequest:
+    """The request with this value."""
+    option, name = variation.option, variation.key.rpartition(".")[2]
+    if option == "fail":
+        return replace(request, fail=() if value == NONE else (value,))
+    if option == variation.key:
+        return replace(request, **{option: value})  # type: ignore[arg-type]
+    if option == "jobs":
+        return replace(request, jobs=tuple(_with(job, name, value) for job in request.jobs))
+    text: str = getattr(request, option)
+    if option in ("model", "transport"):
+        return replace(request, **{option: _with(text, name, value)})  # type: ignore[arg-type]
+    mark = ":"
+    if option == "fabric" and text.partition(":")[0] not in KINDS:
+        mark = ","  # a file
+    head, _, rest = text.partition(mark)
+    rest = _with(rest, name, value)
+    return replace(request, **{option: f"{head}{mark}{rest}" if rest else head})  # type: ignore[arg-type]
+
+
+def _with(options: str, key: str, value: str) -> str:
+    """`a=1,b=2` with another value of a key."""
+    parts = [part for part in options.split(",") if part and part.partition("=")[0].strip() != key]
+    return ",".join(parts if value == NONE else [*parts, f"{key}={value}"])
+
+
+def replay_varied(
+    request: ReplayRequest, texts: Sequence[str], progress: Tell | None = None
+) -> tuple[ReplayResult, bool]:
+    """The replays of all combinations of values, and whether none was interrupted.
+
+    The result is that of the first combination, with a summary of all in `varied`. UsageError
+    names the parameter, before anything runs.
+    """
+    variations = [parse_vary(text, request) for text in texts]
+    names = [one.key for one in variations]
+    if len(set(names)) < len(names):
+        raise UsageError("--vary: a parameter is given twice")
+    cases = list(product(*(one.values for one in variations)))
+    if len(cases) > MOST_CASES:
+        raise UsageError(f"--vary: {len(cases):,} combinations; the most are {MOST_CASES}")
+    prepared = []
+    for values in cases:
+        own = request
+        for one, value in zip(variations, values, strict=True):
+            own = varied(own, one, value)
+        try:
+            prepared.append(PreparedReplay(own))
+        except UsageError as error:
+            told = ", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True))
+            raise UsageError(f"--vary {told}: {error}") from None
+    first: ReplayResult | None = None
+    found: list[VariedResult] = []
+    for number, (one, values) in enumerate(zip(prepared, cases, strict=True)):
+        settings = dict(zip(names, values, strict=True))
+        tell = _telling(progress, number, len(cases))
+        if one.request.by_packet:
+            result, whole = one.by_packets(one.request.strategies, tell)
+        else:
+            result, whole = one.place(one.parsed(), tell), True
+        if not whole:
+            break
+        first = first or result
+        found += [
+            VariedResult(settings=settings, strategies=list(map(_summary, result.strategies)))
+        ]
+    if first is None:
+        return result, False
+    return msgspec.structs.replace(first, varied=found), len(found) == len(cases)
+
+
+def _telling(progress: Tell | None, number: int, of: int) -> Callable[[str, int, int], None] | None:
+    if progress is None:
+        return None
+
+    def tell(step: str, done: int, steps: int) -> None:
+        progress(f"{number + 1} of {of}: {step}", number * steps + done, of * steps)
+
+    return tell
+
+
+def _summary(one: StrategyResult) -> VariedStrategy:
+    packets = one.packets
+    jobs: Iterator[tuple[str, float | None]] = (
+        (job.name, None if job.completion_ns is None else job.completion_ns.mean)
+        for job in (packets.jobs if packets is not None else [])
+    )
+    return VariedStrategy(
+        name=one.name,
+        parameters=one.parameters,
+        completion_ns=packets.completion_ns if packets is not None else None,
+        over_bound_percent=packets.over_bound_percent if packets is not None else None,
+        max_queue_packets=packets.max_queue_packets.mean if packets is not None else None,
+        lost_packets=packets.dropped + packets.lost_on_links if packets is not None else None,
+        retransmitted_packets=packets.sent_again if packets is not None else None,
+        pauses=packets.pfc.pauses if packets is not None and packets.pfc is not None else None,
+        max_over_mean=one.max_over_mean,
+        busy_ns=one.lower_bound_ns,
+        jobs_ns=dict(jobs),
+    )

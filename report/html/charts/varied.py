@@ -1,0 +1,67 @@
+"""Bars: completion under other values of parameters, by strategy."""
+
+from __future__ import annotations
+
+from ....replay.results.replay import ReplayResult
+from ...words import human
+from ..chart import Chart
+from ..drawing import WIDTH, Drawing, shorten, ticks
+
+MOST = 48
+_LEFT, _ROW, _TOP = 250.0, 22.0, 12.0
+_KINDS = ("one", "two", "three")
+
+
+def varied(result: ReplayResult) -> Chart | None:
+    """A bar per combination of values and strategy; None without a completion."""
+    found = [
+        (", ".join(f"{k}={v}" for k, v in one.settings.items()), row)
+        for one in result.varied
+        for row in one.strategies
+    ]
+    times = [row.completion_ns.mean for _, row in found if row.completion_ns is not None]
+    if not times:
+        return None
+    shown = found[:MOST]
+    scale = ticks(max(times), 5)
+    bottom = _TOP + _ROW * len(shown)
+    drawing = Drawing(bottom + 40)
+    names = list(dict.fromkeys(row.name for _, row in found))
+
+    def x(value: float) -> float:
+        return _LEFT + (WIDTH - 60 - _LEFT) * value / scale[-1]
+
+    for tick in scale:
+        drawing.line(x(tick), _TOP, x(tick), bottom, "axis")
+        drawing.text(x(tick), bottom + 16, human.duration(tick), "soft", "middle")
+    drawing.text(x(scale[-1] / 2), bottom + 34, "completion, mean of the runs", "soft", "middle")
+    for number, (told, row) in enumerate(shown):
+        middle = _TOP + _ROW * (number + 0.5)
+        drawing.text(_LEFT - 8, middle + 4, shorten(f"{told} {row.name}", 36), "", "end")
+        if row.completion_ns is None:
+            drawing.text(_LEFT + 4, middle + 4, "not completed", "soft")
+            continue
+        kind = _KINDS[names.index(row.name) % len(_KINDS)]
+        drawing.rect(_LEFT, middle - 8, max(1.0, x(row.completion_ns.mean) - _LEFT), 16, kind)
+        ends = (row.completion_ns.min, row.completion_ns.max)
+        drawing.line(x(ends[0]), middle, x(ends[1]), middle, "whisker")
+    words = f"Completion for {human.counted(len(result.varied), 'case')}"
+    words += f" under {', '.join(names)}; lines span the runs."
+    rows = [
+        (
+            told,
+            row.name,
+            *(
+                (None, None, None)
+                if row.completion_ns is None
+                else (row.completion_ns.mean, row.completion_ns.min, row.completion_ns.max)
+            ),
+        )
+        for told, row in shown
+    ]
+    left = len(found) - len(shown)
+    return Chart(
+        "Completion by " + ", ".join(result.varied[0].settings), words, drawing,
+        ("case", "strategy", "ns", "min", "max"), rows,
+        f"{human.counted(left, 'further row')} left out." if left else "",
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""`--vary`: what it changes, its cases and its mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.compare.prepared import PreparedReplay
+from rocescope.replay.compare.request import ReplayRequest
+from rocescope.replay.compare.vary import parse_vary, replay_varied, varied
+
+FABRIC = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G"
+PATTERN = ReplayRequest(FABRIC, ("ecmp",), pattern="permutation:qps=2", model="ecn=80kB")
+JOBS = ReplayRequest(FABRIC, ("jsq",), jobs=("workers=4,size=64kB",), lossless="pfc")
+
+
+@pytest.mark.parametrize(
+    ("request_", "text", "changed"),
+    [
+        (PATTERN, "spines=4", {"fabric": "leaf-spine:leaves=2,hosts=2,rate=100G,spines=4"}),
+        (PATTERN, "down=leaf1-spine1", {"fabric": f"{FABRIC},down=leaf1-spine1"}),
+        (PATTERN, "rate=400G", {"fabric": "leaf-spine:leaves=2,spines=2,hosts=2,rate=400G"}),
+        (PATTERN, "transport.rate=95%", {"transport": "rate=95%"}),
+        (PATTERN, "ecn=none", {"model": ""}),
+        (PATTERN, "buffer=64kB", {"model": "ecn=80kB,buffer=64kB"}),
+        (PATTERN, "qps=8", {"pattern": "permutation:qps=8"}),
+        (PATTERN, "fail=spine1@1us", {"fail": ("spine1@1us",)}),
+        (PATTERN, "fail=none", {"fail": ()}),
+        (PATTERN, "lossless=pfc", {"lossless": "pfc"}),
+        (JOBS, "buffer=4MB", {"lossless": "pfc:buffer=4MB"}),
+        (JOBS, "alpha=1/16", {"lossless": "pfc:alpha=1/16"}),
+        (JOBS, "size=1MB", {"jobs": ("workers=4,size=1MB",)}),
+        (JOBS, "jobs.qps=2", {"jobs": ("workers=4,size=64kB,qps=2",)}),
+    ],
+)
+def test_a_value_changes_its_option(
+    request_: ReplayRequest, text: str, changed: dict[str, object]
+) -> None:
+    (value,) = (one := parse_vary(text, request_)).values
+    found = varied(request_, one, value)
+    assert {name: getattr(found, name) for name in changed} == changed
+    assert PreparedReplay(found).fabric.hosts == 4
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["spine=4"], "nothing here has a parameter 'spine'"),
+        (["spines"], "write a parameter and its values"),
+        (["spines="], "write a parameter and its values"),
+        (["spines=2,2"], "a value is given twice"),
+        (["spines=2", "spines=4"], "a parameter is given twice"),
+        (["spines=2,x"], "--vary spines=x: .*'x' is not a whole number"),
+        (["hosts=" + ",".join(map(str, range(1, 66)))], "65 combinations; the most are 64"),
+        (["size=1MB"], "nothing here has a parameter 'size'"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(texts: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        replay_varied(PATTERN, texts)
+
+
+def test_every_combination_is_that_of_its_own_replay() -> None:
+    told: list[str] = []
+    result, whole = replay_varied(
+        JOBS, ["spines=1,2", "size=16kB,32kB"], lambda step, done, of: told.append(step)
+    )
+    assert whole and told and told[-1].startswith("4 of 4: ")
+    settings = [one.settings for one in result.varied]
+    assert settings == [{"spines": s, "size": z} for s in "12" for z in ("16kB", "32kB")]
+    for one in result.varied:
+        (row,) = one.strategies
+        spec = f"leaf-spine:leaves=2,spines={one.settings['spines']},hosts=2,rate=100G"
+        alone = ReplayRequest(
+            spec, ("jsq",), jobs=(f"workers=4,size={one.settings['size']}",), lossless="pfc"
+        )
+        (wanted,) = PreparedReplay(alone).by_packets(("jsq",))[0].strategies
+        assert wanted.packets is not None and row.completion_ns == wanted.packets.completion_ns
+        assert row.jobs_ns == {"job1 ring": wanted.packets.jobs[0].completion_ns.mean}  # type: ignore[union-attr]
+        assert row.pauses == 0 and row.lost_packets == 0
+
+
+def test_whole_flows_are_placed() -> None:
+    plain = ReplayRequest(FABRIC, ("assign",), pattern="permutation:qps=2")
+    result, _ = replay_varied(plain, ["spines=2,4"])
+    assert [one.strategies[0].completion_ns for one in result.varied] == [None, None]
+    assert all(one.strategies[0].busy_ns > 0 for one in result.varied)
