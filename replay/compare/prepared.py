@@ -225,7 +225,8 @@ class PreparedReplay:
             def of_jobs(run: int) -> Load:
                 jobs = tuple(self._placed_jobs(request.seed + run))
                 offered = offer_jobs(jobs, self.fabric, model, request.seed + run)
-                return Load(offered.workload, pairs=None, offered=JOBS, jobs=offered, by_job=jobs)
+                notes = tuple(note for job in jobs for note in job.notes)
+                return Load(offered.workload, notes, offered=JOBS, jobs=offered, by_job=jobs)
 
             return of_jobs
         if request.pattern:

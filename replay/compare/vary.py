@@ -132,13 +132,13 @@ def replay_varied(
             raise UsageError(f"--vary {told}: {error}") from None
     first: ReplayResult | None = None
     found: list[VariedResult] = []
-    for number, (one, values) in enumerate(zip(prepared, cases, strict=True)):
+    for number, (case, values) in enumerate(zip(prepared, cases, strict=True)):
         settings = dict(zip(names, values, strict=True))
         tell = _telling(progress, number, len(cases))
-        if one.request.by_packet:
-            result, whole = one.by_packets(one.request.strategies, tell)
+        if case.request.by_packet:
+            result, whole = case.by_packets(case.request.strategies, tell)
         else:
-            result, whole = one.place(one.parsed(), tell), True
+            result, whole = case.place(case.parsed(), tell), True
         if not whole:
             break
         first = first or result

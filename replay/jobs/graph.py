@@ -113,6 +113,8 @@ class Job:
     qps: int = 1
     """Queue pairs per pair of ranks; every message is split over them."""
     iterations: int = 1
+    notes: tuple[str, ...] = ()
+    """What its file leaves open."""
     queue_pair: Ints | None = None
     """int64[nodes]: number of the queue pair of each message, with `qps` 1; None: one per pair of
     ranks."""

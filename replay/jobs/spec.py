@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,8 +14,11 @@ from ...analyzer.key_values import parse_options
 from ...analyzer.units import parse_duration, parse_size
 from ...kernels.kernel import Floats
 from ..fabrics.fabric import Fabric
-from .collectives import PLAIN, Collective, experts, hierarchical, uneven
-from .graph import MOST_PS, Job
+from .collectives import ALL_REDUCES, PLAIN, Collective, experts, hierarchical, uneven
+from .files.chakra import read_chakra
+from .files.goal import read_goal
+from .files.json_file import read_json
+from .graph import MOST_PS, Graph, Job
 from .models import MODELS
 from .placing import PACKED, PLACEMENTS, FreeHosts
 from .training import training
@@ -51,8 +55,9 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "start": "0",
     "stagger": "0",
 }
-KEYS: Final = (*_DEFAULTS, "workers", "model", "ratio")
-FILE_KEYS: Final = ("file", "place", "start", "qps")
+KEYS: Final = (*_DEFAULTS, "workers", "model", "ratio", "file")
+FILE_KEYS: Final = ("file", "collective", "place", "start", "qps")
+"""`collective`: how the all-reduces of Chakra traces are done."""
 
 
 class _Plan(NamedTuple):
@@ -78,6 +83,8 @@ class _Plan(NamedTuple):
     place: str
     start_ps: int
     stagger_ps: int
+    file: Graph | None = None
+    notes: tuple[str, ...] = ()
 
 
 def parse_jobs(specs: Sequence[str]) -> Callable[[Fabric, int], list[Job]]:
@@ -85,7 +92,7 @@ def parse_jobs(specs: Sequence[str]) -> Callable[[Fabric, int], list[Job]]:
 
     UsageError names the key; that of the result the job that does not fit.
     """
-    plans = [_parsed(spec) for spec in specs]
+    plans = [_file(spec) or _parsed(spec) for spec in specs]
     if sum(plan.alike for plan in plans) > MOST_JOBS:
         raise UsageError(f"--jobs: the most jobs are {MOST_JOBS}")
 
@@ -98,6 +105,31 @@ def parse_jobs(specs: Sequence[str]) -> Callable[[Fabric, int], list[Job]]:
         return jobs
 
     return placed
+
+
+def _file(spec: str) -> _Plan | None:
+    """The plan of a job from a file; None for other jobs."""
+    given = parse_options(spec, "--jobs")
+    if "file" not in given:
+        return None
+    for key in given:
+        if key not in FILE_KEYS:
+            raise UsageError(
+                f"--jobs: {key} cannot be combined with file; {', '.join(FILE_KEYS)} can"
+            )
+    rest = ",".join(f"{key}={value}" for key, value in given.items() if key != "file")
+    plan, text = _parsed(rest), given["file"]
+    path = Path(text)
+    notes: tuple[str, ...] = ()
+    if path.suffix in (".goal", ".json"):
+        if not path.is_file():
+            raise UsageError(f"--jobs: there is no file {path}")
+        graph = read_goal(path) if path.suffix == ".goal" else read_json(path)
+    else:
+        if plan.collective not in ALL_REDUCES:
+            raise UsageError(f"--jobs: collective of a file is one of {', '.join(ALL_REDUCES)}")
+        graph, notes = read_chakra(text, ALL_REDUCES[plan.collective])
+    return plan._replace(collective=path.name, file=graph, notes=notes)
 
 
 def _parsed(spec: str) -> _Plan:
@@ -164,6 +196,9 @@ def _sizes(given: Mapping[str, str], values: Mapping[str, str], layers: int) -> 
 def _placed(plan: _Plan, at: int, job: int, free: FreeHosts, fabric: Fabric, seed: int) -> Job:
     workers = len(free) if plan.workers is None else plan.workers
     name = f"job{job} {plan.collective}"
+    if plan.file is not None:
+        hosts = free.take(plan.file.ranks, plan.place, name, seed * MOST_JOBS + job)
+        return Job(name, plan.file, hosts, plan.start_ps, qps=plan.qps, notes=plan.notes)
     if workers < 2:
         raise UsageError(f"--jobs: {name}: {workers} free hosts are left; a job needs 2 workers")
     if plan.stragglers > workers:

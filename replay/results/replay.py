@@ -238,7 +238,7 @@ class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
     retransmitted_packets: int | None
     pauses: Annotated[int | None, Meta(description="None without PFC")]
     max_over_mean: Annotated[float | None, Meta(description="as in `strategies`")]
-    busy_ns: Annotated[float, Meta(description="`lower_bound_ns` of `strategies`")]
+    busy_ns: Annotated[float | None, Meta(description="`lower_bound_ns` of `strategies`")]
     jobs_ns: Annotated[
         dict[str, float | None], Meta(description="mean completion time of each job")
     ]

@@ -71,5 +71,6 @@ class AckTimes:
 def _unwrapped(psn: Array) -> Ints:
     """Numbers without the wrap at 2^24, from 0 on."""
     half = (PSN_MASK + 1) // 2
-    steps = (np.diff(psn.astype(np.int64), prepend=np.int64(psn[0])) + half & PSN_MASK) - half
+    numbers: Ints = psn.astype(np.int64)
+    steps = (np.diff(numbers, prepend=numbers[:1]) + half & PSN_MASK) - half
     return np.asarray(np.cumsum(steps))

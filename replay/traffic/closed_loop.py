@@ -104,8 +104,8 @@ def _links(records: Records, peer: Int32s, ends: Ends) -> tuple[Links, Told]:
     flow = own["flow"].astype(np.int32)
     acked = ends.acks.of(flow, own["last_psn"], peer)
     links, told = linked(flow, own["begun_ns"], own["ended_ns"], acked, ends.src, ends.dst, peer)
-    rows = rows.astype(np.int32)
-    return Links(rows[links.message], rows[links.after], links.gap_ns), told
+    row: Int32s = rows.astype(np.int32)
+    return Links(row[links.message], row[links.after], links.gap_ns), told
 
 
 def _link_notes(told: Told) -> tuple[str, ...]:
