@@ -62,8 +62,8 @@ def replay(
         docs/replay.md; all selects every strategy that fits the fabric.
     jobs
         Jobs of computations and messages that wait for each other, in place of captures:
-        collective=ring,workers=64,size=256MB,compute=2ms,iterations=3, see docs/replay.md. May be
-        repeated; with --pattern its traffic is beside them.
+        collective=ring,workers=64,size=256MB,compute=2ms,iterations=3, or file=trace.goal, see
+        docs/replay.md. May be repeated; with --pattern its traffic is beside them.
     vary
         Repeat the replay with other values of a parameter: spines=4,8,16, rate=100G,400G,
         message-size=1MB,4MB, down=none,spine1, buffer=200kB,800kB, or jobs.size=1MB,8MB with its
