@@ -215,9 +215,8 @@ Examples:
   rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32
   rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
   rocescope replay --jobs workers=8,size=1MB,compute=50us --fabric fat-tree:k=4 -s jsq
-  rocescope replay --pattern incast --fabric fat-tree:k=4 -s jsq --lossless infinite
   rocescope replay --pattern permutation --fabric fat-tree:k=4 -s jsq --vary rate=100G,400G
-  rocescope replay --pattern incast --fabric fat-tree:k=4 -s jsq --lossless pfc
+  rocescope replay --pattern incast --fabric fat-tree:k=4 -s jsq --lossless infinite
 """,
         "csv, parquet and arrow contain one row per link.",
     ),
