@@ -70,6 +70,8 @@ def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
     if request.lossless.partition(":")[0] == PFC:
         known["lossless"] = _LOSSLESS
     known |= {"model": _MODEL, "transport": _TRANSPORT}
+    if not request.lossless:  # PFC is the default; a buffer is then that of `--model`
+        known["lossless"] = _LOSSLESS
     if request.pattern:
         known["pattern"] = _PATTERN
     if request.jobs:
@@ -88,7 +90,7 @@ def varied(request: ReplayRequest, variation: Variation, value: str) -> ReplayRe
         return replace(request, **{option: value})  # type: ignore[arg-type]
     if option == "jobs":
         return replace(request, jobs=tuple(_with(job, name, value) for job in request.jobs))
-    text: str = getattr(request, option)
+    text: str = getattr(request, option) or (PFC if option == "lossless" else "")
     if option in ("model", "transport"):
         return replace(request, **{option: _with(text, name, value)})  # type: ignore[arg-type]
     mark = ":"

@@ -27,6 +27,7 @@ JOBS = ReplayRequest(FABRIC, ("jsq",), jobs=("workers=4,size=64kB",), lossless="
         (PATTERN, "fail=spine1@1us", {"fail": ("spine1@1us",)}),
         (PATTERN, "fail=none", {"fail": ()}),
         (PATTERN, "lossless=pfc", {"lossless": "pfc"}),
+        (PATTERN, "alpha=1/4", {"lossless": "pfc:alpha=1/4"}),
         (JOBS, "buffer=4MB", {"lossless": "pfc:buffer=4MB"}),
         (JOBS, "alpha=1/16", {"lossless": "pfc:alpha=1/16"}),
         (JOBS, "size=1MB", {"jobs": ("workers=4,size=1MB",)}),
