@@ -9,6 +9,7 @@ from pathlib import Path
 SCRIPTS = (
     "permutation",
     "queue_growth",
+    "paper_figures",
     "all_to_all",
     "reactive",
     "failures",

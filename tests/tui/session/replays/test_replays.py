@@ -197,7 +197,8 @@ def test_a_strip_shows_where_values_lie():
 
 
 def test_packets_stop_inside_a_strategy(monkeypatch):
-    monkeypatch.setattr("rocescope.replay.packets.drivers.runner.HOPS_AT_ONCE", 50)
+    for driver in ("runner", "event_driven"):
+        monkeypatch.setattr(f"rocescope.replay.packets.drivers.{driver}.HOPS_AT_ONCE", 50)
 
     class Impatient(Replays):
         def _tell(self, **changes):
