@@ -30,7 +30,8 @@ def with_waits(load: Workload, hosts: int, rng: np.random.Generator) -> Workload
                 edges.append((node, before, 0))
             elif before < m and load.dst[load.flow[before]] == here:
                 edges.append((node, before, 1))
-    node, after, on = np.array(edges, np.int64).reshape(-1, 3).T
+    columns = np.array(edges, np.int64).reshape(-1, 3)
+    node, after, on = columns[:, 0], columns[:, 1], columns[:, 2]
     return load._replace(
         waits=Waits(
             node.astype(np.int32),
