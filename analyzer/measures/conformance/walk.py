@@ -12,7 +12,7 @@ from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
 from ...wire.packets import HAS_AETH, IPV6
 from ...wire.psn import psn_add, psn_distance
 from .rules.ack_requests import asks_for_answer
-from .rules.reads import asks, asks_again, learn_path_mtu, reserves, responds
+from .rules.reads import asks, asks_again, comes_again, learn_path_mtu, reserves, responds
 from .rules.requester import after_fatal, arrives, misses_the_first, sends_again, sends_new, start
 from .rules.responder import answers
 from .state import UNPAIRED, Book, Here
@@ -97,10 +97,11 @@ def _request(
     count = reserves(s, dma_length) if is_read else np.int64(1)
     in_order = verdict == verdicts.IN_ORDER or verdict == verdicts.RESTARTED
     arrives(s, psn, max(count, 1), in_order, here.time)
-    if verdict == verdicts.DUPLICATE:
-        return
-    if verdict == verdicts.OVERTAKEN:  # judged at its retransmission
-        s.reordered += 1
+    asks_for_data = bits & (opcodes.READ_REQUEST | opcodes.ATOMIC) != 0
+    if verdict == verdicts.DUPLICATE or verdict == verdicts.OVERTAKEN:
+        if asks_for_data:
+            comes_again(book, s, psn)
+        s.reordered += verdict == verdicts.OVERTAKEN  # judged at its retransmission
         return
     if s.fatal:
         after_fatal(book, f, s, psn, here)
@@ -114,7 +115,7 @@ def _request(
     elif verdict != verdicts.REORDERED:
         sends_new(book, f, s, psn, max(count, 1), is_read, here)
     first_here = verdict != verdicts.RETRANSMITTED
-    if bits & (opcodes.READ_REQUEST | opcodes.ATOMIC):
+    if asks_for_data:
         if first_here:
             asks(book, s, psn, dma_length)
         else:

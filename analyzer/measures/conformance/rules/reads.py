@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .....kernels.kernel import Int, inlined, subkernel
@@ -95,10 +97,24 @@ def asks_again(
             keeps(book, f, READ_AGAIN)
         else:
             breaks(book, f, REREAD_ENDS, here, 0, psn, behind, 0)
-        if not read.again or psn_distance(psn, np.int64(read.again_from)) < 0:
-            read.again_from = psn
-        read.again = 1
-        read.latest_from = psn
+        _may_repeat(read, psn)
+
+
+@subkernel
+def comes_again(book: Book, s: RequesterRecord, psn: Int) -> None:
+    """A further copy of a READ or atomic request, from the network: its responder answers it."""
+    at = _find(book, s, psn)
+    if at >= 0:
+        _may_repeat(book.reads[s.reads - 1, at], psn)
+
+
+@inlined
+def _may_repeat(read: Any, psn: Int) -> None:
+    """The responses from `psn` on may come again."""
+    if not read.again or psn_distance(psn, np.int64(read.again_from)) < 0:
+        read.again_from = psn
+    read.again = 1
+    read.latest_from = psn
 
 
 @subkernel

@@ -207,6 +207,8 @@ def sends_new(
         else:
             leaves_open(book, f, rule_list.ACK_SENT, rule_list.UNSEEN)
         s.early_answer = 0
+    if s.loose and psn_distance(psn, np.int64(s.next)) > 0:
+        s.msn_known = 0  # the PSNs between are of the READ, or of messages that the tap missed
     _note_time(book, s, psn, here.time)
     behind = psn_add(psn, count)
     if psn_distance(behind, np.int64(s.next)) > 0 or s.loose:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traffic
 from conformance_traces import (
+    NAK,
     answer,
     atomic_ack,
     broken,
@@ -121,3 +122,17 @@ def test_one_read_of_unknown_length_hides_no_other() -> None:
     """Only the nearest request before a response can have asked for it."""
     one = judged([read(0, 4096), read(8, 64), response(8, ONLY, payload_bytes=64)])
     assert kept(one)["read-range"] == 1
+
+
+def test_a_late_request_is_answered_again() -> None:
+    lost = [write(n) for n in range(8)] + [write(9), answer(8, NAK)]
+    rows = [*lost, fetch_add(8, ip_id=20), write(9, ip_id=21), atomic_ack(8)]
+    one = judged([*rows, fetch_add(8, ip_id=9), atomic_ack(8, ip_id=40)])
+    assert not broken(one)
+    assert broken(judged([*rows, atomic_ack(8, ip_id=40)])) == {rules.READ_UNASKED: 1}
+
+
+def test_a_request_that_the_network_doubled_is_answered_again() -> None:
+    asked = fetch_add(8, ip_id=9)
+    rows = [*(write(n) for n in range(8)), asked, atomic_ack(8), asked, atomic_ack(8, ip_id=40)]
+    assert not broken(judged(rows))

@@ -5,6 +5,7 @@ The traces follow the InfiniBand specification by hand: what a receiver must ans
 
 from __future__ import annotations
 
+import traffic
 from conformance_traces import (
     ACK,
     NAK,
@@ -14,6 +15,8 @@ from conformance_traces import (
     kept,
     last,
     open_cases,
+    read,
+    response,
     violations,
     write,
 )
@@ -90,6 +93,25 @@ def test_msn_counts_messages() -> None:
     assert broken(judged([*right, last(4), answer(4, ACK, 11)])) == {rules.MSN_WRONG: 1}
     wrap = [last(1), answer(1, ACK, TOP), last(2), answer(2, ACK, 0)]
     assert not broken(judged(wrap))
+
+
+def test_messages_behind_a_read_of_unknown_length_are_not_counted() -> None:
+    rows = [
+        last(0, payload_bytes=64),
+        answer(0, msn=1),
+        read(1, 512),
+        response(1, traffic.READ_ONLY, payload_bytes=512),
+    ]
+    rows += [
+        read(3, 512),
+        answer(2, NAK),
+        read(2, 512, at=2000),
+        read(3, 512),
+        last(4, payload_bytes=64),
+    ]
+    assert not broken(
+        judged([*rows, answer(4, msn=5), last(5, payload_bytes=64), answer(5, msn=6)])
+    )
 
 
 def test_rnr_timers_of_the_specification() -> None:
