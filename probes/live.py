@@ -42,8 +42,8 @@ POLL_S = 0.02
 """Poll interval. Rings wake the reader before they fill; fewer, larger batches cost less."""
 _T = TypeVar("_T")
 _MIB = 1 << 20
-_ALL_RINGS_BYTES = 512 * _MIB
-_LARGEST_DEFAULT_RING, _SMALLEST_RING = 64 * _MIB, 4096
+_FEW_RINGS_BYTES, _ALL_RINGS_BYTES = 64 * _MIB, 512 * _MIB
+_DEFAULT_RING, _SMALLEST_RING = 16 * _MIB, 4096
 _SETTLE_S = 0.5
 _STATE_LOSSES_EVERY_S = 1.0
 
@@ -58,7 +58,7 @@ class LiveOptions:
     snap_bytes: int = 96
     """Bytes kept of each frame (rounded up to a multiple of 8); encapsulated frames keep 256."""
     ring_bytes: int | None = None
-    """Size of each CPU's ring (rounded up to a power of two); None: 64 MiB, less on many CPUs."""
+    """Size of each CPU's ring (rounded up to a power of two); None: `default_ring_bytes`."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True
     """Also search GRE, ERSPAN, VXLAN, Geneve and MPLS for RoCE."""
@@ -362,9 +362,9 @@ class LiveSource(Opened):
 
 
 def default_ring_bytes(cpus: int) -> int:
-    """64 MiB per CPU, less if all rings together would exceed 512 MiB."""
-    share = _ALL_RINGS_BYTES // cpus
-    return min(_LARGEST_DEFAULT_RING, max(_MIB, 1 << (share.bit_length() - 1)))
+    """64 MiB for all CPUs, at least 16 MiB for each; less if all together would exceed 512 MiB."""
+    share = max(_FEW_RINGS_BYTES // cpus, min(_DEFAULT_RING, _ALL_RINGS_BYTES // cpus))
+    return max(_MIB, 1 << (share.bit_length() - 1))
 
 
 def _checked(options: LiveOptions) -> LiveOptions:

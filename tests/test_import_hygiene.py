@@ -69,6 +69,19 @@ def test_screens_begin_without_compiler_and_parser() -> None:
     assert loaded.isdisjoint({"numba", "llvmlite", "scipy", "cyclopts", "lark", "pyarrow"})
 
 
+def test_screens_of_a_live_session_load_no_replay() -> None:
+    """Numba and the replays take 40 MB, and a session without files has nothing to replay."""
+    statement = (
+        "import importlib, rocescope.tui.app.app\n"
+        "from rocescope.tui.screens.registry import prepared\n"
+        "for name in prepared('diagnosis', can_replay=False):\n"
+        "    importlib.import_module(f'rocescope.tui.screens.{name}')"
+    )
+    loaded = all_modules_after(statement)
+    assert {"rocescope.tui.screens.paths", "rocescope.tui.screens.packets"} <= loaded
+    assert "numba" not in loaded and "rocescope.tui.session.replays.replays" not in loaded
+
+
 def test_live_commands_load_no_compiler() -> None:
     """Probes and kernels are compiled once, then they come from the cache."""
     loaded = modules_after("import rocescope.probes.live_analysis, rocescope.commands.live.capture")

@@ -67,8 +67,8 @@ def end_idle(
         ways = ways_of(measuring.hops.settled(), tracker, tap_names)
     troubled = _trouble(measuring, ways)
     idle = np.flatnonzero(leaves)
-    wire_bytes = tracker.flows["wire_bytes"]
-    worst = idle[np.lexsort((wire_bytes[idle], troubled[idle]))[::-1][:most_kept]]
+    wire_bytes = tracker.flows["wire_bytes"][idle]  # a view would keep all flows in memory
+    worst = idle[np.lexsort((wire_bytes, troubled[idle]))[::-1][:most_kept]]
     leaves[worst] = False
     _join_partners(tracker, leaves)
     return _end(measuring, leaves, troubled, ways)

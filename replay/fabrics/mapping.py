@@ -2,8 +2,8 @@
 
 `exact`: the addresses and subnets of the fabric. `order`: sorted addresses on the hosts in port
 order. `subnets`: addresses of one /24 (IPv6: /64) on one leaf, sorted subnets on the leaves
-in order; larger subnets if there are more than leaves, as where every host has its own. A YAML
-file: `address: host` or `subnet: leaf` or `subnet: host`.
+in order; larger subnets if there are more than leaves, as where every host has its own, and as
+`order` if no size fits those. A YAML file: `address: host` or `subnet: leaf` or `subnet: host`.
 """
 
 from __future__ import annotations
@@ -88,6 +88,9 @@ def _by_subnet(addresses: list[Address], fabric: Fabric) -> HostMap:
         and all(len(m) <= len(leaf) for m, leaf in zip(subnets.values(), leaves, strict=False))
     )
     subnets = next(fits, found[0])
+    if len(subnets) > len(leaves) and len(subnets) == len(set(addresses)):
+        rule = "sorted addresses, each of its own subnet, on the hosts in order"
+        return HostMap(_in_order(addresses, fabric), rule)
     if len(subnets) > len(leaves):
         raise UsageError(
             f"the capture has addresses in {len(subnets)} subnets, {fabric.name} only "

@@ -19,7 +19,7 @@ from rocescope.analyzer.errors import CaptureError, UsageError
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.probes import bpf, clock
-from rocescope.probes.live import LiveOptions, LiveSource
+from rocescope.probes.live import LiveOptions, LiveSource, default_ring_bytes
 from rocescope.probes.program import program
 
 from .program.test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
@@ -481,3 +481,8 @@ def test_the_time_that_packets_may_wait():
     record = 16 + 256  # header and the most bytes of a frame
     assert source.room_s((1 << 20) // record) == 1
     assert source.room_s(0) == float("inf")
+
+
+def test_the_rings_of_all_cpus_share_their_memory():
+    sizes = {cpus: default_ring_bytes(cpus) >> 20 for cpus in (1, 2, 3, 4, 8, 32, 64, 128, 1024)}
+    assert sizes == {1: 64, 2: 32, 3: 16, 4: 16, 8: 16, 32: 16, 64: 8, 128: 4, 1024: 1}

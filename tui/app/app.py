@@ -106,7 +106,7 @@ class RocescopeApp(Host):
         if not self.view.session.running:  # probes are read from the moment they are attached
             self.view.session.start()
         self.snapshots.begin(self.settings.refresh_hz)
-        self.upkeep.begin([name for name in registry.SCREENS if name != self.DEFAULT_MODE])
+        self.upkeep.begin(registry.prepared(self.DEFAULT_MODE, bool(self.view.session.paths)))
 
     def _end(self, number: int, frame: object) -> None:
         """Leave as the key does, with the exit code of a program that a signal ended."""

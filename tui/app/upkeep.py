@@ -65,7 +65,9 @@ class Upkeep:
     def _load_the_rest(self) -> None:
         """Load the modules of filters and replays, which takes a second that no key may wait."""
         from ..screens import filter_prompt  # noqa: F401
-        from ..session.replays import replays  # noqa: F401
+
+        if self._view.session.paths:  # a session without files replays nothing
+            from ..session.replays import replays  # noqa: F401
 
         # All modules and screens are loaded. To collect garbage among them takes 130 ms, in
         # which no thread runs. So they are excluded: objects made from now on are few.

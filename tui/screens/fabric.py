@@ -14,11 +14,11 @@ from ...analyzer.words import printable
 from ...replay.results.replay import LinkLoad, StrategyResult
 from ...report.words import human
 from ..messages import FlowSelected
-from ..session.replays.placed import TRACED, OnLink
+from ..session.replays.placed import OnLink
 from ..session.replays.replays import BY_PACKET, ReplayView, limiting_link
 from ..session.replays.traced import Point
 from ..session.snapshots.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
-from ..session.snapshots.snapshot import Snapshot
+from ..session.snapshots.snapshot import TRACED, Snapshot
 from ..session.words import sentences
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
@@ -28,12 +29,14 @@ from ..session.packets.dissect import Line, dissect
 from ..session.packets.flow_pass import Late, Wanted
 from ..session.packets.mrc_lines import OURS, mrc_lines
 from ..session.packets.packets import Packets, PacketScan, Point
-from ..session.replays.placed import Placed
 from ..session.snapshots.snapshot import FlowKey, Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings
 from .prompts import TextPrompt
+
+if TYPE_CHECKING:
+    from ..session.replays.placed import Placed
 
 COLUMNS = (
     GridColumn("frame", "#", 9, True),

@@ -17,7 +17,6 @@ from ...analyzer.statistics.shares import jain, width
 from ...report.words import human
 from ...report.words.verdicts import SPRAYS_FROM_WIDTH
 from ..messages import FlowSelected
-from ..session.replays.placed import TRACED
 from ..session.snapshots.matrix import (
     LEGEND,
     MEASURES,
@@ -29,7 +28,7 @@ from ..session.snapshots.matrix import (
     heat_cell,
     path_matrix,
 )
-from ..session.snapshots.snapshot import Snapshot
+from ..session.snapshots.snapshot import TRACED, Snapshot
 from ..session.words import sentences
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn

@@ -24,11 +24,19 @@ SCREENS = {
     "doctor": "DoctorScreen",
 }
 """Module under `screens` and class of each screen."""
+_OF_REPLAYS = {"replay", "aggregation", "fabric"}
+"""Screens whose modules take some 40 MB."""
 
 
 def modes() -> dict[str, str | Callable[[], Screen[None]]]:
     """The modes of the app: how to make each screen."""
     return {name: _maker(name, made) for name, made in SCREENS.items()}
+
+
+def prepared(shown: str, can_replay: bool) -> list[str]:
+    """Screens to make before their first visit: not the one shown, nor any without a use."""
+    left_out = {shown} if can_replay else {shown, *_OF_REPLAYS}
+    return [name for name in SCREENS if name not in left_out]
 
 
 def _maker(module: str, name: str) -> Callable[[], Screen[None]]:

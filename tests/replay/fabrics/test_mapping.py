@@ -27,7 +27,7 @@ def test_one_subnet_per_leaf():
     addresses = ["10.2.1.9", "10.1.1.7", "10.1.1.10", "10.2.1.1"]
     assert map_hosts(addresses, FABRIC, "subnets").hosts.tolist() == [4, 0, 1, 3]
     with pytest.raises(UsageError, match="3 subnets.* only 2 leaves; use --map order"):
-        map_hosts(["10.1.1.1", "11.1.2.1", "12.1.3.1"], FABRIC, "subnets")
+        map_hosts(["10.1.1.1", "10.1.1.2", "11.1.2.1", "12.1.3.1"], FABRIC, "subnets")
     with pytest.raises(UsageError, match="4 addresses .* only 3 hosts"):
         map_hosts([f"10.1.1.{i}" for i in range(1, 5)], FABRIC, "subnets")
 
@@ -50,6 +50,15 @@ def test_every_host_has_its_own_subnet(addresses, rule):
     mapped = map_hosts(addresses, FABRIC, "subnets")
     assert mapped.hosts.tolist() == [4, 0, 1, 3]
     assert mapped.rule == rule
+
+
+def test_subnets_of_one_host_each_that_no_larger_subnets_join():
+    addresses = ["172.16.4.9", "172.16.0.1", "172.16.1.3", "172.16.3.7", "172.16.2.5"]
+    mapped = map_hosts(addresses, FABRIC, "subnets")
+    assert mapped.hosts.tolist() == [4, 0, 1, 3, 2]
+    assert mapped.rule == "sorted addresses, each of its own subnet, on the hosts in order"
+    with pytest.raises(UsageError, match="7 addresses.* only 6 hosts"):
+        map_hosts([f"172.16.{i}.1" for i in range(7)], FABRIC, "subnets")
 
 
 def test_a_file_names_hosts_and_leaves(tmp_path):

@@ -21,7 +21,7 @@ from ....replay.strategies.base import FlowStrategy
 from ....replay.strategies.placed import Outcome
 from ....replay.traffic.traffic import Traffic
 from ..snapshots.columns import widths
-from ..snapshots.snapshot import FlowKey, PathColumns, Snapshot
+from ..snapshots.snapshot import TRACED, FlowKey, PathColumns, Snapshot
 
 _LABEL_SHIFT = 16
 """The entropy key of a path: flow label << 16 | UDP source port."""
@@ -51,10 +51,6 @@ class OnLink(NamedTuple):
     entropy: int
     wire_bytes: int
     packets: int
-
-
-TRACED = "traced"
-"""The name of the traced paths among strategies."""
 
 
 class Placed:

@@ -28,8 +28,9 @@ from ....replay.hashing.seeding import SeedRange
 from ....replay.results.replay import LinkLoad, StrategyResult
 from ....replay.results.sweep import SweepResult
 from ....replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
+from ..snapshots.snapshot import TRACED
 from .background import Background
-from .placed import TRACED, Noted, Placed
+from .placed import Noted, Placed
 from .traced import MOST_POINTS, Followed, Point, Traced, traceable, traced
 
 HASHES = ("linux", "crc32", "toeplitz")

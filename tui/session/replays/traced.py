@@ -20,7 +20,8 @@ from ....replay.flows.loads import Placement
 from ....replay.results.replay import StrategyResult
 from ....replay.strategies.placed import Outcome
 from ....replay.traffic.traffic import Traffic
-from .placed import TRACED, Placed
+from ..snapshots.snapshot import TRACED
+from .placed import Placed
 
 MOST_POINTS = 4096
 """Most events that are kept; older ones are forgotten."""

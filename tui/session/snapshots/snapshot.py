@@ -16,6 +16,8 @@ from .judged import Judged
 
 UNKNOWN = -1
 """In a column of counts: not known from this capture."""
+TRACED = "traced"
+"""The trust in paths that `trace` found, and their name among strategies."""
 
 
 class FlowKey(NamedTuple):
@@ -139,7 +141,7 @@ class PathColumns:
         if self.inferred:
             return "inferred"
         if self.by == "fabric":
-            return "traced" if self.traced else "predicted"
+            return TRACED if self.traced else "predicted"
         return "known"
 
     def seen(self) -> Ints:

@@ -19,7 +19,6 @@ from rocescope.discovery.tracing.paths import trace_paths
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.tui.screens.fabric import fim_line, none_traced
-from rocescope.tui.session.replays.placed import TRACED
 from rocescope.tui.session.replays.replays import Replays, ReplayView
 from rocescope.tui.session.replays.traced import (
     Followed,
@@ -29,6 +28,7 @@ from rocescope.tui.session.replays.traced import (
     traceable,
     traced,
 )
+from rocescope.tui.session.snapshots.snapshot import TRACED
 
 FILES = sorted((data("leafspine") / "r01_clean_write").glob("H[13]*.pcap.xz"))
 
