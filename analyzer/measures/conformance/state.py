@@ -131,6 +131,9 @@ READ = np.dtype(
 READS = 128
 """READs and atomics tracked per flow (a power of two): the usual limit of outstanding ones."""
 
+_FEWEST_FLOWS = 8
+"""Room of a book that begins: a hostile capture has thousands of taps with one flow each."""
+
 VIOLATION = np.dtype(
     [
         ("kind", "u1"),
@@ -224,7 +227,7 @@ class BookKeeper:
         have, book = len(self.book.states), self.book
         if flows <= have:
             return
-        room = max(flows, 2 * have, 64)
+        room = max(flows, 2 * have, _FEWEST_FLOWS)
         self.latencies.grow(room)
         self.book = book._replace(
             states=_longer(book.states, room, have),
