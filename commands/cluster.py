@@ -16,7 +16,7 @@ from .analyze import Severity, failed, write_analysis
 from .options.endings import exit_code
 from .options.output import REPORT_OUTPUT, ReportOutput
 from .options.progress import ProgressAs, shown
-from .options.reading import READING, Reading
+from .options.reading import READING_IN_TASKS, ReadingInTasks
 from .options.steps import steps_shown
 
 EXAMPLES = """\
@@ -47,7 +47,7 @@ def plan(
     path_by: Literal["entropy", "tap", "srv6"] = "entropy",
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
-    reading: Annotated[Reading, Parameter(name="*")] = READING,
+    reading: Annotated[ReadingInTasks, Parameter(name="*")] = READING_IN_TASKS,
 ) -> int:
     """Look at captures and write the plan of their analysis.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
@@ -50,22 +50,56 @@ class Selection(Ports):
 
 
 @dataclass(frozen=True)
-class Reading(Naming, Selection):
-    """How captures are read.
+class ReadingInTasks(Naming, Selection):
+    """How captures are read, as far as tasks can do it.
 
     Parameters
     ----------
     concat
         The files are one rotated capture; otherwise each file is a vantage point (tap).
-    follow
-        Wait for more packets at the end of a growing file until Ctrl-C.
-    plane_by
-        Plane key of MRC: auto, tap, segment:N (N-th uSID left) or ev:SHIFT:BITS.
     usid
         Bits of block and uSID in SRv6 addresses.
     flow_label
         IPv6 header with the flow label of MRC entropy values in SRv6: inner, outer (if the inner
         label is 0), or auto: the label that SACKs name.
+    """
+
+    _takes_rings = True
+    concat: Annotated[bool, Parameter(show_default=False)] = False
+    usid: str = "32:16"
+    flow_label: Literal["auto", "inner", "outer"] = "auto"
+
+    def options(self, files: Sequence[object], tap_names: Mapping[str, str]) -> AnalyzeOptions:
+        """The options for `analyze` of these files. UsageError before a file is opened."""
+        check_uncombined(tap_names, self.concat)
+        from ...analyzer.analysis.options import AnalyzeOptions
+        from ...analyzer.wire.segments import parse_usid_format
+
+        if self.filter is not None:
+            from ...analyzer.filtering.compiler import compile_filter
+
+            compile_filter(self.filter)
+        return AnalyzeOptions(
+            filter=self.filter,
+            concat=self.concat,
+            tap_names=tap_names,
+            rings=self.rings,
+            udp_ports=self.udp_ports,
+            usid=parse_usid_format(self.usid),
+            flow_label=self.flow_label,
+        )
+
+
+@dataclass(frozen=True)
+class Reading(ReadingInTasks):
+    """How captures are read.
+
+    Parameters
+    ----------
+    follow
+        Wait for more packets at the end of a growing file until Ctrl-C.
+    plane_by
+        Plane key of MRC: auto, tap, segment:N (N-th uSID left) or ev:SHIFT:BITS.
     trimmed_dscp
         DSCP of trimmed MRC packets; may be repeated.
     clock
@@ -76,12 +110,8 @@ class Reading(Naming, Selection):
         Drop packets that repeat an earlier packet within this time, such as 20us.
     """
 
-    _takes_rings = True
-    concat: Annotated[bool, Parameter(show_default=False)] = False
     follow: Annotated[bool, Parameter(show_default=False)] = False
     plane_by: str = "auto"
-    usid: str = "32:16"
-    flow_label: Literal["auto", "inner", "outer"] = "auto"
     trimmed_dscp: Annotated[list[int] | None, Parameter(negative="")] = None
     clock: Literal["capture", "hardware"] = "capture"
     mirror_format: Literal["lumina"] | None = None
@@ -96,27 +126,14 @@ class Reading(Naming, Selection):
         """The options for `analyze` of these files. UsageError before a file is opened."""
         if self.follow and (len(files) > 1 or self.concat):
             raise UsageError("--follow reads one growing file and cannot be combined with --concat")
-        check_uncombined(tap_names, self.concat)
-        if (rings := self.rings) is not None and self.follow:
+        if self.follow and self.rings is not None:
             raise UsageError("--follow reads one growing file: it cannot be combined with rings")
-        from ...analyzer.analysis.options import AnalyzeOptions
         from ...analyzer.summary.options import parse_plane_by
-        from ...analyzer.wire.segments import parse_usid_format
 
-        if self.filter is not None:
-            from ...analyzer.filtering.compiler import compile_filter
-
-            compile_filter(self.filter)
-        return AnalyzeOptions(
-            filter=self.filter,
-            concat=self.concat,
-            tap_names=tap_names,
-            rings=rings,
+        return replace(
+            super().options(files, tap_names),
             follow=self.follow,
-            udp_ports=self.udp_ports,
             plane_by=parse_plane_by(self.plane_by),
-            usid=parse_usid_format(self.usid),
-            flow_label=self.flow_label,
             trimmed_dscps=tuple(self.trimmed_dscp or ()),
             mirror=mirror_options(
                 self.clock, self.mirror_format, self.drop_duplicates, switch_counters
@@ -125,3 +142,4 @@ class Reading(Naming, Selection):
 
 
 PORTS, SELECTION, READING = Ports(), Selection(), Reading()
+READING_IN_TASKS = ReadingInTasks()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from ...analyzer.errors import UsageError
 from .inputs import check_inputs, expanded, input_name
@@ -26,7 +26,7 @@ class Naming:
     """
 
     tap: Annotated[list[str] | None, Parameter(negative="")] = None
-    _takes_rings: ClassVar[bool] = False
+    _takes_rings = False
 
     @property
     def rings(self) -> str | None:

@@ -110,6 +110,14 @@ def test_the_script_for_slurm_runs_all_tasks(
     )
 
 
+def test_plan_has_no_option_that_tasks_refuse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("plan", "--help") == 0
+    out = capsys.readouterr().out
+    assert "--concat" in out and "--flow-label" in out
+    refused = ("--follow", "--plane-by", "--trimmed-dscp", "--clock", "--mirror", "--drop-dup")
+    assert not any(option in out for option in refused)
+
+
 def test_a_suffix_that_is_no_format_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
