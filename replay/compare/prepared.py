@@ -41,12 +41,11 @@ class PreparedReplay:
         """UsageError names the option and its mistake."""
         self.request = request
         self.fabric = parse_fabric(request.fabric)
-        generated = bool(request.pattern or request.jobs)
-        if bool(request.captures) == generated:
+        if bool(request.captures) == request.generated:
             raise UsageError("give captures, or --pattern or --jobs for generated traffic")
-        if generated and (request.map != "exact" or request.filter or request.concat):
+        if request.generated and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
-        if generated and request.job_logs:
+        if request.generated and request.job_logs:
             raise UsageError("--nccl-log needs captures")
         self._window_ns = parse_duration(request.window, "--window") if request.window else None
         if request.filter is not None:

@@ -59,6 +59,11 @@ class ReplayRequest:
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property
+    def generated(self) -> bool:
+        """Whether the traffic is a pattern or jobs, in place of captures."""
+        return bool(self.pattern or self.jobs)
+
+    @property
     def sources(self) -> list[str]:
         """The sources of the traffic, for the report."""
         generated = [*self.jobs, *filter(None, [self.pattern])]

@@ -352,7 +352,14 @@ def _of_packets(view: ReplayView) -> str:
     who = f"{quickest} completes first, in"
     if len(times) > 1 and len(set(times.values())) == 1:
         who = "all complete in"
-    return f"packet by packet {who} {times[quickest]:.2f} times the lower bound"
+    text = f"packet by packet {who} {times[quickest]:.2f} times the lower bound"
+    slow = [
+        (1 + job.over_bound_percent.mean / 100, job.name)
+        for one in view.strategies.values()
+        for job in (one.packets.jobs if one.packets is not None else [])
+        if job.over_bound_percent is not None
+    ]
+    return f"{text}; {max(slow)[1]} at most in {max(slow)[0]:.2f} times its own" if slow else text
 
 
 def _of_seeds(view: ReplayView) -> str:

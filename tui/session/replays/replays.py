@@ -134,7 +134,7 @@ class Replays(Background[ReplayView]):
 
     def _set(self, request: ReplayRequest) -> None:
         asked = request
-        if request.pattern:  # patterns use the hosts of the fabric
+        if request.generated:  # patterns and jobs use the hosts of the fabric
             asked = replace(request, captures=(), map="exact", filter=None, concat=False)
         self._prepared = PreparedReplay(asked)
         self.request = request
@@ -240,7 +240,7 @@ class Replays(Background[ReplayView]):
             except RocescopeError as error:
                 self._tell(failed=self.view.failed | {name: str(error)})
                 continue
-            if strategy.outcome is not None and not prepared.request.pattern:
+            if strategy.outcome is not None and not prepared.request.generated:
                 self.placed[name] = Placed(name, strategy.outcome, prepared.fabric)
             with self._lock:
                 strategies = self.view.strategies | {name: result.strategies[0]}
@@ -253,7 +253,7 @@ class Replays(Background[ReplayView]):
                 self._tell(strategies={AS_CAPTURED: captured} | self.view.strategies)
 
     def _show_traced(self, prepared: PreparedReplay) -> None:
-        if not prepared.request.pattern and traceable(prepared.fabric):
+        if not prepared.request.generated and traceable(prepared.fabric):
             traffic, _ = mapped(prepared.read(messages=True), prepared.fabric)
             self._take_traced(traced(traffic, prepared.fabric), len(traffic))
 
@@ -305,7 +305,7 @@ class Replays(Background[ReplayView]):
     def _use_recovered(self, prepared: PreparedReplay, seeds: SeedRange | None) -> bool:
         """Search the seeds of the switches once, and place ECMP again with those found; whether
         there are any."""
-        if seeds is None or self._searched or prepared.request.pattern or self._stopping.is_set():
+        if seeds is None or self._searched or prepared.request.generated or self._stopping.is_set():
             return False
         self._searching = True
         try:

@@ -238,6 +238,17 @@ def test_packet_by_packet():
     assert told in sentence(made.view)
 
 
+def test_jobs_in_place_of_the_captures():
+    made = Replays(["/nowhere/x.pcap"])
+    made.set_words(f"{FABRIC} --jobs workers=2,size=64kB --jobs workers=2,size=8kB")
+    made.run(["jsq"])
+    made.wait(300)
+    (result,) = made.view.strategies.values()
+    assert [job.name for job in result.packets.jobs] == ["job1 ring", "job2 ring"]
+    slowest = max(job.over_bound_percent.mean for job in result.packets.jobs)
+    assert f" ring at most in {1 + slowest / 100:.2f} times its own" in sentence(made.view)
+
+
 def test_a_pattern_under_failures():
     """The words of the command line; whole flows know no failures, so packets are replayed."""
     made = Replays(["/nowhere/x.pcap"])
