@@ -10,7 +10,7 @@ from ...kernels.kernel import Array, Ints
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_ACKED
 from .failures.events import SLOW, Failures
-from .model.arrays import FabricArrays, fabric_arrays
+from .model.arrays import FabricArrays, fabric_arrays, with_cut_through
 from .model.model import LINE_RATE, Model, Workload, pace_of
 from .model.waits import Edges, earliest
 from .model.ways import Ways, by_any_link
@@ -67,6 +67,8 @@ def bounds(
     arrays = fabric_arrays(fabric)
     if failures is not None and failures.events:
         arrays = by_any_link(_at_their_fastest(arrays, fabric, failures), fabric.links.source)
+    if model.cut_through:
+        arrays = with_cut_through(arrays, fabric.links.source, model.header_bytes)
     pace = pace_of(rate_share)
     ways = Ways(arrays)
     at_once = _alone(workload, arrays, ways, model, pace)
@@ -200,7 +202,7 @@ def _permutations(
     One message per host is the paper's permutation. With several messages (all-to-all) the last
     packet may have the shortest path, and ACKs may begin as late as the longest path permits.
     """
-    if len(workload.wire_bytes):  # captured: no collective
+    if len(workload.wire_bytes) or model.cut_through:  # captured: no collective
         return None
     flows = workload.flow[rows]
     src, dst = workload.src[flows], workload.dst[flows]

@@ -45,7 +45,8 @@ def run_packets(
     **watching: Unpack[Watching],
 ) -> EngineResult:
     """Run by the driver that the case needs; both drivers give the same result where both can."""
-    if model.pfc is None and not needs_events(strategy, transport, failures):
+    plain = model.pfc is None and len(model.classes) == 1
+    if plain and not needs_events(strategy, transport, failures):
         return run_open_loop(workload, fabric, strategy, model, seed, **watching)
     return run_event_driven(
         workload, fabric, strategy, model, seed, transport=transport, failures=failures, **watching

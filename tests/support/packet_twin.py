@@ -127,7 +127,16 @@ class Twin:
         here.packets += 1
         self.push(here.free, 1, link)
         delay = int(self.fabric.links.delay_ns[link]) * 1000
-        self.push(time + self.took(link, packet.size) + delay, 2, link, packet)
+        passed = min(packet.size, self.header(link))
+        self.push(time + self.took(link, passed) + delay, 2, link, packet)
+
+    def header(self, link: int) -> int:
+        """Bytes after which the node at the end of a link forwards a packet."""
+        links = self.fabric.links
+        end = int(links.target[link])
+        slower = links.rate_bits_per_second[links.source == end] <= links.rate_bits_per_second[link]
+        through = self.model.cut_through and end < self.fabric.switches and slower.all()
+        return max(64, self.model.header_bytes) if through else 1 << 20
 
     def serve(self, link: int, time: int, _: Any) -> None:
         here = self.links[link]
@@ -136,11 +145,15 @@ class Twin:
         if here.acks:
             self.start(link, here.acks.popleft(), time)
         elif here.data:
-            if self.held(link, time):
-                return
-            self.mark(link, here.data[0], sum(p.size for p in here.data))
-            self.left(here.data[0], time)
-            self.start(link, here.data.popleft(), time)
+            packet = self.next_data(link, time)
+            if packet is not None:
+                self.mark(link, packet, sum(p.size for p in here.data if p.of == packet.of))
+                self.left(packet, time)
+                here.data.remove(packet)
+                self.start(link, packet, time)
+                self.has_sent(
+                    link, packet.of, packet.size, any(p.of == packet.of for p in here.data)
+                )
         elif self.fabric.links.source[link] >= self.fabric.switches:
             self.pull(link, time)
 
@@ -156,8 +169,19 @@ class Twin:
             packet.key |= MARKED
             self.marks[link] += 1
 
-    def held(self, link: int, time: int) -> bool:
-        """Whether data of a link waits for the end of a pause."""
+    def next_data(self, link: int, time: int) -> Any:
+        """The data packet that is next, None if all wait for the end of a pause."""
+        return self.links[link].data[0]
+
+    def next_flow(self, link: int, ring: deque[int], time: int) -> int | None:
+        """The flow whose packet a host sends next."""
+        return ring[0]
+
+    def has_sent(self, link: int, of: int, size: int, more: bool) -> None:
+        """A packet of a class has left a queue or a ring, which has more of them."""
+
+    def held(self, link: int, time: int, of: int) -> bool:
+        """Whether data of a class waits at a link for the end of a pause."""
         return False
 
     def left(self, packet: Any, time: int) -> None:
@@ -167,9 +191,10 @@ class Twin:
         host = int(self.fabric.links.source[link]) - self.fabric.switches
         access = [int(x) for x in self.arrays.access[host] if x >= 0]
         ring = self.ring[access[0] if self.name == "host-spray" else link]
-        if not ring or self.held(link, time):
+        flow = self.next_flow(link, ring, time) if ring else None
+        if flow is None:
             return
-        flow = ring.popleft()
+        ring.remove(flow)
         m = self.cursor[flow]
         n = self.sent[m]
         if n == 0:
@@ -184,12 +209,17 @@ class Twin:
         else:
             ring.append(flow)
         packet = SimpleNamespace(key=m << 28 | n, size=size, dst=int(self.load.dst[flow]), acks=0)
+        packet.of = self.class_of(flow)
         packet.label = self.label(packet.key)
         self.start(link, packet, time)
+        self.has_sent(link, packet.of, size, any(self.class_of(f) == packet.of for f in ring))
         if self.model.host_jitter:
             most = (self.took(link, size) * round(self.model.host_jitter * 2**20) >> 20) + 1
             self.links[link].free += drawn(self.seed, 7, packet.key, time) * most >> 32
             self.push(self.links[link].free, 1, link)
+
+    def class_of(self, flow: int) -> int:
+        return int(self.load.priority[flow]) if len(self.load.priority) else 0
 
     def label(self, key: int) -> int:
         return drawn(self.seed, 2, key & WITHOUT_FLAGS, 0) * 5 >> 32
@@ -197,7 +227,7 @@ class Twin:
     def enqueue(self, link: int, packet: Any, time: int) -> None:
         here, model = self.links[link], self.model
         first = bool(packet.key & (ACK | TRIMMED))
-        if here.free <= time and (first or not self.held(link, time)):
+        if here.free <= time and (first or not self.held(link, time, packet.of)):
             if not first:
                 self.mark(link, packet, packet.size)
             self.most[link] = max(self.most[link], 1)

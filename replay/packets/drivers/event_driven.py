@@ -18,9 +18,10 @@ from ..hosts.congestion.algorithm import Congestion, Line, congestion
 from ..hosts.congestion.registry import ALGORITHMS
 from ..hosts.feedback_state import Feedback, new_feedback
 from ..hosts.parameters import Transport
+from ..model import classes as cl
 from ..model import run_state as rs
 from ..model.aligned import aligned
-from ..model.arrays import FabricArrays, fabric_arrays
+from ..model.arrays import FabricArrays, fabric_arrays, with_cut_through
 from ..model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
 from ..model.model import ACK, NEVER, EngineResult, Model, Workload
 from ..model.pause_state import new_pauses
@@ -88,9 +89,14 @@ def run_event_driven(
     check_hosts(workload, arrays, fabric.name)
     can_lose = model.buffer_bytes is not None or len(plan.changes) > 0
     can_lose |= model.pfc is not None and model.pfc.headroom_bytes is not None
+    can_lose |= model.pfc is not None and model.pfc.quanta is not None
+    can_lose |= not all(one.lossless for one in model.classes)
     # The MPR may wait for a reordered packet that is not the last of an ACK's packets.
     can_lose |= transport.mpr_packets > 0 and model.ack_every > 1
     source = plan.fabric.links.source
+    if model.cut_through:
+        rates = plan.rates(arrays.ps_per_byte_q20)
+        arrays = with_cut_through(arrays, source, model.header_bytes, rates)
     run = new_run(
         workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
     )
@@ -223,7 +229,7 @@ def _feedback(
     ports = arrays.access.shape[1]
     margin = (ahead // smallest + 4) * ports + 64
     if model.pfc is not None:  # a link that fails ends the pauses of all ports of its switch
-        margin += 2 * int(np.diff(arrays.in_start).max(initial=1))
+        margin += 2 * len(model.classes) * int(np.diff(arrays.in_start).max(initial=1))
     items = 1 + len(run.links) + len(workload.src) + arrays.hosts
     between = int(np.median(service)) // max(1, len(run.links))
     return new_feedback(
@@ -257,15 +263,13 @@ def _result(
 
 def _under_way(run: RunState) -> int:
     """Data packets on wires and in queues at the end."""
+    heads = run.links[run.links[:, rs.HEAD_TIME] != NEVER, rs.WIRE_HEAD].tolist()
+    heads += run.links[:, [rs.DATA_HEAD, rs.ACK_HEAD]].ravel().tolist()
+    heads += run.classes.queues[:, cl.HEAD].tolist()
     count = 0
-    on_wire = run.links[:, rs.HEAD_TIME] != NEVER
-    for link in np.flatnonzero(run.links[:, rs.WAITING_PACKETS] | on_wire):
-        heads = [int(run.links[link, rs.DATA_HEAD]), int(run.links[link, rs.ACK_HEAD])]
-        if on_wire[link]:
-            heads.append(int(run.links[link, rs.WIRE_HEAD]))
-        for slot in heads:
-            while slot >= 0:
-                count += not int(run.slots[slot, rs.KEY]) & (ACK | fb.PROBE)
-                following = int(run.slots[slot, rs.NEXT]) & rs.NO_SLOT
-                slot = -1 if following == rs.NO_SLOT else following
+    for slot in heads:
+        while slot >= 0:
+            count += not int(run.slots[slot, rs.KEY]) & (ACK | fb.PROBE)
+            following = int(run.slots[slot, rs.NEXT]) & rs.NO_SLOT
+            slot = -1 if following == rs.NO_SLOT else following
     return count

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
+from ....kernels.kernel import Bool, Int, Int32s, Ints, inlined, kernel, subkernel
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts import feedback_state as fb
@@ -22,10 +22,12 @@ from ..hosts.hosts import release_successors, ring_of
 from ..hosts.reacting import on_timer, receive_ack, receive_data
 from ..hosts.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
 from ..hosts.sending import serve_nic, unblock
-from ..links.pauses import admit, is_paused, leave, next_due, note_use, obey
+from ..links.classes import class_of, row_of
+from ..links.pauses import admit, is_paused, leave, next_due, note_use, obey, pause_due
 from ..links.queues import enqueue, serve
 from ..links.route import way_on
 from ..links.slots import free_slot, link_next, new_slot, next_of, size_of
+from ..model import classes as cl
 from ..model import pause_state as ps
 from ..model import run_state as rs
 from ..model.arrays import ATTACHED
@@ -64,7 +66,7 @@ def run_events(
     on_loss, on_send = on_loss_at(of_congestion[2]), on_send_at(of_congestion[3])
     net = Net(
         run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads,
-        run.pauses,
+        run.pauses, run.classes,
     )  # fmt: skip
     desk = Desk(
         run.hosts, run.rings, run.flows, run.messages, run.settings, run.access, run.sent_ps,
@@ -117,7 +119,7 @@ def run_events(
         else:
             link = item - 1
             nic = wires[link, fb.OWNER]
-            framed = pfc and run.pauses.rows[link, ps.FRAME_TIME] <= time
+            framed = pfc and pause_due(net, link) <= time
             if not framed and links[link, rs.HEAD_TIME] == time:
                 node = wires[link, fb.TARGET]
                 slot = links[link, rs.WIRE_HEAD]
@@ -133,8 +135,10 @@ def run_events(
             serve_nic(net, desk, own, evs, emit, state, select, on_send, nic, limit)
         if framed:
             if nic >= 0:
-                _hold_ring(net, desk, link, nic)
+                _hold_rings(net, desk, link, nic)
             obey(net, run.messages, link, time)
+            if nic >= 0 and run.settings[rs.CLASSES] > 1:  # another class may have been blocked
+                unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)  # the same event, without the frame
             continue
         if again:  # retry after the earlier packets were sent
@@ -228,14 +232,18 @@ def run_events(
 
 
 @subkernel
-def _hold_ring(net: Net, desk: Desk, link: Int, host: Int) -> None:
+def _hold_rings(net: Net, desk: Desk, link: Int, host: Int) -> None:
     """Note the flows that wait at a paused port of a host."""
     held = net.pauses.held
-    if net.pauses.rows[link, ps.PAUSED] == 0 or len(held) == 1:
+    if len(held) == 1:
         return
     for port in range(desk.access.shape[1]):
-        if desk.access[host, port] == link:
-            flow = desk.rings[ring_of(desk, host, port), rs.RING_HEAD]
+        if desk.access[host, port] != link:
+            continue
+        for of in range(net.settings[rs.CLASSES]):
+            if net.pauses.rows[row_of(net, link, np.int64(of)), ps.PAUSED] == 0:
+                continue
+            flow = desk.rings[ring_of(desk, host, np.int64(port), np.int64(of)), rs.RING_HEAD]
             while flow >= 0:
                 held[link, flow] |= np.uint8(ps.HELD)
                 flow = desk.flows[flow, rs.RING_NEXT]
@@ -250,9 +258,10 @@ def _counted(
     if own.wires[out, fb.OWNER] >= 0 or net.slots[slot, rs.KEY] & np.int64(ACK | TRIMMED):
         return True
     note_use(net, run.messages, out, slot)
-    if net.links[out, rs.FREE] <= time and not is_paused(net, out, time):
+    of = class_of(net, net.slots[slot, rs.KEY])
+    if net.links[out, rs.FREE] <= time and not is_paused(net, out, of, time):
         return True  # its transmission begins at once
-    return bool(admit(net, run.out_start, run.out_links, came_by, slot, time))
+    return bool(admit(net, run.out_start, run.out_links, came_by, out, slot, time))
 
 
 @inlined
@@ -355,7 +364,7 @@ def _way_on(
         if end - first > 1 or run.settings[rs.SEES_ALL]:
             net = Net(
                 run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads,
-                run.pauses,
+                run.pauses, run.classes,
             )  # fmt: skip
             for i in range(first, end):
                 other = np.int64(run.members[i])
@@ -435,16 +444,31 @@ def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
     for head in (rs.DATA_HEAD, rs.ACK_HEAD):
         slot = links[link, head]
         links[link, head] = -1
-        while slot >= 0:
-            following = next_of(net.slots, slot)
-            net.stats[link, rs.DROPS] += 1
-            if net.settings[rs.PFC] and head == rs.DATA_HEAD:
-                leave(net, slot, size_of(net.slots, slot), time)
-            free_slot(net, slot)
-            _lost(net, own, messages, slot, time)
-            slot = following
+        _drop_all(net, own, messages, link, slot, head == rs.DATA_HEAD, time)
+    if net.settings[rs.CLASSES] > 1:
+        for of in range(net.settings[rs.CLASSES]):
+            row = row_of(net, link, np.int64(of))
+            slot = net.classes.queues[row, cl.HEAD]
+            net.classes.queues[row, cl.HEAD] = -1
+            net.classes.queues[row, cl.BYTES] = net.classes.queues[row, cl.DEFICIT] = 0
+            _drop_all(net, own, messages, link, slot, True, time)
     links[link, rs.DATA_TAIL] = -1
     links[link, rs.ACK_TAIL] = -1
     links[link, rs.WAITING_DATA] = 0
     links[link, rs.WAITING_ACKS] = 0
     links[link, rs.WAITING_PACKETS] = 0
+
+
+@subkernel
+def _drop_all(
+    net: Net, own: Feedback, messages: Ints, link: Int, slot: Int, data: Bool, time: Int
+) -> None:
+    """Drop the packets of a queue, from its first one on."""
+    while slot >= 0:
+        following = next_of(net.slots, slot)
+        net.stats[link, rs.DROPS] += 1
+        if net.settings[rs.PFC] and data:
+            leave(net, slot, size_of(net.slots, slot), time)
+        free_slot(net, slot)
+        _lost(net, own, messages, slot, time)
+        slot = following

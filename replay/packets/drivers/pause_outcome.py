@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Ints
-from ..links.pauses import hold_waiting
+from ..links.pauses import first_waiting, hold_waiting
 from ..links.slots import next_of
 from ..model import pause_state as ps
 from ..model import run_state as rs
@@ -17,17 +17,24 @@ def pause_outcome(run: RunState, incomplete: bool, ended: bool) -> PauseOutcome:
     """The outcome of a run with PFC. ended: nothing can happen any more, so that a circle of an
     incomplete run is no state that may still pass."""
     rows, held = run.pauses.rows.copy(), run.pauses.held
-    now = int(run.counts[rs.CLOCK])
-    for link in np.flatnonzero(rows[:, ps.PAUSED]).tolist():
-        length = now - int(rows[link, ps.SINCE])
-        rows[link, ps.PAUSED_PS] += length
-        rows[link, ps.LONGEST_PS] = max(int(rows[link, ps.LONGEST_PS]), length)
-        hold_waiting(run, run.messages, link)
+    now, classes = int(run.counts[rs.CLOCK]), int(run.settings[rs.CLASSES])
+    after = int(run.pauses.rules[ps.STORM_AFTER])
+    for row in np.flatnonzero(rows[:, ps.PAUSED]).tolist():
+        since = int(rows[row, ps.SINCE])
+        rows[row, ps.PAUSED_PS] += now - since
+        rows[row, ps.LONGEST_PS] = max(int(rows[row, ps.LONGEST_PS]), now - since)
+        if now - since >= after and rows[row, ps.STORM] < 0:
+            rows[row, ps.STORM] = since + after
+        hold_waiting(run, run.messages, row // classes, row % classes)
     victims = None
     if len(held) > 1:
-        users = (held[rows[:, ps.ROOTS] > 0] & ps.USES).any(0)
+        roots = (rows[:, ps.ROOTS] > 0).reshape(-1, classes).any(1)
+        users = (held[roots] & ps.USES).any(0)
         victims = (held & ps.HELD != 0) & ~users
     return PauseOutcome(
+        classes=classes,
+        frames=rows[:, ps.FRAMES],
+        storm_ps=rows[:, ps.STORM],
         pauses=rows[:, ps.PAUSES],
         paused_ps=rows[:, ps.PAUSED_PS],
         longest_ps=rows[:, ps.LONGEST_PS],
@@ -36,22 +43,23 @@ def pause_outcome(run: RunState, incomplete: bool, ended: bool) -> PauseOutcome:
         headroom=rows[:, ps.ROOM],
         needed=rows[:, ps.NEEDED],
         no_room=rows[:, ps.NO_ROOM],
-        victims=None if victims is None else victims.sum(1),
+        victims=None if victims is None else np.repeat(victims.sum(1), classes),
         victim_flows=None if victims is None else int(victims.any(0).sum()),
-        deadlock=_circle(_waits(run)) if incomplete else (),
+        deadlock=tuple(row // classes for row in _circle(_waits(run))) if incomplete else (),
         may_pass=not ended,
     )
 
 
 def _waits(run: RunState) -> dict[int, list[int]]:
-    """The paused links that each paused link waits for: its switch cannot send what came by it."""
+    """The paused rows that each paused row waits for: its switch cannot send what came by it."""
     rows: Ints = run.pauses.rows
+    classes = int(run.settings[rs.CLASSES])
     stuck = (rows[:, ps.PAUSED] != 0) & (rows[:, ps.ASKED] != 0)
-    waits: dict[int, list[int]] = {int(link): [] for link in np.flatnonzero(stuck)}
+    waits: dict[int, list[int]] = {int(row): [] for row in np.flatnonzero(stuck)}
     for out in waits:
-        slot = int(run.links[out, rs.DATA_HEAD])
+        slot = int(first_waiting(run, out // classes, out % classes))
         while slot >= 0:
-            came_by = int(run.slots[slot, rs.TIME])
+            came_by = int(run.slots[slot, rs.TIME]) * classes + out % classes
             if came_by in waits and out not in waits[came_by]:
                 waits[came_by].append(out)
             slot = int(next_of(run.slots, slot))

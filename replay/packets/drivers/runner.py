@@ -12,7 +12,7 @@ from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric
 from ..links.load_bins import filled
 from ..model import run_state as rs
-from ..model.arrays import FabricArrays, fabric_arrays
+from ..model.arrays import FabricArrays, fabric_arrays, with_cut_through
 from ..model.model import EngineResult, Model, Workload
 from ..model.rules import Rules, Strategy
 from ..model.run_state import RunState, new_run, release, with_more_slots
@@ -48,10 +48,14 @@ def run_open_loop(
         raise UsageError(f"{strategy.name} needs feedback, which the open-loop driver has not")
     if model.pfc is not None:
         raise UsageError("PFC needs the event-driven driver")
+    if len(model.classes) > 1:
+        raise UsageError("several classes need the event-driven driver")
     where = fabric if rules.fabric is None else rules.fabric
     arrays = fabric_arrays(where)
     check_hosts(workload, arrays, fabric.name)
     source = where.links.source
+    if model.cut_through:
+        arrays = with_cut_through(arrays, source, model.header_bytes)
     run = new_run(
         workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
     )

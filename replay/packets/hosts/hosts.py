@@ -135,17 +135,18 @@ def pull(
 
 
 @inlined
-def ring_of(run: Messages, host: Int, port: Int) -> Int:
-    """The ring of flows of a port."""
+def ring_of(run: Messages, host: Int, port: Int, of: Int) -> Int:
+    """The ring of flows of a port and class of data."""
     first = host * run.access.shape[1]
-    return first if run.settings[rs.ANY_PORT] else first + port
+    ring = first if run.settings[rs.ANY_PORT] else first + port
+    return ring * run.settings[rs.CLASSES] + of
 
 
 @inlined
 def serve_host(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) -> None:
     """Send the packets that the NIC ports of a host begin before `limit`; release messages."""
     ports = run.access.shape[1]
-    links, messages = run.links, run.messages
+    links, messages, only = run.links, run.messages, np.int64(0)
     while True:
         start, port = np.int64(NEVER), np.int64(-1)
         for p in range(ports):
@@ -154,7 +155,7 @@ def serve_host(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) ->
                 continue
             if links[link, rs.WAITING_PACKETS] > 0:
                 at = links[link, rs.FREE]
-            elif run.rings[ring_of(run, host, p), rs.RING_HEAD] >= 0:
+            elif run.rings[ring_of(run, host, p, only), rs.RING_HEAD] >= 0:
                 at = max(links[link, rs.FREE], run.hosts[host, rs.NOW])
             else:
                 continue
@@ -173,7 +174,7 @@ def serve_host(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) ->
             slot = take_waiting(run, link, start)
             start_service(run, link, slot, size_of(run.slots, slot), start)
         else:
-            pull(run, emit, state, host, link, ring_of(run, host, port), start)
+            pull(run, emit, state, host, link, ring_of(run, host, port, only), start)
 
 
 @inlined

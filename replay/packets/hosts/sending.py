@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, inlined
+from ....kernels.kernel import Int, Ints, inlined, subkernel
+from ..links.classes import charge, next_class
 from ..links.pauses import is_paused
 from ..links.queues import add_jitter, start_service, take_waiting
 from ..links.slots import new_slot, size_of
@@ -81,20 +82,18 @@ def _next_flow(
     own: Feedback,
     evs: EvState,
     select: Select,
-    host: Int,
+    ring: Int,
     port: Int,
     free: Int,
     start: Int,
-    limit: Int,
-) -> tuple[Int, Int, Int]:
-    """(flow, EV, port) of the next packet of a ring; flow -1 if no flow can send.
+) -> tuple[Int, Int, Int, Int]:
+    """(flow, EV, port, NEVER) of the next packet of a ring; flow -1 if no flow can send, and then
+    the time until which the pace of a flow holds it up.
 
     A flow passes its turn if its window, pace or EVs do not permit a packet. The returned flow is
-    no longer in the ring. If only its pace holds a flow up, and until before `limit`, the free
-    ports are held up until then.
+    no longer in the ring.
     """
-    control, senders = own.control, own.senders
-    ring = ring_of(desk, host, port)
+    control, senders, none = own.control, own.senders, np.int64(NEVER)
     begun: Int
     begun, later = np.int64(-1), np.int64(NEVER)
     while True:
@@ -116,15 +115,22 @@ def _next_flow(
             may = following - senders[flow, rec.UNACKNOWLEDGED] < control[fb.MPR]
         if may:
             if not control[fb.SELECTS]:
-                return flow, np.int64(0), port
+                return flow, np.int64(0), port, none
             evs.rows[flow, OUTSTANDING] = senders[flow, rec.WAY_PACKETS]
             ev = select(evs, flow, free, start)
             if ev >= 0:
                 by = ev % desk.access.shape[1]
-                return flow, ev, by if free >> by & 1 else port
+                return flow, ev, by if free >> by & 1 else port, none
         join_ring(desk, flow)
     if flow >= 0:  # all flows had their turn
         join_ring(desk, flow)
+    return np.int64(-1), np.int64(0), np.int64(-1), later
+
+
+@inlined
+def _hold_up(desk: Desk, own: Feedback, host: Int, free: Int, later: Int, limit: Int) -> None:
+    """Only its pace holds a flow up: until before `limit`, the free ports are held up until then;
+    else the host is served again then."""
     if later < limit:  # nothing has changed at this host since then: it is served late
         pending = desk.hosts[host, rs.PENDING]
         if pending >= 0:
@@ -134,7 +140,38 @@ def _next_flow(
                 own.wires[desk.access[host, p], fb.PACED] = later
     elif later != NEVER:
         schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, max(later, own.control[fb.NOW_PS]))
-    return np.int64(-1), np.int64(0), np.int64(-1)
+
+
+@subkernel
+def _open_rings(net: Net, desk: Desk, host: Int, port: Int, time: Int) -> Int:
+    """Mask of the classes that have flows in the rings of a port and are not paused there."""
+    link, mask = np.int64(desk.access[host, port]), np.int64(0)
+    for of in range(net.settings[rs.CLASSES]):
+        one = np.int64(of)
+        if desk.rings[ring_of(desk, host, port, one), rs.RING_HEAD] >= 0:
+            if not is_paused(net, link, one, time):
+                mask |= np.int64(1) << one
+    return mask
+
+
+@inlined
+def _all_open(net: Net, link: Int, time: Int) -> Any:
+    """Whether no class is paused at a link."""
+    for of in range(net.settings[rs.CLASSES]):
+        if is_paused(net, link, np.int64(of), time):
+            return False
+    return True
+
+
+@inlined
+def _may_pull(net: Net, desk: Desk, host: Int, port: Int, time: Int) -> Any:
+    """Whether a flow of a port may send, its window and pace aside."""
+    if net.settings[rs.CLASSES] > 1:
+        return _open_rings(net, desk, host, port, time) != 0
+    link, only = np.int64(desk.access[host, port]), np.int64(0)
+    return desk.rings[ring_of(desk, host, port, only), rs.RING_HEAD] >= 0 and not is_paused(
+        net, link, only, time
+    )
 
 
 @inlined
@@ -154,8 +191,24 @@ def pull(
     limit: Int,
 ) -> Int:
     """Send one packet of a ring by a free port; returns the port, -1 if no flow can send."""
-    flow, ev, by = _next_flow(desk, own, evs, select, host, port, free, start, limit)
+    of: Int
+    of, may, later = np.int64(0), np.int64(0), np.int64(NEVER)
+    several = net.settings[rs.CLASSES] > 1
+    if several:
+        may = _open_rings(net, desk, host, port, start)
+        of = next_class(net, np.int64(desk.access[host, port]), may, np.int64(1))
+    while True:
+        ring = ring_of(desk, host, port, of)
+        flow, ev, by, until = _next_flow(desk, own, evs, select, ring, port, free, start)
+        later = min(later, until)
+        if flow >= 0 or not several:
+            break
+        may &= ~(np.int64(1) << of)
+        of = next_class(net, np.int64(desk.access[host, port]), may, np.int64(1))
+        if of < 0:
+            break
     if flow < 0:
+        _hold_up(desk, own, host, free, later, limit)
         return by
     control, senders, messages = own.control, own.senders, desk.messages
     packet = senders[flow, rec.AGAIN_HEAD]
@@ -196,6 +249,8 @@ def pull(
             senders[flow, rec.ASKING] = packet
     if _has_more(senders, desk.flows, messages, flow):
         join_ring(desk, flow)
+    if several:
+        charge(net, link, of, size, np.int64(desk.rings[ring, rs.RING_HEAD] < 0))
     slot = new_slot(net, key, meta, size)
     own.extra[slot, fb.STAMP] = start
     own.extra[slot, fb.ECHO] = ev
@@ -247,11 +302,11 @@ def serve_nic(
             at = links[link, rs.FREE]
             if links[link, rs.WAITING_PACKETS] == 0:
                 shut = (nics[host, fb.BLOCKED] | ~nics[host, fb.UP]) >> p & 1
-                if shut or desk.rings[ring_of(desk, host, p), rs.RING_HEAD] < 0:
+                if shut:
                     continue
                 at = max(at, max(wires[link, fb.PACED], desk.hosts[host, rs.NOW]))
-            if links[link, rs.ACK_HEAD] < 0 and is_paused(net, link, at):
-                continue
+                if not _may_pull(net, desk, host, np.int64(p), at):
+                    continue
             if at < start:
                 start, port = at, np.int64(p)
         pending = desk.hosts[host, rs.PENDING]
@@ -278,7 +333,7 @@ def serve_nic(
                 other = np.int64(desk.access[host, p])
                 if other < 0 or max(links[other, rs.FREE], wires[other, fb.PACED]) > start:
                     continue
-                if is_paused(net, other, start):
+                if not _all_open(net, other, start):
                     continue
                 if links[other, rs.WAITING_PACKETS] == 0 and nics[host, fb.UP] >> p & 1:
                     free |= np.int64(1) << p

@@ -7,63 +7,109 @@ from typing import Any
 import numpy as np
 
 from ....kernels.kernel import Int, Int32s, Ints, inlined, subkernel
+from ..model import classes as cl
 from ..model import pause_state as ps
 from ..model import run_state as rs
 from ..model.model import NEVER, message_of, service_ps
 from ..model.pause_state import Pauses
-from ..model.pfc import PAUSE_BYTES
+from ..model.pfc import PAUSE_BYTES, QUANTUM_BITS
 from ..model.run_state import Net, Network
 from ..model.wheel import schedule
+from .classes import class_of, is_held, open_classes, row_of
 from .slots import free_slot, link_next, new_slot, next_of, size_of
 
 
 @inlined
-def is_paused(run: Network, link: Int, time: Int) -> Any:
-    """Whether data of a link must not start at a time: it is paused, or its sender has yet to obey
-    a frame of this time."""
+def is_paused(run: Network, link: Int, of: Int, time: Int) -> Any:
+    """Whether data of a class must not start at a time."""
     if run.settings[rs.PFC] == 0:
         return False
-    rows = run.pauses.rows
-    return rows[link, ps.PAUSED] != 0 or rows[link, ps.FRAME_TIME] <= time
+    return is_held(run, row_of(run, link, of), time)
 
 
 @inlined
-def threshold(pauses: Pauses, link: Int) -> Int:
-    """Bytes that the port at the end of a link may have in the shared buffer."""
-    pool = pauses.rows[link, ps.SWITCH]
-    free = pauses.pools[pool, ps.SIZE] - pauses.pools[pool, ps.USED]
-    limit = pauses.rows[link, ps.LIMIT]
+def can_start(run: Network, link: Int, time: Int) -> Any:
+    """Whether one of the packets that wait at a link may start."""
+    if run.links[link, rs.ACK_HEAD] >= 0:
+        return True
+    if run.settings[rs.CLASSES] > 1:
+        return open_classes(run, link, time) != 0
+    return not is_paused(run, link, np.int64(0), time)
+
+
+@inlined
+def queue_bytes(run: Network, link: Int, of: Int) -> Int:
+    """Bytes of a class that wait at a link."""
+    if run.settings[rs.CLASSES] == 1:
+        return run.links[link, rs.WAITING_DATA]
+    return run.classes.queues[row_of(run, link, of), cl.BYTES]
+
+
+@inlined
+def first_waiting(run: Network, link: Int, of: Int) -> Int:
+    """The first packet of a class that waits at a link, -1 for none."""
+    if run.settings[rs.CLASSES] == 1:
+        return run.links[link, rs.DATA_HEAD]
+    return run.classes.queues[row_of(run, link, of), cl.HEAD]
+
+
+@inlined
+def threshold(pauses: Pauses, row: Int) -> Int:
+    """Bytes that a class may have in the shared buffer, of those that came by the port of `row`."""
+    return min(_limit(pauses, row), pauses.rows[row, ps.SHARED] + _free(pauses, row))
+
+
+@inlined
+def _free(pauses: Pauses, row: Int) -> Int:
+    pool = pauses.rows[row, ps.SWITCH]
+    return pauses.pools[pool, ps.SIZE] - pauses.pools[pool, ps.USED]
+
+
+@inlined
+def _limit(pauses: Pauses, row: Int) -> Int:
+    limit = pauses.rows[row, ps.LIMIT]
     if limit == NEVER:  # in two parts, each below 2^63
-        alpha, low = pauses.rules[ps.ALPHA], free & np.int64(0xFFFFF)
+        free, alpha = _free(pauses, row), pauses.rows[row, ps.ALPHA]
+        low = free & np.int64(0xFFFFF)
         limit = alpha * (free >> np.int64(20)) + ((alpha * low) >> np.int64(20))
-    return min(limit, pauses.rows[link, ps.SHARED] + free)
+    return limit
 
 
 @inlined
-def admit(net: Net, out_start: Ints, out_links: Int32s, link: Int, slot: Int, time: Int) -> Any:
-    """Count a data packet that came over `link` and has to wait; whether there was room.
+def admit(
+    net: Net, out_start: Ints, out_links: Int32s, link: Int, out: Int, slot: Int, time: Int
+) -> Any:
+    """Count a data packet that came over `link` and has to wait for `out`; whether there was room.
 
     Without room in the shared buffer the port asks for a pause, also if the headroom is smaller
     than the packet. If nothing of the port waits, no departure could end the pause: no pause.
     """
     pauses, rows = net.pauses, net.pauses.rows
-    size = size_of(net.slots, slot)
+    size, of = size_of(net.slots, slot), class_of(net, net.slots[slot, rs.KEY])
+    row = row_of(net, link, of)
     net.slots[slot, rs.TIME] = link
-    if rows[link, ps.SHARED] + size <= threshold(pauses, link):
-        rows[link, ps.SHARED] += size
-        pauses.pools[rows[link, ps.SWITCH], ps.USED] += size
+    if net.classes.rules[of, cl.LOSSLESS] == 0:
+        most = min(_limit(pauses, row), queue_bytes(net, out, of) + _free(pauses, row))
+        if queue_bytes(net, out, of) + size > most:
+            return False
+        rows[row, ps.SHARED] += size
+        pauses.pools[rows[row, ps.SWITCH], ps.USED] += size
         return True
-    fits = rows[link, ps.HEADROOM] + size <= rows[link, ps.ROOM]
+    if rows[row, ps.SHARED] + size <= threshold(pauses, row):
+        rows[row, ps.SHARED] += size
+        pauses.pools[rows[row, ps.SWITCH], ps.USED] += size
+        return True
+    fits = rows[row, ps.HEADROOM] + size <= rows[row, ps.ROOM]
     if fits:
-        rows[link, ps.HEADROOM] += size
-        rows[link, ps.MOST_HEADROOM] = max(rows[link, ps.MOST_HEADROOM], rows[link, ps.HEADROOM])
+        rows[row, ps.HEADROOM] += size
+        rows[row, ps.MOST_HEADROOM] = max(rows[row, ps.MOST_HEADROOM], rows[row, ps.HEADROOM])
     else:
-        rows[link, ps.NO_ROOM] += 1
-    waiting = rows[link, ps.SHARED] + rows[link, ps.HEADROOM]
-    if rows[link, ps.ASKED] == 0 and waiting > 0:
-        rows[link, ps.ASKED] = 1
-        _send_frame(net, link, time)
-        _find_root(net, out_start, out_links, rows[link, ps.SWITCH], time)
+        rows[row, ps.NO_ROOM] += 1
+    waiting = rows[row, ps.SHARED] + rows[row, ps.HEADROOM]
+    if rows[row, ps.ASKED] == 0 and waiting > 0:
+        rows[row, ps.ASKED] = 1
+        _send_frame(net, link, row, time)
+        _find_root(net, out_start, out_links, rows[row, ps.SWITCH], of, time)
     return fits
 
 
@@ -74,85 +120,140 @@ def leave(run: Network, slot: Int, size: Int, time: Int) -> None:
     link = run.slots[slot, rs.TIME]
     if link >= 0:
         pauses, rows = run.pauses, run.pauses.rows
-        below = min(size, rows[link, ps.HEADROOM])
-        rows[link, ps.HEADROOM] -= below
-        rows[link, ps.SHARED] -= size - below
-        pauses.pools[rows[link, ps.SWITCH], ps.USED] -= size - below
-        if rows[link, ps.ASKED] and rows[link, ps.HEADROOM] == 0:
-            shared = rows[link, ps.SHARED]
-            if shared == 0 or shared + pauses.rules[ps.XON] <= threshold(pauses, link):
-                rows[link, ps.ASKED] = 0
-                _send_frame(run, link, time)
+        row = row_of(run, link, class_of(run, run.slots[slot, rs.KEY]))
+        below = min(size, rows[row, ps.HEADROOM])
+        rows[row, ps.HEADROOM] -= below
+        rows[row, ps.SHARED] -= size - below
+        pauses.pools[rows[row, ps.SWITCH], ps.USED] -= size - below
+        if rows[row, ps.ASKED] and rows[row, ps.HEADROOM] == 0:
+            shared = rows[row, ps.SHARED]
+            if shared == 0 or shared + pauses.rules[ps.XON] <= threshold(pauses, row):
+                rows[row, ps.ASKED] = 0
+                _send_frame(run, link, row, time)
 
 
 @inlined
-def _send_frame(run: Network, link: Int, time: Int) -> None:
-    """Send a frame that begins or ends the pause of a link, to its sender."""
-    rows, slots = run.pauses.rows, run.slots
+def _send_frame(run: Network, link: Int, row: Int, time: Int) -> None:
+    """Send a frame that begins, repeats or ends the pause of a link, to its sender."""
+    rows, slots, quanta = run.pauses.rows, run.slots, run.pauses.rules[ps.QUANTA]
     begin: Int
     took: Int
-    back, begin, took = rows[link, ps.REVERSE], time, np.int64(0)
+    back, begin, took = rows[row, ps.REVERSE], time, np.int64(0)
     if back >= 0:
         begin = max(time, run.links[back, rs.FREE])
         took = service_ps(np.int64(PAUSE_BYTES), run.links[back, rs.RATE])
         took += run.links[back, rs.DELAY]
     slot = new_slot(run, np.int64(0), np.int64(0), np.int64(0))
     slots[slot, rs.TIME] = begin + took + run.pauses.rules[ps.REACTION]
-    slots[slot, rs.META] = rows[link, ps.ASKED]
-    if rows[link, ps.FRAME_HEAD] < 0:
-        rows[link, ps.FRAME_HEAD] = slot
-        rows[link, ps.FRAME_TIME] = slots[slot, rs.TIME]
-        schedule(run.pauses.wheel, 1 + link, rows[link, ps.FRAME_TIME])
+    slots[slot, rs.META] = rows[row, ps.ASKED]
+    rows[row, ps.FRAMES] += rows[row, ps.ASKED]
+    if quanta:
+        rows[row, ps.REPEAT] = NEVER
+        if rows[row, ps.ASKED]:
+            rows[row, ps.REPEAT] = time + max(1, _quanta_ps(run, link, quanta) // 2)
+            schedule(run.pauses.wheel, 1 + link, rows[row, ps.REPEAT])
+    if rows[row, ps.FRAME_HEAD] < 0:
+        rows[row, ps.FRAME_HEAD] = slot
+        rows[row, ps.FRAME_TIME] = slots[slot, rs.TIME]
+        schedule(run.pauses.wheel, 1 + link, rows[row, ps.FRAME_TIME])
     else:
-        link_next(slots, rows[link, ps.FRAME_TAIL], slot)
-    rows[link, ps.FRAME_TAIL] = slot
+        link_next(slots, rows[row, ps.FRAME_TAIL], slot)
+    rows[row, ps.FRAME_TAIL] = slot
+
+
+@inlined
+def _quanta_ps(run: Network, link: Int, quanta: Int) -> Int:
+    """Time of so many quanta at the rate of a link."""
+    return service_ps(quanta * np.int64(QUANTUM_BITS // 8), run.links[link, rs.RATE])
 
 
 @subkernel
-def _find_root(net: Net, out_start: Ints, out_links: Int32s, switch: Int, time: Int) -> None:
+def _find_root(
+    net: Net, out_start: Ints, out_links: Int32s, switch: Int, of: Int, time: Int
+) -> None:
     """Note the longest queue of a switch that asks for a pause, unless a pause of its own link is
     the reason: its link has served data since its last pause for as long as the queue is."""
     longest, most = np.int64(-1), np.int64(0)
     for i in range(out_start[switch], out_start[switch + 1]):
         out = np.int64(out_links[i])
-        if net.links[out, rs.WAITING_DATA] > most:
-            longest, most = out, net.links[out, rs.WAITING_DATA]
+        waits = queue_bytes(net, out, of)
+        if waits > most:
+            longest, most = out, waits
     if longest >= 0:
-        row = net.pauses.rows[longest]
+        row = net.pauses.rows[row_of(net, longest, of)]
         queue = (most * (net.links[longest, rs.RATE] >> np.int64(10))) >> np.int64(10)
         if row[ps.PAUSES] == 0 or (row[ps.PAUSED] == 0 and time - row[ps.SINCE] >= queue):
             row[ps.ROOTS] += 1
 
 
+@inlined
+def pause_due(run: Network, link: Int) -> Int:
+    """Time of the next frame or timer of the pauses of a link, NEVER for none."""
+    if run.pauses.rules[ps.SEVERAL] == 0:
+        return run.pauses.rows[link, ps.FRAME_TIME]
+    return _earliest(run, link)
+
+
+@subkernel
+def _earliest(run: Network, link: Int) -> Int:
+    due = np.int64(NEVER)
+    for of in range(run.settings[rs.CLASSES]):
+        row = run.pauses.rows[row_of(run, link, np.int64(of))]
+        due = min(due, min(row[ps.FRAME_TIME], min(row[ps.EXPIRES], row[ps.REPEAT])))
+    return due
+
+
 @subkernel
 def obey(net: Net, messages: Ints, link: Int, time: Int) -> None:
-    """Handle the frames that the sender of a link obeys now; it has been served before `time`."""
-    rows, slots = net.pauses.rows, net.slots
-    while rows[link, ps.FRAME_TIME] <= time:
-        slot = rows[link, ps.FRAME_HEAD]
-        following = next_of(slots, slot)
-        rows[link, ps.FRAME_HEAD] = following
-        rows[link, ps.FRAME_TIME] = NEVER if following < 0 else slots[following, rs.TIME]
-        pause = slots[slot, rs.META]
-        free_slot(net, slot)
-        if pause:
-            rows[link, ps.PAUSES] += 1
-            rows[link, ps.SINCE] = time
-        else:
-            length = time - rows[link, ps.SINCE]
-            rows[link, ps.PAUSED_PS] += length
-            rows[link, ps.LONGEST_PS] = max(rows[link, ps.LONGEST_PS], length)
-            net.links[link, rs.FREE] = max(net.links[link, rs.FREE], time)
-            rows[link, ps.SINCE] = time
-            hold_waiting(net, messages, link)
-        rows[link, ps.PAUSED] = pause
+    """Handle the frames that the sender of a link obeys now, and the timers of its pauses; it has
+    been served before `time`."""
+    rows, slots, quanta = net.pauses.rows, net.slots, net.pauses.rules[ps.QUANTA]
+    for of in range(net.settings[rs.CLASSES]):
+        row = row_of(net, link, np.int64(of))
+        while rows[row, ps.FRAME_TIME] <= time:
+            slot = rows[row, ps.FRAME_HEAD]
+            following = next_of(slots, slot)
+            rows[row, ps.FRAME_HEAD] = following
+            rows[row, ps.FRAME_TIME] = NEVER if following < 0 else slots[following, rs.TIME]
+            pause = slots[slot, rs.META]
+            free_slot(net, slot)
+            if pause == 0:
+                if rows[row, ps.PAUSED]:
+                    _end_pause(net, messages, link, np.int64(of), time)
+                continue
+            if rows[row, ps.PAUSED] == 0:
+                rows[row, ps.PAUSES] += 1
+                rows[row, ps.SINCE] = time
+                rows[row, ps.PAUSED] = 1
+            if quanta:
+                rows[row, ps.EXPIRES] = time + _quanta_ps(net, link, quanta)
+        if rows[row, ps.EXPIRES] <= time:
+            _end_pause(net, messages, link, np.int64(of), time)
+        if rows[row, ps.REPEAT] <= time:
+            _send_frame(net, link, row, time)
+
+
+@subkernel
+def _end_pause(net: Net, messages: Ints, link: Int, of: Int, time: Int) -> None:
+    rows, row = net.pauses.rows, row_of(net, link, of)
+    length = time - rows[row, ps.SINCE]
+    rows[row, ps.PAUSED_PS] += length
+    rows[row, ps.LONGEST_PS] = max(rows[row, ps.LONGEST_PS], length)
+    after = net.pauses.rules[ps.STORM_AFTER]
+    if length >= after and rows[row, ps.STORM] < 0:
+        rows[row, ps.STORM] = rows[row, ps.SINCE] + after
+    net.links[link, rs.FREE] = max(net.links[link, rs.FREE], time)
+    rows[row, ps.SINCE] = time
+    rows[row, ps.PAUSED] = 0
+    rows[row, ps.EXPIRES] = NEVER
+    hold_waiting(net, messages, link, of)
 
 
 @inlined
-def hold_waiting(net: Network, messages: Ints, link: Int) -> None:
+def hold_waiting(net: Network, messages: Ints, link: Int, of: Int) -> None:
     """Note the flows whose packets wait at a link that was paused."""
     if len(net.pauses.held) > 1:
-        slot = net.links[link, rs.DATA_HEAD]
+        slot = first_waiting(net, link, of)
         while slot >= 0:
             flow = messages[message_of(net.slots[slot, rs.KEY]), rs.FLOW]
             net.pauses.held[link, flow] |= np.uint8(ps.HELD)
@@ -172,9 +273,10 @@ def note_use(net: Net, messages: Ints, out: Int, slot: Int) -> None:
 def next_due(net: Net, link: Int, time: Int) -> Int:
     """Time of the next event of a link, not before `time`: an arrival at its end, the begin of a
     service, a pause frame; NEVER for none."""
-    links, rows = net.links, net.pauses.rows
-    due = min(links[link, rs.HEAD_TIME], rows[link, ps.FRAME_TIME])
+    links = net.links
+    due = min(links[link, rs.HEAD_TIME], pause_due(net, link))
     if links[link, rs.WAITING_PACKETS] > 0:
-        if rows[link, ps.PAUSED] == 0 or links[link, rs.ACK_HEAD] >= 0:
-            due = min(due, max(time, links[link, rs.FREE]))
+        start = max(time, links[link, rs.FREE])
+        if start < due and can_start(net, link, time):
+            due = start
     return due

@@ -9,8 +9,9 @@ from ..model import run_state as rs
 from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from ..model.run_state import Network
+from .classes import append, class_of, take_next
 from .load_bins import add_load, add_queue
-from .pauses import is_paused, leave
+from .pauses import can_start, is_paused, leave, queue_bytes
 from .slots import SIZE_MASK, free_slot, link_next, next_of, size_of
 
 
@@ -23,6 +24,9 @@ def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> 
     if run.counts[rs.LOAD_BIN_PS]:
         add_load(run.loads, run.counts, link, size, start, service)
     arrival = start + service + links[link, rs.DELAY]
+    if run.settings[rs.CUT_THROUGH]:
+        passed = min(size, run.stats[link, rs.HEADER])
+        arrival = start + service_ps(passed, rate) + links[link, rs.DELAY]
     gap = run.settings[rs.GAP_BYTES]
     if gap:
         service = service_ps(size + gap, rate)
@@ -43,8 +47,7 @@ def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> 
 
 @inlined
 def take_waiting(run: Network, link: Int, start: Int) -> Int:
-    """Take the next waiting packet, ACKs first; the link has WAITING_PACKETS > 0, and an ACK waits
-    if it is paused."""
+    """Take the next waiting packet, ACKs first; one of those that wait may start."""
     links, slots = run.links, run.slots
     slot = links[link, rs.ACK_HEAD]
     links[link, rs.WAITING_PACKETS] -= 1
@@ -52,10 +55,16 @@ def take_waiting(run: Network, link: Int, start: Int) -> Int:
         links[link, rs.ACK_HEAD] = next_of(slots, slot)
         links[link, rs.WAITING_ACKS] -= size_of(slots, slot)
         return slot
-    slot = links[link, rs.DATA_HEAD]
-    links[link, rs.DATA_HEAD] = next_of(slots, slot)
-    mark(run, link, slot, links[link, rs.WAITING_DATA])
-    size = size_of(slots, slot)
+    if run.settings[rs.CLASSES] == 1:
+        slot = links[link, rs.DATA_HEAD]
+        links[link, rs.DATA_HEAD] = next_of(slots, slot)
+        size = size_of(slots, slot)
+        mark(run, link, slot, links[link, rs.WAITING_DATA])
+    else:
+        slot = take_next(run, link, start)
+        size = size_of(slots, slot)
+        of = class_of(run, slots[slot, rs.KEY])
+        mark(run, link, slot, queue_bytes(run, link, of) + size)
     links[link, rs.WAITING_DATA] -= size
     if run.settings[rs.PFC]:
         leave(run, slot, size, start)
@@ -82,7 +91,7 @@ def serve(run: Network, link: Int, limit: Int) -> None:
     links = run.links
     while links[link, rs.WAITING_PACKETS] > 0 and links[link, rs.FREE] < limit:
         start = links[link, rs.FREE]
-        if links[link, rs.ACK_HEAD] < 0 and is_paused(run, link, start):
+        if not can_start(run, link, start):
             break
         slot = take_waiting(run, link, start)
         start_service(run, link, slot, size_of(run.slots, slot), start)
@@ -133,7 +142,9 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     key, size = slots[slot, rs.KEY], size_of(slots, slot)
     first = key & np.int64(ACK | TRIMMED)
     busy = links[link, rs.FREE] > time
-    held = not first and is_paused(run, link, time)
+    held = False
+    if not first:
+        held = is_paused(run, link, class_of(run, key), time)
     waiting = links[link, rs.WAITING_PACKETS]
     found = waiting + (np.int64(1) if busy else np.int64(0))
     bin = min(found, run.settings[rs.HISTOGRAM_BINS] - 1)
@@ -174,12 +185,15 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
         links[link, rs.WAITING_ACKS] += size
     else:
         slots[slot, rs.NEXT] |= np.int64(rs.NO_SLOT)
-        if links[link, rs.DATA_HEAD] < 0:
-            links[link, rs.DATA_HEAD] = slot
+        if run.settings[rs.CLASSES] > 1:
+            append(run, link, slot, size)
         else:
-            link_next(slots, links[link, rs.DATA_TAIL], slot)
-        stats[link, rs.LAST] = (links[link, rs.DATA_TAIL] << np.int64(32)) | 1
-        links[link, rs.DATA_TAIL] = slot
+            if links[link, rs.DATA_HEAD] < 0:
+                links[link, rs.DATA_HEAD] = slot
+            else:
+                link_next(slots, links[link, rs.DATA_TAIL], slot)
+            stats[link, rs.LAST] = (links[link, rs.DATA_TAIL] << np.int64(32)) | 1
+            links[link, rs.DATA_TAIL] = slot
         links[link, rs.WAITING_DATA] += size
     links[link, rs.WAITING_PACKETS] = waiting + 1
     stats[link, rs.MAX_PACKETS] = max(stats[link, rs.MAX_PACKETS], found + 1)

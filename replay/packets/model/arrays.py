@@ -13,6 +13,8 @@ from .model import PS
 
 NO_ROUTE, ATTACHED = -1, -2
 """Values of `FabricArrays.route` beside groups."""
+WHOLE = 1 << 20
+"""More than any packet: store and forward."""
 
 
 class FabricArrays(NamedTuple):
@@ -48,6 +50,8 @@ class FabricArrays(NamedTuple):
     """int64[S + H + 1]: position in `in_links` of the first link that ends at each node."""
     in_links: Int32s
     """Sorted by number, which breaks ties."""
+    header_bytes: Ints
+    """int64[L]: bytes of a packet after which the node at the end of the link forwards it."""
 
     @property
     def switches(self) -> int:
@@ -93,7 +97,24 @@ def fabric_arrays(fabric: Fabric) -> FabricArrays:
         return_link=return_link,
         in_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(ends)]),
         in_links=order,
+        header_bytes=np.full(len(links.source), WHOLE, np.int64),
     )
+
+
+def with_cut_through(
+    arrays: FabricArrays, source: Int32s, header: int, rates: tuple[Ints, Ints] | None = None
+) -> FabricArrays:
+    """Switches forward a packet after `header` bytes of it, at least 64, where no link that leaves
+    them is faster than the link by which it comes: a faster link would run out of bytes.
+
+    source: int32[L]. rates: ps per byte of each link, scaled by 2**20, least and most during the
+    run.
+    """
+    fastest, slowest = rates or (arrays.ps_per_byte_q20, arrays.ps_per_byte_q20)
+    leaving = np.full(arrays.switches + arrays.hosts, np.iinfo(np.int64).max)
+    np.minimum.at(leaving, source, fastest)
+    passes = (arrays.target < arrays.switches) & (slowest <= leaving[arrays.target])
+    return arrays._replace(header_bytes=np.where(passes, max(64, header), WHOLE))
 
 
 def ports_in_turn(arrays: FabricArrays, src: Array, dst: Array) -> Int32s:

@@ -62,6 +62,7 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined
 from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
+from .classes import MOST_CLASSES, TrafficClass
 from .pfc import PauseOutcome, Pfc
 from .waits import NO_WAITS, Edges, Waits
 
@@ -159,7 +160,23 @@ class Model:
     without `buffer_bytes`. None: queues of `buffer_bytes`, or without a limit (arXiv 2507.21372).
     """
 
+    classes: tuple[TrafficClass, ...] = (TrafficClass(),)
+    """Classes of data, by `Workload.priority`; ACKs and CNPs precede them all."""
+    cut_through: bool = False
+    """Whether switches forward a packet when its header has arrived, where no link that leaves
+    them is faster than the link by which it comes; else they store it first."""
+
     def __post_init__(self) -> None:
+        if not 1 <= len(self.classes) <= MOST_CLASSES:
+            raise UsageError(f"classes must be 1 to {MOST_CLASSES}, not {len(self.classes)}")
+        if len({one.name for one in self.classes}) < len(self.classes):
+            raise UsageError("classes must have different names")
+        if len(self.classes) > 1 and self.buffer_bytes is not None:
+            raise UsageError("classes need PFC or infinite queues: buffer_bytes is for one class")
+        if self.pfc is None and self.buffer_bytes is None:
+            for one in self.classes:
+                if not one.lossless or one.alpha is not None or one.xoff_bytes is not None:
+                    raise UsageError(f"{one.name}: thresholds need PFC, not infinite queues")
         if self.buffer_bytes is not None:
             if self.pfc is DEFAULT_PFC:
                 object.__setattr__(self, "pfc", None)
@@ -202,6 +219,11 @@ class Model:
             del told["ecn_most"], told["ecn_last_hop"]
         if self.buffer_bytes is None:
             del told["drop"]
+        del told["classes"]
+        if self.classes != (TrafficClass(),):
+            told["classes"] = ", ".join(one.described() for one in self.classes)
+        if not self.cut_through:
+            del told["cut_through"]
         told["jitter"] = f"{100 * self.host_jitter:g}%"
         return told
 
@@ -209,7 +231,8 @@ class Model:
     def host_jitter(self) -> float:
         """The longest gap of hosts as a share of a packet's service time."""
         if self.jitter is None:
-            return 0.0 if self.buffer_bytes is None else JITTER
+            drops = self.buffer_bytes is not None or not all(one.lossless for one in self.classes)
+            return JITTER if drops else 0.0
         return self.jitter
 
 
@@ -263,6 +286,8 @@ class Workload(NamedTuple):
     each message. Empty if `packet_bytes` and `last_bytes` are exact."""
     unit: Int32s = np.zeros(0, np.int32)
     """int32[P]: unit of each packet, below U; empty if it is the unit of the flow."""
+    priority: Bytes = np.zeros(0, np.uint8)
+    """uint8[F]: class of each flow, an index of `Model.classes`; empty if all have the first."""
     waits: Waits = NO_WAITS
     """Further predecessors of messages, and computations."""
 

@@ -1,11 +1,15 @@
-"""State of PFC: one row per link, for the switch at its end and the sender at its begin.
+"""State of PFC: a row per link and class of data, for the switch at its end and the sender at its
+begin.
 
 A packet counts from its arrival at a switch until its transmission begins: in the shared buffer
 while the bytes of its port are below the threshold, else in the headroom of its port. Its port is
 paused as soon as it uses headroom, and resumes when its headroom is empty and its bytes are
 `xon_bytes` below the threshold. ACKs and trimmed packets do not count and are never paused.
 The pause frame waits for the packet that its switch is sending and takes no capacity. A pause lasts
-until the switch ends it, as with switches that repeat their pause frames before the quanta expire.
+until the switch ends it, as with switches that repeat their pause frames before the quanta expire;
+with `quanta` they do repeat them, and a pause ends when they expire. Packets of a class that is not
+lossless count in the shared buffer while their output queue is below its threshold, else they are
+dropped.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints
 from .aligned import aligned
 from .arrays import FabricArrays
+from .classes import TrafficClass
 from .model import NEVER, Model
-from .pfc import BUFFER_BYTES_PER_GBPS, headroom_needed
+from .pfc import BUFFER_BYTES_PER_GBPS, Pfc, headroom_needed
 from .wheel import Wheel, new_wheel
 
 # rows
@@ -34,6 +39,9 @@ dropped without room."""
 MOST_HEADROOM, ROOTS, NEEDED = 16, 17, 18
 """Largest use of the headroom; of the link as an output: pauses for which its queue was the
 longest that was not paused itself; headroom that the cable needs."""
+ALPHA, EXPIRES, REPEAT, FRAMES, STORM = 19, 20, 21, 22, 23
+"""Of dynamic thresholds, in 2^-20; when the quanta of the pause expire, and when the switch repeats
+its frame (NEVER); frames that begin or repeat a pause; time of the first pause storm (-1)."""
 ROW_COLUMNS = 24
 
 # pools, per switch
@@ -41,8 +49,9 @@ USED, SIZE = range(2)
 """Bytes used of the shared buffer, and its size."""
 
 # rules
-ALPHA, XON, REACTION = range(3)
-"""alpha in 2^-20; bytes below the threshold; ps."""
+XON, REACTION, QUANTA, STORM_AFTER, SEVERAL = range(5)
+"""Bytes below the threshold; ps; of a frame, 0 for no end; ps; 1 if a link has several rows or
+timers of its pauses."""
 
 # held
 HELD, USES = 1, 2
@@ -59,7 +68,7 @@ class Pauses(NamedTuple):
     pools: Ints
     rules: Ints
     held: Bytes
-    """uint8[L, F]: HELD and USES of each flow. uint8[1, 1]: not counted."""
+    """uint8[L, F]: HELD and USES of each flow, of any class. uint8[1, 1]: not counted."""
     wheel: Wheel
     """The calendar of the driver, in which the frames are events of their link."""
 
@@ -69,7 +78,7 @@ def no_pauses() -> Pauses:
     return Pauses(
         np.zeros((1, ROW_COLUMNS), np.int64),
         np.zeros((1, 2), np.int64),
-        np.zeros(3, np.int64),
+        np.zeros(5, np.int64),
         np.zeros((1, 1), np.uint8),
         new_wheel(1, 1, 1),
     )
@@ -90,14 +99,12 @@ def new_pauses(
     and headroom that do not fit a switch."""
     pfc = model.pfc
     assert pfc is not None
-    links = len(arrays.target)
+    links, classes = len(arrays.target), len(model.classes)
     rows = aligned(links, ROW_COLUMNS)
-    rows[:, FRAME_HEAD : FRAME_TAIL + 1] = -1
-    rows[:, FRAME_TIME] = NEVER
+    rows[:, FRAME_HEAD : FRAME_TAIL + 1] = rows[:, STORM] = -1
+    rows[:, FRAME_TIME] = rows[:, EXPIRES] = rows[:, REPEAT] = NEVER
     rows[:, SWITCH] = arrays.target
     rows[:, REVERSE] = reverse_links(source, arrays.target)
-    rows[:, LIMIT] = NEVER if pfc.xoff_bytes is None else pfc.xoff_bytes
-    ps_per_byte = arrays.ps_per_byte_q20 / (1 << 20)
     fastest, slowest = (one / (1 << 20) for one in rates)
     into = np.flatnonzero(arrays.target < arrays.switches)
     for link in into.tolist():
@@ -110,34 +117,59 @@ def new_pauses(
         )
         rows[link, NEEDED] = needed
         rows[link, ROOM] = needed if pfc.headroom_bytes is None else pfc.headroom_bytes
+    whole = aligned(links * classes, ROW_COLUMNS)
+    whole[:] = np.repeat(rows, classes, axis=0)
+    rows = whole
+    for number, one in enumerate(model.classes):
+        own = rows[number::classes]
+        limit, alpha = _threshold_of(one, pfc)
+        own[:, LIMIT], own[:, ALPHA] = NEVER if limit is None else limit, round(alpha * (1 << 20))
+        if not one.lossless:
+            own[:, ROOM] = own[:, NEEDED] = 0
     pools = np.zeros((arrays.switches, 2), np.int64)
+    lossless = sum(one.lossless for one in model.classes)
     for switch in range(arrays.switches):
         ports = into[arrays.target[into] == switch]
         if not len(ports):
             continue
         total = pfc.shared_bytes
         if total is None:
-            total = int((8_000 / ps_per_byte[ports]).sum() * BUFFER_BYTES_PER_GBPS)
-        room = int(rows[ports, ROOM].sum())
+            per_byte = arrays.ps_per_byte_q20[ports] / (1 << 20)
+            total = int((8_000 / per_byte).sum() * BUFFER_BYTES_PER_GBPS)
+        room = int(sum(rows[ports * classes + number, ROOM].sum() for number in range(classes)))
         free = total - room
+        each = f"{len(ports):,} ports" + (f" and {lossless} classes" if lossless > 1 else "")
         if free < packet:
             raise UsageError(
                 f"PFC: a shared buffer of {total:,} B is too small: the headroom of "
-                f"{len(ports):,} ports takes {room:,} B, and a packet {packet:,} B"
+                f"{each} takes {room:,} B, and a packet {packet:,} B"
             )
-        if pfc.xoff_bytes is not None and pfc.xoff_bytes > free:
-            raise UsageError(
-                f"PFC: xoff ({pfc.xoff_bytes:,} B) exceeds the shared buffer, {free:,} B without "
-                f"the headroom of {len(ports):,} ports"
-            )
+        for one in model.classes:
+            limit, _ = _threshold_of(one, pfc)
+            if limit is not None and limit > free:
+                of = f" of {one.name}" if classes > 1 else ""
+                raise UsageError(
+                    f"PFC: xoff{of} ({limit:,} B) exceeds the shared buffer, {free:,} B without "
+                    f"the headroom of {each}"
+                )
         pools[switch, SIZE] = free
-    rules = np.zeros(3, np.int64)
-    rules[ALPHA] = round(pfc.alpha * (1 << 20))
+    rules = np.zeros(5, np.int64)
     rules[XON] = packet if pfc.xon_bytes is None else pfc.xon_bytes
-    rules[REACTION] = pfc.reaction_ps
+    rules[REACTION], rules[QUANTA] = pfc.reaction_ps, pfc.quanta or 0
+    rules[STORM_AFTER] = pfc.storm_ps
+    rules[SEVERAL] = classes > 1 or pfc.quanta is not None
     counted = links * flows <= MOST_CELLS
     held = np.zeros((links, flows) if counted else (1, 1), np.uint8)
     return Pauses(rows, pools, rules, held, wheel)
+
+
+def _threshold_of(one: TrafficClass, pfc: Pfc) -> tuple[int | None, float]:
+    """(static threshold or None, alpha) of a class."""
+    if one.xoff_bytes is not None:
+        return one.xoff_bytes, pfc.alpha
+    if one.alpha is not None:
+        return None, one.alpha
+    return pfc.xoff_bytes, pfc.alpha
 
 
 def reverse_links(source: Int32s, target: Int32s) -> Int32s:

@@ -14,6 +14,13 @@ ALPHA: Final = 1 / 8
 """Default of dynamic thresholds."""
 PAUSE_BYTES: Final = 64
 """A pause frame."""
+QUANTUM_BITS: Final = 512
+MOST_QUANTA: Final = 65_535
+"""IEEE 802.3, annex 31B, as 802.1Qbb uses it: a pause lasts for up to so many times the
+transmission of 512 bits."""
+STORM_PS: Final = 200_000_000
+"""200 us. Watchdogs of switches wait for 200 ms (Junos: twice a polling interval of 100 ms); a
+replay lasts for a thousandth of that."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,11 @@ class Pfc:
     `headroom_needed`."""
     reaction_ps: int = 100_000
     """From the arrival of a pause frame until the sender obeys."""
+    quanta: int | None = None
+    """Of a pause frame; the switch repeats the frame when half of them have passed. None: a pause
+    lasts until the switch ends it, as if the frames were repeated in time."""
+    storm_ps: int = STORM_PS
+    """A port that is paused for so long without a break is in a pause storm."""
 
     def __post_init__(self) -> None:
         if not 1 / 1024 <= self.alpha <= 64:
@@ -44,6 +56,10 @@ class Pfc:
                 raise UsageError(f"{name} must be 0 B to 1 TB, not {value:,}")
         if not 0 <= self.reaction_ps <= 10**9:
             raise UsageError("reaction_ps must be at most 1 ms")
+        if self.quanta is not None and not 1 <= self.quanta <= MOST_QUANTA:
+            raise UsageError(f"quanta must be 1 to {MOST_QUANTA:,}, not {self.quanta:,}")
+        if not 0 < self.storm_ps <= 10**12:
+            raise UsageError("storm_ps must be above 0 and at most 1 s")
         if self.xoff_bytes is not None and (self.xon_bytes or 0) > self.xoff_bytes:
             raise UsageError(
                 f"xon_bytes ({self.xon_bytes:,} B below the threshold) is above xoff_bytes "
@@ -58,13 +74,25 @@ class Pfc:
         for name in ("shared_bytes", "xoff_bytes", "xon_bytes", "headroom_bytes"):
             if getattr(self, name) is not None:
                 told[name] = str(getattr(self, name))
+        if self.quanta is not None:
+            told["quanta"] = str(self.quanta)
+        if self.storm_ps != STORM_PS:
+            told["storm"] = f"{self.storm_ps / 1e6:g}us"
         told["pause_reaction"] = f"{self.reaction_ps / 1e3:g}ns"
         return told
 
 
 @dataclass(frozen=True)
 class PauseOutcome:
-    """What PFC did in a run, by link: its sender is the port that is paused. int64[L]."""
+    """What PFC did in a run, by link and class of data, link * K + class: the sender of the link is
+    the port that is paused. int64[L * K]."""
+
+    classes: int
+    """K."""
+    frames: Ints
+    """Pause frames that begin or repeat a pause."""
+    storm_ps: Ints
+    """Time at which the first pause storm was detected; -1: none."""
 
     pauses: Ints
     paused_ps: Ints

@@ -11,6 +11,7 @@ import numpy as np
 from ....kernels.kernel import Array, Bytes, Int32s, Ints
 from .aligned import aligned
 from .arrays import FabricArrays, ports_in_turn
+from .classes import Classes, new_classes
 from .model import LINK_COLUMNS, NEVER, RANDOM, Model, Workload
 from .pause_state import Pauses, no_pauses
 from .rules import Rules
@@ -24,11 +25,11 @@ DATA_HEAD, DATA_TAIL, ACK_HEAD, ACK_TAIL = 9, 10, 11, 12
 RATE, DELAY, LAYER = 13, 14, 15
 
 # stats, per link
-PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, UNMARKED, LAST = range(8)
+PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, UNMARKED, LAST, HEADER = range(9)
 """UNMARKED: 1 for links that never mark; set before the run. LAST, of the data that waits: the
 packet before the last one (valid if two or more wait) << 32 | packets that have competed for the
-last place, see `enqueue`."""
-STAT_COLUMNS = 8
+last place, see `enqueue`. HEADER: bytes after which the node at the end forwards a packet."""
+STAT_COLUMNS = 16
 
 # slots: one row per packet in flight
 TIME, KEY, META, NEXT = range(4)
@@ -76,10 +77,10 @@ COUNTS = 8
 # settings
 ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = range(8)
 WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
-SEES_ALL, ECN_MOST, FAIR_DROPS, JITTER, PFC = range(14, 19)
+SEES_ALL, ECN_MOST, FAIR_DROPS, JITTER, PFC, CLASSES, CUT_THROUGH = range(14, 21)
 """ECN_MOST: probability of a mark at ECN_HIGH, in 2^-24. JITTER: longest gap after a data packet of
-a host, of its service time in 2^-20."""
-SETTINGS = 19
+a host, of its service time in 2^-20. CLASSES: of data."""
+SETTINGS = 21
 
 _BINS = 2048
 MOST_STRETCHES = 128
@@ -113,6 +114,7 @@ class RunState(NamedTuple):
     loads: Ints
     """See load_bins.py; counted if LOAD_BIN_PS is not 0."""
     pauses: Pauses
+    classes: Classes
     tree: Ints
     """Scratch space of the merge of links."""
     route: Int32s
@@ -140,6 +142,7 @@ class Net(NamedTuple):
     histogram: Ints
     loads: Ints
     pauses: Pauses
+    classes: Classes
 
 
 class Desk(NamedTuple):
@@ -183,7 +186,7 @@ def new_run(
     links[:, HEAD_TIME] = NEVER
     links[:, RATE], links[:, DELAY] = arrays.ps_per_byte_q20, arrays.delay_ps
     links[:, LAYER] = arrays.layer
-    flows, rings = _flows(workload, arrays, rules.any_port)
+    flows, rings = _flows(workload, arrays, rules.any_port, len(model.classes))
     settings = _settings(workload, arrays, model, rules, seed, keep_arrivals)
     room = max(1024, 2 * int(settings[NEW_PER_WINDOW]))
     counts = np.zeros(COUNTS, np.int64)
@@ -214,6 +217,7 @@ def new_run(
         wire=workload.wire_bytes,
         loads=np.zeros((MOST_STRETCHES, 2 * len(links)) if load_bin_ps else (1, 2), np.int64),
         pauses=no_pauses(),
+        classes=_classes(workload, arrays, model),
         tree=np.empty(4 << max(1, degree - 1).bit_length(), np.int64),
         **{name: array for name, array in arrays._asdict().items() if name in RunState._fields},
         out_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(leaving)]),
@@ -223,6 +227,7 @@ def new_run(
 
 def _stats(arrays: FabricArrays, model: Model) -> Ints:
     stats = aligned(len(arrays.target), STAT_COLUMNS)
+    stats[:, HEADER] = arrays.header_bytes
     stats[:, UNMARKED] = (arrays.target >= arrays.switches) & (not model.ecn_last_hop)
     return stats
 
@@ -271,16 +276,29 @@ def release(run: RunState, workload: Workload, rows: Array, base_ps: int) -> Non
     run.hosts[host[first], PENDING] = rows[first]
 
 
-def _flows(workload: Workload, arrays: FabricArrays, any_port: bool) -> tuple[Ints, Ints]:
+def _classes(workload: Workload, arrays: FabricArrays, model: Model) -> Classes:
+    packet = max(workload.packet_bytes.max(initial=1), workload.last_bytes.max(initial=1))
+    of = workload.priority[workload.flow] if len(workload.priority) else np.zeros(1, np.uint8)
+    if len(of) < len(workload.flow) and len(model.classes) > 1:
+        of = np.zeros(len(workload.flow), np.uint8)
+    return new_classes(model.classes, len(arrays.target), of, int(packet))
+
+
+def _flows(
+    workload: Workload, arrays: FabricArrays, any_port: bool, classes: int
+) -> tuple[Ints, Ints]:
     flows = aligned(len(workload.src), FLOW_COLUMNS)
     flows[:, CURSOR], flows[:, END] = workload.flow_start[:-1], workload.flow_start[1:]
     ports = arrays.access.shape[1]
     port = ports_in_turn(arrays, workload.src, workload.dst)
     flows[:, RING] = workload.src.astype(np.int64) * ports + (0 if any_port else port)
+    flows[:, RING] *= classes
+    if classes > 1 and len(workload.priority):
+        flows[:, RING] += workload.priority
     flows[port < 0, RING] = -1
     flows[:, RING_NEXT] = -1
     flows[:, SRC], flows[:, DST] = workload.src, workload.dst
-    return flows, np.full((arrays.hosts * ports, 2), -1, np.int64)
+    return flows, np.full((arrays.hosts * ports * classes, 2), -1, np.int64)
 
 
 def _messages(workload: Workload) -> Ints:
@@ -332,7 +350,8 @@ def _settings(
     smallest = min(model.ack_bytes, data)
     if model.trim_bytes is not None:
         smallest = min(smallest, model.trim_bytes)
-    service = (smallest * arrays.ps_per_byte_q20 + (1 << 19)) >> 20
+    passed = np.minimum(smallest, arrays.header_bytes)
+    service = (passed * arrays.ps_per_byte_q20 + (1 << 19)) >> 20
     window = int((service + arrays.delay_ps).min())
     used = arrays.access[arrays.access >= 0]
     fastest = np.maximum(1, (data * arrays.ps_per_byte_q20[used] + (1 << 19)) >> 20)
@@ -344,6 +363,8 @@ def _settings(
     settings[ECN_HIGH] = none if model.ecn_high_bytes is None else model.ecn_high_bytes
     settings[ECN_MOST] = round(model.ecn_most * (1 << 24))
     settings[PFC] = model.pfc is not None
+    settings[CLASSES] = len(model.classes)
+    settings[CUT_THROUGH] = model.cut_through
     settings[FAIR_DROPS] = model.drop == RANDOM
     settings[JITTER] = round(model.host_jitter * (1 << 20))
     settings[SEED] = seed

@@ -59,7 +59,8 @@ def _fill(
         if known != size[row]:
             known = size[row]
             for link in range(len(cost)):
-                service = (known * arrays.ps_per_byte_q20[link] + (1 << 19)) >> 20
+                passed = min(known, arrays.header_bytes[link])
+                service = (passed * arrays.ps_per_byte_q20[link] + (1 << 19)) >> 20
                 cost[link] = service + arrays.delay_ps[link]
             for edge in range(len(inner)):
                 inner[edge, 0] = _UNKNOWN

@@ -1,0 +1,102 @@
+"""Classes of data: which packets share a queue, and how a link shares its time among the queues.
+
+ACKs, CNPs and trimmed packets have a queue of their own, which precedes all data. Among the classes
+of data those without a weight come first, in their order; the others share what is left by deficit
+round robin (Shreedhar, Varghese, SIGCOMM 1995): a class whose turn it is may send as many bytes as
+its quantum, in proportion to its weight, and what it saved before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ....analyzer.errors import UsageError
+from ....kernels.kernel import Bytes, Ints
+
+MOST_CLASSES = 7
+"""IEEE 802.1Q has eight priorities; ACKs and CNPs have one of them."""
+MOST_WEIGHT = 1000
+
+
+@dataclass(frozen=True)
+class TrafficClass:
+    """One class of data. UsageError names an invalid parameter."""
+
+    name: str = "data"
+    weight: int = 0
+    """Share of the link in deficit round robin; 0: strict priority, before all that have one."""
+    lossless: bool = True
+    """Whether PFC pauses it; else a queue drops what exceeds its threshold."""
+    alpha: float | None = None
+    xoff_bytes: int | None = None
+    """Threshold of the class, dynamic or static; None: that of PFC. Of a class that is not lossless
+    it limits each output queue, of others each ingress port."""
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.name.replace("-", "").isalnum() or not self.name.isascii():
+            raise UsageError(f"a class has a name of letters and digits, not {self.name!r}")
+        if not 0 <= self.weight <= MOST_WEIGHT:
+            raise UsageError(f"{self.name}: weight must be 0 to {MOST_WEIGHT}, not {self.weight}")
+        if self.alpha is not None and self.xoff_bytes is not None:
+            raise UsageError(f"{self.name}: alpha and xoff_bytes exclude each other")
+        if self.alpha is not None and not 1 / 1024 <= self.alpha <= 64:
+            raise UsageError(f"{self.name}: alpha must be 1/1024 to 64, not {self.alpha:g}")
+        if self.xoff_bytes is not None and not 0 <= self.xoff_bytes < 1 << 40:
+            raise UsageError(f"{self.name}: xoff_bytes must be 0 B to 1 TB")
+
+    def described(self) -> str:
+        """`background (weight 30, lossy)`."""
+        told = [f"weight {self.weight}" if self.weight else "strict"]
+        if not self.lossless:
+            told.append("lossy")
+        if self.alpha is not None:
+            told.append(f"alpha {self.alpha:g}")
+        if self.xoff_bytes is not None:
+            told.append(f"xoff {self.xoff_bytes:,} B")
+        return f"{self.name} ({', '.join(told)})"
+
+
+# queues, per link and class
+HEAD, TAIL, BYTES, DEFICIT = range(4)
+"""Packets that wait, -1 for none; their bytes; bytes that the class may send in its turn."""
+# turns, per link
+TURN, CREDITED = range(2)
+"""Class whose turn it is; 1 after it got its quantum."""
+# rules, per class
+QUANTUM, LOSSLESS = range(2)
+"""Bytes, 0 for strict priority; 1 if PFC pauses it."""
+
+
+class Classes(NamedTuple):
+    """State of all queues of data if there are several classes."""
+
+    queues: Ints
+    """int64[L * K, 4]"""
+    turns: Ints
+    """int64[L, 2]"""
+    rules: Ints
+    """int64[K, 2]"""
+    of_message: Bytes
+    """uint8[M]: class of the data of each message."""
+
+
+def new_classes(
+    classes: tuple[TrafficClass, ...], links: int, of_message: Bytes, packet: int
+) -> Classes:
+    """The state before the first packet. packet: wire bytes of the largest, so that every quantum
+    is enough for one. UsageError for messages of a class that does not exist."""
+    highest = int(of_message.max(initial=0))
+    if highest >= len(classes):
+        raise UsageError(f"a flow has class {highest}, but there are {len(classes)}, from 0")
+    if len(classes) == 1:  # the rows of the links hold its queues
+        links, of_message = 1, np.zeros(1, np.uint8)
+    queues = np.full((links * len(classes), 4), -1, np.int64)
+    queues[:, BYTES:] = 0
+    rules = np.zeros((len(classes), 2), np.int64)
+    least = min((one.weight for one in classes if one.weight), default=1)
+    for number, one in enumerate(classes):
+        rules[number] = -(-packet * one.weight // least), one.lossless
+    return Classes(queues, np.zeros((links, 2), np.int64), rules, of_message)
