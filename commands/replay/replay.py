@@ -36,6 +36,7 @@ def replay(
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
     lossless: str | None = None,
+    priority: Annotated[list[str] | None, Parameter(negative="")] = None,
     transport: str | None = None,
     fail: Annotated[list[str] | None, Parameter(negative="")] = None,
     converge: str = "never",
@@ -72,13 +73,17 @@ def replay(
         Also compute loads per time window of this length, such as 10ms.
     packets
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
-        --jobs, --lossless, --transport, --fail, --received and --runs.
+        --jobs, --lossless, --priority, --transport, --fail, --received and --runs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4, see docs/replay.md.
     lossless
         Queues that never drop: pfc (the default without a buffer), switches with a shared buffer
         that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or
         pfc:xoff=200kB,headroom=100kB; or infinite, as in arXiv 2507.21372.
+    priority
+        A class of data, such as data:weight=70 and background:weight=30,lossless=no: the first for
+        all traffic but a pattern beside jobs, which has the last. Without a weight it precedes
+        those that have one. May be repeated.
     transport
         How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail
@@ -115,6 +120,7 @@ def replay(
         packets=packets or received is not None or sent is not None,
         model=model or "",
         lossless=lossless or "",
+        priority=tuple(priority or ()),
         transport=transport or "",
         fail=tuple(fail or ()),
         converge=converge,

@@ -9,7 +9,7 @@ import numpy as np
 from ..fabrics.fabric import Fabric
 from ..packets.model.model import PS, EngineResult
 from ..packets.model.pfc import PauseOutcome
-from ..results.packets import PausedPort, PauseSummary
+from ..results.packets import PausedPort, PausedPriority, PauseSummary
 
 
 def pause_summary(results: Sequence[EngineResult], fabric: Fabric) -> PauseSummary | None:
@@ -18,32 +18,57 @@ def pause_summary(results: Sequence[EngineResult], fabric: Fabric) -> PauseSumma
     if not runs:
         return None
     first, locked = runs[0], [one.deadlock for one in runs if one.deadlock and not one.may_pass]
-    causes = np.argsort(-first.roots, kind="stable")[: np.count_nonzero(first.roots)]
+    roots = first.roots.reshape(-1, len(first.classes)).sum(1)
+    causes = np.argsort(-roots, kind="stable")[: np.count_nonzero(roots)]
+    ports = _ports(first, fabric)
     return PauseSummary(
         pauses=sum(int(one.pauses.sum()) for one in runs),
         paused_ns=sum(int(one.paused_ps.sum()) for one in runs) // PS,
         lost_without_headroom=sum(int(one.no_room.sum()) for one in runs),
         victim_flows=first.victim_flows,
         causes=[fabric.link_name(link) for link in causes.tolist()],
-        ports=_ports(first, fabric),
+        ports=ports,
+        priorities=[_priority(runs, number, name) for number, name in enumerate(first.classes)],
+        storm_after_ns=first.storm_after_ps // PS,
+        storms=sorted(
+            (port for port in ports if port.storm_ns is not None),
+            key=lambda port: port.storm_ns or 0,
+        ),
         deadlocked_runs=len(locked),
         deadlock=[fabric.link_name(link) for link in locked[0]] if locked else [],
     )
 
 
+def _priority(runs: Sequence[PauseOutcome], number: int, name: str) -> PausedPriority:
+    def total(column: str) -> int:
+        return sum(int(getattr(one, column)[number :: len(one.classes)].sum()) for one in runs)
+
+    return PausedPriority(
+        priority=name,
+        pauses=total("pauses"),
+        paused_ns=total("paused_ps") // PS,
+        frames=total("frames"),
+        lost_without_headroom=total("no_room"),
+    )
+
+
 def _ports(one: PauseOutcome, fabric: Fabric) -> list[PausedPort]:
+    classes = len(one.classes)
     order = np.argsort(-one.paused_ps, kind="stable")
     return [
         PausedPort(
-            port=fabric.link_name(link),
-            layer=fabric.layers[int(fabric.links.layer[link])],
-            pauses=int(one.pauses[link]),
-            paused_ns=int(one.paused_ps[link]) // PS,
-            longest_ns=int(one.longest_ps[link]) // PS,
-            victims=None if one.victims is None else int(one.victims[link]),
+            port=fabric.link_name(row // classes),
+            layer=fabric.layers[int(fabric.links.layer[row // classes])],
+            priority=one.classes[row % classes],
+            frames=int(one.frames[row]),
+            storm_ns=int(one.storm_ps[row]) // PS if one.storm_ps[row] >= 0 else None,
+            pauses=int(one.pauses[row]),
+            paused_ns=int(one.paused_ps[row]) // PS,
+            longest_ns=int(one.longest_ps[row]) // PS,
+            victims=None if one.victims is None else int(one.victims[row]),
         )
-        for link in order.tolist()
-        if one.pauses[link]
+        for row in order.tolist()
+        if one.pauses[row]
     ]
 
 
@@ -54,10 +79,12 @@ def pause_notes(result: EngineResult, fabric: Fabric) -> list[str]:
         return []
     short = np.flatnonzero(one.headroom < one.needed)
     worst = int(short[np.argmax((one.needed - one.headroom)[short])])
+    classes = len(one.classes)
+    ports = len(np.unique(short // classes))
     return [
-        f"headroom={int(one.headroom[worst]):,} B is too small for {fabric.link_name(worst)}, "
-        f"which needs {int(one.needed[worst]):,} B: "
-        f"packets can be lost; {len(short):,} ports are short"
+        f"headroom={int(one.headroom[worst]):,} B is too small for "
+        f"{fabric.link_name(worst // classes)}, which needs {int(one.needed[worst]):,} B: "
+        f"packets can be lost; {ports:,} ports are short"
     ]
 
 

@@ -61,6 +61,7 @@ class PreparedReplay:
         """(model, whether captured packets come at their times, conditions) for the engine."""
         from .conditions import parse_conditions
         from .packets import check_runs
+        from .specs.classes import parse_classes
         from .specs.lossless import parse_lossless
         from .specs.model import parse_model
 
@@ -77,6 +78,13 @@ class PreparedReplay:
                     f"--lossless {kind} has no queues that drop: leave out --model buffer"
                 )
             model = replace(model, pfc=pfc)
+        if request.priority:
+            model = replace(model, classes=parse_classes(request.priority))
+            if len(model.classes) > 1 and not (request.jobs and request.pattern):
+                raise UsageError(
+                    "--priority: all traffic would be in the first class; give --jobs, and "
+                    "--pattern beside them for the last class"
+                )
         conditions = parse_conditions(
             request.transport, request.fail, request.converge, self.fabric
         )

@@ -12,9 +12,11 @@ from ..strategies.registry import needs_packets
 from .specs.words import CAPTURED, NEVER
 
 DEFAULT_STRATEGIES = ("ecmp", "assign")
-_WORDS = ("pattern", "jobs", "model", "lossless", "transport", "fail", "converge")
+_WORDS = (
+    "pattern", "jobs", "model", "lossless", "priority", "transport", "fail", "converge"
+)  # fmt: skip
 
-_SEVERAL = ("fail", "jobs")
+_SEVERAL = ("fail", "jobs", "priority")
 """May be given several times."""
 
 
@@ -43,6 +45,8 @@ class ReplayRequest:
     model: str = ""
     lossless: str = ""
     """PFC, or queues without a limit; empty: PFC, unless the model has a buffer."""
+    priority: tuple[str, ...] = ()
+    """Classes of data, the first for all but the pattern beside jobs, which has the last."""
     transport: str = ""
     offer: str = CAPTURED
     """When captured packets are offered, unless the model sets it: CAPTURED or ASAP."""
@@ -55,7 +59,7 @@ class ReplayRequest:
     def by_packet(self) -> bool:
         """Whether an option needs the packet engine."""
         asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
-        asked = asked or self.jobs or self.lossless
+        asked = asked or self.jobs or self.lossless or self.priority
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property

@@ -99,6 +99,10 @@ class Graph:
         return Edges(*(both // max(1, self.count), both % max(1, self.count)))
 
 
+LAST: Final = -1
+"""`Job.priority`: the last class, whatever classes there are."""
+
+
 @dataclass(frozen=True)
 class Job:
     """A job on its hosts."""
@@ -118,3 +122,5 @@ class Job:
     queue_pair: Ints | None = None
     """int64[nodes]: number of the queue pair of each message, with `qps` 1; None: one per pair of
     ranks."""
+    priority: int = 0
+    """Class of its data, an index of `Model.classes`; LAST for the last one."""

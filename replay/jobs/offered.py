@@ -93,6 +93,9 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
         flow=flow,
         release_ps=whole.release[rows],
     )
+    if len(model.classes) > 1:
+        of = np.array([job.priority % len(model.classes) for job in jobs], np.uint8)
+        workload = workload._replace(priority=of[pairs[0]])
     after, node = whole.after, whole.node
     on = np.where(
         whole.src[after] == whole.src[node],

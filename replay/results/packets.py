@@ -65,10 +65,16 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PausedPort(msgspec.Struct, frozen=True, kw_only=True):
-    """A port that PFC paused in the first run."""
+    """A port and class of data that PFC paused in the first run."""
 
     port: Annotated[str, Meta(description="the link that the port sends to")]
     layer: str
+    priority: Annotated[str, Meta(description="class of data that was paused")] = "data"
+    frames: Annotated[int, Meta(description="pause frames that began or repeated a pause")] = 0
+    storm_ns: Annotated[
+        int | None,
+        Meta(description="when the port's first pause storm was detected; None: no storm"),
+    ] = None
     pauses: int
     paused_ns: Annotated[int, Meta(description="time in pauses, all together")]
     longest_ns: int
@@ -76,6 +82,16 @@ class PausedPort(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Meta(description="flows that waited here and use no causing link; None: unknown"),
     ]
+
+
+class PausedPriority(msgspec.Struct, frozen=True, kw_only=True):
+    """What PFC did to one class of data, in all runs."""
+
+    priority: str
+    pauses: int
+    paused_ns: int
+    frames: Annotated[int, Meta(description="pause frames that began or repeated a pause")]
+    lost_without_headroom: int
 
 
 class PauseSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +110,13 @@ class PauseSummary(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="links whose queues caused pauses in the first run, most pauses first"),
     ]
     ports: Annotated[list[PausedPort], Meta(description="longest time in pauses first")]
+    priorities: Annotated[list[PausedPriority], Meta(description="by class of data")] = []
+    storm_after_ns: Annotated[
+        int, Meta(description="a port that is paused for so long without a break is in a storm")
+    ] = 0
+    storms: Annotated[
+        list[PausedPort], Meta(description="ports in pause storms in the first run, earliest first")
+    ] = []
     deadlocked_runs: int
     deadlock: Annotated[
         list[str],

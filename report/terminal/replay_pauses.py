@@ -10,6 +10,7 @@ from .page import Page, folded, numbers, texts
 from .replay_parts import NONE
 
 _MOST_CAUSES = 3
+_MOST_STORMS = 3
 
 
 def print_pauses(page: Page, pfc: PauseSummary) -> None:
@@ -20,7 +21,7 @@ def print_pauses(page: Page, pfc: PauseSummary) -> None:
     if not pfc.ports:
         page.say("PFC paused no port in the first run.", "dim")
         return
-    page.draw(lambda table: _layers(table, pfc.ports))
+    page.draw(lambda table: _layers(table, pfc.ports, len(pfc.priorities) > 1))
     causes = ", ".join(pfc.causes[:_MOST_CAUSES])
     more = len(pfc.causes) - _MOST_CAUSES
     text = f"PFC, first run: queues that caused pauses: {causes or 'none found'}"
@@ -30,22 +31,39 @@ def print_pauses(page: Page, pfc: PauseSummary) -> None:
     else:
         text += f"Victims, flows that waited but use none of these links: {pfc.victim_flows:,}."
     page.say(text, "dim")
+    if pfc.storms:
+        page.warn([_storms(pfc)])
 
 
-def _layers(table: Table, ports: list[PausedPort]) -> None:
-    """One row per layer and direction, longest pauses first."""
-    texts(table, "paused ports")
+def _storms(pfc: PauseSummary) -> str:
+    """The ports that were paused for too long, and since when."""
+    first = pfc.storms[:_MOST_STORMS]
+    told = ", ".join(
+        f"{port.port} ({port.priority}, after {human.duration(port.storm_ns or 0)}, "
+        f"{human.duration(port.longest_ns)} long)"
+        for port in first
+    )
+    more = len(pfc.storms) - len(first)
+    told += f" and {human.counted(more, 'port')} more" if more else ""
+    after = human.duration(pfc.storm_after_ns)
+    return f"Pause storm, first run: paused for {after} or longer without a break: {told}."
+
+
+def _layers(table: Table, ports: list[PausedPort], several: bool) -> None:
+    """One row per layer, direction and class of data, longest pauses first."""
+    texts(table, "paused ports", *(["priority"] if several else []))
     numbers(table, "ports", "pauses", "longest")
     folded(table, "most time in pauses")
     numbers(table, "paused", "victims")
-    by_layer: dict[str, list[PausedPort]] = {}
+    by_layer: dict[tuple[str, str], list[PausedPort]] = {}
     for port in ports:
-        by_layer.setdefault(port.layer, []).append(port)
-    for layer, members in by_layer.items():
+        by_layer.setdefault((port.layer, port.priority), []).append(port)
+    for (layer, priority), members in by_layer.items():
         worst = members[0]
         known = [port.victims for port in members if port.victims is not None]
         table.add_row(
             layer,
+            *([priority] if several else []),
             human.count(len(members)),
             human.count(sum(port.pauses for port in members)),
             human.duration(max(port.longest_ns for port in members)),

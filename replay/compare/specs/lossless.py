@@ -8,7 +8,7 @@ from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
 from ....analyzer.units import parse_size
 from ...packets.model.pfc import Pfc
-from .values import time_ps
+from .values import ratio, time_ps, whole
 from .words import INFINITE, PFC
 
 _SIZES = {
@@ -17,7 +17,7 @@ _SIZES = {
     "xon": "xon_bytes",
     "headroom": "headroom_bytes",
 }
-KEYS = (*_SIZES, "alpha", "reaction")
+KEYS = (*_SIZES, "alpha", "reaction", "quanta", "storm")
 
 
 def parse_lossless(text: str) -> Pfc | None:
@@ -35,9 +35,13 @@ def parse_lossless(text: str) -> Pfc | None:
         if key in _SIZES:
             values[_SIZES[key]] = 0 if value == "0" else parse_size(value, where)
         elif key == "alpha":
-            values[key] = _ratio(value, where)
+            values[key] = ratio(value, where)
         elif key == "reaction":
             values["reaction_ps"] = time_ps(value, where)
+        elif key == "storm":
+            values["storm_ps"] = time_ps(value, where)
+        elif key == "quanta":
+            values[key] = whole(value, where)
         else:
             raise UsageError(f"--lossless has no {key!r}; it has {', '.join(KEYS)}")
     if "alpha" in options and "xoff" in options:
@@ -46,16 +50,7 @@ def parse_lossless(text: str) -> Pfc | None:
     try:
         return Pfc(**values)
     except UsageError as error:
-        words = str(error).replace("reaction_ps", "reaction")
+        words = str(error).replace("reaction_ps", "reaction").replace("storm_ps", "storm")
         for key, name in _SIZES.items():
             words = words.replace(name, key)
         raise UsageError(f"--lossless: {words}") from None
-
-
-def _ratio(text: str, where: str) -> float:
-    """`1/8` or `0.125`."""
-    above, slash, below = text.partition("/")
-    try:
-        return float(above) / float(below) if slash else float(above)
-    except (ValueError, ZeroDivisionError):
-        raise UsageError(f"{where}: {text!r} is no number; write it like 1/8") from None

@@ -19,7 +19,9 @@ _SIZES = {
     "buffer": "buffer_bytes",
     "trim": "trim_bytes",
 }
-KEYS = (*_SIZES, "drop", "jitter", "ack-every", "ecn", "ecn-last-hop", "offer")
+KEYS = (*_SIZES, "drop", "jitter", "ack-every", "ecn", "ecn-last-hop", "forwarding", "offer")
+CUT_THROUGH, STORE = "cut-through", "store"
+"""Values of forwarding."""
 
 
 def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
@@ -62,6 +64,10 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
         if "ecn" not in options:
             raise UsageError("--model: ecn-last-hop needs ecn")
         values["ecn_last_hop"] = wanted == "yes"
+    forwarding = options.get("forwarding", STORE)
+    if forwarding not in (CUT_THROUGH, STORE):
+        raise UsageError(f"--model: forwarding={forwarding}: use {STORE} or {CUT_THROUGH}")
+    values["cut_through"] = forwarding == CUT_THROUGH
     offer = options.get("offer", offer)
     if offer not in (CAPTURED, ASAP):
         raise UsageError(f"--model: offer={offer}: use captured (times of the capture) or asap")

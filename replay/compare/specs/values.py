@@ -24,3 +24,19 @@ def share(text: str, option: str) -> float:
     if not 0.0 <= share <= 1.0:
         raise UsageError(f"{option}: {text!r} is not a share; write it like 1%")
     return share
+
+
+def whole(text: str, where: str) -> int:
+    """A whole number, at most nine digits."""
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"{where}={text} is not a whole number")
+    return int(text)
+
+
+def ratio(text: str, where: str) -> float:
+    """`1/8` or `0.125`."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"{where}: {text!r} is no number; write it like 1/8") from None

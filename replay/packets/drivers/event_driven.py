@@ -133,7 +133,8 @@ def run_event_driven(
     engine = replace(result.engine, out_of_time=not ended and not stopped)
     if model.pfc is not None:
         incomplete = run.counts[rs.COMPLETED] < goal and not stopped
-        engine = replace(engine, pauses=pause_outcome(run, incomplete, ended))
+        names = tuple(one.name for one in model.classes)
+        engine = replace(engine, pauses=pause_outcome(run, names, incomplete, ended))
     return replace(result, engine=engine)
 
 

@@ -13,11 +13,13 @@ from ..model.pfc import PauseOutcome
 from ..model.run_state import RunState
 
 
-def pause_outcome(run: RunState, incomplete: bool, ended: bool) -> PauseOutcome:
-    """The outcome of a run with PFC. ended: nothing can happen any more, so that a circle of an
+def pause_outcome(
+    run: RunState, names: tuple[str, ...], incomplete: bool, ended: bool
+) -> PauseOutcome:
+    """The outcome of a run with PFC. names: of the classes of data. ended: nothing can happen any more, so that a circle of an
     incomplete run is no state that may still pass."""
     rows, held = run.pauses.rows.copy(), run.pauses.held
-    now, classes = int(run.counts[rs.CLOCK]), int(run.settings[rs.CLASSES])
+    now, classes = int(run.counts[rs.CLOCK]), len(names)
     after = int(run.pauses.rules[ps.STORM_AFTER])
     for row in np.flatnonzero(rows[:, ps.PAUSED]).tolist():
         since = int(rows[row, ps.SINCE])
@@ -32,7 +34,8 @@ def pause_outcome(run: RunState, incomplete: bool, ended: bool) -> PauseOutcome:
         users = (held[roots] & ps.USES).any(0)
         victims = (held & ps.HELD != 0) & ~users
     return PauseOutcome(
-        classes=classes,
+        classes=names,
+        storm_after_ps=after,
         frames=rows[:, ps.FRAMES],
         storm_ps=rows[:, ps.STORM],
         pauses=rows[:, ps.PAUSES],

@@ -87,8 +87,10 @@ class PauseOutcome:
     """What PFC did in a run, by link and class of data, link * K + class: the sender of the link is
     the port that is paused. int64[L * K]."""
 
-    classes: int
-    """K."""
+    classes: tuple[str, ...]
+    """Names of the K classes."""
+    storm_after_ps: int
+    """`Pfc.storm_ps`."""
     frames: Ints
     """Pause frames that begin or repeat a pause."""
     storm_ps: Ints

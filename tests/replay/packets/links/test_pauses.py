@@ -128,7 +128,7 @@ def test_every_packet_and_pause_as_in_a_plain_simulator(
     assert pauses.longest_ps[ended].tolist() == [o.longest for o in twin.buffers if not o.paused]
     assert pauses.victims is not None
     inner = fabric.links.source < fabric.switches
-    count = pauses.classes
+    count = len(pauses.classes)
     causes = np.unique(np.flatnonzero(pauses.roots) // count)
     victims = np.array(twin.victims(causes.tolist()))
     assert pauses.victims[::count][inner].tolist() == victims[inner].tolist()
