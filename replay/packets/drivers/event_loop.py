@@ -249,10 +249,10 @@ def _hold_rings(net: Net, desk: Desk, link: Int, host: Int) -> None:
                 flow = desk.flows[flow, rs.RING_NEXT]
 
 
-@subkernel
+@inlined
 def _counted(
     net: Net, own: Feedback, run: RunState, came_by: Int, out: Int, slot: Int, time: Int
-) -> bool:
+) -> Any:
     """Count a packet that is about to wait in the buffer of its switch; False without room."""
     net.slots[slot, rs.TIME] = -1
     if own.wires[out, fb.OWNER] >= 0 or net.slots[slot, rs.KEY] & np.int64(ACK | TRIMMED):
@@ -261,7 +261,7 @@ def _counted(
     of = class_of(net, net.slots[slot, rs.KEY])
     if net.links[out, rs.FREE] <= time and not is_paused(net, out, of, time):
         return True  # its transmission begins at once
-    return bool(admit(net, run.out_start, run.out_links, came_by, out, slot, time))
+    return admit(net, run.out_start, run.out_links, came_by, out, slot, time)
 
 
 @inlined

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from io import StringIO
 
-from rocescope.replay.results.packets import PausedPort, PauseSummary
+from msgspec.structs import replace
+
+from rocescope.replay.results.packets import PausedPort, PausedPriority, PauseSummary
 from rocescope.report.terminal.page import Page, console_for
 from rocescope.report.terminal.replay_pauses import print_pauses
 
@@ -42,3 +44,29 @@ def test_what_is_not_known_is_said() -> None:
         _summary(lost=7)
     )
     assert _printed(_summary(ports=0)) == "PFC paused no port in the first run."
+
+
+def test_priorities_and_storms() -> None:
+    ports = [
+        PausedPort(
+            port=f"host{i}>leaf1", layer="host-leaf", priority=name, pauses=1, paused_ns=300_000,
+            longest_ns=300_000, victims=0, storm_ns=storm,
+        )
+        for i, name, storm in ((1, "data", 210_000), (2, "background", None))
+    ]  # fmt: skip
+    by_class = [
+        PausedPriority(
+            priority=name, pauses=1, paused_ns=300_000, frames=1, lost_without_headroom=0
+        )
+        for name in ("data", "background")
+    ]
+    text = _printed(
+        replace(
+            _summary(), ports=ports, priorities=by_class, storms=ports[:1], storm_after_ns=200_000
+        )
+    )
+    assert "host-leaf data 1 1 300 us host1>leaf1 300 us 0" in text
+    assert "host-leaf background 1 1 300 us host2>leaf1 300 us 0" in text
+    assert "Pause storm, first run: paused for 200 us or longer without a break" in text
+    assert "host1>leaf1 (data, after 210 us, 300 us long)." in text
+    assert "storm" not in _printed(_summary())

@@ -1,0 +1,37 @@
+"""`--priority`: classes and mistakes by the name of their key."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.compare.specs.classes import parse_classes
+from rocescope.replay.packets.model.classes import TrafficClass
+
+
+def test_classes() -> None:
+    assert parse_classes([]) == (TrafficClass(),)
+    assert parse_classes(["data:weight=70", "background:weight=30,lossless=no,alpha=1/16"]) == (
+        TrafficClass("data", 70),
+        TrafficClass("background", 30, lossless=False, alpha=1 / 16),
+    )
+    assert parse_classes(["a:xoff=20kB"]) == (TrafficClass("a", xoff_bytes=20_000),)
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["a:weight=x"], "a: weight=x is not a whole number"),
+        (["a:weight=2000"], "weight must be 0 to 1000"),
+        (["a:lossless=maybe"], "lossless=maybe: use yes or no"),
+        (["a:alpha=x"], "'x' is no number"),
+        (["a:alpha=1,xoff=1kB"], "alpha and xoff exclude each other"),
+        (["a:color=red"], "no 'color'; it has weight"),
+        ([":weight=1"], "letters and digits"),
+        (["a", "a"], "two classes a"),
+        ([f"c{i}" for i in range(8)], "at most 7 classes, not 8"),
+    ],
+)
+def test_mistakes(texts: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=f"--priority.*{words}"):
+        parse_classes(texts)
