@@ -15,6 +15,7 @@ from ..fabrics.fabric import Fabric
 from ..packets.model import run_state as rs
 from ..packets.model.aligned import aligned
 from ..packets.model.arrays import FabricArrays, fabric_arrays
+from ..packets.model.classes import TrafficClass, new_classes
 from ..packets.model.draws import generator
 from ..packets.model.model import LINK_COLUMNS, NEVER
 from ..packets.model.pause_state import no_pauses
@@ -166,7 +167,7 @@ def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
     settings[rs.BUFFER] = never if conditions.buffer_bytes is None else conditions.buffer_bytes
     marking = never if conditions.ecn_bytes is None else conditions.ecn_bytes
     settings[rs.ECN_LOW] = settings[rs.ECN_HIGH] = marking
-    settings[rs.ECN_MOST] = 1 << 24
+    settings[rs.ECN_MOST], settings[rs.CLASSES] = 1 << 24, 1
     settings[rs.SEED], settings[rs.HISTOGRAM_BINS] = conditions.seed, 2
     counts = np.zeros(rs.COUNTS, np.int64)
     counts[rs.FREE_SLOTS] = room
@@ -179,6 +180,7 @@ def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
         np.zeros((1, 2), np.int64),
         np.zeros((1, 1), np.int64),
         no_pauses(),
+        new_classes((TrafficClass(),), len(links), np.zeros(1, np.uint8), 1),
     )
 
 

@@ -75,7 +75,7 @@ def test_a_captured_ring_takes_as_long_as_the_job_at_another_speed(
 ) -> None:
     """The packets of a ring at 100 Gb/s, as its hosts sent them, are the capture. Hash collisions
     hold single steps up, so its times tell what waits for what."""
-    model, ecmp = Model(), parse_packet_strategy("ecmp")
+    model, ecmp = Model(pfc=None), parse_packet_strategy("ecmp")
     jobs = parse_jobs(["workers=16,size=1MB,place=spread"])
 
     def job_on(rate: str, keep: bool = False) -> tuple[int, Path]:
