@@ -31,10 +31,10 @@ def with_waits(load: Workload, hosts: int, rng: np.random.Generator) -> Workload
             elif before < m and load.dst[load.flow[before]] == here:
                 edges.append((node, before, 1))
     columns = np.array(edges, np.int64).reshape(-1, 3)
-    node, after, on = columns[:, 0], columns[:, 1], columns[:, 2]
+    waiting, after, on = columns[:, 0], columns[:, 1], columns[:, 2]
     return load._replace(
         waits=Waits(
-            node.astype(np.int32),
+            waiting.astype(np.int32),
             after.astype(np.int32),
             on.astype(np.uint8),
             host[m:].astype(np.int32),
