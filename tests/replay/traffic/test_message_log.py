@@ -16,8 +16,8 @@ NEW = {"in_order", "ahead", "reordered", "recovered", "restarted"}
 
 
 def twin(rows: list[dict[str, int]]) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """(flow, kind, packets, bytes, begun, ended) and (message, unit, time, bytes) by the names of
-    opcodes; the source port is the unit."""
+    """(flow, kind, packets, bytes, begun, ended, last PSN) and (message, unit, time, bytes) by the
+    names of opcodes; the source port is the unit."""
     log: list[list[int]] = []
     packets: list[tuple[int, ...]] = []
     running: dict[tuple[int, int], list[int]] = {}
@@ -42,14 +42,17 @@ def twin(rows: list[dict[str, int]]) -> tuple[list[tuple[int, ...]], list[tuple[
         ) and not operation.endswith(("RESPONSE_MIDDLE", "RESPONSE_LAST"))
         key = row["flow"], kind
         if begins or key not in running:
-            running[key] = [row["flow"], kind, 0, 0, row["time_ns"], row["time_ns"], len(log)]
+            times = [row["time_ns"], row["time_ns"]]
+            running[key] = [row["flow"], kind, 0, 0, *times, row["psn"], len(log)]
             log.append(running[key])
         message = running[key]
         message[2] += 1
         message[3] += row["wire_bytes"]
         message[5] = max(message[5], row["time_ns"])
-        packets.append((message[6], row["udp_sport"], row["time_ns"], row["wire_bytes"]))
-    return [tuple(message[:6]) for message in log], packets
+        if not operation.endswith(("FIRST", "MIDDLE")):
+            message[6] = row["psn"]
+        packets.append((message[7], row["udp_sport"], row["time_ns"], row["wire_bytes"]))
+    return [tuple(message[:7]) for message in log], packets
 
 
 NAMES = [
@@ -63,6 +66,7 @@ ROWS = st.lists(
             "verdict": st.integers(0, len(VERDICT_NAMES) - 1),
             "wire_bytes": st.integers(60, 4200),
             "udp_sport": st.integers(0, 3),
+            "psn": st.integers(0, 9),
             "time_ns": st.integers(START_NS, START_NS + 50),
         }
     ),

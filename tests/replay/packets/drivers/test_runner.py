@@ -22,7 +22,7 @@ from rocescope.replay.strategies.registry import (
 )
 
 PLANES = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=2,rate=100G")
-HOSTS = {"mixed", "plb", "reps", "bitmap", "mrc"}
+HOSTS = {"hopper", "mixed", "plb", "reps", "bitmap", "mrc"}
 
 
 def _load() -> Workload:
