@@ -78,7 +78,8 @@ def linked(
     into: dict[int, list[int]] = {}
     for f in sorted(rows, key=lambda f: -len(rows[f])):
         into.setdefault(int(dst[f]), []).append(f)
-    arrived = np.where(acked_ns >= 0, acked_ns, ended_ns)
+    # Clocks of taps may differ. No message arrives before it begins: none waits in a circle.
+    arrived = np.maximum(np.where(acked_ns >= 0, acked_ns, ended_ns), begun_ns)
     parts: list[Links] = []
     told = Told()
     for g, own in rows.items():
@@ -129,7 +130,9 @@ def _own_spread(begun: Ints, ended: Ints, arrived: Ints) -> float | None:
 
 def _fit(begun: Ints, arrived: Ints) -> _Fit | None:
     """Departures and the last arrival before each; None without good evidence."""
-    last = np.searchsorted(arrived, begun, side="right") - 1
+    last = (
+        np.searchsorted(arrived, begun) - 1
+    )  # not at the same time: flows may not wait in a circle
     waits = np.flatnonzero(last >= 0)
     if len(waits) < LEAST - 1:
         return None

@@ -69,6 +69,18 @@ def test_a_flow_that_keeps_its_line_busy_is_not_linked() -> None:
     assert _found([(1, 2, _times(few, 100)), (2, 3, _times(few + 2_200, 100))])[0] == set()
 
 
+def test_messages_of_the_same_time_do_not_wait_for_each_other() -> None:
+    begun = np.cumsum(np.random.default_rng(3).integers(5_000, 60_000, 40))
+    both = [begun, begun, np.full(40, -1)]  # a coarse clock: packets of an exchange at one time
+    assert _found([(1, 2, both), (2, 1, both)])[0] == set()
+    # The tap that sees the ACKs has a clock that is behind.
+    early = [begun, begun, begun - 2_000]
+    late = [begun - 1_000, begun - 1_000, begun - 3_000]
+    pairs, _ = _found([(1, 2, early), (2, 1, late)])
+    begins = np.concatenate([begun, begun - 1_000])
+    assert pairs and all(begins[after] < begins[message] for message, after in pairs)
+
+
 @pytest.mark.parametrize("rate", ["400G", "25G"])
 def test_a_captured_ring_takes_as_long_as_the_job_at_another_speed(
     rate: str, tmp_path: Path
