@@ -15,7 +15,7 @@ from ..generate.patterns.demands import Demands
 from ..generate.queue_pairs import QueuePairs, Sending, queue_pairs
 from ..packets.model.model import MOST_PACKETS, Model, Workload
 from ..packets.model.waits import Edges as AllEdges
-from ..packets.model.waits import Waits, earliest
+from ..packets.model.waits import LATEST_PS, Waits, earliest
 from ..packets.offers.offered import workload_of
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .graph import MOST_EDGES, MOST_NODES, Job, Nodes
@@ -55,8 +55,9 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
     whole = _whole(jobs)
     is_message = whole.dst >= 0
     rows, work = np.flatnonzero(is_message), np.flatnonzero(~is_message)
-    if not len(rows):
-        raise UsageError("--jobs: no job sends a message")
+    silent = np.flatnonzero(np.bincount(whole.job[rows], minlength=len(jobs)) == 0)
+    if len(silent):
+        raise UsageError(f"--jobs: {jobs[int(silent[0])].name} sends no message")
     key = np.stack([whole.job[rows], whole.src[rows], whole.dst[rows], whole.qp[rows]])
     pairs, flow = np.unique(key, axis=1, return_inverse=True)
     flow = flow.reshape(-1)
@@ -125,7 +126,8 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
 
 
 def _check_order(jobs: Sequence[Job], workload: Workload, job: Ints) -> None:
-    """UsageError if nodes wait for each other in a circle, the order of queue pairs included."""
+    """UsageError if nodes wait for each other in a circle, the order of queue pairs included, or
+    for so long that times do not fit into int64."""
     flow, nodes = workload.flow, workload.nodes
     same = np.flatnonzero(flow[1:] == flow[:-1])
     own = workload.edges
@@ -134,9 +136,13 @@ def _check_order(jobs: Sequence[Job], workload: Workload, job: Ints) -> None:
         np.concatenate([own.after, same]),
         np.zeros(len(own.node) + len(same), np.uint8),
     )
-    zero = np.zeros(nodes, np.int64)
-    _, order = earliest(nodes, edges, zero, np.stack([zero, zero]))
+    takes = np.zeros(nodes, np.int64)
+    takes[len(flow) :] = workload.waits.takes_ps
+    begin, order = earliest(nodes, edges, np.zeros(nodes, np.int64), np.stack([takes, takes]))
     if len(order) == nodes:
+        if int((begin + takes).max(initial=0)) >= LATEST_PS:
+            name = jobs[int(job[int(np.argmax(begin + takes))])].name
+            raise UsageError(f"--jobs: {name}: its computations take longer than 26 days")
         return
     held = np.ones(nodes, np.bool_)
     held[order] = False
@@ -154,14 +160,20 @@ def _whole(jobs: Sequence[Job]) -> _Whole:
         parts.append(_split(at, job, shift))
         shift += len(parts[-1].job)
         if shift > MOST_NODES or sum(len(part.node) for part in parts) > MOST_EDGES:
-            raise UsageError("--jobs: too many messages: use fewer workers, iterations or qps")
+            raise _too_many()
     return _Whole(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _too_many() -> UsageError:
+    return UsageError("--jobs: too many messages: use fewer workers, iterations or qps")
 
 
 def _split(at: int, job: Job, shift: int) -> _Whole:
     """The nodes of a job, its messages as one node per queue pair."""
     nodes, edges = job.graph.nodes(), job.graph.edges()
     times = np.where(nodes.to >= 0, np.minimum(job.qps, np.maximum(1, nodes.size)), 1)
+    if int(times.sum()) > MOST_NODES:
+        raise _too_many()
     begin = np.cumsum(times) - times
     source = np.repeat(np.arange(len(times)), times)
     part = np.arange(len(source)) - begin[source]

@@ -8,7 +8,9 @@ no time.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ..packets.model.waits import Edges, earliest
 from .collectives import Collective
-from .graph import MOST_BYTES, MOST_NODES, MOST_PS, Graph
+from .graph import MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph
 
 
 @dataclass
@@ -29,7 +31,8 @@ class Tasks:
     _to: list[int] = field(default_factory=list)
     _size: list[int] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
-    _edges: list[tuple[int, int]] = field(default_factory=list)
+    _edges: array[int] = field(default_factory=lambda: array("q"))
+    """Task and predecessor in turn: a file may have many millions."""
     _processor: dict[int, tuple[int, int]] = field(default_factory=dict)
     _sent: defaultdict[tuple[int, int, int], list[int]] = field(
         default_factory=lambda: defaultdict(list)
@@ -42,10 +45,12 @@ class Tasks:
         """The error of this file."""
         return UsageError(f"--jobs: {self.where}: {text}")
 
+    def _check_rank(self, rank: int, name: str) -> None:
+        if not 0 <= rank < self.ranks:
+            raise self.fail(f"{name}: there is no rank {rank}; there are {self.ranks:,} ranks")
+
     def _add(self, rank: int, to: int, size: int, name: str) -> int:
-        for one in (rank, to):
-            if not (0 <= one < self.ranks or (one == -1 and to == -1)):
-                raise self.fail(f"{name}: there is no rank {one}; there are {self.ranks:,} ranks")
+        self._check_rank(rank, name)
         most = MOST_BYTES if to >= 0 else MOST_PS
         if not 0 <= size <= most:
             what = "bytes" if to >= 0 else "ps"
@@ -60,6 +65,7 @@ class Tasks:
 
     def send(self, rank: int, to: int, size: int, name: str, tag: int | None = None) -> int:
         """A message; with a tag it needs a receive. Returns the task."""
+        self._check_rank(to, name)
         if rank == to:
             raise self.fail(f"{name}: rank {rank} sends to itself")
         task = self._add(rank, to, size, name)
@@ -69,8 +75,7 @@ class Tasks:
 
     def receive(self, rank: int, source: int, tag: int, name: str) -> int:
         """The end of a message."""
-        if not 0 <= source < self.ranks:
-            raise self.fail(f"{name}: there is no rank {source}; there are {self.ranks:,} ranks")
+        self._check_rank(source, name)
         task = self.compute(rank, 0, name)
         self._wanted[source, rank, tag].append(task)
         return task
@@ -98,15 +103,20 @@ class Tasks:
             nodes.rank.tolist(), nodes.to.tolist(), nodes.size.tolist(), strict=True
         ):
             self._add(members[rank], members[to] if to >= 0 else -1, amount, name)
-        self._edges += zip(
-            (edges.node + shift).tolist(), (edges.after + shift).tolist(), strict=True
-        )
-        self._edges += zip((first + shift).tolist(), entries, strict=True)
+        self._wait_all((edges.node + shift).tolist(), (edges.after + shift).tolist())
+        self._wait_all((first + shift).tolist(), entries)
         return (last + shift).tolist()
 
     def wait(self, task: int, after: int) -> None:
         """A task begins after another one of its rank."""
-        self._edges.append((task, after))
+        if len(self._edges) >= 2 * MOST_EDGES:
+            raise self.fail(f"more than {MOST_EDGES:,} dependencies")
+        self._edges.append(task)
+        self._edges.append(after)
+
+    def _wait_all(self, tasks: Sequence[int], after: Sequence[int]) -> None:
+        for one, other in zip(tasks, after, strict=True):
+            self.wait(one, other)
 
     def graph(self) -> Graph:
         """The graph, its nodes in an order that they can be done in. UsageError for messages
@@ -120,7 +130,7 @@ class Tasks:
                     f"{name}: rank {key[0]} sends {len(sent):,} messages with tag {key[2]} to rank "
                     f"{key[1]}, which receives {len(wanted):,}"
                 )
-            self._edges += zip(wanted, sent, strict=True)
+            self._wait_all(wanted, sent)
         n = len(self._rank)
         node, after = np.array(self._edges, np.int64).reshape(-1, 2).T
         size = np.array(self._size, np.int64)

@@ -23,7 +23,7 @@ class Bounds(NamedTuple):
     """Lower bounds in ps."""
 
     completion_ps: int
-    """Of all messages, from the first release on."""
+    """Of all messages and computations, from the first release on."""
     message_ps: Ints
     """int64[M]: of each message alone in the network, from its release on; -1 without a path."""
     kind: str
@@ -212,6 +212,7 @@ def _permutations(
     size = int(workload.packet_bytes[rows[0]])
     sizes = np.concatenate([workload.packet_bytes[rows], workload.last_bytes[rows]])
     plain = (workload.release_ps[rows] == 0).all() and workload.at_once[rows].all()
+    plain = plain and not len(workload.waits.takes_ps)
     uniform = len(np.unique(arrays.ps_per_byte_q20)) == 1 and len(np.unique(arrays.delay_ps)) == 1
     one_port = arrays.access.shape[1] == 1 and model.ack_every == 1
     if not (same and len(np.unique(sent[sent > 0])) == 1 and (sizes == size).all() and plain):
@@ -348,9 +349,9 @@ def _busiest(host: Array, busy: Ints, head: Ints, tail: Ints, order: Ints) -> in
 
 def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints) -> int:
     """The longest chain of messages and computations that wait for their predecessors."""
-    if workload.at_once.all():
-        return int((workload.release_ps[rows] + alone[rows]).max(initial=0))
     nodes, takes_ps = workload.nodes, workload.waits.takes_ps
+    if workload.at_once.all() and not len(takes_ps):
+        return int((workload.release_ps[rows] + alone[rows]).max(initial=0))
     own = np.zeros(nodes, np.bool_)
     own[rows] = True
     own[len(workload.flow) :] = True

@@ -39,7 +39,7 @@ def read_goal(path: Path) -> Graph:
     """The graph of a schedule. UsageError names the file and the line."""
     tasks: Tasks | None = None
     known: dict[str, int] = {}
-    starts: list[tuple[int, int]] = []
+    starts: list[tuple[int, int, int, str]] = []
     after: dict[int, list[int]] = {}
     rank = -1
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -80,7 +80,7 @@ def read_goal(path: Path) -> Graph:
                         raise tasks.fail(f"{where}: rank {rank} has no task {label} before")
                 one, other = known[wait[1]], known[wait[3]]
                 if wait[2] == "irequires":
-                    starts.append((one, other))
+                    starts.append((rank, one, other, where))
                 else:
                     tasks.wait(one, other)
                     after.setdefault(one, []).append(other)
@@ -96,9 +96,16 @@ def read_goal(path: Path) -> Graph:
         raise Tasks(path.name, 0).fail("a schedule begins with num_ranks")
     if rank >= 0:
         raise tasks.fail(f"rank {rank} does not end")
-    for one, other in starts:  # begins with it: waits for what it waits for
-        for before in after.get(other, []):
-            tasks.wait(one, before)
+    # What begins with a task waits for a computation of no time that precedes the task.
+    begins: dict[int, int] = {}
+    for of, _, other, name in starts:
+        if other not in begins:
+            begin = begins[other] = tasks.compute(of, 0, name)
+            tasks.wait(other, begin)
+            for before in after.get(other, []):
+                tasks.wait(begin, before)
+    for _, one, other, _ in starts:
+        tasks.wait(begins.get(one, one), begins[other])
     return tasks.graph()
 
 

@@ -145,7 +145,9 @@ def _patience_ps(workload: Workload, fabric: Fabric) -> int:
     at_once = workload.at_once[: len(workload.flow)]
     last = int(workload.release_ps[at_once].max(initial=0))
     last = max(last, int(workload.due_ps.max(initial=0)))
-    waits = int(workload.release_ps[~at_once].sum()) + int(workload.waits.takes_ps.sum())
+    waits = int(workload.release_ps[~at_once].sum()) + int(
+        workload.waits.takes_ps.sum(dtype=np.float64)
+    )
     to_send = 10 * (int(sent.sum()) * 8 * 10**12 // slowest)
     return min(LONGEST_PS + last + waits + to_send, 1 << 62)
 

@@ -432,7 +432,8 @@ class EngineResult:
 
     @property
     def completion_ps(self) -> int | None:
-        """Completion of the last message; None if a message did not complete."""
-        if not len(self.completed_ps) or (self.completed_ps < 0).any():
+        """Completion of the last message or computation; None if one did not complete."""
+        ends = np.concatenate([self.completed_ps, self.computed_ps])
+        if not len(ends) or (ends < 0).any():
             return None
-        return int(self.completed_ps.max())
+        return int(ends.max())

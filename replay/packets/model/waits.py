@@ -37,6 +37,10 @@ NO_WAITS = Waits(
 )
 
 
+LATEST_PS = 1 << 61
+"""26 days. Later begins are this one, so that sums stay within int64."""
+
+
 class Edges(NamedTuple):
     """All edges of a workload, as in `Waits`."""
 
@@ -46,7 +50,8 @@ class Edges(NamedTuple):
 
 
 def earliest(nodes: int, edges: Edges, release: Ints, takes: Ints) -> tuple[Ints, Ints]:
-    """(begin of each node if nothing but its predecessors holds it up, order of nodes).
+    """(begin of each node if nothing but its predecessors holds it up, at most LATEST_PS; order of
+    nodes).
 
     release: int64[nodes], after the last predecessor. takes: int64[2, nodes], until the node is
     complete at either end, by `Edges.on`. The order has every node after its predecessors; nodes of
@@ -92,7 +97,7 @@ def _walk(
         at += 1
         for i in range(start[node], start[node + 1]):
             successor = following[i]
-            ready = begin[node] + takes[on[i], node] + release[successor]
+            ready = min(begin[node] + takes[on[i], node] + release[successor], LATEST_PS)
             begin[successor] = max(begin[successor], ready)
             left[successor] -= 1
             if left[successor] == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from examples import examples
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.jobs.graph import Graph, Job
+from rocescope.replay.jobs.graph import MOST_PS, Graph, Job
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import COLLECTIVES, parse_jobs
 from rocescope.replay.packets.bounds import bounds
@@ -91,7 +93,58 @@ def test_circles_and_waits_for_other_hosts_are_named() -> None:
     # Message 3 follows message 0 on their queue pair.
     with pytest.raises(UsageError, match="2 messages .* in a circle"):
         offer_jobs([_by_hand([(0, 3)], [1, 2, 1, 1])], FABRIC, Model(pfc=None), 1)
-    with pytest.raises(UsageError, match="no job sends a message"):
+    with pytest.raises(UsageError, match="idle sends no message"):
         idle = Graph(2)
         idle.computations(np.arange(2), 5)
-        offer_jobs([Job("idle", idle, np.arange(2, dtype=np.int32))], FABRIC, Model(pfc=None), 1)
+        busy = _by_hand([(2, 1)], [1, 2, 0])
+        offer_jobs(
+            [busy, Job("idle", idle, np.arange(2, dtype=np.int32))], FABRIC, Model(pfc=None), 1
+        )
+
+
+def _with_computations(takes_ps: list[int]) -> Job:
+    """A message, then computations one after the other."""
+    graph = Graph(2)
+    before = graph.messages(np.array([0]), np.array([1]), 10)
+    for takes in takes_ps:
+        work = graph.computations(np.array([1]), takes)
+        graph.wait(work, before)
+        before = work
+    return Job("job1 long", graph, np.arange(2, dtype=np.int32))
+
+
+def test_a_run_ends_with_its_last_computation() -> None:
+    load = offer_jobs([_with_computations([5 * 10**9])], FABRIC, Model(pfc=None), 1).workload
+    model = Model(pfc=None)
+    bound = bounds(load, FABRIC, model).completion_ps
+    one = run_open_loop(load, FABRIC, SPRAY, model)
+    for engine in (one, run_event_driven(load, FABRIC, SPRAY, model).engine):
+        assert engine.completion_ps == int(engine.computed_ps[0]) >= bound > 5 * 10**9
+
+
+def test_the_bound_of_messages_beside_a_computation_is_not_below_it() -> None:
+    graph = Graph(2)
+    graph.messages(np.array([0]), np.array([1]), 10)
+    graph.computations(np.array([1]), 7 * 10**9)
+    job = Job("job1", graph, np.arange(2, dtype=np.int32))
+    load = offer_jobs([job], FABRIC, Model(pfc=None), 1).workload
+    assert bounds(load, FABRIC, Model(pfc=None)).completion_ps == 7 * 10**9
+
+
+def test_times_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match="job1 long: its computations take longer than 26 days"):
+        offer_jobs([_with_computations([MOST_PS] * 3000)], FABRIC, Model(pfc=None), 1)
+    offer_jobs([_with_computations([MOST_PS] * 600)], FABRIC, Model(pfc=None), 1)
+
+
+def test_too_many_parts_of_messages_are_refused_before_they_take_memory() -> None:
+    graph = Graph(2)
+    graph.messages(np.zeros(1 << 15, np.int64), np.ones(1 << 15, np.int64), 4096)
+    job = Job("job1", graph, np.arange(2, dtype=np.int32), qps=1024)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match="too many messages"):
+            offer_jobs([job], FABRIC, Model(pfc=None), 1)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()

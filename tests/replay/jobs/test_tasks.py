@@ -6,6 +6,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.jobs.collectives import PLAIN
+from rocescope.replay.jobs.graph import MOST_PS
 from rocescope.replay.jobs.tasks import Tasks
 
 
@@ -71,3 +72,14 @@ def test_circles_and_messages_without_a_receive_are_named() -> None:
         alone.graph()
     with pytest.raises(UsageError, match="there is no rank 2"):
         alone.receive(0, 2, 1, "recv")
+
+
+def test_computations_of_more_than_int64_in_a_row_keep_their_order() -> None:
+    tasks = Tasks("x", 2)
+    last = tasks.compute(0, MOST_PS, "first", 0)
+    for number in range(3000):
+        task = tasks.compute(0, MOST_PS, f"{number}", 0)
+        tasks.wait(task, last)
+        last = task
+    edges = tasks.graph().edges()
+    assert (edges.after < edges.node).all()

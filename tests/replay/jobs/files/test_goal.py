@@ -44,9 +44,46 @@ def test_a_schedule_is_a_graph_of_its_tasks(tmp_path: Path) -> None:
     assert sorted(named) == [80, 90, 30_000, 100_000]
     pairs = set(zip(edges.node.tolist(), edges.after.tolist(), strict=True))
     assert (named[80], named[100_000]) in pairs
-    got = next(a for n, a in pairs if n == named[30_000])  # the receive of rank 1
-    assert (got, named[80]) in pairs
-    assert (named[90], got) in pairs and (named[90], named[30_000]) not in pairs  # irequires
+    got = next(n for n, a in pairs if a == named[80])  # the receive of rank 1
+    assert (named[30_000], got) in pairs
+    before = _before(pairs, named[90])
+    assert got in before and named[30_000] not in before  # irequires
+
+
+def _before(pairs: set[tuple[int, int]], node: int) -> set[int]:
+    """All that a node waits for, directly or not."""
+    found, left = set(), [node]
+    while left:
+        last = left.pop()
+        more = {after for of, after in pairs if of == last} - found
+        found |= more
+        left += more
+    return found
+
+
+def test_what_begins_with_a_task_waits_for_all_that_the_task_waits_for(tmp_path: Path) -> None:
+    graph = _read(
+        tmp_path,
+        """num_ranks 2
+rank 0 {
+d: calc 40
+c: calc 30 cpu 1
+b: calc 20 cpu 2
+a: send 10b to 1
+b irequires c
+a irequires b
+c requires d
+}
+rank 1 {
+recv 10b from 0
+}
+""",
+    )
+    nodes, edges = graph.nodes(), graph.edges()
+    named = {int(size): i for i, size in enumerate(nodes.size) if size}
+    before = _before(set(zip(edges.node.tolist(), edges.after.tolist(), strict=True)), named[10])
+    assert named[40_000] in before
+    assert named[30_000] not in before and named[20_000] not in before
 
 
 @pytest.mark.parametrize(
