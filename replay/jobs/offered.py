@@ -14,8 +14,8 @@ from ..generate.from_pattern import offered_traffic
 from ..generate.patterns.demands import Demands
 from ..generate.queue_pairs import QueuePairs, Sending, queue_pairs
 from ..packets.model.model import MOST_PACKETS, Model, Workload
-from ..packets.model.waits import Edges as AllEdges
 from ..packets.model.waits import LATEST_PS, Waits, earliest
+from ..packets.model.waits import Edges as AllEdges
 from ..packets.offers.offered import workload_of
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .graph import MOST_EDGES, MOST_NODES, Job, Nodes
