@@ -96,6 +96,18 @@ class _Process:
     pairs: dict[int, LoggedPair] = field(default_factory=dict)
     past: dict[int, list[LoggedPair]] = field(default_factory=dict)
     """Queue pairs whose number the process uses again."""
+    open_on: dict[str, dict[int, LoggedPair]] = field(default_factory=dict)
+    """Those of `pairs` without an end, by device: a log may end devices again and again."""
+
+    def put(self, pair: LoggedPair, device: str | None) -> None:
+        """The queue pair is on this device; None: on none, or it ended."""
+        if pair.device is not None and (others := self.open_on.get(pair.device)) is not None:
+            others.pop(pair.qpn, None)
+            if not others:
+                del self.open_on[pair.device]
+        if device is not None:
+            pair.device = device
+            self.open_on.setdefault(device, {})[pair.qpn] = pair
 
     def all_pairs(self) -> list[LoggedPair]:
         """The queue pairs of the process, past ones first."""
@@ -263,12 +275,14 @@ class Job:
         other = known is not None and what.remote not in (None, known.remote)
         if known is not None and (other or known.ended_ns is not None):
             known.ended_ns = time_ns if known.ended_ns is None else known.ended_ns
+            process.put(known, None)
             process.past.setdefault(what.qpn, []).append(process.pairs.pop(what.qpn))
             known = None
         comm, rank = process.current()
         if known is not None:
             known.address = what.address or known.address
-            known.device = what.device or known.device
+            if what.device is not None:
+                process.put(known, what.device)
             if known.comm != comm:
                 known.comm = None
             if known.rank != rank:
@@ -278,7 +292,7 @@ class Job:
             self.dropped += 1
             return
         self._kept += 1
-        process.pairs[what.qpn] = LoggedPair(
+        process.pairs[what.qpn] = made = LoggedPair(
             what.qpn,
             speaker,
             what.sends,
@@ -291,6 +305,7 @@ class Job:
             remote_address=None if what.remote is None else what.remote[0],
             remote_qpn=None if what.remote is None else what.remote[1],
         )
+        process.put(made, what.device)
 
     def _gid(self, host: str, what: GidLine) -> None:
         if len(self._gids) >= MOST_GIDS:
@@ -361,12 +376,15 @@ class Job:
 
 def _end(process: _Process, time_ns: int | None, what: EndLine) -> None:
     """Queue pairs without a time of their end could still be there: they stay open."""
+    if time_ns is None:
+        return
     if what.qpn is not None:
         pair = process.pairs.get(what.qpn)
-        ended = [] if pair is None else [pair]
+        ended = [] if pair is None or pair.ended_ns is not None else [pair]
     else:
-        ended = [pair for pair in process.pairs.values() if pair.device == what.device]
+        ended = list(process.open_on.get(what.device or "", {}).values())
     for pair in ended:
+        process.put(pair, None)
         if pair.ended_ns is None:
             pair.ended_ns = time_ns
 

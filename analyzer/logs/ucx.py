@@ -66,6 +66,8 @@ _STATUSES: Final = {
 _STATUS_NAMES: Final = {"transport retry counter exceeded": 12, "RNR retry counter exceeded": 13}
 """As ibv_wc_status_str names them."""
 _MOST_THREADS = 100_000
+_SEVERAL = 2
+"""Devices do not tell which one is meant."""
 
 INTERESTING = (
     rb" dgid=|connected rc |created UD QP |\(synd 0x| QP 0x|completion with error: |dc iface 0x"
@@ -100,8 +102,8 @@ class UcxLog:
         self._statuses: dict[_Thread, int | None] = {}
         self._making: dict[_Thread, tuple[str, int] | None] = {}
         """Device and port of the interface that a thread is just making; None: of InfiniBand."""
-        self._dc: dict[_Process, set[tuple[str, int]]] = {}
-        """Devices and ports with DC of a process."""
+        self._dc: dict[_Process, frozenset[tuple[str, int]]] = {}
+        """Devices and ports with DC of a process, at most `_SEVERAL`."""
         self._open: dict[_OpenDevice, int] = {}
         """How many times a process has opened a device."""
 
@@ -179,7 +181,9 @@ class UcxLog:
         where = self._making.get(thread)
         if where is None:
             return None
-        _keep(self._dc, thread[:2], self._dc.get(thread[:2], set()) | {where})
+        known = self._dc.get(thread[:2], frozenset())
+        if len(known) < _SEVERAL:
+            _keep(self._dc, thread[:2], known | {where})
         return QueuePairLine(qpn, where[1], None, where[0], None, False) if qpn else None
 
     def _initiator(self, thread: _Thread, qpn: int) -> QueuePairLine | None:
@@ -187,7 +191,7 @@ class UcxLog:
         DC on no other."""
         where = self._making.get(thread)
         if thread not in self._making:
-            devices = self._dc.get(thread[:2], set())
+            devices = self._dc.get(thread[:2], frozenset())
             where = next(iter(devices)) if len(devices) == 1 else None
         return None if where is None else QueuePairLine(qpn, where[1], None, where[0], None, True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +39,9 @@ class Naming:
         if len(self.tap or ()) > 1:
             raise UsageError(f"--tap {found[0]} names all taps: give no other --tap")
         try:
-            re.compile(found[0])
-        except re.error as error:
+            with warnings.catch_warnings(action="ignore"):  # of what may mean something else later
+                re.compile(found[0])
+        except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"--tap {found[0]} is no regular expression: {error}") from None
         return found[0]
 
@@ -114,7 +117,8 @@ def _by_expression(rings: str, files: Sequence[Path]) -> dict[str, str]:
             raise UsageError(
                 f"--tap {rings} names no tap of {path}: change it, or leave the file out"
             )
-        names[input_name(path)] = found["tap"]
+        # Results are UTF-8; other bytes of names stay different.
+        names[input_name(path)] = os.fsencode(found["tap"]).decode("utf-8", "backslashreplace")
     return names
 
 

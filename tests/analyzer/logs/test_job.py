@@ -177,6 +177,19 @@ def test_the_end_of_a_device_ends_the_queue_pairs_that_are_left_on_it():
     assert sorted(lives(log)) == [(34, 100, None), (0x1A3, 100, 105), (0x1A4, 100, 101)]
 
 
+def test_a_queue_pair_is_on_the_device_that_was_named_last():
+    head = ucx_end("nodea", 7, 1, BEGUN_S + 100).partition("IB Async")[0]
+    made = "{}iface=0x1: created UD QP 0x22 on {}:1 TX wr:256"
+    opened = "{}initialized device '{}' (InfiniBand channel adapter)"
+    log = [text.format(head, name) for name in ("mlx5_0", "mlx5_1") for text in (opened, made)]
+    ends = [
+        ucx_end("nodea", 7, 1, BEGUN_S + at).partition("IB Async")[0] + f"destroying ib device {of}"
+        for at, of in ((105, "mlx5_0"), (107, "mlx5_1"))
+    ]
+    assert lives([*log, ends[0]]) == [(34, 100, None)]
+    assert lives([*log, *ends]) == [(34, 100, 107)]
+
+
 def test_an_error_belongs_to_the_queue_pair_of_its_time():
     log = [*connected(7, 34, 100), *connected(7, 34, 110, "10.0.0.3")]
     job = read(log)

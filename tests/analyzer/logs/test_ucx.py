@@ -228,3 +228,12 @@ def test_no_part_of_a_line_says_another_number(data):
         if found is not None and isinstance(found.what, QueuePairLine):
             assert found.what.qpn == 0x1AC
             assert found.what.remote in (None, ("10.0.0.21", 0xA9))
+
+
+def test_a_process_with_ever_more_devices_takes_no_more_memory():
+    log = UcxLog()
+    for number in range(50):
+        for line in ucx_dc("nodea", 7, 0x1A3, [], "10.0.0.1", device=f"mlx5_{number}"):
+            log.said(line)
+    (devices,) = log._dc.values()
+    assert devices == {("mlx5_0", 1), ("mlx5_1", 1)}

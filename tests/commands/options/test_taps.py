@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,18 @@ def test_an_expression_names_the_taps_of_ring_files(files: list[Path]) -> None:
     assert Reading(tap=["up1=a/1.pcap"]).rings is None
 
 
+def test_folders_whose_names_are_not_text_are_different_taps(files: list[Path]) -> None:
+    paths = [Path(os.fsdecode(name)) for name in (b"\xff/1.pcap", b"\xfe/1.pcap")]
+    _, names = Reading(tap=["(?P<tap>[^/]+)/"]).captures(paths)
+    assert list(names.values()) == [r"\xff", r"\xfe"]
+
+
 @pytest.mark.parametrize(
     ("reading", "message"),
     [
         (Reading(tap=["(?P<tap>["]), "is no regular expression: unterminated character set"),
+        (Reading(tap=["(?P<tap>a{9999999999999999999})"]), "is no regular expression: the repet"),
+        (Reading(tap=[f"(?P<tap>{'(' * 9999}a{')' * 9999})"]), "is no regular expression: maximum"),
         (Reading(tap=["a/(?P<tap>.)"]), r"names no tap of b/1.pcap: change it, or leave the file"),
         (Reading(tap=["(?P<tap>x*)"]), "names no tap of a/1.pcap"),
         (Reading(tap=["(?P<tap>.)/", "up=b/1.pcap"]), "names all taps: give no other --tap"),

@@ -26,11 +26,12 @@ def stalled(case: Case, known: Known) -> Iterator[Finding]:
         span = death.since_ns, case.last_ns
         if not known.explains("stalled", flow.id, *span) and not known.cut_off(flow.src, *span):
             dead[flow.id] = death
+    near = _near_the_taps(case) if dead else set()
     for group in by_hosts(case.flows[f] for f in dead):
-        yield _finding(case, group, {flow.id: dead[flow.id] for flow in group})
+        yield _finding(case, group, {flow.id: dead[flow.id] for flow in group}, near)
 
 
-def _finding(case: Case, group: list[Flow], dead: dict[int, Death]) -> Finding:
+def _finding(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]) -> Finding:
     hits = {f: death.packets for f, death in dead.items()}
     since = min(death.since_ns for death in dead.values())
     resends = any(death.why == "unanswered" for death in dead.values())
@@ -39,9 +40,7 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death]) -> Finding:
     what = f"{verb} without an answer" if resends else "wait for an answer that never comes"
     sources, receivers = {flow.src for flow in group}, {flow.dst for flow in group}
     step = "check that the receiver's queue pair exists and answers; capture on the way to it"
-    hidden = case.measuring.many_taps and all(
-        _is_far_from_the_taps(case, host) for host in receivers
-    )
+    hidden = case.measuring.many_taps and near.isdisjoint(receivers)
     if hidden:
         what += ": the receiver is dead, or packets are lost between it and the last tap"
         step = "capture on the link of the receiver; check that its queue pair exists and answers"
@@ -64,11 +63,11 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death]) -> Finding:
     )
 
 
-def _is_far_from_the_taps(case: Case, host: str) -> bool:
-    """Whether a router forwards all packets of a host before any tap sees them."""
-    limits = [
-        int(case.measuring.troubles.progress(flow.id)["hop_limit"])
+def _near_the_taps(case: Case) -> set[str]:
+    """Hosts with a packet that a tap sees before any router forwards it."""
+    limits = case.measuring.troubles.progress
+    return {
+        flow.src
         for flow in case.flows
-        if flow.src == host
-    ]
-    return not any(limit in (0, *FULL_HOP_LIMITS) for limit in limits)
+        if int(limits(flow.id)["hop_limit"]) in (0, *FULL_HOP_LIMITS)
+    }
