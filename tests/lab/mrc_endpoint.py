@@ -93,7 +93,7 @@ class Endpoint:
         ipv6 = config["family"] == 6
         self.form = Format(ipv6=ipv6, srv6=False, snap=0)
         self.link = bytes.fromhex((config["to_mac"] + config["mac"]).replace(":", ""))
-        self.counters = {"sent": 0, "received": 0, "unsent": 0}
+        self.counters = {"sent": 0, "received": 0, "unsent": 0, "received_again": 0}
         self.chance = random.Random(config["address"])
         names = ("number", "peer_number", "peer", "payload_bytes", "first_psn", "requester")
         self.pairs = [Pair(**{name: pair[name] for name in names}) for pair in config["pairs"]]
@@ -198,7 +198,9 @@ class Endpoint:
     def _receive(self, pair: Pair, psn: int, sport: int, again: bool, stamp: int) -> None:
         number = (psn - pair.first_psn) % PSNS
         pair.last = sport, number, stamp
-        if number > pair.cumulative:
+        if number <= pair.cumulative or number in pair.received:
+            self.counters["received_again"] += 1
+        else:
             pair.received.add(number)
             pair.highest = max(pair.highest, number)
         while pair.cumulative + 1 in pair.received:

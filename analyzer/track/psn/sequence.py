@@ -325,7 +325,8 @@ def _seen_again(
     """A PSN seen before: a copy by tap, mirror or network, or a retransmission by its source?
 
     Different identifications are different transmissions; equal ones are the same if the
-    flow's packets are known to differ. Transmissions of MRC differ by path or RTX bit.
+    flow's packets are known to differ. Transmissions of MRC differ by path or RTX bit; a packet
+    that is retransmitted twice on one path has both alike, and comes after a timeout.
     """
     psn, bits, sent_id, rtx = packet.psn, packet.bits, packet.sent_id, packet.rtx
     hop_limit, tap, time = packet.hop_limit, packet.tap, packet.time
@@ -343,9 +344,9 @@ def _seen_again(
         if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
             note_copy(state, slot.tap, tap)
             return verdicts.TAP_COPY
-    elif new_here or bits & MARKS_RESENDS or tells_transmissions_apart(flow):
+    elif new_here or (bits & MARKS_RESENDS and not rtx) or tells_transmissions_apart(flow):
         same = True
-    elif hop_limit != slot.hop_limit:
+    elif bits & MARKS_RESENDS or hop_limit != slot.hop_limit:
         same = time - slot.time <= RESEND_AFTER_NS
     else:
         behind = psn_add(psn, 1) == stream.next or (flow.no_ids == 0 and flow.ids_same == 0)

@@ -62,6 +62,15 @@ def test_seen_and_sent_again_or_doubled():
     assert tracker.stream(0, state.REQUESTS)["retransmitted"] == 1
 
 
+def test_sent_again_twice_on_one_path_is_no_copy():
+    """A sender with few paths left uses one for two retransmissions; a network copies at once."""
+    rows = [{"psn": 1}, {"psn": 2}, again(1)]
+    rows += [again(1, time_ns=START_NS + 60 * MS), again(1, time_ns=START_NS + 60 * MS + 5_000)]
+    tracker, found = verdicts(rows)
+    assert found[2:] == [RETRANSMITTED, RETRANSMITTED, DUPLICATE]
+    assert tracker.stream(0, state.REQUESTS)["retransmitted"] == 2
+
+
 @pytest.mark.parametrize("ipv6", [True, False])
 def test_sent_again_and_overtaking_its_original(ipv6):
     """The retransmission comes first and looks like a recovery; then the original, late."""

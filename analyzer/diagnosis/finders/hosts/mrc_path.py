@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
@@ -76,7 +77,8 @@ def mrc_ports(case: Case, known: Known) -> Iterator[Finding]:
 
 
 def retired_values(case: Case, known: Known) -> Iterator[Finding]:
-    """One finding for all retired entropy values, but those that a known fault explains."""
+    """Retired entropy values, but those that a known fault explains: one finding for those of lost
+    packets, and one for those of packets that arrived."""
     retired = [
         (flow, end)
         for flow in case.flows
@@ -84,8 +86,38 @@ def retired_values(case: Case, known: Known) -> Iterator[Finding]:
         for end in flow.mrc.retirements
         if end.certain and end.cause in CAUSES and not _is_explained(known, flow, end)
     ]
-    if retired:
-        yield _retired(case, retired)
+    since = _lost_since_ns(case) if retired else {}
+    late = [
+        (flow, end)
+        for flow, end in retired
+        if end.cause == "loss"
+        and (end.cause_time_ns or end.retired_time_ns) < since.get(flow.id, -inf)
+    ]
+    lost = [each for each in retired if each not in late]
+    if lost:
+        yield _retired(case, lost)
+    if late:
+        yield _retired(case, late, arrived=True)
+
+
+def _lost_since_ns(case: Case) -> dict[int, float]:
+    """By flow, when its first packet was lost as far as the taps tell: inf if none was, -inf where
+    packets may be lost that no tap saw."""
+    if case.ways is None or case.ways.unlogged:
+        return {}
+    sure = {
+        flow.id: inf
+        for flow in case.flows
+        if flow.id not in case.ways.untapped
+        and flow.src not in case.partly_seen
+        and not flow.missing_packets
+        and not flow.recovered_packets
+    }
+    for hop in case.ways.hops:
+        for flow, time in zip(hop.lost["flow"].tolist(), hop.lost["time"].tolist(), strict=True):
+            if flow in sure:
+                sure[flow] = min(sure[flow], time)
+    return sure
 
 
 def _is_explained(known: Known, flow: Flow, end: MrcRetirement) -> bool:
@@ -93,7 +125,8 @@ def _is_explained(known: Known, flow: Flow, end: MrcRetirement) -> bool:
     return end.cause == "loss" and known.explains("mrc-path", flow.id, end.retired_time_ns, at_ns)
 
 
-def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
+def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]], arrived: bool = False) -> Finding:
+    """arrived: no packet was lost between the taps until the senders took one for lost."""
     hits: dict[int, int] = {}
     for flow, _ in ends:
         hits[flow.id] = hits.get(flow.id, 0) + 1
@@ -115,10 +148,13 @@ def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
         used,
         (min(end.retired_time_ns for _, end in ends), until or case.last_ns),
         f"senders stopped using {counted(len(values), 'entropy value')}"
-        + (f" on {where}" if None not in planes else ""),
-        f"look for loss or congestion on {where}",
+        + (f" on {where}" if None not in planes else "")
+        + (", although no packet of theirs was lost between the taps before" if arrived else ""),
+        "look for late SACKs: busy hosts, queues; the retransmission timeout of the senders"
+        if arrived
+        else f"look for loss or congestion on {where}",
         confidence="likely",
         severity="warning",
         until_ns=until,
-        packets=len(ends),
+        packets=len(values),
     )

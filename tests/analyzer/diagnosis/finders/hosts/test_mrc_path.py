@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 
@@ -46,3 +47,31 @@ def test_entropy_values_that_a_receiver_declares_bad(diagnosed):
         sum(f["always_skip"] for f in truth["flows"]),
     )
     assert "senders stopped using" in found.sentence
+
+
+def test_values_that_senders_retire_although_nothing_is_lost_between_taps(tmp_path):
+    """A second tap sees all packets of the first one, 5 us later."""
+    first, second = tmp_path / "before.pcap", tmp_path / "after.pcap"
+    assert generate_mrc(output=first, evs=8, loss=0.2, no_srv6=True) == 0
+    second.write_bytes(_later(first.read_bytes(), 5_000))
+    (found,) = _warnings([first])
+    assert "although" not in found.sentence
+    assert found.packets <= found.of_packets
+    (found,) = _warnings([first, second])
+    assert "stopped using 8 entropy values, although no packet of theirs was lost" in found.sentence
+    assert "late SACKs" in found.next_step
+
+
+def _warnings(paths):
+    findings = analyze([str(path) for path in paths], AnalyzeOptions()).diagnosis.findings
+    return [f for f in findings if f.severity != "note"]
+
+
+def _later(pcap, ns):
+    """A pcap with nanoseconds, its frames later by so much."""
+    changed, at = bytearray(pcap), 24
+    while at < len(pcap):
+        seconds, rest, size = struct.unpack_from("<III", pcap, at)
+        struct.pack_into("<II", changed, at, *divmod(seconds * 10**9 + rest + ns, 10**9))
+        at += 16 + size
+    return bytes(changed)
