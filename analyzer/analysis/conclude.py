@@ -101,7 +101,7 @@ def conclude(
         events=events,
         mrc=mrc,
         complete=complete,
-        filtered=filtered or measuring.ended.untracked_packets > 0,
+        filtered=filtered or measuring.ended.in_part,
         dscp_priority=dscp_priority,
     )
     return Analysis(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.kernel import compiling
+from ...kernels.kernel import Ints, compiling
 from ..capture.concat import ConcatenatedCapture, concatenated
 from ..capture.ring import check_twice, ring
 from ..capture.source import Capture, open_capture
@@ -26,7 +26,7 @@ from ..logs.files import named
 from ..logs.following import FollowedLogs
 from ..logs.job import Job
 from ..logs.join import Join, Joined
-from ..measures.ending import end_idle
+from ..measures.ending import end_idle, make_room
 from ..measures.measuring import Measuring
 from ..measures.messages.times import MessageTimes
 from ..results.analysis import Analysis
@@ -43,7 +43,8 @@ from ..wire.taps import Taps
 from .ahead import compiled_ahead
 from .conclude import conclude
 from .fair_lock import FairLock
-from .heap import give_back_large_arrays
+from .followed import Followed
+from .heap import give_back_freed, give_back_large_arrays
 from .options import AnalyzeOptions
 from .owners import merged, owners_in
 from .prefetch import Prefetched
@@ -57,6 +58,8 @@ BATCH_FRAMES = 1 << 14
 
 _PROGRESS_EVERY_S = 0.1
 _COMPILING_AFTER_S = 1.0
+_STAYING = 4
+"""Of the most flows in memory one part in so many stays when others have to leave."""
 
 
 @contextmanager
@@ -232,6 +235,9 @@ class Run:
         self.ended_by: str | None = None
         """Why `read` ended before the end of the captures, unless somebody stopped it."""
         self._batches = 0
+        self._alone = False
+        self._followed: Followed | None = None
+        """While packets are followed in another thread than they are tracked."""
         self._interrupted = threading.Event()
         self._decoded = Prefetched(self._tables, self._report)
 
@@ -239,8 +245,10 @@ class Run:
         """Read, decode and track all packets; False when interrupted, or ended by a limit.
 
         alone: no other thread reads `measuring` meanwhile, so that packets of several taps are
-        tracked in one thread and followed from tap to tap in another.
+        tracked in one thread and followed from tap to tap in another, and flows may get other
+        numbers: those that are idle for longest leave when there are more than `max_flows`.
         """
+        self._alone = alone
         self._reader = threading.get_ident()
         if self.ranks is None and self._filter is not None and self._filter.of_job is not None:
             self._learn_ranks(self._filter.of_job)
@@ -250,6 +258,8 @@ class Run:
             else:
                 for _ in self._tracked():
                     self._report()
+        if self.measuring.departed is not None:
+            self._make_room()  # the listed flows need more memory for their results
         self._report(last=True)
         return not self._interrupted.is_set() and self.ended_by is None
 
@@ -262,25 +272,35 @@ class Run:
                 self.packets += len(table)
                 self._end_idle(table)
             self._batches += 1
-            if len(self.measuring.tracker) > self._options.max_flows:
-                limit = self._options.max_flows
+            yield batch
+            limit = self._options.max_flows
+            if len(self.measuring.tracker) > limit:
+                self._make_room()
+            if len(self.measuring.tracker) > limit:
                 self.ended_by = too_many_flows(limit, self.packets)
                 self._stop_reading()
-            yield batch
-            if self.ended_by is not None:
                 return
 
     def _read_and_follow(self) -> None:
         """`_tracked` in a thread; here its packets are followed, which takes most of the time."""
         measuring = self.measuring
         measuring.follows = False
+        self._followed = followed = Followed()
 
         def tracked() -> Iterator[TrackedBatch]:
-            yield from (batch for batch in self._tracked() if batch is not None)
+            for batch in self._tracked():
+                if batch is not None:
+                    followed.due()
+                    yield batch
 
-        for batch in Prefetched(tracked, self._report):
-            measuring.hops.update(batch)
-            self._report()
+        try:
+            for batch in Prefetched(tracked, self._report):
+                measuring.hops.update(batch)
+                followed.done()
+                self._report()
+        finally:
+            followed.end()
+            self._followed = None
         measuring.follows = True
 
     def _learn_ranks(self, field: str) -> None:
@@ -334,6 +354,25 @@ class Run:
         idle_ns = self._options.idle_ns
         if idle_ns is not None and len(table) and not sampled_taps(self.registry.taps):
             end_idle(self.measuring, idle_ns, self.registry.tap_names)
+
+    def _make_room(self) -> None:
+        """End the flows that are idle for longest, where that is exact and possible."""
+        if not self._alone or self._options.idle_ns is not None or self._job is not None:
+            return
+        if sampled_taps(self.registry.taps):
+            return
+        if self._followed is not None and not self._followed.wait():
+            return
+        if self.measuring.departed is None:
+            give_back_large_arrays()
+        make_room(
+            self.measuring, self._options.max_flows // _STAYING, self.registry.tap_names,
+            self._leaving,
+        )  # fmt: skip
+        give_back_freed()
+
+    def _leaving(self, flows: Ints) -> None:
+        """These flows leave memory."""
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""

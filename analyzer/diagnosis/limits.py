@@ -52,6 +52,11 @@ def _ended(case: Case) -> Iterator[str]:
             f"{counted(ended.flows_in_trouble, 'flow')} with losses, late, marked or retransmitted"
             " packets ended and left memory: findings cover the flows that are listed"
         )
+    if ended.returned_flows:
+        yield (
+            f"{counted(ended.returned_flows, 'flow')} came back after leaving memory: what was lost"
+            " or late in between is unknown"
+        )
     if ended.unknown_between_taps:
         yield (
             f"{counted(ended.unknown_between_taps, 'packet')} of flows that left memory, which the"

@@ -2,9 +2,12 @@
 
 The worst idle flows stay as they are, so that findings about them stay. The others, most of them
 without any trouble, are added to `Measuring.ended`. The two flows of a connection leave together.
+An analysis of captures ends those that are idle for longest when memory has no room for more.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from ..results.ended import Ended
 from ..statistics.keeping import kept_flows
 from ..track.connections import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
+from .departed import Departed
 from .hops.ways import Ways, ways_of
 from .measuring import Measuring
 
@@ -59,8 +63,54 @@ def end_idle(
     if _idle(tracker, before).sum() - most_kept < max(least_leaving, len(tracker) // LEAVING_PART):
         return 0
     settle(tracker, measuring.cm)
-    leaves = _idle(tracker, before)
-    leaves[measuring.hops.conclude_before(before)] = False
+    return _end_some(measuring, _idle(tracker, before), before, tap_names, most_kept)
+
+
+def make_room(
+    measuring: Measuring,
+    most: int,
+    tap_names: list[str],
+    leaving: Callable[[Ints], None] = lambda flows: None,
+    most_kept: int = IDLE_KEPT,
+) -> int:
+    """End the flows without a packet for longest, so that about `most` and the worst stay.
+
+    leaving: called with the numbers of the flows that leave, before they do. Result: how many they
+    are; 0 with conformance. Packets that may still be on their way to another tap keep their
+    flows. `measuring.departed` counts flows that come back.
+    """
+    tracker, now_ns = measuring.tracker, measuring.clock.now_ns
+    if now_ns is None or measuring.conformance is not None or len(tracker) <= most:
+        return 0
+    settle(tracker, measuring.cm)
+    last = tracker.flows["last_time"].copy()
+    paired = np.flatnonzero(tracker.flows["peer"] >= 0)
+    last[paired] = np.maximum(
+        last[paired], tracker.flows["last_time"][tracker.flows["peer"][paired]]
+    )
+    leaves = np.zeros(len(tracker), np.bool_)
+    leaves[np.argsort(last, kind="stable")[: len(tracker) - most]] = True
+    before = int(last[leaves].max()) + 1
+    if len(tap_names) > 1:
+        before = min(before, now_ns - measuring.hops.horizon_ns)
+        leaves &= last < before
+    if measuring.departed is None:
+        measuring.departed = Departed()
+        measuring.ended = measuring.ended.joined(Ended(returned_flows=0))
+    return _end_some(measuring, leaves, before, tap_names, most_kept, leaving)
+
+
+def _end_some(
+    measuring: Measuring,
+    leaves: Bools,
+    before_ns: int,
+    tap_names: list[str],
+    most_kept: int,
+    leaving: Callable[[Ints], None] = lambda flows: None,
+) -> int:
+    """End these flows, without a packet since `before_ns`, but for the worst of them."""
+    tracker = measuring.tracker
+    leaves[measuring.hops.conclude_before(before_ns)] = False
     _join_partners(tracker, leaves)
     ways = None
     if measuring.hops.between_taps():  # no flow that leaves has a packet in flight
@@ -71,7 +121,7 @@ def end_idle(
     worst = idle[np.lexsort((wire_bytes, troubled[idle]))[::-1][:most_kept]]
     leaves[worst] = False
     _join_partners(tracker, leaves)
-    return _end(measuring, leaves, troubled, ways)
+    return _end(measuring, leaves, troubled, ways, leaving)
 
 
 class Turns:
@@ -132,11 +182,18 @@ def _trouble(measuring: Measuring, ways: Ways | None) -> Ints:
     return found
 
 
-def _end(measuring: Measuring, leaves: Bools, troubled: Ints, ways: Ways | None) -> int:
+def _end(
+    measuring: Measuring,
+    leaves: Bools,
+    troubled: Ints,
+    ways: Ways | None,
+    leaving: Callable[[Ints], None],
+) -> int:
     tracker = measuring.tracker
     gone = np.flatnonzero(leaves)
     if not len(gone):
         return 0
+    leaving(gone)
     flows = tracker.flows[gone]
     streams = tracker.state.streams[: 2 * len(tracker)].reshape(-1, 2)[gone]
     sums = {name: int(flows[field].sum()) for name, field in _FLOW_SUMS.items()}
@@ -162,6 +219,8 @@ def _end(measuring: Measuring, leaves: Bools, troubled: Ints, ways: Ways | None)
     sums["flows_in_trouble"] = int(np.count_nonzero(troubled[gone]))
     first, last = int(flows["first_time"].min()), int(flows["last_time"].max())
     measuring.ended = measuring.ended.joined(Ended(first_time_ns=first, last_time_ns=last, **sums))
+    if measuring.departed is not None:
+        measuring.departed.add(flows)
     measuring.cm.forget(
         zip(*(flows[name].tolist() for name in ("src", "dst", "dest_qp")), strict=True)
     )

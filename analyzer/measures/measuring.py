@@ -21,6 +21,7 @@ from ..wire.packets import PacketTable
 from ..wire.registry import NumberMaps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
+from .departed import Departed
 from .hops.measure import HopMeasure
 from .idle import Idle
 from .late_activity import LateActivity
@@ -62,6 +63,8 @@ class Measuring:
         self.cm = CmPairs()
         self.ended = Ended()
         """Sums of the flows that left memory, see `ending`."""
+        self.departed: Departed | None = None
+        """Set once flows left because there were too many: those that come back are counted."""
         self.most_flows: int | None = None
         """With this number of flows, packets of new ones are counted in `ended` and no more. A
         batch that reaches the limit may exceed it."""
@@ -107,7 +110,12 @@ class Measuring:
         if not len(table):
             return None
         agreed = {} if self.filtered or self.captured_in_part else self.cm.first_psns
+        known = len(self.tracker)
         batch = self.tracker.update(with_answers(table), agreed)
+        if self.departed is not None and (
+            back := self.departed.returned(self.tracker.flows[known:])
+        ):
+            self.ended = self.ended.joined(Ended(returned_flows=back))
         self.measure(batch)
         return batch
 

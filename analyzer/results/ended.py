@@ -82,6 +82,19 @@ class Ended(Record, frozen=True, kw_only=True):
         ),
     ] = 0
     untracked_wire_bytes: int = 0
+    returned_flows: Annotated[
+        int | None,
+        Meta(
+            description="flows of captures that came back after they left memory: each counts as a"
+            " new flow from there, what was lost or late meanwhile is unknown; null where flows"
+            " leave for `--idle-after`: not counted"
+        ),
+    ] = None
+
+    @property
+    def in_part(self) -> bool:
+        """Whether packets were not analysed, or not together with the others of their flow."""
+        return bool(self.untracked_packets or self.returned_flows)
 
     def __bool__(self) -> bool:
         return bool(self.flows or self.untracked_packets)
@@ -89,15 +102,19 @@ class Ended(Record, frozen=True, kw_only=True):
     def joined(self, other: Ended) -> Ended:
         """The sums of both."""
         times = ("first_time_ns", "last_time_ns")
+        back = [n for n in (self.returned_flows, other.returned_flows) if n is not None]
         sums = {
             name: getattr(self, name) + getattr(other, name)
             for name in self.__struct_fields__
-            if name not in times
+            if name not in (*times, "returned_flows")
         }
         first, last = (
             [t for t in (getattr(self, name), getattr(other, name)) if t is not None]
             for name in times
         )
         return Ended(
-            first_time_ns=min(first, default=None), last_time_ns=max(last, default=None), **sums
+            first_time_ns=min(first, default=None),
+            last_time_ns=max(last, default=None),
+            returned_flows=sum(back) if back else None,
+            **sums,
         )

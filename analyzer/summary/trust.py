@@ -104,6 +104,16 @@ def warnings_of(
             f" {_counted(ended.untracked_packets, 'packet')} of further ones counted and not"
             " analysed"
         )
+    if ended is not None and ended.flows and ended.returned_flows is not None:
+        lines.append(
+            f"too many flows for memory: {_counted(ended.flows, 'flow')} left it after their"
+            f" packets, {len(flows)} are listed; of the others only the sums are known"
+        )
+    if ended is not None and ended.returned_flows:
+        lines.append(
+            f"{_counted(ended.returned_flows, 'flow')} came back after leaving memory and count as"
+            " new ones: losses and reordering in between are unknown"
+        )
     if ended is not None and ended.flows_in_trouble:
         lines.append(
             f"{_counted(ended.flows_in_trouble, 'idle flow')} with losses, late, marked or"

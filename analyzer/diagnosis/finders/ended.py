@@ -22,6 +22,9 @@ def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:
         return
     could = max(ended.request_packets + ended.response_packets + ended.recovered_packets, lost)
     gone = counted(ended.flows, "flow")
+    advice = "analyze with a longer --idle-after, or record the packets and analyze the capture:"
+    if case.measuring.departed is not None:
+        advice = "analyze parts of the capture with --filter 'ip.addr == 10.0.0.0/28':"
     yield finding(
         case,
         "loss",
@@ -30,8 +33,7 @@ def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:
         could,
         (ended.first_time_ns, ended.last_time_ns),
         f"{packets_of(lost, could)} of {gone} that were idle and left memory are lost",
-        "analyze with a longer --idle-after, or record the packets and analyze the capture:"
-        " it names the flows and the place",
+        f"{advice} it names the flows and the place",
         severity="warning",
         until_ns=ended.last_time_ns,
         packets=lost,

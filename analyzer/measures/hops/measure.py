@@ -131,6 +131,11 @@ class HopMeasure:
         real = (self.edges["from_tap"] < state.START) & (self.edges["to_tap"] < state.START)
         return bool(real.any())
 
+    @property
+    def horizon_ns(self) -> int:
+        """How long a packet is waited for at further taps."""
+        return int(self.state.clock[state.HORIZON])
+
     def conclude_before(self, time_ns: int) -> Int32s:
         """Follow the transmissions first seen before this time to their end.
 
