@@ -19,6 +19,7 @@ from factories import Frame, pcap_bytes
 from rocescope import cli
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.measures.conformance.options import ConformanceOptions
 
 TIME_NS = 1_700_000_000_000_000_000
 NOBODY = 65534
@@ -197,10 +198,16 @@ def test_three_hundred_taps(tmp_path: Path, small: Path) -> None:
     assert set(flow.taps.values()) == {20}
 
 
-def test_too_many_flows_end_with_advice(tmp_path: Path) -> None:
+def test_too_many_flows_leave_memory_or_end_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
+    path.write_bytes(pcap_bytes(Frame(TIME_NS + i, packet(0, source=i)) for i in range(2000)))
+    result = analyze([str(path)], AnalyzeOptions(max_flows=1900))
+    assert result.complete
+    assert re.match("too many flows for memory: 525 flows left it.*1475 are", result.warnings[0])
+    assert sum(flow.packets for flow in result.flows) + result.left.packets == 2000
     path.write_bytes(pcap_bytes(Frame(TIME_NS + i, packet(0, source=i)) for i in range(50)))
-    result = analyze([str(path)], AnalyzeOptions(max_flows=40))
+    conformance = ConformanceOptions()  # its checks span all flows of a host
+    result = analyze([str(path)], AnalyzeOptions(max_flows=40, conformance=conformance))
     assert re.match(
         "ended early: more than 40 flows after 50 packets.*--filter", result.warnings[0]
     )

@@ -16,7 +16,7 @@ from traffic import ACK, WRITE_ONLY, packets
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.decode.headers.cm import CmMessage
-from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle
+from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle, make_room
 from rocescope.analyzer.measures.late_activity import LateActivity
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.packet_clock import LATEST
@@ -28,6 +28,7 @@ ONLY_OF_ENDED = (
     "flows", "queue_pairs", "connections", "flows_in_trouble", "first_time_ns", "last_time_ns",
     "untracked_packets", "untracked_wire_bytes", "marked_between_taps", "sequenced_packets",
     "partial_flows", "unknown_between_taps", "untapped_flows", "missed_by_captures",
+    "returned_flows",
 )  # fmt: skip
 SUMS = [name for name in Ended.__struct_fields__ if name not in ONLY_OF_ENDED]
 NAMES = ["tap"]
@@ -50,19 +51,23 @@ def generations(paths, rounds, apart_ns=2 * SECOND_NS):
             yield replace(table, time_ns=table.time_ns + round_ * span, dest_qp=qps)
 
 
-def measured(paths, rounds, most_kept, idle_ns):
-    """(registry, plain analysis, analysis that ends idle flows as soon as it can)."""
-    feed = generations(paths, rounds)
+def measured(paths, rounds, end):
+    """(registry, plain analysis, analysis for which `end` is called before each batch)."""
+    feed = generations(paths, rounds, 6 * SECOND_NS)
     registry, many_taps = next(feed)
     both = [Measuring(100_000_000, many_taps) for _ in range(2)]
     for measuring in both:
         measuring.late = LateActivity()
         measuring.tracker.see_taps(len(registry.taps))
     plain, ending = both
+    last_ns = 0
     for table in feed:
+        between = 0 < last_ns < table.time_ns[0] - 5 * SECOND_NS
+        last_ns = table.time_ns[-1]
+        end(ending, registry.tap_names, between)
         for measuring in both:
             measuring.update(table)
-        end_idle(ending, idle_ns, registry.tap_names, most_kept, 1)
+    end(ending, registry.tap_names, False)
     return registry, plain, ending
 
 
@@ -100,11 +105,22 @@ CAPTURES = [
 ]
 
 
+def idle(measuring, names, _between):
+    end_idle(measuring, 1_500_000_000, names, 3, 1)
+
+
+def room(measuring, names, between):
+    if between:
+        make_room(measuring, 2, names, most_kept=1)
+        assert measuring.ended.returned_flows == 0
+
+
 @pytest.mark.parametrize(
     "names", CAPTURES, ids=lambda names: names[0].partition("/")[2] or names[0]
 )
-def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names):
-    registry, plain, ending = measured([data(name) for name in names], 3, 3, 1_500_000_000)
+@pytest.mark.parametrize("end", [idle, room])
+def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names, end):
+    registry, plain, ending = measured([data(name) for name in names], 3, end)
     ended = ending.ended
     assert ended.flows > 0
     whole, part = (Summary(m, registry, "entropy") for m in (plain, ending))
@@ -128,7 +144,10 @@ def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names):
         left = getattr(ended, name)
         left += ended.marked_between_taps if name == "ecn_marked_packets" else 0
         assert together == sum(getattr(f, name) or 0 for f in listed) + left, name
-    assert ended.first_time_ns == min(flow.first_time_ns for flow in flows)
+    stay = by_name(listed)
+    assert ended.first_time_ns == min(
+        flow["first_time_ns"] for name, flow in known.items() if name not in stay
+    )
     series = [m.totals.series(registry.tap_names) for m in (plain, ending)]
     assert series[0] == series[1]
     lost = [sum(hop.lost_packets for hop in summary.hops()[0]) for summary in (whole, part)]
@@ -349,3 +368,31 @@ def test_what_later_taps_did_not_see_of_flows_that_leave_is_counted(
     ended = measuring.ended
     assert ended.untapped_flows == untapped_flows
     assert ended.missed_by_captures == missed_by_captures
+
+
+def test_flows_that_come_back_after_making_room_are_counted_and_no_check_passes():
+    measuring = Measuring(100_000_000, many_taps=False)
+    measuring.update(packets([write(qp, psn, 100 * psn + qp) for psn in (0, 1) for qp in range(9)]))
+    told = []
+    assert make_room(measuring, 3, NAMES, lambda flows: told.extend(flows.tolist()), 2) == 4
+    assert told == [0, 1, 2, 3]  # of the six that are idle for longest the worst two stay
+    assert (measuring.ended.returned_flows, measuring.ended.in_part) == (0, False)
+    measuring.update(packets([write(qp, 7, 500 + qp) for qp in (0, 3, 4, 99)]))
+    assert (measuring.ended.returned_flows, measuring.ended.in_part) == (2, True)
+    assert len(measuring.tracker) == 9 - 4 + 3
+
+
+def test_flows_with_equal_times_leave_too():
+    measuring = Measuring(100_000_000, many_taps=False)
+    measuring.update(packets([write(qp, 0, 5) for qp in range(50)]))
+    assert make_room(measuring, 10, NAMES, most_kept=5) == 35
+    assert (len(measuring.tracker), measuring.ended.packets) == (15, 35)
+
+
+def test_flows_whose_packets_another_tap_may_still_see_stay():
+    measuring = Measuring(100_000_000, many_taps=True)
+    measuring.tracker.see_taps(2)
+    measuring.update(packets([write(qp, 0, 1000 * qp) for qp in range(50)]))
+    assert make_room(measuring, 10, ["a", "b"], most_kept=0) == 0
+    measuring.update(packets([write(60, 0, 10 * SECOND_NS) for _ in range(20)]))
+    assert make_room(measuring, 10, ["a", "b"], most_kept=0) == 41
