@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.kernel import Ints, compiling
+from ...kernels.kernel import compiling
 from ..capture.concat import ConcatenatedCapture, concatenated
 from ..capture.ring import check_twice, ring
 from ..capture.source import Capture, open_capture
@@ -365,14 +365,9 @@ class Run:
             return
         if self.measuring.departed is None:
             give_back_large_arrays()
-        make_room(
-            self.measuring, self._options.max_flows // _STAYING, self.registry.tap_names,
-            self._leaving,
-        )  # fmt: skip
+        most = self._options.max_flows // _STAYING
+        make_room(self.measuring, most, self.registry.tap_names)
         give_back_freed()
-
-    def _leaving(self, flows: Ints) -> None:
-        """These flows leave memory."""
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""

@@ -7,8 +7,6 @@ An analysis of captures ends those that are idle for longest when memory has no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ...kernels.kernel import Bools, Ints, Records
@@ -70,14 +68,12 @@ def make_room(
     measuring: Measuring,
     most: int,
     tap_names: list[str],
-    leaving: Callable[[Ints], None] = lambda flows: None,
     most_kept: int = IDLE_KEPT,
 ) -> int:
     """End the flows without a packet for longest, so that about `most` and the worst stay.
 
-    leaving: called with the numbers of the flows that leave, before they do. Result: how many they
-    are; 0 with conformance. Packets that may still be on their way to another tap keep their
-    flows. `measuring.departed` counts flows that come back.
+    Result: the number of flows that left; 0 with conformance. Packets that may still be on their
+    way to another tap keep their flows. `measuring.departed` counts flows that come back.
     """
     tracker, now_ns = measuring.tracker, measuring.clock.now_ns
     if now_ns is None or measuring.conformance is not None or len(tracker) <= most:
@@ -97,7 +93,7 @@ def make_room(
     if measuring.departed is None:
         measuring.departed = Departed()
         measuring.ended = measuring.ended.joined(Ended(returned_flows=0))
-    return _end_some(measuring, leaves, before, tap_names, most_kept, leaving)
+    return _end_some(measuring, leaves, before, tap_names, most_kept)
 
 
 def _end_some(
@@ -106,7 +102,6 @@ def _end_some(
     before_ns: int,
     tap_names: list[str],
     most_kept: int,
-    leaving: Callable[[Ints], None] = lambda flows: None,
 ) -> int:
     """End these flows, without a packet since `before_ns`, but for the worst of them."""
     tracker = measuring.tracker
@@ -121,7 +116,7 @@ def _end_some(
     worst = idle[np.lexsort((wire_bytes, troubled[idle]))[::-1][:most_kept]]
     leaves[worst] = False
     _join_partners(tracker, leaves)
-    return _end(measuring, leaves, troubled, ways, leaving)
+    return _end(measuring, leaves, troubled, ways)
 
 
 class Turns:
@@ -187,13 +182,11 @@ def _end(
     leaves: Bools,
     troubled: Ints,
     ways: Ways | None,
-    leaving: Callable[[Ints], None],
 ) -> int:
     tracker = measuring.tracker
     gone = np.flatnonzero(leaves)
     if not len(gone):
         return 0
-    leaving(gone)
     flows = tracker.flows[gone]
     streams = tracker.state.streams[: 2 * len(tracker)].reshape(-1, 2)[gone]
     sums = {name: int(flows[field].sum()) for name, field in _FLOW_SUMS.items()}

@@ -12,7 +12,12 @@ def test_waiting_ends_when_all_batches_are_done():
     assert followed.wait()
     for _ in range(3):
         followed.due()
-    other = threading.Thread(target=lambda: [followed.done() for _ in range(3)])
+
+    def do_all():
+        for _ in range(3):
+            followed.done()
+
+    other = threading.Thread(target=do_all)
     other.start()
     assert followed.wait()
     other.join()

@@ -373,9 +373,9 @@ def test_what_later_taps_did_not_see_of_flows_that_leave_is_counted(
 def test_flows_that_come_back_after_making_room_are_counted_and_no_check_passes():
     measuring = Measuring(100_000_000, many_taps=False)
     measuring.update(packets([write(qp, psn, 100 * psn + qp) for psn in (0, 1) for qp in range(9)]))
-    told = []
-    assert make_room(measuring, 3, NAMES, lambda flows: told.extend(flows.tolist()), 2) == 4
-    assert told == [0, 1, 2, 3]  # of the six that are idle for longest the worst two stay
+    assert make_room(measuring, 3, NAMES, most_kept=2) == 4
+    left = measuring.tracker.flows["dest_qp"].tolist()
+    assert left == [4, 5, 6, 7, 8]  # of the six that are idle for longest the worst two stay
     assert (measuring.ended.returned_flows, measuring.ended.in_part) == (0, False)
     measuring.update(packets([write(qp, 7, 500 + qp) for qp in (0, 3, 4, 99)]))
     assert (measuring.ended.returned_flows, measuring.ended.in_part) == (2, True)
