@@ -245,7 +245,7 @@ def _icrc(case: Case) -> Iterator[str]:
     cut = sum(count["truncated"] for count in checked)
     if not checked:
         live = any(capture.format == "live" for capture in case.captures)
-        how = "analyze FILE --icrc checks those of a capture" if live else "--icrc"
+        how = "analyze FILE --icrc" + " checks those of a capture" * live
         yield f"ICRCs were not checked ({how}): corruption is unknown"
     elif cut:
         yield f"{number(cut)} frames are truncated: their ICRC is unknown; capture whole frames"

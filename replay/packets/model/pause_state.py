@@ -142,7 +142,8 @@ def new_pauses(
         if free < packet:
             raise UsageError(
                 f"PFC: a shared buffer of {total:,} B is too small: the headroom of "
-                f"{each} takes {room:,} B, and a packet {packet:,} B"
+                f"{each} takes {room:,} B, and a packet {packet:,} B: enlarge it (--lossless "
+                "pfc:buffer=...) or lower pfc:headroom=..."
             )
         for one in model.classes:
             limit, _ = _threshold_of(one, pfc)
@@ -150,7 +151,7 @@ def new_pauses(
                 of = f" of {one.name}" if classes > 1 else ""
                 raise UsageError(
                     f"PFC: xoff{of} ({limit:,} B) exceeds the shared buffer, {free:,} B without "
-                    f"the headroom of {each}"
+                    f"the headroom of {each}: --lossless pfc:xoff=... or buffer=..."
                 )
         pools[switch, SIZE] = free
     rules = np.zeros(5, np.int64)

@@ -29,7 +29,7 @@ def with_tap(**changes):
 
 def test_one_tap_without_icrc():
     assert "one tap: loss after it" in said()
-    assert "ICRCs were not checked (--icrc)" in said()
+    assert "ICRCs were not checked (analyze FILE --icrc)" in said()
     live = msgspec.structs.replace(capture(table_of(ROWS)), format="live")
     assert "ICRCs were not checked (analyze FILE --icrc checks those" in said(captures=[live])
     assert "not state dropped frames" not in said()

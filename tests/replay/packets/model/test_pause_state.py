@@ -72,8 +72,8 @@ def test_victims_of_very_many_flows_are_not_counted() -> None:
     ("pfc", "words"),
     [
         (Pfc(shared_bytes=100_000), "the headroom of . ports takes"),
-        (Pfc(xoff_bytes=10**7), "xoff .* exceeds the shared buffer"),
-        (Pfc(headroom_bytes=10**6), "is too small: the headroom of . ports takes"),
+        (Pfc(xoff_bytes=10**7), "xoff .* exceeds the shared buffer.*--lossless pfc:xoff="),
+        (Pfc(headroom_bytes=10**6), "is too small: .*--lossless pfc:buffer=.* pfc:headroom="),
     ],
 )
 def test_thresholds_must_fit_the_buffer(pfc: Pfc, words: str) -> None:
