@@ -131,6 +131,10 @@ REQUESTS, RESPONSES = 0, 1
 """Stream of a flow: its own requests, and its READ responses and atomic ACKs,
 which count in the other side's request space."""
 
+NAMED, NAMED_PERHAPS = 1, 2
+"""A NAK of the peer named the first PSN, or one of a flow without a peer that may be the peer: then
+only a retransmission of just this PSN proves it."""
+
 STACK = 32
 """Late arrivals kept, and degrees told apart: TCP's threshold is 3, sprayed flows reach tens."""
 
@@ -149,7 +153,7 @@ STREAM = np.dtype(
         ("start_psn", "u4"),
         ("start_id", "u2"),
         ("start_tap", "u2"),
-        ("named", "u1"),  # a NAK named a PSN before `start_psn` as the first of the connection
+        ("named", "u1"),  # NAMED: a NAK named a PSN before `start_psn` as the first
         ("named_psn", "u4"),
         ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; its slot is made if it comes
         ("start_time", "i8"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Bool, Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
 from ...wire.psn import PSN_MASK, psn_add, psn_distance
@@ -83,9 +83,27 @@ def _part(state: State, f: Int) -> None:
         forget_answers(flow)
 
 
+@inlined
+def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
+    """True for a NAK that names the first packet of a connection, lost before the tap.
+
+    The receiver has completed no message (MSN 0), and the tap did not see the PSN that it misses.
+    The capture ran before: the packet did not pass before the capture began. A retransmission of
+    the PSN then proves that the sender had sent it.
+    """
+    if msn != 0 or stream.restarts > 0 or psn_distance(psn, np.int64(stream.first)) >= 0:
+        return False
+    began = state.began[np.int64(stream.start_tap)]
+    return bool(began <= stream.start_time - RESEND_AFTER_NS)
+
+
 @subkernel
-def _look_for_peer(state: State, f: Int, psn: Int) -> None:
-    """Use PSN `psn` as evidence for the peer of flow `f`; pairs them when it is sufficient."""
+def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int) -> None:
+    """Use PSN `psn` as evidence for the peer of flow `f`; pairs them when it is sufficient.
+
+    missed: a NAK names the PSN, with this MSN. Which flow lost it shows the one that begins to
+    retransmit there, before there is evidence enough for a pair.
+    """
     flow = state.flows[f]
     seen = max(0, state.used[st.CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
     state.used[st.CANDIDATES_SEEN] = seen
@@ -98,6 +116,10 @@ def _look_for_peer(state: State, f: Int, psn: Int) -> None:
     while c >= 0:
         other = state.flows[c]
         if other.peer < 0 and c != f and _was_sent(state, c, psn):
+            stream = state.streams[2 * c + st.REQUESTS]
+            if missed and _names_the_first(state, stream, psn, msn):
+                stream.named = st.NAMED_PERHAPS
+                stream.named_psn = psn
             score = 1
             if _may_have_sent(state, c, psn):
                 score += 2
@@ -136,9 +158,10 @@ def hear_answer(
     Returns its event, or -1.
     """
     flow = state.flows[f]
-    if flow.peer < 0 and flow.pairing_tries < _TRIES:
-        _look_for_peer(state, f, psn)
     kind = (aeth >> 24) & SYNDROME_KIND_MASK
+    if flow.peer < 0 and flow.pairing_tries < _TRIES:
+        missed = bits & ACKNOWLEDGE != 0 and (aeth >> 24) & 0x7F == SYNDROME_NAK
+        _look_for_peer(state, f, psn, missed, aeth & PSN_MASK)
     event = -1
     if bits & ACKNOWLEDGE:
         if kind == SYNDROME_NAK:
@@ -178,20 +201,6 @@ def hear_answer(
     return event
 
 
-@inlined
-def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
-    """True for a NAK that names the first packet of a connection, lost before the tap.
-
-    The receiver has completed no message (MSN 0), and the tap did not see the PSN that it misses.
-    The capture ran before: the packet did not pass before the capture began. A retransmission of
-    the PSN then proves that the sender had sent it.
-    """
-    if msn != 0 or stream.restarts > 0 or psn_distance(psn, np.int64(stream.first)) >= 0:
-        return False
-    began = state.began[np.int64(stream.start_tap)]
-    return bool(began <= stream.start_time - RESEND_AFTER_NS)
-
-
 @subkernel
 def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int, time: Int) -> None:
     """Record a NAK to flow `f`: the receiver misses `psn` (or cannot serve it)."""
@@ -201,7 +210,7 @@ def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int,
         return
     stream = state.streams[2 * f + st.REQUESTS]
     if _names_the_first(state, stream, psn, aeth & PSN_MASK):
-        stream.named = 1
+        stream.named = st.NAMED
         stream.named_psn = psn
     if has_slot(state, stream, psn):
         slot = state.slots[slot_of(stream, psn)]

@@ -200,7 +200,8 @@ def judge(
         return verdict
 
     if stream.named and distance < 0 and psn_distance(psn, np.int64(stream.start_psn)) < 0:
-        if psn_distance(psn, np.int64(stream.named_psn)) >= 0:
+        steps = psn_distance(psn, np.int64(stream.named_psn))
+        if steps == 0 or (steps > 0 and stream.named == st.NAMED):
             stream.named = 0
             _miss_before_the_start(state, flow, stream, np.int64(stream.named_psn))
     known = has_slot(state, stream, psn)

@@ -390,6 +390,33 @@ def test_the_first_packets_of_a_connection(ran_us, begins):
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
 
 
+@pytest.mark.parametrize("ran_us", [500, 2000])
+@pytest.mark.parametrize("twin", [None, 0, 40])
+def test_the_first_packets_before_the_pair_is_known(ran_us, twin):
+    """The source port shows nothing: only ACKs after the retransmission make the pair.
+
+    A second queue pair of the two hosts begins at the same PSNs, or after them.
+    """
+    nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    acks = [nak | {"psn": psn, "syndrome": 0x1F} for psn in range(330, 340)]
+    rows = [*in_order(300, 40), nak, *in_order(340), *acks]
+    if twin is not None:
+        others = [{"psn": twin + p, "dest_qp": 0x21} for p in (0, 1, 3, 2, 4)]
+        rows = [*others[:1], *rows[:100], *others[1:], *rows[100:]]
+    tracker = FlowTracker()
+    tracker.ran(0, START_NS - 1000 * ran_us)
+    track(tracker, packets(rows))
+    flow = next(f for f, one in enumerate(tracker.flows) if one["dest_qp"] == 0x11)
+    stream = tracker.stream(flow, state.REQUESTS)
+    assert tracker.flows["dest_qp"][tracker.flows["peer"][flow]] == 0x12
+    proven = 40 * (ran_us == 2000)
+    assert (stream["recovered"], stream["retransmitted"]) == (proven, 340 - proven)
+    assert tracker.missing(flow, state.REQUESTS) == (0, 0)
+    for other in set(range(len(tracker))) - {flow}:
+        quiet = tracker.stream(other, state.REQUESTS)
+        assert (quiet["recovered"], quiet["retransmitted"], quiet["missing"]) == (0, 0, 0)
+
+
 def test_the_first_packets_as_cm_messages_name_them():
     """The capture has the CM messages: packets before the first one seen are missing."""
     tracker = FlowTracker()
