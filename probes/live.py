@@ -364,7 +364,7 @@ class LiveSource(Opened):
 def default_ring_bytes(cpus: int) -> int:
     """64 MiB for all CPUs, at least 16 MiB for each; less if all together would exceed 512 MiB."""
     share = max(_FEW_RINGS_BYTES // cpus, min(_DEFAULT_RING, _ALL_RINGS_BYTES // cpus))
-    return max(_MIB, 1 << (share.bit_length() - 1))
+    return 1 << (share.bit_length() - 1)
 
 
 def _checked(options: LiveOptions) -> LiveOptions:

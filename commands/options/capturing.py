@@ -31,7 +31,8 @@ class Capturing:
     snaplen
         Bytes kept of each frame; encapsulated frames keep 256.
     ring
-        Size of the buffer between kernel and program for each CPU, for example 64MiB.
+        Size of the buffer between kernel and program for each CPU, for example 64MiB. Default: 64
+        MiB for all CPUs together; 16 MiB each for more than four, at most 512 MiB together.
     """
 
     netns: str | None = None

@@ -484,5 +484,13 @@ def test_the_time_that_packets_may_wait():
 
 
 def test_the_rings_of_all_cpus_share_their_memory():
-    sizes = {cpus: default_ring_bytes(cpus) >> 20 for cpus in (1, 2, 3, 4, 8, 32, 64, 128, 1024)}
-    assert sizes == {1: 64, 2: 32, 3: 16, 4: 16, 8: 16, 32: 16, 64: 8, 128: 4, 1024: 1}
+    counts = (1, 2, 3, 4, 8, 32, 33, 64, 128, 256, 1024)
+    sizes = {cpus: default_ring_bytes(cpus) / (1 << 20) for cpus in counts}
+    assert sizes == {
+        1: 64, 2: 32, 3: 16, 4: 16, 8: 16, 32: 16, 33: 8, 64: 8, 128: 4, 256: 2, 1024: 0.5
+    }  # fmt: skip
+    for cpus in range(1, 1025):
+        ring = default_ring_bytes(cpus)
+        assert ring.bit_count() == 1  # the kernel demands a power of two
+        assert cpus * ring <= 512 << 20
+        assert ring >= 16 << 20 or 2 * cpus * ring > 512 << 20
