@@ -14,6 +14,7 @@ from textual.widgets import Static
 from ...analyzer.errors import RocescopeError
 from ...analyzer.words import printable
 from ...replay.hashing.seeding import SeedRange
+from ...replay.results.packets import PauseSummary
 from ...replay.results.replay import StrategyResult
 from ...report.words import human
 from ..session.replays.background import STOPPING
@@ -125,6 +126,7 @@ class ReplayScreen(RoceScreen):
         if view.running:
             text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
         # The latest request comes first: small terminals cut the rest.
+        text.append_text(self._pauses(view))
         parts = [self._seeds(view), self._notes(view)]
         for part in parts if view.asked_seeds else reversed(parts):
             text.append_text(part)
@@ -139,6 +141,15 @@ class ReplayScreen(RoceScreen):
             text.append("\n ▲ " + "\n   ".join(wrap(line, max(20, self.size.width - 4))), "yellow")
         if any(name.endswith(BY_PACKET) for name in view.strategies):
             text.append("\n ▪ packet by packet, messages at the rate of the links", "dim")
+        return text
+
+    def _pauses(self, view: ReplayView) -> Text:
+        """The pauses of the strategy under the cursor."""
+        text, one = Text(), view.strategies.get(self._chosen() or "")
+        if one is not None and one.packets is not None and one.packets.pfc is not None:
+            for line, style in pause_lines(one.packets.pfc):
+                told = wrap(f"{one.name}: {line}", max(20, self.size.width - 4))
+                text.append("\n ‖ " + "\n   ".join(told), style)
         return text
 
     def _seeds(self, view: ReplayView) -> Text:
@@ -175,6 +186,7 @@ class ReplayScreen(RoceScreen):
     @on(Grid.Moved, "#strategies")
     def _moved(self) -> None:
         self.view.strategy = self._chosen()
+        self.query_one("#sweeps", Static).update(self._sweeps(self.view.replays.view))
 
     def action_run(self) -> None:
         if self._ready():
@@ -278,6 +290,36 @@ class ReplayScreen(RoceScreen):
     def action_deeper(self) -> None:
         self.view.strategy = self._chosen()
         self.host.go("fabric")
+
+
+def pause_lines(pfc: PauseSummary) -> list[tuple[str, str]]:
+    """What PFC did in the first run, and deadlocks of any run: lines and their styles."""
+    found = []
+    if pfc.ports:
+        longest = max(pfc.ports, key=lambda port: port.longest_ns)
+        ports = human.counted(len({port.port for port in pfc.ports}), "port")
+        text = f"PFC paused {ports}, the longest pause is {human.duration(longest.longest_ns)}"
+        text += f" at {longest.port}; "
+        if pfc.victim_flows is None:
+            text += "victims are not counted"
+        else:
+            text += human.counted(pfc.victim_flows, "victim flow")
+        found.append((text, "dim"))
+    else:
+        found.append(("PFC paused no port", "dim"))
+    if pfc.storms:
+        first = pfc.storms[0]
+        ports = human.counted(len({port.port for port in pfc.storms}), "port")
+        text = f"pause storm at {ports}, first at {first.port} after "
+        found.append((text + human.duration(first.storm_ns or 0), "yellow"))
+    if pfc.lost_without_headroom:
+        lost = human.counted(pfc.lost_without_headroom, "packet")
+        found.append((f"{lost} dropped because the headroom of a port was full", "yellow"))
+    if pfc.deadlock:
+        from ...replay.compare.pauses import circle_text  # loads the packet engine
+
+        found.append((f"deadlock: {circle_text(pfc.deadlock)}", "bold red"))
+    return found
 
 
 def _all_seeds() -> SeedRange:

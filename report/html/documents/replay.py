@@ -9,7 +9,9 @@ from ...terminal.replay import fill_replay
 from ...terminal.sweep import fill_sweep
 from ...terminal.trace import fill_trace
 from ..charts.boxes import seeds, strategies
+from ..charts.completions import completions
 from ..charts.heat import fabric
+from ..charts.queues import queues
 from ..charts.shares import links
 from ..charts.varied import varied
 from ..page import HtmlPage
@@ -44,12 +46,15 @@ def trace_html(result: TraceResult, top: int = 5) -> bytes:
 
 
 def _loads(page: HtmlPage, result: ReplayResult) -> None:
-    """Pictures of the links between which hashing chooses; with `--vary` of completion."""
+    """Pictures of the links between which hashing chooses, by packet of completion and of queues;
+    with `--vary` of completion alone."""
     if result.varied:
         page.chart(varied(result))
         return
+    page.chart(completions(result))
     page.chart(strategies(result))
     for one in result.strategies[:_STRATEGIES]:
+        page.chart(queues(one))
         for layer in one.layers:
             if layer.choice:
                 page.chart(links(one, layer.layer))

@@ -1,0 +1,80 @@
+"""Completion times of the flows of a replay packet by packet, by strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....replay.results.replay import ReplayResult, StrategyResult
+from ...terminal.replay_parts import title
+from ...words import human
+from ..chart import Chart
+from .lines import MOST, lines
+
+_STEPS = 100
+"""Points of a line."""
+
+
+def completions(result: ReplayResult) -> Chart | None:
+    """The share of flows that are complete over time; None if none is known."""
+    known = [(one, times) for one in result.strategies if (times := _times(one))]
+    if not known:
+        return None
+    shown = known[:MOST]
+    points = [_points(one, times) for one, times in shown]
+    named = [
+        (_told(one, times), _steps(found))
+        for (one, times), found in zip(shown, points, strict=True)
+    ]
+    rows = [
+        (title(one), share, time)
+        for (one, _), found in zip(shown, points, strict=True)
+        for time, share in found
+    ]
+    left = len(known) - len(shown)
+    more = [f"{human.counted(left, 'strategy', 'strategies')} left out."] if left else []
+    omitted = max(one.packets.flows_omitted for one, _ in known if one.packets is not None)
+    if omitted:
+        more.append(f"Of the earliest {human.counted(omitted, 'flow')} no times are kept.")
+    return Chart(
+        "Completion of flows",
+        "The share of flows whose last ACK is at the sender, over time. First run.",
+        lines(named, 100, lambda share: f"{share:.0f} %", "time since the first packet"),
+        ("strategy", "complete, %", "ns"),
+        rows,
+        " ".join(more),
+    )
+
+
+def _times(one: StrategyResult) -> list[float]:
+    """Times of the completed flows, in order."""
+    if one.packets is None:
+        return []
+    return sorted(f.completed_ns for f in one.packets.flows if f.completed_ns is not None)
+
+
+def _told(one: StrategyResult, times: Sequence[float]) -> str:
+    assert one.packets is not None
+    text = f"{title(one)}: half by {human.duration(times[len(times) // 2])}, "
+    missing = len(one.packets.flows) - len(times)
+    if missing:
+        return text + f"{human.counted(missing, 'flow')} never"
+    return text + f"the last at {human.duration(times[-1])}"
+
+
+def _points(one: StrategyResult, times: Sequence[float]) -> list[tuple[float, float]]:
+    """(ns, percent of all flows) of at most _STEPS flows, the first and the last among them."""
+    assert one.packets is not None
+    earlier = one.packets.flows_omitted
+    every = earlier + len(one.packets.flows)
+    count = min(_STEPS, len(times))
+    ranks = sorted({round((len(times) - 1) * i / max(1, count - 1)) for i in range(count)})
+    return [(times[rank], 100 * (earlier + rank + 1) / every) for rank in ranks]
+
+
+def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The line that rises at each point."""
+    found, before = [(0.0, 0.0)], 0.0
+    for time, share in points:
+        found += [(time, before), (time, share)]
+        before = share
+    return found

@@ -1,0 +1,73 @@
+"""Screen 9: what it says of pauses."""
+
+from __future__ import annotations
+
+from captures import data
+from msgspec.structs import replace
+from textual.widgets import Static
+from tui_driver import drive
+
+from rocescope.replay.results.packets import PausedPort, PauseSummary
+from rocescope.tui.screens.replay import pause_lines
+
+WORDS = (
+    "leaf-spine:leaves=2,spines=1,hosts=4,rate=100G,delay=500ns,uplink_rate=400G "
+    "--pattern incast:fan-in=7,message-size=500kB --lossless pfc:xoff=40kB,storm=5us"
+)
+PORT = PausedPort(
+    port="spine1>leaf1", layer="spine-leaf", pauses=3, paused_ns=9000, longest_ns=5000, victims=2
+)
+SUMMARY = PauseSummary(
+    pauses=3,
+    paused_ns=9000,
+    lost_without_headroom=0,
+    victim_flows=2,
+    causes=["leaf1>host1"],
+    ports=[PORT, replace(PORT, priority="background", longest_ns=7000)],
+    deadlocked_runs=0,
+    deadlock=[],
+)
+
+
+def replayed(app) -> None:
+    app.view.replays.set_words(WORDS)
+    app.view.replays.run(["jsq", "ecmp"])
+    app.view.replays.wait(300)
+    app.screen.redraw()
+
+
+def test_the_pauses_of_the_strategy_under_the_cursor() -> None:
+    seen = []
+
+    def below(app) -> None:
+        words = str(app.screen.query_one("#sweeps", Static).render())
+        seen.append((app.view.strategy, app.view.replays.view, " ".join(words.split())))
+
+    drive([data("i03_write_reorder5_AtoB")], ["9", replayed, below, "j", below], (80, 24))
+    assert [name for name, _, _ in seen] == ["jsq by packet", "ecmp by packet"]
+    for name, view, words in seen:
+        one = view.strategies[name]
+        for line, _ in pause_lines(one.packets.pfc):
+            assert f"‖ {one.name}: {line}" in words
+        assert "pause storm at " in words and " victim flow" in words
+    assert "‖ ecmp" not in seen[0][2] and "‖ jsq" not in seen[1][2]
+
+
+def test_ports_victims_storms_losses_and_deadlocks() -> None:
+    assert pause_lines(SUMMARY) == [
+        ("PFC paused 1 port, the longest pause is 7.00 us at spine1>leaf1; 2 victim flows", "dim")
+    ]
+    worse = replace(
+        SUMMARY,
+        victim_flows=None,
+        storms=[replace(PORT, storm_ns=4000)],
+        lost_without_headroom=1,
+        deadlock=["a>b", "b>a"],
+    )
+    assert [line for line, _ in pause_lines(worse)] == [
+        "PFC paused 1 port, the longest pause is 7.00 us at spine1>leaf1; victims are not counted",
+        "pause storm at 1 port, first at spine1>leaf1 after 4.00 us",
+        "1 packet dropped because the headroom of a port was full",
+        "deadlock: a>b waits for b>a waits for a>b",
+    ]
+    assert pause_lines(replace(SUMMARY, ports=[])) == [("PFC paused no port", "dim")]
