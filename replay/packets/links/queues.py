@@ -25,7 +25,7 @@ def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> 
         add_load(run.loads, run.counts, link, size, start, service)
     arrival = start + service + links[link, rs.DELAY]
     if run.settings[rs.CUT_THROUGH]:
-        passed = min(size, run.stats[link, rs.HEADER])
+        passed = min(size, run.stats[link, rs.FIXED] >> np.int64(1))
         arrival = start + service_ps(passed, rate) + links[link, rs.DELAY]
     gap = run.settings[rs.GAP_BYTES]
     if gap:
@@ -75,7 +75,7 @@ def take_waiting(run: Network, link: Int, start: Int) -> Int:
 def mark(run: Network, link: Int, slot: Int, queued: Int) -> None:
     """ECN for a data packet whose service starts with `queued` bytes, its own bytes included."""
     low = run.settings[rs.ECN_LOW]
-    if queued > low and not run.stats[link, rs.UNMARKED]:
+    if queued > low and run.stats[link, rs.FIXED] & 1 == 0:
         high = run.settings[rs.ECN_HIGH]
         key = run.slots[slot, rs.KEY]
         random = draw(run.settings[rs.SEED], ECN, key & (np.int64(MARKED) - 1), link)

@@ -25,11 +25,11 @@ DATA_HEAD, DATA_TAIL, ACK_HEAD, ACK_TAIL = 9, 10, 11, 12
 RATE, DELAY, LAYER = 13, 14, 15
 
 # stats, per link
-PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, UNMARKED, LAST, HEADER = range(9)
-"""UNMARKED: 1 for links that never mark; set before the run. LAST, of the data that waits: the
-packet before the last one (valid if two or more wait) << 32 | packets that have competed for the
-last place, see `enqueue`. HEADER: bytes after which the node at the end forwards a packet."""
-STAT_COLUMNS = 16
+PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, FIXED, LAST = range(8)
+"""FIXED, set before the run: bytes after which the node at the end forwards a packet << 1 | 1 for
+links that never mark. LAST, of the data that waits: the packet before the last one (valid if two or
+more wait) << 32 | packets that have competed for the last place, see `enqueue`. Eight columns: a row is in one line of the caches."""
+STAT_COLUMNS = 8
 
 # slots: one row per packet in flight
 TIME, KEY, META, NEXT = range(4)
@@ -227,8 +227,8 @@ def new_run(
 
 def _stats(arrays: FabricArrays, model: Model) -> Ints:
     stats = aligned(len(arrays.target), STAT_COLUMNS)
-    stats[:, HEADER] = arrays.header_bytes
-    stats[:, UNMARKED] = (arrays.target >= arrays.switches) & (not model.ecn_last_hop)
+    unmarked = (arrays.target >= arrays.switches) & (not model.ecn_last_hop)
+    stats[:, FIXED] = arrays.header_bytes.astype(np.int64) << 1 | unmarked
     return stats
 
 

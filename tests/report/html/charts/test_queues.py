@@ -21,7 +21,7 @@ def test_the_longest_queue_of_each_layer() -> None:
     (one,) = prepared.by_packets(REQUEST.strategies)[0].strategies
     chart = queues(one)
     assert chart is not None and one.packets is not None
-    assert chart.title .startswith("Queues over time, jsq") and chart.left_out == ""
+    assert chart.title.startswith("Queues over time, jsq") and chart.left_out == ""
     longest: dict[str, int] = {}
     for link in one.links:
         most = max(link.queue_bytes_over_time or [0])
