@@ -107,6 +107,8 @@ def run_events(
         slot: Int = np.int64(-1)
         node: Int = np.int64(-1)
         flow: Int = np.int64(-1)
+        again: Bool
+        framed: Bool
         again = framed = False
         if item == 0:
             nic: Int = _owner_of_change(own)

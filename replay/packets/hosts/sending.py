@@ -192,6 +192,8 @@ def pull(
 ) -> Int:
     """Send one packet of a ring by a free port; returns the port, -1 if no flow can send."""
     of: Int
+    may: Int
+    later: Int
     of, may, later = np.int64(0), np.int64(0), np.int64(NEVER)
     several = net.settings[rs.CLASSES] > 1
     if several:

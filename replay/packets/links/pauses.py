@@ -173,6 +173,8 @@ def _find_root(
 ) -> None:
     """Note the longest queue of a switch that asks for a pause, unless a pause of its own link is
     the reason: its link has served data since its last pause for as long as the queue is."""
+    longest: Int
+    most: Int
     longest, most = np.int64(-1), np.int64(0)
     for i in range(out_start[switch], out_start[switch + 1]):
         out = np.int64(out_links[i])
