@@ -28,7 +28,8 @@ RATE, DELAY, LAYER = 13, 14, 15
 PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, FIXED, LAST = range(8)
 """FIXED, set before the run: bytes after which the node at the end forwards a packet << 1 | 1 for
 links that never mark. LAST, of the data that waits: the packet before the last one (valid if two or
-more wait) << 32 | packets that have competed for the last place, see `enqueue`. Eight columns: a row is in one line of the caches."""
+more wait) << 32 | packets that have competed for the last place, see `enqueue`. Eight columns: a
+row is in one line of the caches."""
 STAT_COLUMNS = 8
 
 # slots: one row per packet in flight
