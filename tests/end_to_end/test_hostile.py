@@ -94,7 +94,8 @@ def test_files_that_hold_no_roce(
 
 
 def test_paths_that_are_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for path, message in ((tmp_path, "contains no capture"), (tmp_path / "missing", "no such file")):
+    missing = tmp_path / "missing"
+    for path, message in ((tmp_path, "contains no capture"), (missing, "no such file")):
         code = cli.run([*ANALYZE, str(path)])
         out, err = capfd.readouterr()
         assert (code, out) == (4, "")
