@@ -10,8 +10,10 @@ from traffic import packets
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
+from rocescope.analyzer.measures.conformance.taps import Conformance
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.conformance import conformance
+from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry
 
 WINDOW_NS = 100_000_000
@@ -66,3 +68,17 @@ def test_a_mirror_session_is_judged_by_itself() -> None:
     one, other = (measuring.conformance.taps[tap].keeper.book for tap in (0, 1))
     assert one.states["requests"].sum() == 1
     assert other.states["requests"].sum() == 2
+
+
+def test_hundreds_of_interfaces_with_a_flow_each_take_little_memory() -> None:
+    """A hostile pcapng has thousands of interfaces: a book begins with room for few flows."""
+    taps = 600
+    rows = [write(psn) | {"tap": tap} for psn in range(2) for tap in range(taps)]
+    measured = Conformance(ConformanceOptions(), many_taps=True)
+    tracker = FlowTracker(taps)
+    measured.update(tracker.update(packets(rows)), tracker.flows)
+    assert len(measured.taps) == taps
+    books = [one.keeper.book for one in measured.taps.values()]
+    assert all(len(book.states) == 8 for book in books)
+    allocated = sum(array.nbytes for book in books for array in book[:-1])
+    assert allocated < 300 << 20
