@@ -39,8 +39,8 @@ def parse_duration(text: str, option: str) -> int:
         if 0 < nanoseconds <= _LONGEST_NS:
             return nanoseconds
         if nanoseconds > 0:
-            raise UsageError(f"{option} must be shorter than 36 years, for example {option} 100ms")
-        raise UsageError(f"{option} must be longer than 0, for example {option} 100ms")
+            raise UsageError(f"{option} must be shorter than 36 years, for example 100ms")
+        raise UsageError(f"{option} must be longer than 0, for example 100ms")
     why = "has no unit" if parts and not parts[1] else "is not a duration"
     raise UsageError(
         f"{option} {text!r} {why}; write a number and ns, us, ms, s, min or h, for example 100ms"
@@ -58,12 +58,12 @@ def parse_rate(text: str, option: str) -> int:
         if unit in _RATE:
             rate = _scaled(parts[0], _RATE[unit])
             if not parts[1] and 0 < rate < 1_000_000:  # no link is faster
-                raise UsageError(f"{option} {text!r} has no unit, for example {option} 400G")
+                raise UsageError(f"{option} {text!r} has no unit, for example 400G")
             if 0 < rate <= _FASTEST:
                 return rate
             if rate > 0:
-                raise UsageError(f"{option} is more than any link has, for example {option} 400G")
-            raise UsageError(f"{option} must be more than 0, for example {option} 400G")
+                raise UsageError(f"{option} is more than any link has, for example 400G")
+            raise UsageError(f"{option} must be more than 0, for example 400G")
     raise UsageError(
         f"{option} {text!r} is not a rate; write bits per second with k, M, G or T, "
         "for example 400G or 25Gb/s"
@@ -81,8 +81,8 @@ def parse_size(text: str, option: str) -> int:
         if 0 < size <= _LARGEST:
             return size
         if size > 0:
-            raise UsageError(f"{option} is too large, for example {option} 1MiB")
-        raise UsageError(f"{option} must be more than 0, for example {option} 1MiB")
+            raise UsageError(f"{option} is too large, for example 1MiB")
+        raise UsageError(f"{option} must be more than 0, for example 1MiB")
     raise UsageError(
         f"{option} {text!r} is not a size; write bytes, or a number and kB, MB, GB, KiB, MiB "
         "or GiB, for example 64KiB"

@@ -21,7 +21,7 @@ from .options.steps import steps_shown
 
 EXAMPLES = """\
 Examples:
-  rocescope cluster plan ring/*.pcap --work job --partitions 64
+  rocescope cluster plan leaf*.pcap --work job --partitions 64
   rocescope cluster map 0 --work job
   rocescope cluster reduce 0 --work job
   rocescope cluster merge --work job -o results

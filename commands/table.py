@@ -64,6 +64,8 @@ Examples:
   rocescope analyze capture.pcap.gz
   rocescope analyze leaf1-spine*.pcap --path-by tap
   rocescope analyze --tap leaf1-spine3=up3.pcap --tap leaf2-spine3=down3.pcap
+  rocescope analyze ring --tap 'ring/(?P<tap>[^/]+)/'
+  rocescope analyze leaf*.pcap --cluster local:4 --work job -o results
   rocescope analyze capture.pcapng --filter 'ip.src == 10.0.1.0/24 and not cnp'
   rocescope analyze capture.pcap --format json | jq '.flows[].spraying_width'
   tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
@@ -214,9 +216,9 @@ Examples:
   rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4 --map order
   rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32
   rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
-  rocescope replay --jobs workers=8,size=1MB,compute=50us --fabric fat-tree:k=4 -s jsq
-  rocescope replay --pattern permutation --fabric fat-tree:k=4 -s jsq --vary rate=100G,400G
-  rocescope replay --pattern incast --fabric fat-tree:k=4 -s jsq --lossless infinite
+  rocescope replay --jobs workers=8,size=1MB --fabric fat-tree:k=4 -s ecmp -s jsq
+  rocescope replay --pattern incast --fabric fat-tree:k=4 --vary rate=100G,400G
+  rocescope replay --pattern incast --fabric fat-tree:k=4 --lossless infinite
 """,
         "csv, parquet and arrow contain one row per link.",
     ),

@@ -23,8 +23,8 @@ class Naming:
     ----------
     tap
         NAME=FILE: the name of the tap of a capture, such as leaf1-spine3=up3.pcap; may be repeated.
-        Or an expression, such as ring/(?P<tap>[^/]+)/: files whose paths give the same tap are ring
-        files of it.
+        Or a regular expression with a group tap, such as 'ring/(?P<tap>[^/]+)/' (quoted): files
+        whose paths give the same tap are its ring files.
     """
 
     tap: Annotated[list[str] | None, Parameter(negative="")] = None
@@ -113,9 +113,11 @@ def _by_expression(rings: str, files: Sequence[Path]) -> dict[str, str]:
     names: dict[str, str] = {}
     for path in files:
         found = re.search(rings, path.as_posix())
+        if found is None and not path.exists():
+            raise UsageError(f"there is no file {path}")
         if found is None or not found["tap"]:
             raise UsageError(
-                f"--tap {rings} names no tap of {path}: change it, or leave the file out"
+                f"--tap {rings} names no tap of {path}: change the expression, or omit the file"
             )
         # Results are UTF-8; other bytes of names stay different.
         names[input_name(path)] = os.fsencode(found["tap"]).decode("utf-8", "backslashreplace")
@@ -125,7 +127,10 @@ def _by_expression(rings: str, files: Sequence[Path]) -> dict[str, str]:
 def _parsed(text: str) -> tuple[str, Path]:
     name, equals, file = text.partition("=")
     if not (name.strip() and equals and file):
-        raise UsageError(f"--tap {text} is not NAME=FILE: write --tap leaf1-spine3=up3.pcap")
+        raise UsageError(
+            f"--tap {text} is not NAME=FILE, such as leaf1-spine3=up3.pcap, "
+            "nor an expression with a group tap, such as 'ring/(?P<tap>[^/]+)/'"
+        )
     return name.strip(), Path(file)
 
 

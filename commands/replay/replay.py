@@ -64,33 +64,35 @@ def replay(
     jobs
         Jobs of computations and messages that wait for each other, in place of captures:
         collective=ring,workers=64,size=256MB,compute=2ms,iterations=3, or file=trace.goal, see
-        docs/replay.md. May be repeated; with --pattern its traffic is beside them.
+        docs/replay.md. May be repeated; traffic of --pattern then runs beside the jobs.
     vary
         Repeat the replay with other values of a parameter: spines=4,8,16, rate=100G,400G,
-        message-size=1MB,4MB, down=none,spine1, buffer=200kB,800kB, or jobs.size=1MB,8MB with its
-        option. May be repeated for all combinations, see docs/replay.md.
+        message-size=1MB,4MB, down=none,spine1, buffer=200kB,800kB, or with its option:
+        jobs.size=1MB,8MB. May be repeated for all combinations, see docs/replay.md.
     window
         Also compute loads per time window of this length, such as 10ms.
     packets
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
-        --jobs, --lossless, --priority, --transport, --fail, --received and --runs.
+        --jobs, --lossless, --priority, --transport, --fail, --received, --sent and --runs.
     model
-        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4, see docs/replay.md.
+        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4,
+        forwarding=cut-through, or for captures offer=asap, see docs/replay.md.
     lossless
         Queues that never drop: pfc (the default without a buffer), switches with a shared buffer
         that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or
         pfc:xoff=200kB,headroom=100kB; or infinite, as in arXiv 2507.21372.
     priority
-        A class of data, such as data:weight=70 and background:weight=30,lossless=no: the first for
-        all traffic but a pattern beside jobs, which has the last. Without a weight it precedes
-        those that have one. May be repeated.
+        A class of data, such as data:weight=70 and background:weight=30,lossless=no; may be
+        repeated. All traffic has the first class, only --pattern beside --jobs has the last.
+        Classes without a weight have strict priority over those with a weight.
     transport
         How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail
         A failure during the run: spine1@100us..250us, 1% (of the cables), leaf1-spine1=100G or
         plane1. May be repeated; recovery is ideal unless --transport sets it.
     converge
-        Time until switches that are not next to a failure learn of it: 0, such as 50us, or never.
+        Time until switches that are not next to a failure learn of it: 0, a time such as 50us, or
+        never.
     runs
         Runs of the packet engine, on all cores; run r has seed + r.
     seed
@@ -98,8 +100,8 @@ def replay(
     received
         Write the data packets that the first strategy delivered in the first run, as a pcap.
     sent
-        Write the data packets of the first run as their hosts sent them first, and an ACK per
-        message as its receiver sent it, as a pcap; needs --pattern or --jobs.
+        Write the data packets of the first strategy in the first run as their hosts sent them
+        first, and an ACK per message as its receiver sent it, as a pcap; needs --pattern or --jobs.
     top
         Number of worst links and flows in the report, and in JSON if it is larger than 5 or 10.
     """

@@ -15,6 +15,7 @@ from ..fabrics.parse import KINDS
 from ..results.replay import ReplayResult, StrategyResult, VariedResult, VariedStrategy
 from .prepared import PreparedReplay, Tell
 from .request import ReplayRequest
+from .specs import lossless, model, pattern, transport
 from .specs.words import PFC
 
 MOST_CASES = 64
@@ -22,15 +23,6 @@ NONE = "none"
 """A value: the parameter is left out."""
 WHOLE = ("lossless", "fail", "converge")
 """Options that are varied as a whole."""
-_MODEL = (
-    "mtu", "header", "ack", "gap", "buffer", "trim", "drop", "jitter", "ack-every", "ecn",
-    "ecn-last-hop", "offer",
-)  # fmt: skip
-_LOSSLESS = ("buffer", "xoff", "xon", "headroom", "alpha", "reaction")
-_TRANSPORT = ("recovery", "congestion", "rto", "rate", "reordering", "linear", "mpr")
-_PATTERN = (
-    "hosts", "qps", "messages", "spray", "flows", "fan-in", "seed", "message-size", "acks"
-)  # fmt: skip
 
 
 class Variation(NamedTuple):
@@ -60,7 +52,9 @@ def parse_vary(text: str, request: ReplayRequest) -> Variation:
         if key in names:
             return Variation(key, option, values)
     told = "; ".join(f"{option}: {', '.join(names)}" for option, names in known.items())
-    raise UsageError(f"--vary: nothing here has a parameter {key!r} ({told}; {', '.join(WHOLE)})")
+    raise UsageError(
+        f"--vary: there is no parameter {key!r} ({told}; as a whole: {', '.join(WHOLE)})"
+    )
 
 
 def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
@@ -68,16 +62,16 @@ def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
     kind = KINDS.get(request.fabric.partition(":")[0])
     known = {"fabric": (*(RATE_AND_DELAY if kind is None else kind.parameters), *CHANGES)}
     if request.lossless.partition(":")[0] == PFC:
-        known["lossless"] = _LOSSLESS
-    known |= {"model": _MODEL, "transport": _TRANSPORT}
+        known["lossless"] = lossless.KEYS
+    known |= {"model": model.KEYS, "transport": transport.TRANSPORT}
     if not request.lossless:  # PFC is the default; a buffer is then that of `--model`
-        known["lossless"] = _LOSSLESS
+        known["lossless"] = lossless.KEYS
     if request.pattern:
-        known["pattern"] = _PATTERN
+        known["pattern"] = pattern.KEYS
     if request.jobs:
-        from ..jobs.spec import KEYS
+        from ..jobs.spec import KEYS as JOBS
 
-        known["jobs"] = KEYS
+        known["jobs"] = JOBS
     return known
 
 
@@ -117,11 +111,11 @@ def replay_varied(
     """
     variations = [parse_vary(text, request) for text in texts]
     names = [one.key for one in variations]
-    if len(set(names)) < len(names):
+    if len({(one.option, one.key.rpartition(".")[2]) for one in variations}) < len(names):
         raise UsageError("--vary: a parameter is given twice")
     cases = list(product(*(one.values for one in variations)))
     if len(cases) > MOST_CASES:
-        raise UsageError(f"--vary: {len(cases):,} combinations; the most are {MOST_CASES}")
+        raise UsageError(f"--vary: {len(cases):,} combinations; at most {MOST_CASES} are possible")
     prepared = []
     for values in cases:
         own = request

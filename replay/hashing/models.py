@@ -82,7 +82,7 @@ class HashModel:
         for name, value in settings.extra.items():
             knob = next((k for k in self.knobs if k.name == name), None)
             if knob is None:
-                known = ", ".join(k.name for k in self.knobs) or "none"
+                known = ", ".join(k.name for k in self.knobs) or "no settings"
                 raise UsageError(f"hash {self.name} has no setting {name!r} (it has {known})")
             if knob.choices and str(value) not in knob.choices:
                 raise UsageError(f"{name}={value}: use {', '.join(knob.choices)}")

@@ -127,8 +127,8 @@ class Tasks:
                 more = sent if len(sent) > len(wanted) else wanted
                 name = self._names[more[min(len(sent), len(wanted))]]
                 raise self.fail(
-                    f"{name}: rank {key[0]} sends {len(sent):,} messages with tag {key[2]} to rank "
-                    f"{key[1]}, which receives {len(wanted):,}"
+                    f"{name}: messages from rank {key[0]} to rank {key[1]} with tag {key[2]}: "
+                    f"{len(sent):,} sent, {len(wanted):,} received"
                 )
             self._wait_all(wanted, sent)
         n = len(self._rank)

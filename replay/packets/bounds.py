@@ -77,6 +77,11 @@ def bounds(
     parts = _parts(workload, arrays, ways, model, reached)
     total = 0
     kinds = set()
+    slowest = "longest message"
+    if not workload.at_once.all():
+        slowest = "longest chain of messages"
+        if len(workload.waits.takes_ps):
+            slowest += " and computations"
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
         rows = np.flatnonzero((workload.phase == phase) & reached)
         if not len(rows):
@@ -93,7 +98,7 @@ def bounds(
         )
         chains = _chains(workload, rows, alone, at_once.received)
         total += max(busiest, chains)
-        kinds.add("transmission of the busiest host" if busiest >= chains else "longest message")
+        kinds.add("transmission of the busiest host" if busiest >= chains else slowest)
     return Bounds(total, alone, ", ".join(sorted(kinds)))
 
 

@@ -37,7 +37,7 @@ class Configured:
         """UsageError for an option that is not one of these."""
         for key in self.options:
             if key not in names:
-                there = ", ".join(names) or "none"
+                there = ", ".join(names) or "no options"
                 raise UsageError(f"{self.name} has no option {key!r}; it has {there}")
 
     def whole(self, key: str, default: int, least: int, most: int) -> int:

@@ -272,7 +272,7 @@ def _left_out(log: MessageLog) -> tuple[str, ...]:
     told = []
     if log.feedback_packets:
         told.append(
-            f"{log.feedback_packets:,} ACKs, NAKs, CNPs and the like are left out: "
+            f"{log.feedback_packets:,} ACKs, NAKs, CNPs and probes are omitted: "
             "the packet engine makes its own"
         )
     if log.sent_again:

@@ -65,7 +65,8 @@ def _verdict(known: list[StrategyResult]) -> str:
     worst = max(one.completion_time_ns or 0 for one in known)
     assert best.packets is not None and best.completion_time_ns is not None
     alike = len(done) == len(known) > 1 and worst <= best.completion_time_ns * _ALIKE
-    text = f"{'All complete' if alike else f'{best.name} completes first,'} in "
+    first = f"{best.name} completes{' first,' if len(known) > 1 else ''}"
+    text = f"{'All complete' if alike else first} in "
     text += human.duration(best.completion_time_ns)
     over = best.packets.over_bound_percent
     if over is not None:

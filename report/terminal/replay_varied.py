@@ -28,7 +28,10 @@ def _verdict(result: ReplayResult) -> str:
         if row.completion_ns is not None
     ]
     if not found:
-        return f"{human.counted(len(result.varied), 'case')}."
+        cases = human.counted(len(result.varied), "case")
+        if any(row.lost_packets for one in result.varied for row in one.strategies):
+            return f"{cases}; packets are lost, and no case completes: --transport recovers them."
+        return f"{cases}."
     least, most = min(found, key=lambda f: f[0]), max(found, key=lambda f: f[0])
     text = f"Fastest: {_told(least[2])} with {least[1]}, {human.duration(least[0])}"
     return f"{text}; slowest: {_told(most[2])} with {most[1]}, {human.duration(most[0])}."

@@ -246,6 +246,8 @@ def reordering(analysis: Analysis) -> str:
     late = [flow for flow in judged if flow.reordered_packets]
     rest = f" The order of {counted(unknown, 'flow')} is unknown." if unknown else ""
     if not late:
+        if partly := sum(flow.missing_packets is None for flow in judged):
+            rest += f" The order of {counted(partly, 'flow')} is known only in part."
         return f"No packet arrived out of order.{rest}{first_taps(analysis)}"
     packets = total(flow.reordered_packets for flow in late)
     everything = sum(map(first_transmissions, judged))

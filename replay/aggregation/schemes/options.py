@@ -16,7 +16,7 @@ class Options:
     def __init__(self, scheme: str, given: Mapping[str, str], defaults: Mapping[str, str]) -> None:
         for key in given:
             if key not in defaults:
-                known = ", ".join(defaults) or "none"
+                known = ", ".join(defaults) or "no options"
                 raise UsageError(f"scheme {scheme} has no option {key!r}; it has {known}")
         self.scheme = scheme
         self.values = {**defaults, **given}

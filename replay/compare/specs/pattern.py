@@ -14,6 +14,7 @@ from ...packets.offers.collectives import ITERATED, from_queue_pairs
 from ...traffic.traffic import Traffic
 
 _COUNTS = ("hosts", "qps", "messages", "spray", "flows", "fan-in", "seed")
+KEYS = (*_COUNTS, "message-size", "acks")
 
 
 def generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
@@ -40,9 +41,8 @@ def pairs_of(
     name, _, rest = spec.partition(":")
     options = parse_options(rest, f"--pattern {name}")
     for key in options:
-        if key not in (*_COUNTS, "message-size", "acks"):
-            known = ", ".join((*_COUNTS, "message-size", "acks"))
-            raise UsageError(f"--pattern {name} has no option {key!r}; it has {known}")
+        if key not in KEYS:
+            raise UsageError(f"--pattern {name} has no option {key!r}; it has {', '.join(KEYS)}")
 
     def number(key: str, default: int) -> int:
         text = options.get(key, str(default))

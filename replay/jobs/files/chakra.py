@@ -128,7 +128,10 @@ def _files(prefix: str) -> Iterator[Path]:
         path = Path(f"{prefix}.{rank}.et")
         if not path.is_file():
             if rank < 2:
-                raise UsageError(f"--jobs: there is no file {path}")
+                raise UsageError(
+                    f"--jobs: there is no file {path}: give PATH.goal, PATH.json, or PATH for the "
+                    "Chakra traces PATH.0.et, PATH.1.et, ..."
+                )
             return
         if rank == MOST_RANKS:
             raise UsageError(f"--jobs: {prefix}: more than {MOST_RANKS:,} ranks")

@@ -34,7 +34,7 @@ def read_json(path: Path) -> Graph:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Tasks(path.name, 0).fail(str(error)) from None
+        raise Tasks(path.name, 0).fail(f"not JSON of a job: {error}") from None
     if not 2 <= found.ranks <= 1 << 16:
         raise Tasks(path.name, 0).fail(f"ranks must be 2 to {1 << 16:,}, not {found.ranks:,}")
     tasks = Tasks(path.name, found.ranks)

@@ -36,9 +36,9 @@ def test_every_option_is_in_the_request(files: list[Path]) -> None:
         ("ecmp",),
         ("1.pcap", "2.pcap"),
         "permutation",
-        {"2.pcap": "up1"},
-        "order",
-        "qp == 17",
+        tap_names={"2.pcap": "up1"},
+        map="order",
+        filter="qp == 17",
         seed=7,
     )
     assert Offered(concat=True).request(FABRIC, files).concat

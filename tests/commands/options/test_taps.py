@@ -40,7 +40,7 @@ def test_a_file_that_only_the_option_gives_is_also_a_capture(files: list[Path]) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["a/1.pcap"], "--tap a/1.pcap is not NAME=FILE: write --tap leaf1-spine3=up3.pcap"),
+        (["a/1.pcap"], "--tap a/1.pcap is not NAME=FILE, such as leaf1-spine3=up3.pcap, nor"),
         (["=a/1.pcap"], "--tap =a/1.pcap is not NAME=FILE"),
         (["up1="], "--tap up1= is not NAME=FILE"),
         (["up1=a/3.pcap"], "--tap up1=a/3.pcap: there is no file a/3.pcap"),
@@ -110,7 +110,10 @@ def test_folders_whose_names_are_not_text_are_different_taps(files: list[Path]) 
         (Reading(tap=["(?P<tap>["]), "is no regular expression: unterminated character set"),
         (Reading(tap=["(?P<tap>a{9999999999999999999})"]), "is no regular expression: the repet"),
         (Reading(tap=[f"(?P<tap>{'(' * 9999}a{')' * 9999})"]), "is no regular expression: maximum"),
-        (Reading(tap=["a/(?P<tap>.)"]), r"names no tap of b/1.pcap: change it, or leave the file"),
+        (
+            Reading(tap=["a/(?P<tap>.)"]),
+            r"names no tap of b/1.pcap: change the expression, or omit",
+        ),
         (Reading(tap=["(?P<tap>x*)"]), "names no tap of a/1.pcap"),
         (Reading(tap=["(?P<tap>.)/", "up=b/1.pcap"]), "names all taps: give no other --tap"),
         (Naming(["(?P<tap>.)/"]), "is for analyze, tui and cluster plan"),

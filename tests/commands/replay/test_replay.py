@@ -261,7 +261,7 @@ def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], da
     ("options", "words"),
     [
         (["-s", "mrc"], "needs a fabric with planes"),
-        (["-s", "ofan:x=1"], "no option 'x'; it has none"),
+        (["-s", "ofan:x=1"], "no option 'x'; it has no options"),
         (["--model", "mtu=0"], "--model: mtu must be 1 to 65,536"),
         (["--model", "ack-every=0"], "--model: ack-every must be 1 to"),
         (["--model", "trim=64"], "trim needs buffer"),

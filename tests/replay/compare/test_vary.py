@@ -30,6 +30,8 @@ JOBS = ReplayRequest(FABRIC, ("jsq",), jobs=("workers=4,size=64kB",), lossless="
         (PATTERN, "alpha=1/4", {"lossless": "pfc:alpha=1/4"}),
         (JOBS, "buffer=4MB", {"lossless": "pfc:buffer=4MB"}),
         (JOBS, "alpha=1/16", {"lossless": "pfc:alpha=1/16"}),
+        (JOBS, "quanta=100", {"lossless": "pfc:quanta=100"}),
+        (PATTERN, "forwarding=cut-through", {"model": "ecn=80kB,forwarding=cut-through"}),
         (JOBS, "size=1MB", {"jobs": ("workers=4,size=1MB",)}),
         (JOBS, "jobs.qps=2", {"jobs": ("workers=4,size=64kB,qps=2",)}),
     ],
@@ -46,14 +48,15 @@ def test_a_value_changes_its_option(
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (["spine=4"], "nothing here has a parameter 'spine'"),
+        (["spine=4"], "there is no parameter 'spine'"),
         (["spines"], "write a parameter and its values"),
         (["spines="], "write a parameter and its values"),
         (["spines=2,2"], "a value is given twice"),
         (["spines=2", "spines=4"], "a parameter is given twice"),
+        (["buffer=200kB", "model.buffer=800kB"], "a parameter is given twice"),
         (["spines=2,x"], "--vary spines=x: .*'x' is not a whole number"),
-        (["hosts=" + ",".join(map(str, range(1, 66)))], "65 combinations; the most are 64"),
-        (["size=1MB"], "nothing here has a parameter 'size'"),
+        (["hosts=" + ",".join(map(str, range(1, 66)))], "65 combinations; at most 64"),
+        (["size=1MB"], "there is no parameter 'size'"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(texts: list[str], words: str) -> None:

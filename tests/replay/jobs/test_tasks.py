@@ -68,7 +68,9 @@ def test_circles_and_messages_without_a_receive_are_named() -> None:
         tasks.graph()
     alone = Tasks("x", 2)
     alone.send(0, 1, 5, "send a", 3)
-    with pytest.raises(UsageError, match="send a: rank 0 sends 1 messages with tag 3 to rank 1"):
+    with pytest.raises(
+        UsageError, match="send a: messages from rank 0 to rank 1 with tag 3: 1 sent"
+    ):
         alone.graph()
     with pytest.raises(UsageError, match="there is no rank 2"):
         alone.receive(0, 2, 1, "recv")

@@ -30,6 +30,12 @@ def test_rows_and_the_fastest_case() -> None:
     assert len(csv.splitlines()) == 3
 
 
+def test_no_case_completes() -> None:
+    request = ReplayRequest(FABRIC, ("jsq",), pattern="incast:fan-in=3,message-size=256kB")
+    text = " ".join(_text(request, "buffer=20kB,30kB").split())
+    assert "2 cases; packets are lost, and no case completes: --transport recovers them." in text
+
+
 def test_whole_flows_have_no_completion() -> None:
     text = _text(ReplayRequest(FABRIC, ("ecmp",), pattern="permutation"), "spines=1,2")
     assert "busy for" in text and "completion" not in text and "2 cases." in text
