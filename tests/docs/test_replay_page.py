@@ -44,7 +44,7 @@ def test_the_example_has_the_numbers_that_come_out(checkout: Path) -> None:
 
 def test_every_strategy_is_on_the_page(checkout: Path) -> None:
     page = (checkout / "docs" / "replay.md").read_text()
-    rows = dict(re.findall(r"^\| `([a-z-]+)`.*? \| (\w+) \|", page, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([a-z0-9-]+)`.*? \| (\w+) \|", page, re.MULTILINE))
     assert {name for name, decides in rows.items() if decides == "flows"} == set(STRATEGIES)
     by_packet = {name for name, decides in rows.items() if decides in ("switch", "host")}
     assert by_packet == set(PACKET_STRATEGIES)
