@@ -5,6 +5,7 @@ The text above the marker in formats.md is written by hand, what follows it by t
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def type_name(schema: dict[str, Any]) -> str:
 
 
 def record_table(name: str, schema: dict[str, Any]) -> str:
-    lines = [f"### {name}", "", schema.get("description", ""), "", "| field | type | meaning |"]
+    lines = [f"### {name}", "", cleandoc(schema.get("description", "")), "", "| field | type | meaning |"]
     lines.append("|---|---|---|")
     for field, declared in schema["properties"].items():
         meaning = declared.get("description", "")

@@ -193,7 +193,10 @@ def certificates(tmp_path_factory):
         subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
 
     new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    openssl(*new, "-subj", "/CN=test ca", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2")
+    openssl(
+        *(*new, "-subj", "/CN=test ca", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2"),
+        *("-addext", "keyUsage=critical,keyCertSign"),  # Python 3.13 and later demand it
+    )
     for name in ("server", "client"):
         openssl(
             *(*new, "-CA", "ca.pem", "-CAkey", "ca.key", "-subj", f"/CN={name}", "-days", "2"),

@@ -36,7 +36,7 @@ def test_a_raised_thread_starts_raised_ones_which_may_lower_themselves():
 
     before = nice()
     wanted = min(NICE, before)
-    assert in_a_thread(raised) == (wanted, wanted, max(0, before), wanted)
+    assert in_a_thread(raised) == (wanted, wanted, 0, wanted)
     assert nice() == before
 
 
