@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -33,9 +34,9 @@ def expanded(files: Sequence[Path]) -> list[Path]:
     """Files, with the captures of folders, and those that patterns such as 'ring/*/*.pcap' name."""
     found: list[Path] = []
     for path in files:
-        if path.is_dir():
+        if os.path.isdir(path):  # Path.is_dir() fails in a folder that may not be searched
             found += captures_in(path)
-        elif glob.has_magic(str(path)) and not path.exists():
+        elif glob.has_magic(str(path)) and not os.path.exists(path):
             matches = sorted(map(Path, glob.glob(str(path), recursive=True)))
             found += expanded(matches) if matches else [path]
         else:
