@@ -36,7 +36,8 @@ def type_name(schema: dict[str, Any]) -> str:
 
 
 def record_table(name: str, schema: dict[str, Any]) -> str:
-    lines = [f"### {name}", "", cleandoc(schema.get("description", "")), "", "| field | type | meaning |"]
+    told = cleandoc(schema.get("description", ""))
+    lines = [f"### {name}", "", told, "", "| field | type | meaning |"]
     lines.append("|---|---|---|")
     for field, declared in schema["properties"].items():
         meaning = declared.get("description", "")
