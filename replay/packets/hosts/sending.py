@@ -205,8 +205,10 @@ def pull(
         later = min(later, until)
         if flow >= 0 or not several:
             break
+        link = np.int64(desk.access[host, port])
+        charge(net, link, of, np.int64(0), np.int64(1))  # nothing it may send: it saves nothing
         may &= ~(np.int64(1) << of)
-        of = next_class(net, np.int64(desk.access[host, port]), may, np.int64(1))
+        of = next_class(net, link, may, np.int64(1))
         if of < 0:
             break
     if flow < 0:

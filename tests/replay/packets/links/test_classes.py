@@ -39,6 +39,22 @@ def test_weights_share_a_link(weights: tuple[int, int]) -> None:
     assert max(done) / 1e6 == pytest.approx(2 * line, rel=0.02)
 
 
+def test_a_class_that_cannot_send_saves_nothing_at_its_host() -> None:
+    """A flow of class `a` waits for ACKs most of the time. When more flows of `a` begin, they have
+    half of the line, not what `a` did not use before."""
+    model = Model(classes=(TrafficClass("a", 1), TrafficClass("b", 1)))
+    packets = np.array([60, *[10] * 20, *[60] * 20])
+    release = np.array([0, *[150_000_000] * 20, *[0] * 20])
+    load = workload_of(
+        np.zeros(41, np.int64), np.ones(41, np.int64), packets * 4096, None, model,  # type: ignore[arg-type]
+        release_ps=release,
+    )._replace(priority=np.repeat(np.array([0, 1], np.uint8), (21, 20)))  # fmt: skip
+    strategy, transport = parse_packet_strategy("switch-random"), Transport(mpr_packets=1)
+    done = run_event_driven(load, FABRIC, strategy, model, 1, transport=transport)
+    late = (done.engine.completed_ps[1:21].max() - 150_000_000) / 1e6
+    assert late == pytest.approx(2 * 200 * 4160 * 80 / 1e6, rel=0.1)
+
+
 def test_a_class_without_a_weight_comes_first() -> None:
     found = _two_senders((TrafficClass("first"), TrafficClass("rest", 1)), xoff_bytes=20_000)
     done, pauses = found.engine.completed_ps, found.engine.pauses
