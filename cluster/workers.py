@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import signal
-from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,6 +31,8 @@ class Workers:
     """Whether they are on this machine."""
     close: Callable[[], None] = lambda: None
     """Ends a connection, not the workers at its other end."""
+    errors: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Makes a RocescopeError of what the executor raises when its workers are lost."""
 
 
 def workers_of(text: str) -> Workers:
@@ -78,6 +81,8 @@ def _dask(address: str) -> Workers:
             " pip install 'rocescope[cluster]'"
         )
     distributed: Any = import_module("distributed")
+    # It prints a traceback when it loses the scheduler.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     encrypted = address.startswith("tls:")
     try:
         client = distributed.Client(
@@ -86,19 +91,60 @@ def _dask(address: str) -> Workers:
             timeout=_CONNECT_S,
             set_as_default=False,
         )
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise RocescopeError(f"--cluster {address}: {why}") from None
-    threads = client.nthreads().values()
-    if not threads or max(threads) > 1:
-        client.close()
+    except _NO_ANSWER as error:
+        raise _no_answer(address, error) from None
+    try:
+        threads = client.nthreads().values()
         if not threads:
             raise RocescopeError(f"--cluster {address} has no worker: start dask worker")
-        raise UsageError(  # a task changes the working folder of its process
-            f"--cluster {address}: a worker runs several tasks in one process: start them with"
-            " dask worker --nworkers N --nthreads 1"
-        )
-    return Workers(len(threads), client.get_executor, False, client.close)
+        if max(threads) > 1:
+            raise UsageError(  # a task changes the working folder of its process
+                f"--cluster {address}: a worker runs several tasks in one process: start them with"
+                " dask worker --nworkers N --nthreads 1"
+            )
+    except BaseException as error:
+        client.close()
+        if isinstance(error, _NO_ANSWER):
+            raise _no_answer(address, error) from None
+        raise
+    return Workers(
+        len(threads),
+        # Pure tasks with equal arguments would be one, and a failed one keeps its error.
+        lambda: client.get_executor(pure=False),
+        False,
+        client.close,
+        lambda: _errors_of(address, distributed),
+    )
+
+
+_NO_ANSWER = (OSError, RuntimeError, TypeError, ValueError)
+
+
+def _no_answer(address: str, error: Exception) -> RocescopeError:
+    why = (str(error).splitlines() or [type(error).__name__])[0]
+    return RocescopeError(f"--cluster {address}: {why}")
+
+
+@contextmanager
+def _errors_of(address: str, distributed: Any) -> Iterator[None]:
+    """Dask runs the task of a worker that died on others, and gives up after some of them. It
+    cancels all tasks when the scheduler is lost, and takes no more."""
+    try:
+        yield
+    except distributed.KilledWorker:
+        raise RocescopeError(
+            f"--cluster {address}: several workers died with the same task: is their memory enough?"
+            " More partitions need less each; the same command continues"
+        ) from None
+    except (
+        CancelledError,
+        distributed.client.ClosedClientError,
+        distributed.comm.CommClosedError,
+    ):
+        raise RocescopeError(
+            f"--cluster {address}: the scheduler went away: start it and its workers again; the"
+            " same command continues"
+        ) from None
 
 
 def _host_of(address: str) -> str:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,29 +41,28 @@ def in_tasks(
     from ...cluster.work import Work
     from ...cluster.workers import workers_of
 
-    workers = workers_of(cluster)
-    if work is None and not workers.here:
-        raise UsageError("--cluster needs --work DIR, a folder that all its machines see")
-    count = workers.processes if partitions is None else partitions
-    plan = make_plan(paths, options, count)
-    with _folder(work) as folder, steps_shown(progress) as tell:
-        write_plan(Work(folder), plan)
-        say = tell or (lambda what, done, total: None)
-        try:
-            run_tasks(folder, workers.executor, say)
-            return merge(
-                folder,
-                flow_order=options.flow_order,
-                fabric=options.fabric,
-                dscp_priority=options.dscp_priority,
-                tell=say,
-            )
-        except KeyboardInterrupt:
-            if work is not None:
-                print(f"rocescope: the same command continues what {work} has", file=sys.stderr)
-            raise
-        finally:
-            workers.close()
+    with closing(workers_of(cluster)) as workers:
+        if work is None and not workers.here:
+            raise UsageError("--cluster needs --work DIR, a folder that all its machines see")
+        count = workers.processes if partitions is None else partitions
+        plan = make_plan(paths, options, count)
+        with _folder(work) as folder, steps_shown(progress) as tell:
+            write_plan(Work(folder), plan)
+            say = tell or (lambda what, done, total: None)
+            try:
+                with workers.errors():
+                    run_tasks(folder, workers.executor, say)
+                return merge(
+                    folder,
+                    flow_order=options.flow_order,
+                    fabric=options.fabric,
+                    dscp_priority=options.dscp_priority,
+                    tell=say,
+                )
+            except KeyboardInterrupt:
+                if work is not None:
+                    print(f"rocescope: the same command continues what {work} has", file=sys.stderr)
+                raise
 
 
 @contextmanager

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -65,7 +65,7 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
     class Client:
         asked: list[tuple[str, bool]] = []
         closed = 0
-        threads: list[int] = [1, 1]
+        threads: list[int] | Exception = [1, 1]
 
         def __init__(self, address: str, security: bool, timeout: int, set_as_default: bool):
             self.asked.append((address, security))
@@ -74,16 +74,25 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
                 raise OSError("Timed out trying to connect\nmore lines")
 
         def nthreads(self) -> dict[int, int]:
+            if isinstance(self.threads, Exception):
+                raise self.threads
             return dict(enumerate(self.threads))
 
-        def get_executor(self) -> ThreadPoolExecutor:
+        def get_executor(self, pure: bool = True) -> ThreadPoolExecutor:
+            assert not pure  # equal tasks would be one
             return ThreadPoolExecutor(1)
 
         def close(self) -> None:
             Client.closed += 1
 
     distributed = ModuleType("distributed")
-    vars(distributed).update(Client=Client, Security=lambda require_encryption: require_encryption)
+    vars(distributed).update(
+        Client=Client,
+        Security=lambda require_encryption: require_encryption,
+        KilledWorker=type("KilledWorker", (Exception,), {}),
+        client=SimpleNamespace(ClosedClientError=type("ClosedClientError", (Exception,), {})),
+        comm=SimpleNamespace(CommClosedError=type("CommClosedError", (OSError,), {})),
+    )
     monkeypatch.setitem(sys.modules, "distributed", distributed)
     monkeypatch.setattr(module, "find_spec", lambda package: package)
     return Client
@@ -113,7 +122,25 @@ def test_a_scheduler_that_is_not_there_or_alone(dask: type[Any]) -> None:
     dask.threads = [1, 4]
     with pytest.raises(UsageError, match="several tasks in one process: start them with dask"):
         workers_of("tls://h:2")
-    assert dask.closed == 2
+    dask.threads = OSError("Timed out after 30 s")
+    with pytest.raises(RocescopeError, match=r"tls://h:2: Timed out after 30 s$"):
+        workers_of("tls://h:2")
+    assert dask.closed == 3
+
+
+def test_workers_and_schedulers_that_are_lost(dask: type[Any]) -> None:
+    workers = workers_of("tls://h:2")
+    distributed = sys.modules["distributed"]
+    lost = (CancelledError, distributed.client.ClosedClientError, distributed.comm.CommClosedError)
+    for error in lost:
+        with pytest.raises(RocescopeError, match="scheduler went away: .* same command continues"):
+            with workers.errors():
+                raise error
+    with pytest.raises(RocescopeError, match="workers died with the same task: .* continues"):
+        with workers.errors():
+            raise distributed.KilledWorker
+    with pytest.raises(FileNotFoundError), workers.errors():
+        raise FileNotFoundError
 
 
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
