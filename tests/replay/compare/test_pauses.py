@@ -63,6 +63,19 @@ def test_pauses_are_reported_by_port() -> None:
     assert one.packets.model["xoff_bytes"] == "40000"
 
 
+def test_pauses_spread_from_one_pod_of_rails_to_the_other() -> None:
+    """Servers with a port per rail: an incast of one rail is felt by its leaf in the other pod."""
+    fabric = "rail:rails=2,servers=4,pods=2,spines=1,rate=100G,delay=500ns,uplink_rate=400G"
+    one = _replayed("pfc:xoff=40kB", "incast:fan-in=15,message-size=200kB", fabric)
+    assert one.packets is not None and one.packets.pfc is not None and one.notes == []
+    assert one.packets.completed_runs == 2 and one.packets.dropped == 0
+    # Eleven senders of 100G share the 400G link from the spine, too.
+    assert set(one.packets.pfc.causes) == {"pod1.rail1>server1.nic1", "spine1>pod1.rail1"}
+    ports = {port.port for port in one.packets.pfc.ports}
+    assert "spine1>pod1.rail1" in ports
+    assert {"pod2.rail1>spine1", "pod2.rail2>spine1", "pod1.rail2>spine1"} & ports
+
+
 def test_a_short_headroom_is_named_and_its_losses_are_counted() -> None:
     one = _replayed("pfc:xoff=40kB,headroom=8kB")
     assert one.packets is not None and one.packets.pfc is not None

@@ -100,6 +100,7 @@ EITHER = (
     "switch-random",
     "switch-rr:acks=own",
     "jsq:acks=shortest",
+    "drill:samples=1",
     "adaptive:buffer=8kB",
     "flowlet:gap=1us",
     "adaptive-flowlet:gap=1us",
@@ -111,6 +112,7 @@ EITHER = (
     "wcmp",
     "subflow:k=3",
     "static:by=destination",
+    "srv6",
     "assign",
 )
 
