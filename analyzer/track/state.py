@@ -156,6 +156,7 @@ STREAM = np.dtype(
         ("named", "u1"),  # NAMED: a NAK named a PSN before `start_psn` as the first
         ("named_psn", "u4"),
         ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; its slot is made if it comes
+        ("named_time", "i8"),  # of this NAK
         ("start_time", "i8"),
         ("start_arrival", "i8"),
         ("start_dense", "i8"),

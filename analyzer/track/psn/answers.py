@@ -98,11 +98,11 @@ def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> 
 
 
 @subkernel
-def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int) -> None:
+def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time: Int) -> None:
     """Use PSN `psn` as evidence for the peer of flow `f`; pairs them when it is sufficient.
 
-    missed: a NAK names the PSN, with this MSN. Which flow lost it shows the one that begins to
-    retransmit there, before there is evidence enough for a pair.
+    missed: a NAK names the PSN, with this MSN, at `time`. Which flow lost it shows the one that
+    begins to retransmit there, before there is evidence enough for a pair.
     """
     flow = state.flows[f]
     seen = max(0, state.used[st.CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
@@ -120,6 +120,7 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int) -> No
             if missed and _names_the_first(state, stream, psn, msn):
                 stream.named = st.NAMED_PERHAPS
                 stream.named_psn = psn
+                stream.named_time = time
             score = 1
             if _may_have_sent(state, c, psn):
                 score += 2
@@ -161,7 +162,7 @@ def hear_answer(
     kind = (aeth >> 24) & SYNDROME_KIND_MASK
     if flow.peer < 0 and flow.pairing_tries < _TRIES:
         missed = bits & ACKNOWLEDGE != 0 and (aeth >> 24) & 0x7F == SYNDROME_NAK
-        _look_for_peer(state, f, psn, missed, aeth & PSN_MASK)
+        _look_for_peer(state, f, psn, missed, aeth & PSN_MASK, time)
     event = -1
     if bits & ACKNOWLEDGE:
         if kind == SYNDROME_NAK:
@@ -212,6 +213,7 @@ def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int,
     if _names_the_first(state, stream, psn, aeth & PSN_MASK):
         stream.named = st.NAMED
         stream.named_psn = psn
+        stream.named_time = time
     if has_slot(state, stream, psn):
         slot = state.slots[slot_of(stream, psn)]
         if slot.state == st.MISSING:

@@ -18,7 +18,7 @@ from .. import state as st
 from ..state import FlowRecord, State, StreamRecord
 from .reordering import note_in_order, note_late
 from .reserved import advance, resolve_read, responses_of
-from .rewind import RESEND_AFTER_NS, expects_again
+from .rewind import RESEND_AFTER_NS, await_resend, expects_again
 from .window import (
     Packet,
     claim,
@@ -202,6 +202,9 @@ def judge(
     if stream.named and distance < 0 and psn_distance(psn, np.int64(stream.start_psn)) < 0:
         steps = psn_distance(psn, np.int64(stream.named_psn))
         if steps == 0 or (steps > 0 and stream.named == st.NAMED):
+            if stream.named == st.NAMED_PERHAPS:  # now it is known whom the NAK told
+                flow.nak_codes[0] += 1
+                await_resend(flow, st.NAK_PSN, psn, np.int64(stream.named_time))
             stream.named = 0
             _miss_before_the_start(state, flow, stream, np.int64(stream.named_psn))
     known = has_slot(state, stream, psn)

@@ -417,6 +417,19 @@ def test_the_first_packets_before_the_pair_is_known(ran_us, twin):
         assert (quiet["recovered"], quiet["retransmitted"], quiet["missing"]) == (0, 0, 0)
 
 
+def test_a_quick_retransmission_answers_the_nak_of_a_pair_that_is_not_known_yet():
+    """It comes too soon to be known by its time: the NAK says that it is not a late packet."""
+    nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    tracker = FlowTracker()
+    tracker.ran(0, START_NS - 2_000_000)
+    found = track(tracker, packets([*in_order(9, 3), nak, *in_order(12)])).tolist()
+    assert found[10:] == [RECOVERED] * 3 + [RETRANSMITTED] * 9
+    flow = tracker.flows[0]
+    assert (flow["peer"], flow["rewinds"], flow["nak_codes"][0]) == (-1, 1, 1)
+    assert flow["rewind_trigger"] == state.BY_NAK
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
 def test_the_first_packets_as_cm_messages_name_them():
     """The capture has the CM messages: packets before the first one seen are missing."""
     tracker = FlowTracker()
