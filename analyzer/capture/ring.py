@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -33,20 +33,20 @@ _HEAD_BYTES = 1 << 16
 
 
 class _Change(NamedTuple):
-    """From one file to the next."""
+    """From one file to the next, where nothing is known to be missing."""
 
     last_ns: int
     first_ns: int
     before: str
     after: str
-    reasons: list[str]
 
 
 class RingCapture(ConcatenatedCapture):
     """The files of one tap in time order. `gaps`, of all its taps, grow while it is read.
 
     A gap follows a file that is cut or damaged, or stands for one that cannot be read, for a number
-    that the names skip, and for a long time without frames between two files.
+    that the names skip, and for a long time without frames between two files. The last kind is told
+    when all files are read, the others before the first frame after them.
     """
 
     def __init__(
@@ -95,13 +95,10 @@ class RingCapture(ConcatenatedCapture):
     def batches(self) -> Iterator[FrameBatch]:
         """Every frame of the files that can be read; to be iterated once."""
         yield from super().batches()
-        if self._hidden.first:
-            self._add(None, self._first_ns, self._hidden.first)
+        if self._first_ns is None and self._hidden.first:
+            self._add(None, None, self._hidden.first)
         for change in self._changes:
-            silent_ns = change.first_ns - change.last_ns
-            if change.reasons:
-                self._add(change.last_ns, change.first_ns, change.reasons)
-            elif silent_ns > max(SILENT_NS, SILENT_TIMES * self._silent_ns):
+            if change.first_ns - change.last_ns > max(SILENT_NS, SILENT_TIMES * self._silent_ns):
                 names = f"between {change.before} and {change.after}"
                 self._add(change.last_ns, change.first_ns, [f"no frame {names}"])
         if (late := self._reasons + self._hidden.last) and not self._stopped:
@@ -132,28 +129,34 @@ class RingCapture(ConcatenatedCapture):
         within = [int(np.diff(batch.time_ns).max())] if len(batch) > 1 else []
         if self._first_ns is None:
             self._first_ns = first
+            if before := self._hidden.first + self._reasons:
+                self._add(None, first, before)
+            self._reasons = []
         elif not self._dated and self._last_ns is not None:
-            change = _Change(self._last_ns, first, self._after, shown, self._reasons)
-            self._changes.append(change)
+            if self._reasons:
+                self._add(self._last_ns, first, self._reasons)
+            else:
+                self._changes.append(_Change(self._last_ns, first, self._after, shown))
             self._reasons = []
         elif self._last_ns is not None:
             within.append(first - self._last_ns)
         self._dated, self._after = True, shown
         self._silent_ns = max(self._silent_ns, *within, 0)
         found = capture.damaged_places
-        if found > damages and self._last_ns is not None:
-            self._add(min(self._last_ns, first), last, [f"{shown} is damaged"])
+        if found > damages:
+            begin = first if self._last_ns is None else min(self._last_ns, first)
+            self._add(begin, last, [f"{shown} is damaged"])
         self._last_ns = max(last, self._last_ns or last)
+        self._tell()
         return found
 
     def _add(self, from_ns: int | None, until_ns: int | None, reasons: Sequence[str]) -> None:
         self.gaps.append(Gap(from_ns, until_ns, ", ".join(reasons)))
 
     def _tell(self) -> None:
+        """Every tap of the files, new ones as well, has the gaps so far."""
         for tap in set(self._shared.values()):
-            self._taps[tap].gaps += self.gaps
-        for gap in self.gaps:
-            self._notes.append(f"{printable(self.tap_name)}: {gap_text(gap, self._first_ns)}")
+            self._taps[tap].gaps = self.gaps
 
     def close(self) -> None:
         """Release the current file."""
@@ -164,7 +167,9 @@ class RingCapture(ConcatenatedCapture):
     @property
     def warnings(self) -> list[str]:
         """The warnings of all files read so far, and the gaps."""
-        return [*super().warnings, *self._notes]
+        name = printable(self.tap_name)
+        gaps = [f"{name}: {gap_text(gap, self._first_ns)}" for gap in self.gaps]
+        return [*super().warnings, *self._notes, *gaps]
 
     @property
     def damaged_places(self) -> int:
@@ -271,10 +276,11 @@ def _skipped(paths: Sequence[str], unread: Iterable[str]) -> Iterator[tuple[str,
     if column is None:
         return
     others = (os.path.basename(path) for path in unread)
-    known = {_numbers(name)[column] for name in others if {_NUMBER.sub("0", name)} == skeleton}
+    known = sorted({_numbers(n)[column] for n in others if {_NUMBER.sub("0", n)} == skeleton})
     counted = numbers[:, column].tolist()
     for place, (one, other) in enumerate(pairwise(counted)):
-        if count := len(set(range(one + 1, other)) - known):
+        unread_between = max(0, bisect_left(known, other) - bisect(known, one))
+        if (count := other - one - 1 - unread_between) > 0:
             files = "1 file is" if count == 1 else f"{count} files are"
             between = " and ".join(printable(name) for name in names[place : place + 2])
             yield paths[place + 1], f"{files} missing between {between}"

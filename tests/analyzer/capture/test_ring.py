@@ -76,6 +76,39 @@ def test_a_lost_file_is_a_gap_with_its_reason(tmp_path: Path) -> None:
     assert warning.endswith(f"({reason}): losses there are unknown")
 
 
+def test_a_gap_is_told_before_the_first_frame_after_it(tmp_path: Path) -> None:
+    """Losses are judged while other files are still to be read."""
+    paths = files(tmp_path, NAMES)
+    Path(paths[0]).write_bytes(b"")
+    Path(paths[2]).write_bytes(Path(paths[2]).read_bytes()[:-5])
+    taps = Taps()
+    told = []
+    with ring(paths[:4] + paths[5:], "spine1", taps) as capture:
+        for batch in capture.batches():
+            assert taps[0].gaps == capture.gaps
+            told.append((int(batch.time_ns[0]), [gap.reason for gap in capture.gaps]))
+            assert len([line for line in capture.warnings if "losses" in line]) == len(told[-1][1])
+    first, cut = f"{NAMES[0]} cannot be read", f"{NAMES[2]} is cut short or damaged"
+    missing = f"1 file is missing between {NAMES[3]} and {NAMES[5]}"
+    assert told == [
+        (FRAMES[10].time_ns, [first]),
+        (FRAMES[20].time_ns, [first]),
+        (FRAMES[30].time_ns, [first, cut]),
+        (FRAMES[50].time_ns, [first, cut, missing]),
+    ]
+
+
+def test_missing_numbers_are_counted_without_those_that_cannot_be_read(tmp_path: Path) -> None:
+    names = [f"cap{n}" for n in (1, 2, 3, 9, 99_999)]
+    paths = files(tmp_path, names)
+    for n in (5, 7, 100_001):
+        (tmp_path / f"cap{n}").touch()
+        paths.append(str(tmp_path / f"cap{n}"))
+    reasons = [reason for _, _, reason in gaps(read(paths)[1])]
+    assert "3 files are missing between cap3 and cap9" in reasons[0]
+    assert "99989 files are missing between cap9 and cap99999" in reasons[1]
+
+
 def test_two_of_three_numbers_are_enough(tmp_path: Path) -> None:
     paths = files(tmp_path, ["cap1", "cap2", "cap3", "cap4"])
     assert gaps(read([paths[0], paths[2], paths[3]])[1]) == [
@@ -114,13 +147,14 @@ def test_a_cut_file(tmp_path: Path) -> None:
     assert "nothing captured after its last frame" in capture.warnings[-1]
 
 
-def test_a_damaged_place_hides_the_frames_around_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_frames", [3, 100])
+def test_a_damaged_place_hides_the_frames_around_it(tmp_path: Path, batch_frames: int) -> None:
     paths = files(tmp_path, NAMES[:2])
     data = bytearray(Path(paths[0]).read_bytes())
     middle = data.index(FRAMES[14].data) - 16
     data[middle : middle + 16] = b"\xff" * 16
     Path(paths[0]).write_bytes(data)
-    times, capture = read(paths, batch_frames=3)
+    times, capture = read(paths, batch_frames)
     assert FRAMES[14].time_ns not in times
     assert capture.damaged_places == 1
     assert any(
