@@ -98,6 +98,8 @@ class _Process:
     """Queue pairs whose number the process uses again."""
     open_on: dict[str, dict[int, LoggedPair]] = field(default_factory=dict)
     """Those of `pairs` without an end, by device: a log may end devices again and again."""
+    open_in: dict[str, dict[int, LoggedPair]] = field(default_factory=dict)
+    """Those of `pairs` without an end, by communicator."""
 
     def put(self, pair: LoggedPair, device: str | None) -> None:
         """The queue pair is on this device; None: on none, or it ended."""
@@ -108,6 +110,22 @@ class _Process:
         if device is not None:
             pair.device = device
             self.open_on.setdefault(device, {})[pair.qpn] = pair
+
+    def join(self, pair: LoggedPair, comm: str | None) -> None:
+        """The queue pair is in this communicator; None: in none, or it ended."""
+        if pair.comm is not None and (others := self.open_in.get(pair.comm)) is not None:
+            others.pop(pair.qpn, None)
+            if not others:
+                del self.open_in[pair.comm]
+        if comm is not None:
+            self.open_in.setdefault(comm, {})[pair.qpn] = pair
+
+    def end(self, pair: LoggedPair, time_ns: int | None) -> None:
+        """The queue pair ended, unless it already has."""
+        self.put(pair, None)
+        self.join(pair, None)
+        if pair.ended_ns is None:
+            pair.ended_ns = time_ns
 
     def all_pairs(self) -> list[LoggedPair]:
         """The queue pairs of the process, past ones first."""
@@ -274,8 +292,7 @@ class Job:
         known = process.pairs.get(what.qpn)
         other = known is not None and what.remote not in (None, known.remote)
         if known is not None and (other or known.ended_ns is not None):
-            known.ended_ns = time_ns if known.ended_ns is None else known.ended_ns
-            process.put(known, None)
+            process.end(known, time_ns)
             process.past.setdefault(what.qpn, []).append(process.pairs.pop(what.qpn))
             known = None
         comm, rank = process.current()
@@ -284,6 +301,7 @@ class Job:
             if what.device is not None:
                 process.put(known, what.device)
             if known.comm != comm:
+                process.join(known, None)
                 known.comm = None
             if known.rank != rank:
                 known.rank = None
@@ -306,6 +324,7 @@ class Job:
             remote_qpn=None if what.remote is None else what.remote[1],
         )
         process.put(made, what.device)
+        process.join(made, comm)
 
     def _gid(self, host: str, what: GidLine) -> None:
         if len(self._gids) >= MOST_GIDS:
@@ -321,9 +340,8 @@ class Job:
             process.beginning.remove(what.pointer)
         if what.step in ("Destroy COMPLETE", "Abort COMPLETE"):
             name, _ = process.communicators.pop(what.pointer, (what.name, what.rank))
-            for pair in process.pairs.values() if time_ns is not None else ():
-                if pair.ended_ns is None and pair.comm == name:
-                    pair.ended_ns = time_ns
+            for pair in [] if time_ns is None else [*process.open_in.pop(name, {}).values()]:
+                process.end(pair, time_ns)
             return
         if len(process.communicators) >= _COMMUNICATORS_EACH:
             self.dropped += 1
@@ -384,9 +402,7 @@ def _end(process: _Process, time_ns: int | None, what: EndLine) -> None:
     else:
         ended = list(process.open_on.get(what.device or "", {}).values())
     for pair in ended:
-        process.put(pair, None)
-        if pair.ended_ns is None:
-            pair.ended_ns = time_ns
+        process.end(pair, time_ns)
 
 
 def _hear_perftest(

@@ -190,6 +190,20 @@ def test_a_queue_pair_is_on_the_device_that_was_named_last():
     assert lives([*log, *ends]) == [(34, 100, 107)]
 
 
+def test_the_end_of_a_communicator_ends_its_queue_pairs_and_no_others():
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34, 35], stamp="[2026-11-22 10:00:00] "))
+    gone = log[-1].replace("Init COMPLETE", "Destroy COMPLETE")
+    job = read(log)
+    (process,) = job._processes.values()
+    assert [*process.open_in] == [COMM] and [*process.open_in[COMM]] == [34, 35]
+    job.read(encoded([gone]))
+    first = [(pair.qpn, pair.ended_ns is not None) for pair in job.pairs()]
+    assert first == [(34, True), (35, True)] and not process.open_in
+    ends = [pair.ended_ns for pair in job.pairs()]
+    job.read(encoded([gone]))
+    assert [pair.ended_ns for pair in job.pairs()] == ends
+
+
 def test_an_error_belongs_to_the_queue_pair_of_its_time():
     log = [*connected(7, 34, 100), *connected(7, 34, 110, "10.0.0.3")]
     job = read(log)
