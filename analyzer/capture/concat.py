@@ -148,13 +148,21 @@ def concatenated(
     """The files of a rotated series as one capture, in the order of their first frames.
 
     Files that begin at the same time keep their order, files without frames come first.
-    Raises UnreadableInput if one of them cannot be read, UsageError for standard input
-    or for no file.
+    Raises UnreadableInput if one of them cannot be read, UsageError for standard input, a pipe
+    or no file.
     """
-    if not paths or "-" in paths:
-        raise UsageError("--concat joins files and cannot read standard input: name the files")
+    check_files(paths, "--concat")
     files = sorted((look(path) for path in paths), key=lambda file: file.first_time_ns)
     return ConcatenatedCapture(files, taps, batch_frames)
+
+
+def check_files(paths: Sequence[str], option: str) -> None:
+    """UsageError for standard input, a pipe or no file: the files of a series are opened twice."""
+    if not paths or "-" in paths:
+        raise UsageError(f"{option} joins files and cannot read standard input: name the files")
+    for path in paths:
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            raise UsageError(f"{option} joins files and cannot read the pipe {path}: name files")
 
 
 def look(path: str) -> SeriesFile:

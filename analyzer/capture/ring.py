@@ -16,7 +16,7 @@ from ..errors import UnreadableInput, UsageError
 from ..wire.frames import FrameBatch
 from ..wire.taps import Gap, Taps
 from ..words import duration, printable
-from .concat import ConcatenatedCapture, SeriesFile, look
+from .concat import ConcatenatedCapture, SeriesFile, check_files, look
 from .source import Capture, open_capture
 
 SILENT_NS = 1_000_000_000
@@ -210,7 +210,8 @@ def ring(
 
 
 def check_twice(paths: Sequence[str]) -> None:
-    """UsageError if two files are one, or begin alike and have the same size."""
+    """UsageError if two files are one, or begin alike and have the same size, or one is none."""
+    check_files(paths, "--tap with an expression")
     known: dict[tuple[int, bytes], str] = {}
     for path in sorted(paths, key=_natural):
         try:

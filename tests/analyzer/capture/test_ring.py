@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from factories import START_NS, Frame, some_frames, write_pcap, write_pcapng
 
+from rocescope.analyzer.capture.concat import concatenated
 from rocescope.analyzer.capture.ring import RingCapture, check_twice, ring
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.wire.taps import Taps
@@ -215,6 +217,17 @@ def test_a_long_silence_between_files_is_a_gap(tmp_path: Path) -> None:
     # The same silence inside a file is one of the traffic, and then between files, too.
     whole = files(tmp_path, ["c.pcap", "d.pcap"], first + late + steady(late[-1].time_ns + SECOND))
     assert gaps(read(whole)[1]) == []
+
+
+def test_a_pipe_would_lose_its_beginning(tmp_path: Path) -> None:
+    """Files are opened twice: to see which is the first, and to be read."""
+    os.mkfifo(tmp_path / "pipe")
+    pipe = str(tmp_path / "pipe")
+    for reading in (check_twice, lambda paths: concatenated(paths, Taps())):
+        with pytest.raises(UsageError, match="joins files and cannot read the pipe .*/pipe: name"):
+            reading([pipe])
+        with pytest.raises(UsageError, match="joins files and cannot read standard input: name"):
+            reading(["-"])
 
 
 def test_a_file_twice(tmp_path: Path) -> None:
