@@ -41,11 +41,15 @@ def read_goal(path: Path) -> Graph:
     known: dict[str, int] = {}
     starts: list[tuple[int, int, int, str]] = []
     after: dict[int, list[int]] = {}
-    rank = -1
+    rank, seen = -1, set[int]()
     with path.open(encoding="utf-8", errors="replace") as file:
         number = 0
         while text := file.readline(MOST_LINE):
             number += 1
+            if len(text) == MOST_LINE and text[-1] != "\n":
+                raise Tasks(path.name, 0).fail(
+                    f"line {number} is longer than {MOST_LINE - 1:,} characters"
+                )
             line = re.sub(r"/\*.*?\*/", " ", text).partition("//")[0].strip()
             where = f"line {number}"
             if tasks is None:
@@ -69,6 +73,9 @@ def read_goal(path: Path) -> Graph:
                 if found is None or len(found[1]) > 8 or int(found[1]) >= tasks.ranks:
                     raise tasks.fail(f"{where}: expected rank 0 to {tasks.ranks - 1} and a brace")
                 rank, known = int(found[1]), {}
+                if rank in seen:
+                    raise tasks.fail(f"{where}: rank {rank} is there twice")
+                seen.add(rank)
                 continue
             if line == "}":
                 rank = -1

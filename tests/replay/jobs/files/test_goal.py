@@ -101,6 +101,8 @@ recv 10b from 0
         ("l1: calc 100 cpu 0\n", "l1: calc 100\nl1 requires l1\n", "in a circle: line 4"),
         ("rank 2 {\nrecv 90b from 1\n}", "rank 2 {\nrecv 90b from 1", "rank 2 does not end"),
         ("rank 2 {", "rank 7 {", "expected rank 0 to 2"),
+        ("rank 2 {", "rank 1 {", "line 15: rank 1 is there twice"),
+        ("// after it", "x" * 4096, "line 10 is longer than 4,095 characters"),
         (SCHEDULE, "", "a schedule begins with num_ranks"),
     ],
 )
