@@ -22,7 +22,9 @@ class SmallFabric(NamedTuple):
 
 def small_fabric(found: Sequence[Direction]) -> SmallFabric | None:
     """Two leaves and a spine per captured link, with the hosts of both sides on one leaf each; None
-    if no rule maps them so."""
+    if no rule maps them so, or there are more links or hosts than a fabric can have."""
+    if not found:
+        return None
     names = sorted({found[0].seen.names[i] for one in found for i in _ends(one)})
     sides = [
         {one.seen.names[i] for i in np.unique(ends)}
@@ -31,7 +33,10 @@ def small_fabric(found: Sequence[Direction]) -> SmallFabric | None:
     ]
     hosts = max(len(side) for side in sides)
     spec = f"leaf-spine:leaves=2,spines={len(found[0].seen.links)},hosts={hosts}"
-    fabric = parse_fabric(spec)
+    try:
+        fabric = parse_fabric(spec)
+    except UsageError:
+        return None
     for rule in ("subnets", "order"):
         try:
             mapped = map_hosts(names, fabric, rule).hosts

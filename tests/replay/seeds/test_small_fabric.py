@@ -39,3 +39,9 @@ def test_each_side_is_one_leaf(names: list[str], told: str | None) -> None:
     found = small_fabric([direction(names)])
     expected = None if told is None else f"leaf-spine:leaves=2,spines=4,{told}"
     assert (None if found is None else f"{found.fabric} {found.map}") == expected
+
+
+def test_nothing_to_build_from_or_too_much_is_no_fabric() -> None:
+    assert small_fabric([]) is None
+    names = ["10.1.1.10", "10.1.2.10", "10.2.3.10", "10.2.4.10"]
+    assert small_fabric([direction(names, links=1 << 20)]) is None
