@@ -4,7 +4,9 @@ A file is a sequence of protobuf messages, each after its length as a varint: Gl
 nodes. Source: schema/protobuf/et_def.proto of github.com/mlcommons/chakra (version 0.0.4).
 Computations take `duration_micros`. Sends, receives and collectives have their sizes and partners
 in attributes (`comm_size`, `comm_dst`, `comm_src`, `comm_tag`, `comm_type`, `pg_name`). The k-th
-collective of a process group and kind is one operation of all ranks that have it.
+collective of a process group and kind is one operation of all ranks of the group: those with a
+collective of that `pg_name`, all ranks for collectives without one. The schema has no root of
+broadcasts and reductions: it is assumed to be the first rank.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from ..graph import Graph
 from ..tasks import Tasks
 
 MOST_RANKS = 1 << 14
-MOST_FILE_BYTES = 1 << 28
+MOST_TRACE_BYTES = 1 << 28
+"""Of all files together."""
+_SHOWN = 64
+"""Characters of a name in an error."""
 _US_PS = 1_000_000
 _SEND, _RECEIVE, _COLLECTIVE = 5, 6, 7
 _ID, _NAME, _TYPE, _CONTROL_DEPENDENCIES, _DATA_DEPENDENCIES, _DURATION, _ATTRIBUTE = (
@@ -46,30 +51,40 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
     """(the graph of the traces, notes). all_reduce: the algorithm of all-reduces. UsageError names
     the file and the node."""
     files = list(_files(prefix))
+    if sum(path.stat().st_size for path in files) > MOST_TRACE_BYTES:
+        raise UsageError(
+            f"--jobs: {prefix}.*.et: the {len(files):,} files are larger than "
+            f"{MOST_TRACE_BYTES:,} bytes together"
+        )
     tasks = Tasks(f"{prefix}.*.et", len(files))
     known: list[dict[int, int]] = []
-    traces: list[list[_Node]] = []
+    waits: list[list[tuple[int, list[int]]]] = []
     joined: dict[tuple[str, int, int], list[tuple[int, int, int, str]]] = {}
+    groups: dict[str, set[int]] = {"": set(range(len(files)))}
     timeless = 0
     for rank, path in enumerate(files):
-        nodes = list(_nodes(path))
+        after: list[tuple[int, list[int]]] = []
         own: dict[int, int] = {}
         order: dict[tuple[str, int], int] = {}
-        for node in nodes:
+        for node in _nodes(path):
             name = f"{path.name} node {node.id}"
+            after.append((node.id, node.after))
             if node.id in own:
                 raise tasks.fail(f"{name} is there twice")
             if node.type == _COLLECTIVE:
                 kind = _number(tasks, node, "comm_type", name)
+                if kind not in _COLLECTIVES:
+                    raise tasks.fail(f"{name}: collective {kind} is not supported")
                 group = str(node.attributes.get("pg_name", ""))
                 at = order.get((group, kind), 0)
                 order[group, kind] = at + 1
+                groups.setdefault(group, set()).add(rank)
                 entry = tasks.compute(rank, 0, name)
-                size = _number(tasks, node, "comm_size", name) if kind != _BARRIER else 1
+                size = _size(tasks, node, name) if kind != _BARRIER else 1
                 joined.setdefault((group, kind, at), []).append((rank, entry, size, name))
                 own[node.id] = entry
             elif node.type == _SEND:
-                size, to = (_number(tasks, node, key, name) for key in ("comm_size", "comm_dst"))
+                to, size = _number(tasks, node, "comm_dst", name), _size(tasks, node, name)
                 own[node.id] = tasks.send(rank, to, size, name, _tag(node))
             elif node.type == _RECEIVE:
                 source = _number(tasks, node, "comm_src", name)
@@ -78,38 +93,49 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
                 timeless += not node.takes_us and "num_ops" in node.attributes
                 own[node.id] = tasks.compute(rank, node.takes_us * _US_PS, name, 0)
         known.append(own)
-        traces.append(nodes)
+        waits.append(after)
     ends: dict[int, int] = {}  # entry of a collective: its end at the rank
-    for (_, kind, _), parts in joined.items():
+    for (group, kind, at), parts in joined.items():
         sizes = {size for _, _, size, _ in parts}
         name = parts[0][3]
+        missing = groups[group].difference(rank for rank, *_ in parts)
+        if missing:
+            raise tasks.fail(
+                f"{name}: rank {min(missing)} lacks this collective (number {at + 1:,} with "
+                f"comm_type {kind} of process group {group[:_SHOWN]!r}): its trace may be cut short"
+            )
         if len(sizes) > 1:
             raise tasks.fail(f"{name}: ranks give the collective different sizes")
-        if kind not in _COLLECTIVES:
-            raise tasks.fail(f"{name}: collective {kind} is not supported")
         made = all_reduce if kind == _ALL_REDUCE else _COLLECTIVES[kind]
         entries = [entry for _, entry, _, _ in parts]
         last = tasks.collective([rank for rank, *_ in parts], entries, sizes.pop(), made, name)
         ends |= dict(zip(entries, last, strict=True))
-    for rank, nodes in enumerate(traces):
-        for node in nodes:
-            for before in node.after:
+    for rank, after in enumerate(waits):
+        for node_id, needed in after:
+            for before in needed:
                 if before not in known[rank]:
                     raise tasks.fail(
-                        f"{files[rank].name} node {node.id} depends on node {before}, which does "
+                        f"{files[rank].name} node {node_id} depends on node {before}, which does "
                         "not exist"
                     )
                 task = known[rank][before]
-                tasks.wait(known[rank][node.id], ends.get(task, task))
-    notes = (
-        (f"{prefix}: {timeless:,} computations have no duration (num_ops alone) and take no time",)
-        if timeless
-        else ()
-    )
-    return tasks.graph(), notes
+                tasks.wait(known[rank][node_id], ends.get(task, task))
+    notes = []
+    if timeless:
+        notes.append(
+            f"{prefix}: {timeless:,} computations have no duration (num_ops alone) and take no time"
+        )
+    rooted = sum(kind in _ROOTED for _, kind, _ in joined)
+    if rooted:
+        notes.append(
+            f"{prefix}: {rooted:,} broadcasts and reductions: the root is not in the trace; it is "
+            "assumed to be the first rank of the process group"
+        )
+    return tasks.graph(), tuple(notes)
 
 
 _ALL_REDUCE, _BARRIER = 0, 9
+_ROOTED = (1, 5)
 _COLLECTIVES: Mapping[int, Collective] = {
     _ALL_REDUCE: PLAIN["ring"],
     1: to_root,
@@ -150,10 +176,15 @@ def _number(tasks: Tasks, node: _Node, key: str, name: str) -> int:
     return value
 
 
+def _size(tasks: Tasks, node: _Node, name: str) -> int:
+    size = _number(tasks, node, "comm_size", name)
+    if size < 0:
+        raise tasks.fail(f"{name}: comm_size {size:,} is negative")
+    return size
+
+
 def _nodes(path: Path) -> Iterator[_Node]:
     """The nodes of a file; no length in it is trusted."""
-    if path.stat().st_size > MOST_FILE_BYTES:
-        raise UsageError(f"--jobs: {path.name} is larger than {MOST_FILE_BYTES:,} bytes")
     data = path.read_bytes()
     at, number = 0, 0
     try:

@@ -16,6 +16,9 @@ from rocescope.replay.jobs.files.chakra import read_chakra
 RING = PLAIN["ring"]
 
 
+JOINS = node(9, COLLECTIVE, [], comm_type=0, comm_size=1000)
+
+
 def _all_reduce(size: int, kind: int = 0, **more: int | str) -> list[bytes]:
     return [
         node(1, COMPUTE, [], us=50),
@@ -55,12 +58,25 @@ def test_sends_find_their_receives(tmp_path: Path) -> None:
     [
         (_all_reduce(2000), "ranks give the collective different sizes"),
         ([node(1, COLLECTIVE, [], comm_type=3, comm_size=5)] * 1, "collective 3 is not supported"),
-        ([node(1, COMPUTE, [8])], "trace.1.et node 1 depends on node 8, which does not exist"),
+        (
+            [node(1, COMPUTE, [8]), JOINS],
+            "trace.1.et node 1 depends on node 8, which does not exist",
+        ),
         ([node(1, COMPUTE, []), node(1, COMPUTE, [])], "node 1 is there twice"),
-        ([node(1, COMPUTE, [2]), node(2, COMPUTE, [1])], "2 tasks wait for each other in a circle"),
+        (
+            [node(1, COMPUTE, [2]), node(2, COMPUTE, [1]), JOINS],
+            "2 tasks wait for each other in a circle",
+        ),
         ([node(1, SEND, [], comm_size=5, comm_dst=9)], "there is no rank 9"),
         ([node(1, SEND, [], comm_dst=0)], "node 1 has no comm_size"),
-        ([node(1, SEND, [], comm_size=5, comm_dst=0)], "1 sent, 0 received"),
+        ([node(1, SEND, [], comm_size=5, comm_dst=0), JOINS], "1 sent, 0 received"),
+        ([node(1, SEND, [], comm_size=-5, comm_dst=0)], "node 1: comm_size -5 is negative"),
+        (_all_reduce(-1000), "node 2: comm_size -1,000 is negative"),
+        (
+            [node(1, COMPUTE, [])],
+            "trace.0.et node 2: rank 1 lacks this collective (number 1 with comm_type 0 of process "
+            "group ''): its trace may be cut short",
+        ),
         ([node(1, COMPUTE, [], us=1 << 60)], "ps are not 0 to"),
     ],
 )
@@ -69,6 +85,31 @@ def test_mistakes_name_the_node(tmp_path: Path, other: list[bytes], words: str) 
     with pytest.raises(UsageError) as error:
         read_chakra(prefix, RING)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_cut_trace_of_a_process_group_names_collective_and_rank(tmp_path: Path) -> None:
+    twice = [node(i, COLLECTIVE, [], comm_type=0, comm_size=9, pg_name="dp") for i in (1, 2)]
+    alone = [node(1, COMPUTE, [], us=1)]
+    with pytest.raises(UsageError, match=r"trace\.0\.et node 2: rank 2 lacks .*number 2 .*'dp'"):
+        read_chakra(written(tmp_path, [twice, alone, twice[:1]]), RING)
+    graph, _ = read_chakra(written(tmp_path, [twice, alone, twice]), RING)
+    assert set(graph.nodes().to.tolist()) == {-1, 0, 2}
+
+
+@pytest.mark.parametrize("kind", [1, 5])
+def test_the_root_is_said_to_be_assumed(tmp_path: Path, kind: int) -> None:
+    _, notes = read_chakra(written(tmp_path, [_all_reduce(1000, kind)] * 3), RING)
+    assert len(notes) == 1 and "1 broadcasts and reductions: the root is not in the" in notes[0]
+
+
+def test_the_files_have_one_limit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = written(tmp_path, [_all_reduce(1000)] * 2)
+    each = (tmp_path / "trace.0.et").stat().st_size
+    monkeypatch.setattr("rocescope.replay.jobs.files.chakra.MOST_TRACE_BYTES", 2 * each)
+    read_chakra(prefix, RING)
+    monkeypatch.setattr("rocescope.replay.jobs.files.chakra.MOST_TRACE_BYTES", 2 * each - 1)
+    with pytest.raises(UsageError, match="the 2 files are larger than .* bytes together"):
+        read_chakra(prefix, RING)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
