@@ -36,7 +36,7 @@ def print_packets(page: Page, result: ReplayResult) -> None:
     for line in _small_print(known):
         page.say(line, "dim")
     if any(one.packets and one.packets.jobs for one in known):
-        page.section("Jobs", _slowest_job(known))
+        page.section("Jobs", _jobs_verdict(known))
         page.draw(lambda table: _jobs(table, known))
         page.say("The bound of a job is that of the job alone on the idle fabric.", "dim")
 
@@ -110,18 +110,25 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
         table.add_row(*cells, *fair)
 
 
-def _slowest_job(known: list[StrategyResult]) -> str:
-    """The job that is farthest above its bound."""
+def _jobs_verdict(known: list[StrategyResult]) -> str:
+    """A job that did not complete, in as many runs as possible; else the one farthest over its
+    bound."""
+    every = [(job, one) for one in known if one.packets for job in one.packets.jobs]
+    every.sort(key=lambda item: item[0].completed_runs)
+    for job, one in every:
+        if one.packets and job.completed_runs < one.packets.runs:
+            runs, failed = one.packets.runs, one.packets.runs - job.completed_runs
+            some = f" in {failed:,} of {runs:,} runs" if job.completed_runs else ""
+            return f"{job.name} under {title(one)} did not complete{some}."
     found = [
         (job.over_bound_percent.mean, job.name, one)
-        for one in known
-        for job in (one.packets.jobs if one.packets else [])
+        for job, one in every
         if job.over_bound_percent is not None
     ]
     if not found:
-        return "No job completed."
+        return "No bound of a job is known."
     over, name, one = max(found, key=lambda item: item[0])
-    return f"{name} under {title(one)} takes {over:.1f} percent longer than its lower bound."
+    return f"Farthest over its lower bound: {name} under {title(one)}, {over:.1f} percent."
 
 
 def _jobs(table: Table, known: list[StrategyResult]) -> None:

@@ -1,0 +1,32 @@
+"""The headline of jobs."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rocescope.replay.compare.prepared import PreparedReplay
+from rocescope.replay.compare.request import ReplayRequest
+from rocescope.report.terminal.replay_packets import _jobs_verdict
+from rocescope.report.terminal.replay_parts import title
+
+
+def test_a_job_that_did_not_complete_is_named_before_the_one_farthest_over_its_bound() -> None:
+    request = ReplayRequest(
+        fabric="leaf-spine:leaves=2,spines=1,hosts=2,rate=100G,delay=500ns",
+        jobs=("workers=2,size=40kB,count=2,place=spread",),
+        strategies=("ecmp",),
+    )
+    result, whole = PreparedReplay(request).by_packets(["ecmp"])
+    assert whole
+    (one,) = result.strategies
+    assert one.packets is not None
+    first, second = one.packets.jobs
+    over = max((first, second), key=lambda job: job.over_bound_percent.mean)  # type: ignore[union-attr]
+    assert _jobs_verdict([one]).startswith(f"Farthest over its lower bound: {over.name} under ecmp")
+    never = replace(second, completed_runs=0, completion_ns=None, over_bound_percent=None)
+    changed = replace(one, packets=replace(one.packets, jobs=[first, never]))
+    assert _jobs_verdict([one, changed]) == f"{second.name} under {title(one)} did not complete."
+    some = replace(one, packets=replace(one.packets, runs=2, jobs=[first, second]))
+    assert (
+        _jobs_verdict([some]) == f"{first.name} under {title(one)} did not complete in 1 of 2 runs."
+    )
