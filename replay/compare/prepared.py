@@ -158,6 +158,7 @@ class PreparedReplay:
             tap_names=request.tap_names,
             udp_ports=request.udp_ports,
             messages=messages,
+            links=messages and not self._packet_parts[1],  # captured times need none
             job=Job(named(request.job_logs)) if request.job_logs else None,
             progress=progress,
         )

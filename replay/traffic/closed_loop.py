@@ -29,7 +29,7 @@ from ...analyzer.measures.messages.measure import MessageStatistics
 from ...kernels.kernel import Bytes, Int32s, Ints, Records
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .acks import AckTimes
-from .linked import NO_LINKS, Links, Told, linked
+from .linked import MOST_SOURCES, NO_LINKS, Links, Told, linked
 from .message_log import ASKS, KINDS, REQUESTS, RESPONSES, MessageLog
 from .traffic import PacketTimes, SentMessages
 
@@ -109,12 +109,18 @@ def _links(records: Records, peer: Int32s, ends: Ends) -> tuple[Links, Told]:
 
 
 def _link_notes(told: Told) -> tuple[str, ...]:
-    if not told.flows:
-        return ()
-    return (
-        f"asap: {told.flows:,} queue pairs wait for others of their host: {told.fixed:,} of "
-        f"{told.of:,} messages leave a fixed time after a message arrives",
-    )
+    notes = []
+    if told.flows:
+        notes.append(
+            f"asap: {told.flows:,} queue pairs wait for others of their host: {told.fixed:,} of "
+            f"{told.of:,} messages leave a fixed time after a message arrives"
+        )
+    if told.not_compared:
+        notes.append(
+            f"asap: whether queue pairs wait for others of their host: {told.not_compared:,} pairs "
+            f"are not compared, each queue pair only with {MOST_SOURCES} that end at its host"
+        )
+    return tuple(notes)
 
 
 def _times(log: MessageLog, order: Ints) -> PacketTimes | None:

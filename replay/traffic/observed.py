@@ -60,6 +60,7 @@ def traffic_from_capture(
     tap_names: Mapping[str, str] | None = None,
     udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
     messages: bool = False,
+    links: bool = False,
     job: Job | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Traffic:
@@ -69,8 +70,8 @@ def traffic_from_capture(
     mapping: see mapping.py; units of addresses without a host have host -1, and `unmapped` lists
     the addresses. tap_names: names of taps by path, default those of the files. window_ns: also
     count bytes per window. messages: also return messages with their packets and dependencies
-    (`closed_loop`). job: logs that name the ranks of queue pairs. progress: called with the bytes
-    read and the size of the captures.
+    (`closed_loop`), with `links` also those between queue pairs. job: logs that name the ranks of
+    queue pairs. progress: called with the bytes read and the size of the captures.
     UnreadableInput without RoCE packets, UsageError for invalid options.
     """
     with ExitStack() as stack:
@@ -98,7 +99,7 @@ def traffic_from_capture(
                 progress(sum(c.bytes_read for c in captures), known)
 
         merged = Prefetched(lambda: merge_tables([tables(c) for c in captures]), report)
-        loop = ClosedLoop() if messages else None
+        loop = ClosedLoop(links) if messages else None
         at_taps = UnitCounter() if len(captures) > 1 else None
         counting = Counting(window_ns, loop, at_taps)
         for table in merged:
@@ -129,19 +130,22 @@ def _owners(
 class ClosedLoop:
     """Collects messages, their packets, and the statistics for their dependencies."""
 
-    def __init__(self) -> None:
-        self._log, self._statistics, self._acks = MessageLog(), MessageStatistics(), AckTimes()
+    def __init__(self, links: bool) -> None:
+        self._log, self._statistics = MessageLog(), MessageStatistics()
+        self._acks = AckTimes() if links else None
 
     def update(self, batch: TrackedBatch, unit: Int32s) -> None:
         """Add a batch and the units of its rows; batches must be in capture order."""
         self._log.update(batch, unit)
-        self._acks.update(batch)
+        if self._acks is not None:
+            self._acks.update(batch)
         self._statistics.update(batch)
 
     def messages(self, tracker: FlowTracker, counter: UnitCounter) -> SentMessages | None:
         """The messages after all batches; None if there were too many."""
         flows = tracker.flows
-        ends = Ends(flows["src"], flows["dst"], self._acks)
+        acks = self._acks
+        ends = None if acks is None else Ends(flows["src"], flows["dst"], acks)
         sent = sent_messages(self._log, self._statistics, flows["peer"], ends)
         if sent is None:
             return None

@@ -64,6 +64,21 @@ def test_captures_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.strategies[0].packets.model["offer"] == "asap"
 
 
+def test_links_between_queue_pairs_are_inferred_for_asap_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "rocescope.replay.traffic.observed.traffic_from_capture",
+        lambda *_, **options: asked.append((options["messages"], options["links"])),
+    )
+    request = ReplayRequest(FABRIC, captures=TAPS, map="order")
+    PreparedReplay(request).read(messages=True)
+    PreparedReplay(replace(request, offer="asap")).read()
+    PreparedReplay(replace(request, offer="asap")).read(messages=True)
+    assert asked == [(True, False), (False, False), (True, True)]
+
+
 def test_every_run_draws_its_own_pattern() -> None:
     prepared = PreparedReplay(replace(PATTERN, runs=3, strategies=("ecmp", "host-spray")))
     told: list[tuple[str, int, int]] = []

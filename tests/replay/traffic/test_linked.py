@@ -18,12 +18,23 @@ from rocescope.replay.packets.offers.captured import captured
 from rocescope.replay.packets.received.received_pcap import write_sent
 from rocescope.replay.packets.run import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
-from rocescope.replay.traffic.linked import NO_LINKS, linked
+from rocescope.replay.traffic.linked import (
+    CHANCE,
+    LEAST,
+    MOST_SOURCES,
+    NO_LINKS,
+    SHARE,
+    TOLERANCE_NS,
+    _fit,
+    _own_spread,
+    linked,
+)
 from rocescope.replay.traffic.observed import traffic_from_capture
 
 FABRIC = "leaf-spine:leaves=4,spines=4,hosts=4,delay=500ns,rate={}"
-NO_PEER = np.full(8, -1, np.int32)
-Columns = list[NDArray[np.int64]]
+NO_PEER = np.full(80, -1, np.int32)
+Times = NDArray[np.int64]
+Columns = list[Times]
 
 
 def _found(flows: list[tuple[int, int, Columns]]) -> tuple[set[tuple[int, int]], str]:
@@ -35,7 +46,8 @@ def _found(flows: list[tuple[int, int, Columns]]) -> tuple[set[tuple[int, int]],
     )
     links, told = linked(flow, begun, ended, acked, src, dst, NO_PEER)
     pairs = set(zip(links.message.tolist(), links.after.tolist(), strict=True))
-    return pairs, f"{told.fixed} of {told.of} in {told.flows}"
+    some = f", {told.not_compared} not compared" if told.not_compared else ""
+    return pairs, f"{told.fixed} of {told.of} in {told.flows}{some}"
 
 
 def _times(begun: NDArray[np.int64], length: int) -> Columns:
@@ -67,6 +79,65 @@ def test_a_flow_that_keeps_its_line_busy_is_not_linked() -> None:
     assert _found([(1, 2, _times(begun, 9_900)), (2, 3, _times(begun + 300, 9_990))])[0] == set()
     few = np.cumsum(np.full(6, 50_000))
     assert _found([(1, 2, _times(few, 100)), (2, 3, _times(few + 2_200, 100))])[0] == set()
+
+
+def _plain_fit(begun: Times, arrived: Times) -> tuple[float, int, int, Times]:
+    """What `_fit` finds, and `last`."""
+    last = np.searchsorted(arrived, begun) - 1
+    waits = np.flatnonzero(last >= 0)
+    own = np.full(len(begun), -1)
+    if len(waits):
+        new = waits[np.append(True, np.diff(last[waits]) > 0)]
+        own[new] = last[new]
+    if len(waits) < LEAST - 1:
+        return -1, 0, 0, own
+    gaps = begun[new] - arrived[last[new]]
+    middle = np.median(gaps)
+    tolerance = max(TOLERANCE_NS, middle / 4)
+    fixed = int((abs(gaps - middle) <= tolerance).sum())
+    within = ((arrived >= arrived[last[waits[0]]]) & (arrived <= begun[-1])).sum()
+    chance = min(1.0, within * 2 * tolerance / max(1, begun[-1] - begun[waits[0]]))
+    share = fixed / len(waits)
+    if share < SHARE or share <= chance:
+        return -1, 0, 0, own
+    distance = share * np.log(share / chance)
+    if share < 1:
+        distance += (1 - share) * np.log((1 - share) / (1 - chance))
+    if np.exp(-len(waits) * distance) > CHANCE:
+        return -1, 0, 0, own
+    low, high = np.percentile(gaps, (10, 90))
+    return high - low, fixed, len(waits), own
+
+
+@given(st.integers(0, 1 << 30), st.integers(1, 60), st.integers(0, 3))
+def test_the_kernels_find_what_their_twins_find(seed: int, number: int, missing: int) -> None:
+    rng = np.random.default_rng(seed)
+    arrived = np.cumsum(rng.integers(1, 60_000, number))
+    begun = np.sort(arrived + rng.integers(0, 2_000, number) * (rng.random(number) < 0.95))
+    begun = np.delete(begun, range(min(missing, number - 1)))
+    last, since = np.zeros(number, np.int64), np.zeros(number, np.int64)
+    spread, fixed, of = _fit(begun, arrived, last, since)
+    *told, own = _plain_fit(begun, arrived)
+    assert [spread, fixed, of] == pytest.approx(told)
+    last, since = last[: len(begun)], since[: len(begun)]
+    assert (last == own).all()
+    assert (since[own >= 0] == begun[own >= 0] - arrived[own[own >= 0]]).all()
+    if number < 2:
+        return
+    ended, came = arrived + 3_000, arrived + 3_000 + rng.integers(0, 9_000, number)
+    gaps = arrived[1:] - ended[:-1]
+    low, high = np.percentile([gaps, arrived[1:] - came[:-1]], (10, 90), axis=1)
+    busy = (gaps <= 300).sum() >= SHARE * (number - 1)
+    expected = -1 if busy else max(1, (high - low).min())
+    assert _own_spread(arrived, ended, came) == pytest.approx(expected)
+
+
+def test_comparisons_have_a_limit_and_what_is_not_compared_is_counted() -> None:
+    begun = np.cumsum(np.random.default_rng(5).integers(20_000, 90_000, 9))
+    many = [(1, 2, _times(begun + i, 3_000)) for i in range(MOST_SOURCES + 5)]
+    flows = [*many, (2, 3, _times(begun + 7_000, 3_000))]
+    assert _found(flows)[1].endswith("in 1, 5 not compared")
+    assert "not compared" not in _found(flows[5:])[1]
 
 
 def test_messages_of_the_same_time_do_not_wait_for_each_other() -> None:
@@ -104,7 +175,7 @@ def test_a_captured_ring_takes_as_long_as_the_job_at_another_speed(
     _, file = job_on("100G", keep=True)
     truth, _ = job_on(rate)
     fabric = parse_fabric(FABRIC.format(rate))
-    traffic = traffic_from_capture([str(file)], fabric, messages=True)
+    traffic = traffic_from_capture([str(file)], fabric, messages=True, links=True)
     load, notes = captured(traffic, model, as_captured=False)
     assert any("464 of 464 messages leave a fixed time" in note for note in notes)
     replayed = run_packets(load, fabric, ecmp, model, 1).completion_ps
