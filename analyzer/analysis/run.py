@@ -31,6 +31,7 @@ from ..measures.measuring import Measuring
 from ..measures.messages.times import MessageTimes
 from ..results.analysis import Analysis
 from ..results.flow import Owner
+from ..summary.gaps import gaps_of
 from ..summary.mirror_checks import checks_of
 from ..summary.sampling import sampled_taps
 from ..summary.trust import capture_summary, check_read
@@ -353,7 +354,8 @@ class Run:
     def _end_idle(self, table: PacketTable) -> None:
         idle_ns = self._options.idle_ns
         if idle_ns is not None and len(table) and not sampled_taps(self.registry.taps):
-            end_idle(self.measuring, idle_ns, self.registry.tap_names)
+            gaps = gaps_of(self.registry.taps)
+            end_idle(self.measuring, idle_ns, self.registry.tap_names, gaps=gaps)
 
     def _make_room(self) -> None:
         """End the flows that are idle for longest, where that is exact and possible."""
@@ -366,7 +368,8 @@ class Run:
         if self.measuring.departed is None:
             give_back_large_arrays()
         most = self._options.max_flows // _STAYING
-        make_room(self.measuring, most, self.registry.tap_names)
+        gaps = gaps_of(self.registry.taps)
+        make_room(self.measuring, most, self.registry.tap_names, gaps=gaps)
         give_back_freed()
 
     def result(self, complete: bool) -> Analysis:

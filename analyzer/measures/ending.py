@@ -7,6 +7,9 @@ An analysis of captures ends those that are idle for longest when memory has no 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import numpy as np
 
 from ...kernels.kernel import Bools, Ints, Records
@@ -14,10 +17,14 @@ from ..results.ended import Ended
 from ..statistics.keeping import kept_flows
 from ..track.connections import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
+from ..wire.taps import Gap
 from .departed import Departed
 from .hops.ways import Ways, ways_of
 from .measuring import Measuring
 
+Gaps = Mapping[str, Sequence[Gap]]
+"""By the name of a tap; losses of flows that live meanwhile are unknown."""
+NO_GAPS: Gaps = MappingProxyType({})
 IDLE_AFTER_NS = 60_000_000_000
 """Default time after its last packet when a flow is idle."""
 IDLE_KEPT = 1000
@@ -46,6 +53,7 @@ def end_idle(
     tap_names: list[str],
     most_kept: int = IDLE_KEPT,
     least_leaving: int = LEAST_LEAVING,
+    gaps: Gaps = NO_GAPS,
 ) -> int:
     """End flows without a packet for `idle_ns` before the present of `measuring.clock`.
 
@@ -61,7 +69,7 @@ def end_idle(
     if _idle(tracker, before).sum() - most_kept < max(least_leaving, len(tracker) // LEAVING_PART):
         return 0
     settle(tracker, measuring.cm)
-    return _end_some(measuring, _idle(tracker, before), before, tap_names, most_kept)
+    return _end_some(measuring, _idle(tracker, before), before, tap_names, most_kept, gaps)
 
 
 def make_room(
@@ -69,6 +77,7 @@ def make_room(
     most: int,
     tap_names: list[str],
     most_kept: int = IDLE_KEPT,
+    gaps: Gaps = NO_GAPS,
 ) -> int:
     """End the flows without a packet for longest, so that about `most` and the worst stay.
 
@@ -93,7 +102,7 @@ def make_room(
     if measuring.departed is None:
         measuring.departed = Departed()
         measuring.ended = measuring.ended.joined(Ended(returned_flows=0))
-    return _end_some(measuring, leaves, before, tap_names, most_kept)
+    return _end_some(measuring, leaves, before, tap_names, most_kept, gaps)
 
 
 def _end_some(
@@ -102,6 +111,7 @@ def _end_some(
     before_ns: int,
     tap_names: list[str],
     most_kept: int,
+    gaps: Gaps,
 ) -> int:
     """End these flows, without a packet since `before_ns`, but for the worst of them."""
     tracker = measuring.tracker
@@ -116,7 +126,7 @@ def _end_some(
     worst = idle[np.lexsort((wire_bytes, troubled[idle]))[::-1][:most_kept]]
     leaves[worst] = False
     _join_partners(tracker, leaves)
-    return _end(measuring, leaves, troubled, ways)
+    return _end(measuring, leaves, troubled, ways, [gaps.get(name, ()) for name in tap_names])
 
 
 class Turns:
@@ -182,7 +192,9 @@ def _end(
     leaves: Bools,
     troubled: Ints,
     ways: Ways | None,
+    gaps: list[Sequence[Gap]],
 ) -> int:
+    """gaps: by tap."""
     tracker = measuring.tracker
     gone = np.flatnonzero(leaves)
     if not len(gone):
@@ -193,16 +205,24 @@ def _end(
     for name, fields in _STREAM_SUMS.items():
         sums[name] = sum(int(streams[field].sum()) for field in fields)
     missing, in_part = _missing(streams)
+    lost = {} if ways is None else ways.lost()
+    late = {} if ways is None else ways.arisen("late")
+    hidden = _hidden(measuring, gone, (missing > 0) | np.isin(gone, [*lost, *late]), gaps)
+    missing[hidden], in_part[hidden] = 0, True
+    unseen = set(gone[hidden].tolist())
     sums["missing_packets"] = int(missing.sum())
     sums["partial_flows"] = int(np.count_nonzero(in_part))
     carried = flows["request_packets"] + flows["response_packets"]
     sums["sequenced_packets"] = int(carried[streams["started"].any(axis=1)].sum())
     if ways is not None:
         for name, counts in (
-            ("lost_between_taps", ways.lost()), ("reordered_between_taps", ways.arisen("late")),
+            ("lost_between_taps", lost), ("reordered_between_taps", late),
             ("marked_between_taps", ways.arisen("marked")), ("unknown_between_taps", ways.unknown),
         ):  # fmt: skip
             sums[name] = sum(packets for flow, packets in counts.items() if leaves[flow])
+        for name, counts in (("lost_between_taps", lost), ("reordered_between_taps", late)):
+            sums[name] -= sum(packets for flow, packets in counts.items() if flow in unseen)
+        sums["unknown_between_taps"] += sum(n for flow, n in lost.items() if flow in unseen)
         sums["untapped_flows"] = sum(bool(leaves[flow]) for flow in ways.untapped)
         sums["missed_by_captures"] = sum(int(leaves[m.flows].sum()) for m in ways.missed)
     sums["flows"] = len(gone)
@@ -219,6 +239,28 @@ def _end(
     )
     measuring.keep(kept_flows(~leaves))
     return len(gone)
+
+
+def _hidden(measuring: Measuring, gone: Ints, losing: Bools, gaps: list[Sequence[Gap]]) -> Bools:
+    """Which of the flows `gone` that are `losing` lived during a gap of a tap that saw them."""
+    flows = measuring.tracker.flows[gone]
+    found = np.zeros(len(gone), np.bool_)
+    for tap, of_tap in enumerate(gaps):
+        during = np.zeros(len(gone), np.bool_)
+        for gap in of_tap:
+            begins = True if gap.from_ns is None else flows["last_time"] >= gap.from_ns
+            ends = True if gap.until_ns is None else flows["first_time"] <= gap.until_ns
+            during |= np.logical_and(begins, ends)
+        for n in np.flatnonzero(during & losing & ~found).tolist():
+            found[n] = not measuring.many_taps or _passed(measuring, int(gone[n]), tap)
+    return found
+
+
+def _passed(measuring: Measuring, flow: int, tap: int) -> bool:
+    """Whether the tap saw a packet of the flow. Until another tap appears the first sees all."""
+    seen, record = measuring.taps.packets_by_key(flow), measuring.tracker.flows[flow]
+    earlier = int(record["packets"] + record["tap_copies"]) > sum(seen.values())
+    return tap in seen or (tap == 0 and earlier)
 
 
 def _missing(streams: Records) -> tuple[Ints, Bools]:

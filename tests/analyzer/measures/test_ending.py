@@ -22,6 +22,7 @@ from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.packet_clock import LATEST
 from rocescope.analyzer.results.ended import Ended
 from rocescope.analyzer.summary.summarize import Summary
+from rocescope.analyzer.wire.taps import Gap
 
 SECOND_NS = 1_000_000_000
 ONLY_OF_ENDED = (
@@ -339,6 +340,35 @@ def test_what_is_unknown_of_flows_that_leave_is_counted():
     ended = measuring.ended
     assert (ended.partial_flows, ended.missing_packets) == (10, 0)
     assert (ended.packets, ended.request_packets, ended.sequenced_packets) == (55, 55, 40)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "partial"),
+    [
+        ({}, 0),
+        ({"a": [Gap(2_000, 3_000, "cut")]}, 3),
+        ({"a": [Gap(None, 500, "gone")]}, 2),
+        ({"a": [Gap(9_500, None, "gone")]}, 1),
+        ({"a": [Gap(10_500, 10_600, "cut")], "c": [Gap(0, 9_000, "another tap")]}, 0),
+    ],
+)
+@pytest.mark.parametrize("taps", [["a"], ["a", "b"]])
+def test_losses_of_flows_that_lived_during_a_gap_are_unknown(gaps, partial, taps):
+    """PSN 2 of each flow is missing; only those of tap a can be hidden."""
+    measuring = Measuring(100_000_000, many_taps=len(taps) > 1)
+    measuring.tracker.see_taps(len(taps))
+    psns = [0, 1, *range(3, 10)]
+    rows = [
+        write(qp, psn, begin + 1_000 * psn, tap=tap, ip_id=psn)
+        for tap in range(len(taps))
+        for qp, begin in ((100 + tap, 0), (200 + tap, 1_000), (300 + tap, -7_000))
+        for psn in psns
+    ]
+    measuring.update(packets(sorted(rows, key=lambda row: row["time_ns"])))
+    measuring.clock.update(np.full(LATEST, 9 * SECOND_NS))
+    gone = end_idle(measuring, SECOND_NS, taps, 0, 1, gaps=gaps)
+    ended, flows = measuring.ended, 3 * len(taps)
+    assert (gone, ended.partial_flows, ended.missing_packets) == (flows, partial, flows - partial)
 
 
 @pytest.mark.parametrize(
