@@ -39,7 +39,7 @@ def compare(
         The same, later.
     fail_on
         worse: exit with code 1 when a critical finding or warning is new or worse, or a figure
-        of all flows is worse.
+        of all flows is worse (goodput alone not where findings are only better or gone).
     top
         Rows of the table of flows.
     """

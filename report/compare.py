@@ -66,11 +66,15 @@ def compare(before: Analysis, after: Analysis, names: tuple[str, str]) -> Compar
     first, second = (_all_figures(analysis) for analysis in (before, after))
     worse, better = _judged(first, second)
     serious = [f.change for f in findings if _severity(f) < SEVERITIES.index("note")]
+    # Goodput also depends on what was offered: it decides only where no finding does.
+    shares_worse = any(name != GOODPUT for name in worse)
     change: Verdict = "unchanged"
-    if worse or "new" in serious or "worse" in serious:
+    if shares_worse or "new" in serious or "worse" in serious:
         change = "worse"
-    elif better or "gone" in serious or "better" in serious:
+    elif "gone" in serious or "better" in serious:
         change = "better"
+    elif worse or better:
+        change = "worse" if worse else "better"
     return Comparison(
         version=VERSION,
         before=names[0],

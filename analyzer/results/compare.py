@@ -95,7 +95,7 @@ class Comparison(Record, frozen=True, kw_only=True):
         Literal["worse", "better", "unchanged"],
         Meta(
             description="worse: a critical finding or warning is new or worse, or a figure of all"
-            " flows is worse"
+            " flows is worse (goodput alone not where findings are only better or gone)"
         ),
     ]
     findings: Annotated[list[FindingChange], Meta(description="new and worse ones first")]

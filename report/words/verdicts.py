@@ -153,8 +153,13 @@ def spraying(analysis: Analysis) -> str:
     word = _path_word(data)
     single = [flow for flow in data if not sprays(flow) and not moves(flow)]
     if not spraying_flows:
+        spread, moved_on = _over_taps(data)
         others = sum(1 for flow in single if (r := chosen_spraying(flow)) and r.paths_seen > 1)
-        if len(data) == 1 and single:
+        if spread and not moved:
+            verb = "sprays" if spread == 1 else "spray"
+            text = f"{spread} of {counted(len(data), 'flow')} {verb} over several taps (--path-by tap)"
+            text += f", each with one {word}"
+        elif len(data) == 1 and single:
             text = f"The only data flow uses one {word}"
         elif not moved:
             text = f"None of {len(data)} flows sprays: each uses one {word}"
@@ -163,7 +168,12 @@ def spraying(analysis: Analysis) -> str:
             text += f", {len(single)} used one {word}" if single else ""
         if others:
             text += f", but {others} sent a few packets over another {word}"
-        return f"{text}.{_by_tap(data)}"
+        found = []
+        if spread and moved:
+            found.append(f"{counted(spread, 'flow sprays', 'flows spray')} over several taps")
+        if moved_on:
+            found.append(f"{counted(moved_on, 'flow')} moved to another tap")
+        return f"{text}." + (f" But {' and '.join(found)}; add --path-by tap." if found else "")
     paths = [record.paths_seen for flow in spraying_flows if (record := chosen_spraying(flow))]
     width = median(flow.spraying_width for flow in spraying_flows)
     verb = "sprays" if len(spraying_flows) == 1 else "spray"
@@ -179,16 +189,14 @@ def spraying(analysis: Analysis) -> str:
     return f"{text}."
 
 
-def _by_tap(flows: list[Flow]) -> str:
-    """Spraying and moves between taps of flows that use one path by the chosen path key."""
+def _over_taps(flows: list[Flow]) -> tuple[int, int]:
+    """Flows that spray over taps and that moved to another, if the chosen path key is not taps."""
     records = [s for f in flows for s in f.spraying if s.path_by == "tap" and s.paths_seen > 1]
     if not records or _path_word(flows) == PATH_WORDS["tap"]:
-        return ""
+        return 0, 0
     moved = sum(map(_moved_on, records))
     spread = sum(r.width >= SPRAYS_FROM_WIDTH and not _moved_on(r) for r in records)
-    found = [counted(spread, "flow sprays", "flows spray") + " over several taps"] if spread else []
-    found += [counted(moved, "flow") + " moved to another tap"] if moved else []
-    return f" But {' and '.join(found)}; add --path-by tap." if found else ""
+    return spread, moved
 
 
 def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:

@@ -104,6 +104,17 @@ def test_losses_between_taps_count() -> None:
     assert "lost_packets" in result.worse
 
 
+def test_goodput_does_not_outweigh_findings_that_are_gone() -> None:
+    """Goodput depends on what was offered, too: alone it decides only where no finding does."""
+    flow = factories.flow(0, 1_000)
+    slow = msgspec.structs.replace(flow, goodput_bits_per_second=1e6)
+    gone = compared(found(LOSS, flows=[flow]), found(flows=[slow]))
+    assert gone.worse == ["goodput_bits_per_second"] and gone.change == "better"
+    assert compared(found(flows=[flow]), found(flows=[slow])).change == "worse"
+    lossy = msgspec.structs.replace(slow, lost_between_taps=71)
+    assert compared(found(LOSS, flows=[flow]), found(flows=[lossy])).change == "worse"
+
+
 def test_answers_lost_between_taps_count() -> None:
     """What was lost of answers before the first tap is never known."""
     answers = factories.flow(0, 1_000, missing_packets=None, lost_between_taps=71)

@@ -111,6 +111,10 @@ class PathsScreen(RoceScreen):
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
         if paths.by == "entropy" and not sprays.any():
+            data = snapshot.carries_data()
+            if over := sentences.over_taps(snapshot, paths, data):
+                spray = human.counted(over, "flow sprays", "flows spray")
+                return f"{spray} over several taps (p); source ports only hint at paths."
             return "No flow sprays: the columns are source ports, which only hint at paths."
         if matrix.by_place:
             return sentences.own_paths(paths, flows)

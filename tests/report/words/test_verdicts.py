@@ -76,13 +76,13 @@ def test_spraying_that_only_the_taps_show_is_not_passed_over() -> None:
     by_tap = replace(taps, path_by="tap")
     flow = replace(flow, spraying=[*flow.spraying, by_tap])
     assert verdicts.spraying(factories.analysis(flows=[flow])) == (
-        "The only data flow uses one source port. "
-        "But 1 flow sprays over several taps; add --path-by tap."
+        "1 of 1 flow sprays over several taps (--path-by tap), each with one source port."
     )
     moved = replace(flow, spraying=[*flow.spraying[:-1], replace(by_tap, switches=1)])
     text = verdicts.spraying(factories.analysis(flows=[flow, moved]))
-    assert text.endswith(
-        "But 1 flow sprays over several taps and 1 flow moved to another tap; add --path-by tap."
+    assert text == (
+        "1 of 2 flows sprays over several taps (--path-by tap), each with one source port. "
+        "But 1 flow moved to another tap; add --path-by tap."
     )
 
 

@@ -261,7 +261,9 @@ def test_the_first_sentence_tells_all_troubles():
     shown = drive([data("i04_write_duplicate1_AtoB")], look=screen)
     assert "201 duplicated by the network" in " ".join(shown.split())
     taps = [data(f"leafspine/r09_packet_spray_h1/leaf2-spine{n}") for n in (1, 2, 3, 4)]
-    assert "But 4 flows spray over several taps (p)." in drive(taps, size=(200, 40), look=screen)
+    shown = drive(taps, size=(200, 40), look=screen)
+    assert "4 of 36 flows spray over several taps (p), each with one source port;" in shown
+    assert "No flow sprays" not in shown
     assert "14 records are out of time order" in drive(I03, ["D"], look=screen)
 
 

@@ -56,7 +56,11 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = 
     everything = int(flows.wire_bytes[data].sum())
     share = int(flows.wire_bytes[narrow].sum()) / everything if everything else 0.0
     single = int(narrow.sum())
-    if single == count:
+    by_tap = over_taps(snapshot, paths, data)
+    if single == count and by_tap:
+        text = f"{by_tap} of {human.counted(count, 'flow')} {'sprays' if by_tap == 1 else 'spray'}"
+        text += f" over several taps (p), each with one {way}"
+    elif single == count:
         text = f"No flow sprays: each of {human.counted(count, 'flow')} uses one {way}"
         if count == 1:
             text = f"The only flow uses one {way}"
@@ -83,7 +87,11 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = 
     happened = (troubles or [_nothing_seen(snapshot, data)]) + others
     lost = sum(hop.lost_packets for hop in snapshot.judged.hops)
     happened += [f"{human.count(lost)} lost between taps (3)"] if lost else []
-    return f"{text}; {', '.join(happened)}.{_by_tap(snapshot, paths, data)}"
+    text = f"{text}; {', '.join(happened)}."
+    if by_tap and single < count:
+        spray = human.counted(by_tap, "flow sprays", "flows spray")
+        text += f" But {spray} over several taps (p)."
+    return text
 
 
 def _nothing_seen(snapshot: Snapshot, data: Bools) -> str:
@@ -99,18 +107,15 @@ def _nothing_seen(snapshot: Snapshot, data: Bools) -> str:
     return f"no packet late or lost before {tap}{where}"
 
 
-def _by_tap(snapshot: Snapshot, paths: PathColumns, data: Bools) -> str:
-    """Flows that spray over parallel taps although the path key shows one path."""
+def over_taps(snapshot: Snapshot, paths: PathColumns, data: Bools) -> int:
+    """Number of flows of `data` that spray over parallel taps although their path key shows one."""
     taps = snapshot.paths.get("tap")
     known = snapshot.judged.diagnosis is not None
     if taps is None or paths.by != "entropy" or snapshot.source.kind == "live" or not known:
-        return ""
+        return 0
     sprayed = {f for one in snapshot.judged.findings if one.kind == "spraying" for f in one.flows}
     wide = data & (taps.width >= SPRAYS_FROM_WIDTH) & (paths.width < SPRAYS_FROM_WIDTH)
-    spread = len(sprayed & set(np.flatnonzero(wide).tolist()))
-    if not spread:
-        return ""
-    return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps (p)."
+    return len(sprayed & set(np.flatnonzero(wide).tolist()))
 
 
 def busiest(loads: Floats, fair: Floats) -> int:
