@@ -114,7 +114,7 @@ def _asked(
 
     from ...report.terminal.recover import print_recovery
 
-    to.write_replay(result, lambda file: print_recovery(result, file, to.color))
+    to.write_replay(result, lambda file: print_recovery(result, file, to.color, asked_of=fabric))
     (record,) = result.switches
     tested = record.asked_again is not None and record.asked_again == record.agreeing_again
     return 0 if tested and any(map(is_explained, record.candidates)) else _NOTHING_FITS

@@ -14,12 +14,11 @@ from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import Placement
 from ..flows.spread import even_loads
-from ..results.replay import StrategyResult
+from ..results.replay import AS_CAPTURED, StrategyResult
 from ..strategies.placed import Outcome
 from ..traffic.traffic import Seen, Traffic
 from .flows import SHORT, Listed, mapped, result_of
 
-AS_CAPTURED = "as captured"
 _NUMBERED = re.compile(r"#([1-9][0-9]{0,4})\b")
 _MOST_PAIRS = 4096
 """Pairs of hosts; the direction on a link is found for each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -63,6 +63,10 @@ class DeviceLoad(Record, frozen=True, kw_only=True):
     fim_flows_best_percent: float | None
     fim_bytes_percent: float | None
     max_over_mean: float | None
+
+
+AS_CAPTURED: Final = "as captured"
+"""Name of the row of the loads that the captured links really carried."""
 
 
 class LayerLoad(Record, frozen=True, kw_only=True):

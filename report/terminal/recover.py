@@ -27,8 +27,13 @@ def print_recovery(
     *,
     traffic: Sequence[str] = (),
     on: SmallFabric | None = None,
+    asked_of: str | None = None,
 ) -> None:
-    """Print the recovered settings. traffic, on: captures to replay, and a fabric that they fit."""
+    """Print the recovered settings.
+
+    traffic, on: captures to replay, and a fabric that they fit. asked_of: the fabric whose switch
+    was asked in place of captures.
+    """
     page = Page(console_for(stream, color))
     page.warn(result.warnings)
     for switch in result.switches:
@@ -48,6 +53,8 @@ def print_recovery(
         page.say("To replay traffic with this hash and seed on every switch:", "dim")
     files = printable(shlex.join(traffic)) if traffic else "FILE..."
     fabric = "FABRIC" if on is None else f"{on.fabric} --map {on.map}"
+    if asked_of is not None:  # no captures: any traffic shows what the hash does
+        files, fabric = "--pattern permutation", printable(shlex.quote(asked_of))
     for strategy in words:
         page.line(f"  rocescope replay {files} --fabric {fabric} -s {strategy}", "dim")
     if words and on is not None:

@@ -12,7 +12,16 @@ from ..words import human
 from .page import ColorWhen, Page, console_for, folded, numbers, texts
 from .ranks import ranks_text
 from .replay_packets import print_packets, print_strategy
-from .replay_parts import NONE, chance_text, factor, fim, print_head, say_hashes, title
+from .replay_parts import (
+    NONE,
+    captured_links,
+    chance_text,
+    factor,
+    fim,
+    print_head,
+    say_hashes,
+    title,
+)
 from .replay_varied import print_varied
 
 
@@ -53,6 +62,8 @@ def print_comparison(page: Page, result: ReplayResult) -> None:
     """Print the strategies of whole flows, one per row."""
     page.section("Strategies", verdict(result))
     page.draw(lambda table: _strategies(table, result.strategies))
+    if told := captured_links(result.strategies):
+        page.say(told, "dim")
 
 
 def verdict(result: ReplayResult) -> str:

@@ -8,7 +8,7 @@ from ...replay.results.packets import PacketReplay
 from ...replay.results.replay import ReplayResult, StrategyResult
 from ..words import human
 from .page import Page, folded, numbers, texts
-from .replay_parts import NONE, factor, fim, say_hashes, title
+from .replay_parts import NONE, captured_links, factor, fim, say_hashes, title
 from .replay_pauses import print_pauses
 
 _CONDITIONS = (
@@ -33,6 +33,8 @@ def print_packets(page: Page, result: ReplayResult) -> None:
     known = [one for one in result.strategies if one.packets is not None]
     page.section("Strategies, packet by packet", _verdict(known))
     page.draw(lambda table: _strategies(table, result.strategies))
+    if told := captured_links(result.strategies):
+        page.say(told, "dim")
     for line in _small_print(known):
         page.say(line, "dim")
     if any(one.packets and one.packets.jobs for one in known):

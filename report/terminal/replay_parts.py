@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...replay.results.base import EXACT, Chance, FabricSummary, TrafficSummary
-from ...replay.results.replay import StrategyResult, SwitchHash
+from ...replay.results.replay import AS_CAPTURED, StrategyResult, SwitchHash
 from ..words import human
 from .page import Page
 
@@ -80,3 +82,14 @@ def say_hashes(page: Page, switches: list[SwitchHash]) -> None:
             told = [f"{s.switch} {s.hash} ({s.fields}) 0x{s.seed:x}" for s in those[:_HASHES]]
             more = f", and {len(those) - _HASHES} more: --format json" * (len(those) > _HASHES)
             page.say(f"{words}: {', '.join(told)}{more}.", "dim")
+
+
+def captured_links(results: Sequence[StrategyResult]) -> str:
+    """Over which links the loads as captured are, where those of the strategies are over more."""
+    counts = [sum(layer.links for layer in one.layers if layer.choice) for one in results]
+    if results[0].name != AS_CAPTURED or counts[0] >= max(counts):
+        return ""
+    return (
+        f"The row {AS_CAPTURED} is over the {human.counted(counts[0], 'captured link')} with a "
+        f"choice, the other rows are over all {human.count(max(counts))}."
+    )

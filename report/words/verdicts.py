@@ -157,7 +157,9 @@ def spraying(analysis: Analysis) -> str:
         others = sum(1 for flow in single if (r := chosen_spraying(flow)) and r.paths_seen > 1)
         if spread and not moved:
             verb = "sprays" if spread == 1 else "spray"
-            text = f"{spread} of {counted(len(data), 'flow')} {verb} over several taps (--path-by tap)"
+            text = (
+                f"{spread} of {counted(len(data), 'flow')} {verb} over several taps (--path-by tap)"
+            )
             text += f", each with one {word}"
         elif len(data) == 1 and single:
             text = f"The only data flow uses one {word}"

@@ -33,6 +33,7 @@ COLUMNS = (
     GridColumn("marks", "CE", 6, True, 4),
     GridColumn("late", "LATE", 6, True, 5),
     GridColumn("copies", "DUP", 5, True, 6),
+    GridColumn("trims", "TRIM", 5, True, 2),
     GridColumn("delay", "DELAY p50", 9, True, 3),
     GridColumn("delay99", "p99", 8, True, 7),
     GridColumn("queueing", "QUEUE p99", 9, True, 1),
@@ -114,9 +115,12 @@ class HopsScreen(RoceScreen):
         self._hops = sorted(judged.hops, key=lambda hop: (-hop.lost_packets, hop.id))
         hops = self._hops
         short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
+        trims = any(hop.trimmed_packets for hop in hops)
+        columns = [i for i, column in enumerate(COLUMNS) if trims or column.key != "trims"]
         grid = self.query_one("#hops", Grid)
+        grid.set_columns([COLUMNS[i] for i in columns])
         grid.empty = NOTHING if judged.diagnosis is not None else printable(judged.why)
-        grid.show(len(hops), lambda row: hop_cells(hops[row], short))
+        grid.show(len(hops), lambda row: [hop_cells(hops[row], short)[i] for i in columns])
         self._about(snapshot, grid.cursor)
         room = max(1, (self.size.width - _NAME - 4) // _CELL)
         drawn = drawn_fabric(hops, self._measure, room, self.size.height // 6)
@@ -198,6 +202,7 @@ def hop_cells(hop: Hop, short: dict[str, str]) -> Sequence[Cell]:
         _bad(hop.ce_marked_packets),
         _bad(hop.reordered_packets),
         _bad(hop.duplicate_packets),
+        _bad(hop.trimmed_packets),
         words.duration_of(delay.p50) if delay else "-",
         words.duration_of(delay.p99) if delay else "-",
         human.duration(queueing.p99) if queueing else "-",

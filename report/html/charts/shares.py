@@ -45,7 +45,7 @@ def links(one: StrategyResult, layer: str) -> Chart | None:
     ]
     if not any(link.wire_bytes for link in found):
         return None
-    from ....replay.compare.captured import AS_CAPTURED  # slow to load: only reports of replays
+    from ....replay.results.replay import AS_CAPTURED  # slow to load: only reports of replays
 
     how = title(one) if one.name == AS_CAPTURED else f"placed by {title(one)}"
     words = f"{human.counted(len(found), 'link')} of layer {layer}, {how}."

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from captures import DATA
 
-from rocescope.replay.compare.captured import AS_CAPTURED, as_captured, links_of
+from rocescope.replay.compare.captured import as_captured, links_of
 from rocescope.replay.compare.flows import replay
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.results.replay import AS_CAPTURED
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture
 

@@ -26,7 +26,7 @@ def candidate(**changes: object) -> Candidate:
     return Candidate(**(values | changes))  # type: ignore[arg-type]
 
 
-def printed(*switches: list[Candidate]) -> str:
+def printed(*switches: list[Candidate], asked_of: str | None = None) -> str:
     found = [
         SwitchRecovery(
             direction="from H1", links=["a", "b"], flows=48, flows_on_several_links=0,
@@ -36,7 +36,7 @@ def printed(*switches: list[Candidate]) -> str:
     ]  # fmt: skip
     result = RecoverResult(version="0", sources=[], switches=found, tried=[], warnings=[])
     stream = io.StringIO()
-    print_recovery(result, stream, "never")
+    print_recovery(result, stream, "never", asked_of=asked_of)
     return stream.getvalue()
 
 
@@ -45,6 +45,12 @@ def test_one_command_for_both_directions_of_a_switch() -> None:
     line = "rocescope replay FILE... --fabric FABRIC -s "
     words = "ecmp:hash=linux,policy=1,seed=305419896,per-switch=equal"
     assert text.count(line) == 1 and f"  {line}{words}\n" in text
+
+
+def test_the_command_after_asking_a_switch_has_no_placeholder() -> None:
+    text = printed([candidate()], asked_of="my fabric.yaml")
+    line = "  rocescope replay --pattern permutation --fabric 'my fabric.yaml' -s ecmp:hash=linux,"
+    assert line in text and "FILE" not in text and "FABRIC" not in text
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import factories_results as factories
+import msgspec
 from captures import data
 from tui_driver import drive, text_of
 
@@ -23,6 +26,31 @@ def test_losses_between_two_captures():
     """The facts of the run: 180 packets were lost between both."""
     lines = drive(PAIR, ["3"], (120, 40), text_of)
     assert "180 of " in lines[2] and "passages over 2 hops lost" in lines[2]
+
+
+def test_columns_that_do_not_fit_are_counted():
+    narrow = drive(PAIR, ["3"], (80, 24), text_of)
+    line = next(i for i, text in enumerate(narrow) if "FROM" in text)
+    assert "CE" not in narrow[line].split() and "DUP" not in narrow[line].split()
+    assert "─+4 columns─" in narrow[line - 1]
+    wide = drive(PAIR, ["3"], (140, 40), text_of)
+    line = next(i for i, text in enumerate(wide) if "FROM" in text)
+    assert {"CE", "LATE", "DUP", "p99"} <= set(wide[line].split())
+    assert "column" not in wide[line - 1] and "TRIM" not in wide[line]
+
+
+def test_trims_have_a_column():
+    """Where a packet was trimmed, also at 80 columns."""
+
+    def trimmed(app):
+        judged = app.view.snapshot.judged
+        hops = [msgspec.structs.replace(hop, trimmed_packets=37) for hop in judged.hops]
+        app.view.snapshot = replace(app.view.snapshot, judged=replace(judged, hops=hops))
+        app.screen.redraw()
+
+    lines = drive(PAIR, ["3", trimmed], (80, 24), text_of)
+    line = next(i for i, text in enumerate(lines) if "FROM" in text)
+    assert "TRIM" in lines[line].split() and "37" in lines[line + 1].split()
 
 
 def test_one_tap_has_no_hop_and_no_all_clear():

@@ -18,14 +18,13 @@ from ....analyzer.words import scaled
 from ....discovery.asking.commands import Line
 from ....discovery.dialects.dialect import Dialect
 from ....kernels.kernel import Ints, UInt32s
-from ....replay.compare.captured import AS_CAPTURED
 from ....replay.compare.flows import mapped
 from ....replay.compare.prepared import PreparedReplay
 from ....replay.compare.request import ReplayRequest, with_words
 from ....replay.compare.seeds import sweep_result
 from ....replay.compare.specs.words import ASAP
 from ....replay.hashing.seeding import SeedRange
-from ....replay.results.replay import LinkLoad, StrategyResult
+from ....replay.results.replay import AS_CAPTURED, LinkLoad, StrategyResult
 from ....replay.results.sweep import SweepResult
 from ....replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
 from ..snapshots.snapshot import TRACED

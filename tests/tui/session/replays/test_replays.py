@@ -12,8 +12,8 @@ from captures import data
 from tui_driver import drive, press, settled, text_of
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.compare.captured import AS_CAPTURED
 from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.results.replay import AS_CAPTURED
 from rocescope.replay.seeds.recover import ALL_SEEDS
 from rocescope.replay.strategies.registry import STRATEGIES
 from rocescope.tui.app.app import RocescopeApp
