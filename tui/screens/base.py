@@ -20,7 +20,6 @@ from ..session.snapshots.snapshot import FlowKey, Snapshot
 from ..session.words import sentences
 from ..session.words.shown_events import shown_events
 from ..view_state import ViewState
-from ..widgets.grid import Grid
 from ..widgets.topbar import Tabs, TopBar
 from .prompts import TextPrompt
 
@@ -166,9 +165,6 @@ class RoceScreen(Screen[None]):
         self.query_one(Tabs).show(self.name_, counts)
         sentence = self.draw(snapshot)
         self.query_one(Hints).show(self.name_, self.without_effect)
-        left_out = sum(grid.left_out for grid in self.query(Grid) if grid.display)
-        more = f"+{human.counted(left_out, 'column')}" if left_out else ""
-        self.query_one(Verdict).border_subtitle = more
         if sentence != self._sentence:
             self._sentence = sentence
             verdict = self.query_one(Verdict)
