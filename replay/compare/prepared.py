@@ -136,6 +136,27 @@ class PreparedReplay:
             self._traffic = messages, self._read(progress, messages)
         return self._traffic[1]
 
+    def take_traffic(self, other: PreparedReplay) -> None:
+        """Do not read captures again that another replay has read for the same hosts."""
+        if self.request.captures and self._reads() == other._reads():
+            self._traffic = other._traffic
+
+    def _reads(self) -> ReplayRequest:
+        """What determines the traffic of captures."""
+        request, at_times = self.request, self._packet_parts[1]
+        return ReplayRequest(
+            request.fabric,
+            captures=request.captures,
+            tap_names=request.tap_names,
+            map=request.map,
+            filter=request.filter,
+            concat=request.concat,
+            udp_ports=request.udp_ports,
+            job_logs=request.job_logs,
+            window=request.window,
+            offer=CAPTURED if at_times else ASAP,
+        )
+
     def _read(self, progress: Callable[[int, int | None], None] | None, messages: bool) -> Traffic:
         request = self.request
         if request.jobs:

@@ -128,7 +128,13 @@ def replay_varied(
             raise UsageError(f"--vary {told}: {error}") from None
     first: ReplayResult | None = None
     found: list[VariedResult] = []
-    for number, (case, values) in enumerate(zip(prepared, cases, strict=True)):
+    prepared.reverse()
+    last: PreparedReplay | None = None
+    for number, values in enumerate(cases):
+        case = prepared.pop()  # what it read is dropped after the next case
+        if last is not None:
+            case.take_traffic(last)
+        last = case
         settings = dict(zip(names, values, strict=True))
         tell = _telling(progress, number, len(cases))
         if case.request.by_packet:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from captures import data
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.vary import parse_vary, replay_varied, varied
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.traffic import observed
+from rocescope.replay.traffic.traffic import Traffic
 
 FABRIC = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G"
+TAPS = tuple(
+    str(path) for path in sorted((data("leafspine") / "r01_clean_write").glob("H*.pcap.xz"))
+)
 PATTERN = ReplayRequest(FABRIC, ("ecmp",), pattern="permutation:qps=2", model="ecn=80kB")
 JOBS = ReplayRequest(FABRIC, ("jsq",), jobs=("workers=4,size=64kB",), lossless="pfc")
 
@@ -89,3 +98,18 @@ def test_whole_flows_are_placed() -> None:
     result, _ = replay_varied(plain, ["spines=2,4"])
     assert [one.strategies[0].completion_ns for one in result.varied] == [None, None]
     assert all(one.strategies[0].busy_ns > 0 for one in result.varied)
+
+
+def test_captures_are_read_once_per_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, asked = observed.traffic_from_capture, list[int]()
+
+    def counted(captures: Any, fabric: Fabric, *rest: Any, **options: Any) -> Traffic:
+        asked.append(fabric.hosts)
+        return read(captures, fabric, *rest, **options)
+
+    monkeypatch.setattr(observed, "traffic_from_capture", counted)
+    fabric = "leaf-spine:leaves=2,spines=4,hosts=2,delay=500ns"
+    request = ReplayRequest(fabric, ("ecmp",), captures=TAPS, map="order")
+    result, whole = replay_varied(request, ["rate=100G,400G", "ecn=80kB,none"])
+    assert whole and len(result.varied) == 4
+    assert asked == [4, 4]
