@@ -24,6 +24,10 @@ U16: TypeAlias = NDArray[np.uint16]
 U32: TypeAlias = NDArray[np.uint32]
 I64: TypeAlias = NDArray[np.int64]
 
+FULL_HOP_LIMITS = (64, 128, 255)
+"""Initial hop limits of hosts: no router has forwarded such a packet yet, and a tap that sees one
+is on the link of its sender."""
+
 
 class Column(NamedTuple):
     """Declaration of a column of the packet table."""

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 
 from ...measures.troubles import NAK_SENT, Trouble
 from ...results.flow import Flow
+from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case
-
-FULL_HOP_LIMITS = (64, 128, 255)
-"""Hop limits of packets that no router has forwarded yet."""
 
 
 def only(values: Iterable[str]) -> str | None:

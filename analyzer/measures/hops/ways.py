@@ -8,9 +8,10 @@ was acknowledged and never retransmitted, the next capture missed it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
 from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED, UC, UD
+from ...wire.packets import FULL_HOP_LIMITS
 from ...wire.psn import PSN_MASK
 from . import state
 from .fabric_links import FabricLinks, FabricTaps
@@ -26,8 +28,6 @@ from .measure import HopMeasure
 from .names import device_between, parts_of, short_names
 from .state import END, START
 
-FULL_HOP_LIMITS = (64, 128, 255)
-"""Initial hop limits of hosts: a tap that sees one is on the link of the host."""
 MOST_DIRECT = 0.2
 """Packets of a flow that skip a tap are missed by its capture only up to this share of the flow;
 beyond, they have another way."""
@@ -352,8 +352,9 @@ def ways_of(
             for flow in packets["flow"][~before].tolist():
                 unknown_of[flow] += 1
             ended[taps], arrivals[taps] = packets[before], arrivals[taps][before]
+    in_part = cache(tracker.in_part)
     for taps, packets in ended.items():
-        hidden = _maybe_resent_elsewhere(packets, arrivals[taps], tracker)
+        hidden = _maybe_resent_elsewhere(packets, arrivals[taps], in_part)
         arrivals[taps] &= ~hidden
         if np.count_nonzero(hidden) > np.count_nonzero(packets["resent"]):
             left += int(np.count_nonzero(hidden))
@@ -779,14 +780,12 @@ def _arrived(packets: NDArray[Any], tracker: FlowTracker) -> NDArray[np.bool_]:
 
 
 def _maybe_resent_elsewhere(
-    packets: NDArray[Any], arrived: NDArray[np.bool_], tracker: FlowTracker
+    packets: NDArray[Any], arrived: NDArray[np.bool_], in_part: Callable[[int], bool]
 ) -> NDArray[np.bool_]:
     """Which of the packets that arrived may have been retransmitted on a way without a tap: their
-    flows have many PSNs that no tap saw."""
-    in_part = [
-        flow for flow in np.unique(packets["flow"][arrived]).tolist() if tracker.in_part(flow)
-    ]
-    return arrived & np.isin(packets["flow"], in_part)
+    flows have many PSNs that no tap saw, and are seen `in_part`."""
+    flows = [flow for flow in np.unique(packets["flow"][arrived]).tolist() if in_part(flow)]
+    return arrived & np.isin(packets["flow"], flows)
 
 
 def _add_passed(hops: dict[tuple[int, int], Way], tables: _Tables, measure: HopMeasure) -> None:

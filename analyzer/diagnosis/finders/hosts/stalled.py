@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from ....measures.troubles import RESENT
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
+from ....wire.packets import FULL_HOP_LIMITS
 from ...case import Case
 from ...deaths import Death, death_of
 from ...finding import finding
 from ...known import Known
 from ...words import flow_name, hosts
 from ..groups import by_hosts
-from ..places import FULL_HOP_LIMITS
 
 
 def stalled(case: Case, known: Known) -> Iterator[Finding]:

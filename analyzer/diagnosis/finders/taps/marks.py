@@ -9,6 +9,7 @@ import numpy as np
 from ....measures.troubles import CNP_SENT, MARKED
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
+from ....wire.packets import FULL_HOP_LIMITS
 from ....words import printable
 from ...case import Case, carries_data
 from ...finding import finding
@@ -16,7 +17,7 @@ from ...interval import span_of
 from ...known import Known
 from ...words import counted, hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
-from ..places import FULL_HOP_LIMITS, before, only, tap_of
+from ..places import before, only, tap_of
 
 ENOUGH_MARKS = 10
 """Marks that a receiver answers with at least one CNP: NICs send one per flow and 50 us or so."""

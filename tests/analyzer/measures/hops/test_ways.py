@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 import numpy as np
+import pytest
 from journeys import hop
 from tracked_batches import tracked
 
@@ -217,6 +218,27 @@ def test_a_flow_seen_in_part_may_be_retransmitted_on_a_way_without_a_tap():
     found = ways(rows + late_traffic([0, 1]), ["a", "b"], SeenInPart())
     assert lost(found) == {} and not found.missed
     assert (found.left, found.unknown[0]) == (2, 2)
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_packets_are_hidden_or_lost_and_their_counts_add_up(losses):
+    """Three packets of flow 0 are hidden where fewer of flow 2 are known to be lost."""
+    rows = [row for n in range(50) for row in journey(n, [0] if n in (20, 33, 35) else [0, 1])]
+    rows += [
+        row for n in range(60, 90) for row in journey(n, [0] if n < 60 + losses else [0, 1], flow=2)
+    ]
+    for n in range(60, 60 + losses):
+        rows += [
+            row | {"psn": n, "ip_id": 900 + n}
+            for row in journey(100 + n, [0, 1], flow=2, verdict=RETRANSMITTED)
+        ]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], SeenInPart())
+    assert lost(found) == {(0, 1): (losses, "flow")}
+    assert (found.left, found.unknown[0], found.unknown[2], found.missed) == (3, 3, 0, [])
+    (hop,) = (hop for hop in found.hops if (hop.from_tap, hop.to_tap) == (0, 1))
+    entered = len({row["ip_id"] for row in rows if row["tap"] == 0})
+    passed = len({row["ip_id"] for row in rows if row["tap"] == 1})
+    assert entered == passed + len(hop.lost) + found.left
 
 
 def test_what_is_lost_beside_a_flow_seen_in_part_tells_its_losses():
