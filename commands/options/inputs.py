@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...analyzer.errors import UnreadableInput, UsageError
+from ...analyzer.words import printable
 
 STANDARD_INPUT = Path("/dev/stdin")
 STANDARD_OUTPUT = Path("/dev/stdout")
-_CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)\d*(\.(gz|zst|xz|lz4))?")
+_CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)\d*(\.(gz|zst|xz|lz4))?", re.IGNORECASE | re.DOTALL)
 """Names of captures; tcpdump -C puts a number behind."""
 
 
@@ -23,10 +24,22 @@ def input_name(path: Path) -> str:
 
 
 def captures_in(folder: Path, pattern: str = "**/*") -> list[Path]:
-    """The captures in a folder, by their names, sorted; UnreadableInput without any."""
-    found = [p for p in sorted(folder.glob(pattern)) if _CAPTURE.fullmatch(p.name) and p.is_file()]
+    """The captures in a folder, by their names, sorted; how many other files are left out is said.
+
+    UnreadableInput without any capture, or for a folder that cannot be read.
+    """
+    try:
+        os.listdir(folder)
+        files = [path for path in sorted(folder.glob(pattern)) if path.is_file()]
+    except OSError as error:
+        raise UnreadableInput(f"{printable(str(folder))}: {error.strerror}") from None
+    found = [path for path in files if _CAPTURE.fullmatch(path.name)]
+    shown = printable(str(folder))
     if not found:
-        raise UnreadableInput(f"{folder} contains no capture (*.pcap, *.pcapng, *.cap)")
+        raise UnreadableInput(f"{shown} contains no capture (*.pcap, *.pcapng, *.cap)")
+    if others := len(files) - len(found):
+        what = "1 file that is" if others == 1 else f"{others} files that are"
+        print(f"rocescope: {shown}: {what} no capture by name left out", file=sys.stderr)
     return found
 
 

@@ -37,6 +37,22 @@ def test_the_captures_of_a_folder(folder: Path) -> None:
         captures_in(folder / "empty")
 
 
+def test_odd_names_are_captures_and_other_files_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("A.PCAP", "b\nc.pcap", "notes.txt", "x.json"):
+        (tmp_path / name).touch()
+    assert captures_in(tmp_path) == [tmp_path / "A.PCAP", tmp_path / "b\nc.pcap"]
+    assert capsys.readouterr().err.endswith(": 2 files that are no capture by name left out\n")
+
+    def denied(folder: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", folder)
+
+    monkeypatch.setattr("os.listdir", denied)
+    with pytest.raises(UnreadableInput, match=": Permission denied$"):
+        captures_in(tmp_path)
+
+
 def test_patterns_name_files(folder: Path) -> None:
     found = [folder / "a/r.pcap", folder / "a/r.pcap12"]
     assert expanded([folder / "?/r.pcap*"]) == expanded([folder / "a*"]) == found
