@@ -82,7 +82,7 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     hops = [hop for hop in case.hops if hop.to_tap is not None]
     if (
         not hops
-        or (case.ways is not None and case.ways.left)
+        or (case.ways is not None and (case.ways.left or case.ways.hidden))
         or case.ended.lost_between_taps
         or any(hop.lost_packets for hop in case.hops)
         or not LOSSES.isdisjoint(kinds)

@@ -99,8 +99,8 @@ def _gaps(case: Case) -> Iterator[str]:
     for name, gaps in case.gaps.items():
         yield (
             f"{printable(name)} has {counted(len(gaps), 'gap')} in its capture"
-            f" ({printable(gaps[0].reason)}): losses of flows there, and hops from and to it, are"
-            " unknown"
+            f" ({printable(gaps[0].reason)}): losses and late packets of flows there, and hops from"
+            " and to it, are unknown"
         )
 
 
@@ -265,6 +265,11 @@ def _ways(case: Case) -> Iterator[str]:
         yield (
             f"{counted(ways.left, 'packet')} that no later tap saw, of flows that also took ways"
             " without a tap (or its capture ended): whether they arrived is unknown"
+        )
+    if ways.hidden:
+        yield (
+            f"{counted(ways.hidden, 'packet')} that no later tap saw, and that a tap with gaps in"
+            " its capture may have seen: whether they arrived is unknown"
         )
     yield from ways.fabric_limits
     if ways.hurried:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..measures.hops.fabric_links import FabricLinks
+from ..measures.hops.gaps import without_hidden
 from ..measures.hops.ways import Ways, ways_of
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import entropy_imbalances, tap_imbalances
@@ -60,7 +61,7 @@ class Summary:
         self.ways: Ways | None = None
         if self._settled is not None:
             taps = registry.taps
-            unplaced = self._shared | {names.taps.index(tap) for tap in (*self._sampled, *gaps)}
+            unplaced = self._shared | {names.taps.index(tap) for tap in self._sampled}
             set_back = {tap for tap in range(len(taps)) if taps.carrier(tap).clock_steps}
             clocks = [taps.clock(tap) for tap in range(len(taps))]
             set_forward = self._settled.times.jumps(clocks, set_back)
@@ -69,7 +70,9 @@ class Summary:
                 self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked
             )
             ways.set_forward = set_forward
-            self.ways = ways.without(unplaced | unclocked)
+            ways = ways.without(unplaced | unclocked)
+            in_gaps = {names.taps.index(tap): of_tap for tap, of_tap in gaps.items()}
+            self.ways = without_hidden(ways, in_gaps) if gaps else ways
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())

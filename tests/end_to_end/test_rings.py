@@ -20,8 +20,9 @@ from rocescope.analyzer.results.analysis import Analysis
 CLEAN = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap*"))
 FOUR = [path for path in CLEAN if "spine1" in path.name or "H" in path.name][:4]
 REROUTED = sorted((DATA / "whole_leafspine" / "r03_link_down_reroute").glob("*.xz"))
-FAULT = {"loss", "blackhole", "outage", "link-down", "rehash", "timeout-recovery"}
-"""What taps may show of the fault in r03 and its effects, see test_taps_left_out.py."""
+SPRAYED = sorted((DATA / "whole_leafspine" / "r09_packet_spray_h1").glob("*.xz"))
+EFFECTS = {"loss", "reordering", "timeout-recovery"}
+"""What hosts show of packets that a switch drops or delays."""
 
 
 def options_of(files: Mapping[str, Sequence[Path]]) -> AnalyzeOptions:
@@ -80,10 +81,26 @@ def test_what_files_hide_is_no_loss(tmp_path: Path, seed: int) -> None:
     assert not any({hop.from_tap, hop.to_tap} & hidden for hop in found.hops)
 
 
-@pytest.mark.parametrize("seed", first(1, range(6)))
-def test_a_fault_is_found_or_not_but_nothing_else(tmp_path: Path, seed: int) -> None:
-    found = analysis(faulty(rings(REROUTED, tmp_path, 6), seed))
-    assert {finding.kind for finding in found.diagnosis.findings} <= FAULT
+@pytest.mark.parametrize("seed", first(2, [2, 0, 1, *range(3, 12)]))
+def test_a_link_down_is_found_or_its_effects(tmp_path: Path, seed: int) -> None:
+    check_only_effects(analysis(faulty(rings(REROUTED, tmp_path, 6), seed)))
+
+
+@pytest.mark.parametrize("seed", first(3, [2, 13, 15, *({*range(30)} - {2, 13, 15})]))
+def test_a_rate_limit_is_found_or_its_effects(tmp_path: Path, seed: int) -> None:
+    check_only_effects(analysis(faulty(rings(SPRAYED, tmp_path, 6), seed)))
+
+
+def check_only_effects(found: Analysis) -> None:
+    """In both runs only spine2 is at fault: at its taps, or nowhere but at hosts."""
+    serious = [finding for finding in found.diagnosis.findings if finding.severity != "note"]
+    for finding in serious:
+        place = finding.place
+        if place.device != "spine2":
+            assert finding.kind in EFFECTS, finding.sentence
+            assert not {place.from_tap, place.to_tap, place.device} - {None}, finding.sentence
+    assert any("in its capture" in line for line in found.diagnosis.limits)
+    assert not any("no loss" in line for line in found.diagnosis.healthy)
 
 
 def test_a_gap_at_one_tap_makes_losses_unknown(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...measures.troubles import CORRUPT, JUMPED, LATE, LATE_AFTER, RESENT
 from ...results.flow import Flow
+from ...summary.gaps import gaps_in
 from ...wire.opcodes import MRC, TRANSPORT_NAMES, UC
 from ..case import Case, lost_or_late, seen_in_part
 
@@ -18,8 +19,9 @@ def lost_before(case: Case, flow: Flow) -> int:
     that a run skips is a lost packet, also when it is a retransmission that was lost. Of other
     senders, with late packets, and where the sender drops ACKs with a wrong ICRC, only those count
     that a retransmission replaced. UC packets are never retransmitted: their missing PSNs are lost.
+    Gaps in a capture look like losses.
     """
-    if flow.retransmitted_packets is None:
+    if flow.retransmitted_packets is None or gaps_in(flow, case.gaps):
         return 0
     troubles = case.measuring.troubles
     recovered = flow.recovered_packets or 0

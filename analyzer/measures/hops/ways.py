@@ -129,11 +129,13 @@ class Ways:
     left: int = 0
     """Packets that no later tap saw, of flows that also took ways without a tap: unknown whether
     they arrived."""
+    hidden: int = 0
+    """Packets that no later tap saw, and that a tap with gaps in its capture may have seen."""
     open_sources: frozenset[int] = frozenset()
     """Endpoints that spray packets, some of them over ways without a tap."""
 
     unknown: dict[int, int] = field(default_factory=dict)
-    """By flow, the packets counted in `undecided` and `left`."""
+    """By flow, the packets counted in `undecided`, `left` and `hidden`."""
     untapped: frozenset[int] = frozenset()
     """The flows counted in `elsewhere`."""
     set_forward: Mapping[int, tuple[int, int]] = field(default_factory=dict)

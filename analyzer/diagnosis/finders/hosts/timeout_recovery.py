@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ....measures.troubles import ACKED_AGAIN, RESENT, RESENT_AFTER_ACK
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
+from ....summary.gaps import gaps_in
 from ....words import printable
 from ...case import Case
 from ...deaths import answered_elsewhere
@@ -58,6 +59,8 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
     arrived = twice >= SPURIOUS_SHARE * packets
     after_ack = sum(t.packets for flow in group if (t := troubles.of(flow.id, RESENT_AFTER_ACK)))
     late = arrived and after_ack < SPURIOUS_SHARE * sum(wait.count for wait in waits)
+    answers = [case.flows[peer] for f in group if (peer := case.peers.get(f.id)) is not None]
+    in_gaps = any(gaps_in(flow, case.gaps) for flow in (*group, *answers))
     one_way = len({(flow.src, flow.dst) for flow in group}) == 1
     way = f"from {hosts(group)}" if one_way else f"between {printable(_between(group))}"
     why = (
@@ -65,6 +68,8 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
         if late
         else "the ACKs were late or lost after the tap"
         if arrived
+        else "no NAK was captured"
+        if in_gaps
         else "no NAK came"
     )
     says = f"wait for timeouts (up to {duration(longest)}): {why}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ....measures.troubles import LATE, Trouble
 from ....results.diagnosis import Finding, Place, Severity
 from ....results.flow import Flow
+from ....summary.gaps import gaps_in
 from ....wire.opcodes import MRC, TRANSPORT_NAMES
 from ....words import printable
 from ...case import Case
@@ -25,10 +26,13 @@ SLOW_FACTOR = 2
 
 
 def late_before(case: Case, known: Known) -> Iterator[Finding]:
-    """Packets overtaken before the first tap of their flow."""
+    """Packets overtaken before the first tap of their flow.
+
+    Where a gap may hide that a packet was lost, or asked for, its retransmission looks late.
+    """
     troubles = case.measuring.troubles
     flows = [case.flows[f] for f in troubles.flows(LATE)]
-    flows = [flow for flow in flows if flow.reordered_packets]
+    flows = [flow for flow in flows if flow.reordered_packets and not gaps_in(flow, case.gaps)]
     for group in by_hosts(flows):
         late = {f.id: trouble for f in group if (trouble := troubles.of(f.id, LATE))}
         first, last = span_of(late.values())

@@ -8,6 +8,7 @@ from ....measures.troubles import LATE_AFTER, LOST_AFTER, Trouble
 from ....results.diagnosis import Finding, Kind, Place
 from ....results.flow import Flow
 from ....statistics.proportion import wilson
+from ....summary.gaps import gaps_in
 from ....words import printable
 from ...case import Case
 from ...finding import finding
@@ -71,22 +72,26 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         seen += found
     could = sum(flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group))
     packets = sum(hits.values())
+    hidden = case.measuring.many_taps and any(gaps_in(flow, case.gaps) for flow in group)
     link = only(link_of_receiver(case, flow) or "" for flow in group) or None
     receiver = only(flow.dst for flow in group)
     tap = link or tap_of(case, seen)
+    if hidden:  # they may be lost, or late, between taps
+        link = tap = None
     if kind == "reordering":
-        says = f"{packets_of(packets, could)} from {hosts(group)} arrive late {after(case, tap)}"
+        where = "at the receiver" if hidden else after(case, tap)
+        says = f"{packets_of(packets, could)} from {hosts(group)} arrive late {where}"
     elif link:
         who = "the receivers" if receiver is None else printable(receiver)
         says = f"{packets_of(packets, could)} from {hosts(group)} reach their link, but {who} drop"
         says += "s them" if receiver else " them"
     else:
         says = f"{packets_of(packets, could)} from {hosts(group)} are lost or late"
-        says += f" {after(case, tap)}"
+        says += " on their way: gaps in captures hide where" if hidden else f" {after(case, tap)}"
     return finding(
         case,
         kind,
-        Place(from_tap=tap, direction="after the tap", host=receiver),
+        Place(from_tap=tap, direction=None if hidden else "after the tap", host=receiver),
         hits,
         could,
         span_of(seen),
