@@ -25,6 +25,10 @@ class UnreadableInput(RocescopeError):
     exit_code = 4
 
 
+class NotACapture(UnreadableInput):
+    """A file of another kind, for example text."""
+
+
 def too_many_flows(most: int, packets: int) -> str:
     """What to do about more flows than the memory for each allows."""
     return (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.named import NamedTuple
-from ..errors import UnreadableInput, UsageError
+from ..errors import NotACapture, UnreadableInput, UsageError
 from ..wire.frames import FrameBatch
 from ..wire.taps import Gap, Taps
 from ..words import duration, printable
@@ -52,7 +52,7 @@ class RingCapture(ConcatenatedCapture):
     def __init__(
         self,
         files: Sequence[SeriesFile],
-        unread: Mapping[str, str],
+        unread: Mapping[str, UnreadableInput],
         name: str,
         taps: Taps,
         batch_frames: int,
@@ -65,7 +65,7 @@ class RingCapture(ConcatenatedCapture):
         self.total_bytes = sum(os.path.getsize(file.path) for file in files)
         self.gaps: list[Gap] = []
         self._unread = dict(unread)
-        self._notes = [f"{why}: left out" for why in unread.values()]
+        self._notes = [f"{printable(str(why))}: left out" for why in unread.values()]
         self._changes: list[_Change] = []
         self._reasons: list[str] = []
         self._first_ns: int | None = None
@@ -203,7 +203,7 @@ def ring(
         try:
             files.append(look(path))
         except UnreadableInput as error:
-            unread[path] = printable(str(error))
+            unread[path] = error
     # Files without frames say nothing about time.
     files.sort(key=lambda file: (file.first_time_ns, _natural(file.path)))
     return RingCapture(files, unread, name, taps, batch_frames)
@@ -240,7 +240,7 @@ class _Hidden(NamedTuple):
     last: list[str]
 
 
-def _hidden_between(paths: Sequence[str], unread: Mapping[str, str]) -> _Hidden:
+def _hidden_between(paths: Sequence[str], unread: Mapping[str, UnreadableInput]) -> _Hidden:
     """paths: in time order."""
     first: list[str] = []
     last: list[str] = []
@@ -249,7 +249,8 @@ def _hidden_between(paths: Sequence[str], unread: Mapping[str, str]) -> _Hidden:
     read = sorted(paths, key=_natural)
     wraps = read != list(paths)
     for path in sorted(unread, key=_natural):
-        reason = f"{printable(os.path.basename(path))} cannot be read"
+        why = "is not a capture" if isinstance(unread[path], NotACapture) else "cannot be read"
+        reason = f"{printable(os.path.basename(path))} {why}"
         place = bisect(read, _natural(path), key=_natural)
         if not read:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
 
-from ..errors import UnreadableInput, UsageError
+from ..errors import NotACapture, UnreadableInput, UsageError
 from ..wire.frames import FrameBatch
 from ..wire.taps import Tap, Taps
 from . import linktypes, pcap, pcapng
@@ -221,7 +221,7 @@ def _framing(
     if not head:
         raise UnreadableInput(_nothing(path, kind, stream))
     packed = f"{kind} compressed, and inside " if kind else ""
-    raise UnreadableInput(f"{path} is not a pcap or pcapng capture: it is {packed}{describe(head)}")
+    raise NotACapture(f"{path} is not a pcap or pcapng capture: it is {packed}{describe(head)}")
 
 
 def _add(taps: Taps, tap: Tap, path: str) -> int:

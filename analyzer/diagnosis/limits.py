@@ -30,7 +30,11 @@ def limits(case: Case) -> list[str]:
 def _how_it_was_read(case: Case) -> Iterator[str]:
     if not case.complete:
         yield "incomplete: findings cover what was read so far"
-    damaged = [printable(capture.name) for capture in case.captures if capture.damaged_places]
+    damaged = [  # of rings `_gaps` tells which file
+        printable(capture.name)
+        for capture in case.captures
+        if capture.damaged_places and capture.gaps is UNSET
+    ]
     if damaged:
         which = damaged[0] if len(damaged) == 1 else f"{number(len(damaged))} captures"
         yield f"{which} cannot be read in full (cut short or damaged): the rest is unknown"

@@ -33,6 +33,7 @@ LEAST_LEAVING, LEAVING_PART = 1000, 8
 """Fewer flows, or less than one part in so many of all, are not worth a copy of all state."""
 _EVERY_S, _SHARE = 1.0, 20
 _GROWTH = 2
+_TIMES = np.iinfo(np.int64)
 
 _FLOW_SUMS = {
     "packets": "packets", "wire_bytes": "wire_bytes", "payload_bytes": "payload_bytes",
@@ -242,15 +243,18 @@ def _end(
 
 
 def _hidden(measuring: Measuring, gone: Ints, losing: Bools, gaps: list[Sequence[Gap]]) -> Bools:
-    """Which of the flows `gone` that are `losing` lived during a gap of a tap that saw them."""
+    """Which of the flows `gone` that are `losing` lived during a gap of a tap that saw them, or
+    during a gap of another tap all the time."""
     flows = measuring.tracker.flows[gone]
     found = np.zeros(len(gone), np.bool_)
     for tap, of_tap in enumerate(gaps):
-        during = np.zeros(len(gone), np.bool_)
+        during, throughout = np.zeros((2, len(gone)), np.bool_)
         for gap in of_tap:
-            begins = True if gap.from_ns is None else flows["last_time"] >= gap.from_ns
-            ends = True if gap.until_ns is None else flows["first_time"] <= gap.until_ns
-            during |= np.logical_and(begins, ends)
+            begin = _TIMES.min if gap.from_ns is None else gap.from_ns
+            end = _TIMES.max if gap.until_ns is None else gap.until_ns
+            during |= (flows["last_time"] >= begin) & (flows["first_time"] <= end)
+            throughout |= (flows["first_time"] >= begin) & (flows["last_time"] <= end)
+        found |= throughout & losing
         for n in np.flatnonzero(during & losing & ~found).tolist():
             found[n] = not measuring.many_taps or _passed(measuring, int(gone[n]), tap)
     return found

@@ -25,7 +25,7 @@ from .paths import Imbalance
 from .ranks import Ranks
 from .series import Series
 
-SCHEMA_VERSION = "1.4"
+SCHEMA_VERSION = "1.5"
 
 
 class Analysis(Record, frozen=True, kw_only=True):

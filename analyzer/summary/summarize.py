@@ -72,7 +72,10 @@ class Summary:
             ways.set_forward = set_forward
             ways = ways.without(unplaced | unclocked)
             in_gaps = {names.taps.index(tap): of_tap for tap, of_tap in gaps.items()}
-            self.ways = without_hidden(ways, in_gaps) if gaps else ways
+            if gaps:
+                flows = measuring.tracker.flows
+                ways = without_hidden(ways, in_gaps, flows["first_time"], flows["last_time"])
+            self.ways = ways
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())

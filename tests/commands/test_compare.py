@@ -38,13 +38,21 @@ def test_json_of_an_earlier_schema_version(
     now, earlier = tmp_path / "now.json", tmp_path / "earlier.json"
     assert cli.run(["analyze", str(RECEIVER), "-o", str(now)]) == 0
     result = json.loads(now.read_text())
-    assert result["schema_version"] == "1.4"
+    assert result["schema_version"] == "1.5"
     result["schema_version"] = "1.3"
     assert [finding.pop("queue_pairs") for finding in result["diagnosis"]["findings"]] == [4]
     earlier.write_text(json.dumps(result))
     assert cli.run(["compare", str(earlier), str(now), "-f", "json"]) == 0
     changes = json.loads(capfdbinary.readouterr().out)
     assert [finding["change"] for finding in changes["findings"]] == ["unchanged"]
+    result["schema_version"] = "1.4"
+    del result["diagnosis"]["complete"]
+    for capture in result["captures"]:
+        for tap in capture["taps"]:
+            tap.pop("fragmented_packets", None)
+    earlier.write_text(json.dumps(result))
+    assert cli.run(["compare", str(earlier), str(now), "-f", "json"]) == 0
+    assert json.loads(capfdbinary.readouterr().out)["change"] == "unchanged"
 
 
 def test_fail_on_worse(analysed: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -168,17 +168,21 @@ def test_a_damaged_place_hides_the_frames_around_it(tmp_path: Path, batch_frames
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"a list of files\n", "is not a capture"), (b"\xa1\xb2\xc3\xd4", "cannot be read")],
+)
 @pytest.mark.parametrize(("which", "bounds"), [(0, (None, 10)), (2, (19, 30)), (5, (49, None))])
 def test_a_file_that_cannot_be_read_is_left_out(
-    tmp_path: Path, which: int, bounds: tuple[int | None, int | None]
+    tmp_path: Path, which: int, bounds: tuple[int | None, int | None], content: bytes, why: str
 ) -> None:
     paths = files(tmp_path, NAMES)
-    Path(paths[which]).write_bytes(b"\xee" * 100)
+    Path(paths[which]).write_bytes(content)
     times, capture = read(paths)
     assert times == [f.time_ns for n, f in enumerate(FRAMES) if n // 10 != which]
     begin, end = (None if at is None else FRAMES[at].time_ns for at in bounds)
-    assert gaps(capture) == [(begin, end, f"{NAMES[which]} cannot be read")]
-    assert f"{paths[which]} is not a pcap or pcapng capture" in capture.warnings[0]
+    assert gaps(capture) == [(begin, end, f"{NAMES[which]} {why}")]
+    assert paths[which] in capture.warnings[0]
     assert capture.damaged_places == 1
 
 

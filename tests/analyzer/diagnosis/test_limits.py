@@ -11,7 +11,7 @@ from conformance_traces import answer, last, write
 from rocescope.analyzer.diagnosis.limits import limits
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.measures.hops.ways import Ways
-from rocescope.analyzer.results.captures import Pause, Sampling
+from rocescope.analyzer.results.captures import CaptureGap, Pause, Sampling
 from rocescope.analyzer.results.ended import Ended
 
 ROWS = [write(0), last(1), answer(1)]
@@ -72,6 +72,8 @@ def test_how_it_was_read():
     assert said(complete=False).startswith("incomplete")
     cut = [capture(table_of(ROWS), damaged_places=1)]
     assert "cannot be read in full" in said(captures=cut)
+    ring = [capture(table_of(ROWS), damaged_places=1, gaps=[CaptureGap(1, 2, "x is cut short")])]
+    assert "cannot be read in full" not in said(captures=ring)  # the gap tells more
 
 
 def test_a_filter_of_the_analysis():

@@ -349,7 +349,7 @@ def test_what_is_unknown_of_flows_that_leave_is_counted():
         ({"a": [Gap(2_000, 3_000, "cut")]}, 3),
         ({"a": [Gap(None, 500, "gone")]}, 2),
         ({"a": [Gap(9_500, None, "gone")]}, 1),
-        ({"a": [Gap(10_500, 10_600, "cut")], "c": [Gap(0, 9_000, "another tap")]}, 0),
+        ({"a": [Gap(10_500, 10_600, "cut")]}, 0),
     ],
 )
 @pytest.mark.parametrize("taps", [["a"], ["a", "b"]])
@@ -369,6 +369,27 @@ def test_losses_of_flows_that_lived_during_a_gap_are_unknown(gaps, partial, taps
     gone = end_idle(measuring, SECOND_NS, taps, 0, 1, gaps=gaps)
     ended, flows = measuring.ended, 3 * len(taps)
     assert (gone, ended.partial_flows, ended.missing_packets) == (flows, partial, flows - partial)
+
+
+@pytest.mark.parametrize(
+    ("gap", "partial"),
+    [((0, 9_000), 1), ((None, 9_500), 2), ((1_000, None), 1), ((1, 8_999), 0), ((None, None), 3)],
+)
+def test_losses_of_flows_that_lived_only_during_a_gap_of_another_tap_are_unknown(gap, partial):
+    """Flows from 0 to 9,000, from 1,000 to 10,000 and from -7,000 to 2,000 miss PSN 2 at tap a."""
+    measuring = Measuring(100_000_000, many_taps=True)
+    measuring.tracker.see_taps(2)
+    rows = [
+        write(qp, psn, begin + 1_000 * psn, ip_id=psn)
+        for qp, begin in ((100, 0), (200, 1_000), (300, -7_000))
+        for psn in (0, 1, *range(3, 10))
+    ]
+    measuring.update(packets(sorted(rows, key=lambda row: row["time_ns"])))
+    measuring.clock.update(np.full(LATEST, 9 * SECOND_NS))
+    gaps = {"b": [Gap(*gap, "another tap")]}
+    assert end_idle(measuring, SECOND_NS, ["a", "b"], 0, 1, gaps=gaps) == 3
+    ended = measuring.ended
+    assert (ended.partial_flows, ended.missing_packets) == (partial, 3 - partial)
 
 
 @pytest.mark.parametrize(

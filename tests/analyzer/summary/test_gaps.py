@@ -16,7 +16,8 @@ from rocescope.analyzer.wire.taps import Gap, Tap, Taps
 @pytest.fixture(scope="module")
 def flow() -> Flow:
     """From 100 to 200 ns at two taps, with a loss."""
-    (first, *_) = analyze([str(data("c10"))], AnalyzeOptions()).flows
+    flows = analyze([str(data("c10"))], AnalyzeOptions()).flows
+    first = next(flow for flow in flows if flow.reordering is not None)
     return structs.replace(
         first,
         taps={"up1": 10, "up2": 10},
@@ -27,6 +28,7 @@ def flow() -> Flow:
         capture_loss_suspected_packets=0,
         lost_between_taps=3,
         reordered_between_taps=0,
+        reordered_packets=0,
     )
 
 
@@ -48,20 +50,59 @@ def flow() -> Flow:
 def test_gaps_while_the_flow_lives(
     flow: Flow, from_ns: int | None, until_ns: int | None, hidden: bool
 ) -> None:
-    gaps = {"up2": [Gap(from_ns, until_ns, "lost")], "up3": [Gap(None, None, "lost")]}
+    gaps = {"up2": [Gap(from_ns, until_ns, "lost")], "up3": [Gap(101, None, "lost")]}
     assert gaps_in(flow, gaps) == (["up2"] if hidden else [])
     found = as_hidden(flow, gaps)
     assert found.missing_packets == (None if hidden else 1)
     assert found.lost_between_taps == (None if hidden else 3)
+    assert found.reordered_packets == (None if hidden else 0)
+    assert (found.reordering is None) == hidden
     assert found.recovered_packets == 2
     assert bool(found.notes[len(flow.notes) :]) == hidden
 
 
-def test_a_flow_whose_packets_were_all_seen(flow: Flow) -> None:
-    whole = structs.replace(
+def without_losses(flow: Flow) -> Flow:
+    return structs.replace(
         flow, missing_packets=0, recovered_packets=0, lost_between_taps=None, notes=[]
     )
+
+
+def test_a_flow_whose_packets_were_all_seen(flow: Flow) -> None:
+    whole = without_losses(flow)
     assert as_hidden(whole, {"up1": [Gap(120, 130, "lost")]}) is whole
+
+
+def test_packets_late_at_another_tap_may_be_late_between_taps(flow: Flow) -> None:
+    late = as_hidden(
+        structs.replace(without_losses(flow), reordered_packets=4),
+        {"up1": [Gap(120, 130, "lost")]},
+    )
+    assert (late.reordered_packets, late.reordering, late.missing_packets) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("from_ns", "until_ns", "hidden"),
+    [(100, 200, True), (None, 200, True), (99, None, True), (101, None, False), (0, 199, False)],
+)
+def test_a_flow_that_lives_only_during_a_gap_of_another_tap(
+    flow: Flow, from_ns: int | None, until_ns: int | None, hidden: bool
+) -> None:
+    """The tap may have missed all of its packets."""
+    gaps = {"up3": [Gap(from_ns, until_ns, "lost")]}
+    assert gaps_in(flow, gaps) == (["up3"] if hidden else [])
+    found = as_hidden(flow, gaps)
+    if hidden:
+        assert found.missing_packets is found.lost_between_taps is found.reordered_packets is None
+    else:
+        assert found is flow
+    whole = without_losses(flow)
+    assert as_hidden(whole, gaps) is whole
+
+
+def test_a_flow_without_order(flow: Flow) -> None:
+    unknown = dict.fromkeys(("missing_packets", "recovered_packets", "reordered_packets"))
+    datagrams = structs.replace(flow, **unknown, lost_between_taps=None)
+    assert as_hidden(datagrams, {"up1": [Gap(120, 130, "lost")]}) is datagrams
 
 
 def test_a_session_has_the_gaps_of_the_tap_that_carries_it() -> None:

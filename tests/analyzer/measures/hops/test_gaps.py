@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocescope.analyzer.measures.hops.gaps import without_hidden
+from rocescope.analyzer.measures.hops import gaps as module
 from rocescope.analyzer.measures.hops.state import EDGE, VISIT
 from rocescope.analyzer.measures.hops.ways import GRACE_NS, LOST, Way, Ways
 from rocescope.analyzer.wire.taps import Gap
@@ -32,6 +32,14 @@ def ways(*hops, visits=()):
         row["flow"], row["tap"], row["moves"] = flow, tap, 2
         row["first_next_tap"], row["next_tap"] = first, last
     return Ways(list(hops), [], table, 1, 0, END, 0, 0, 0, names, {}, unknown={0: 1})
+
+
+def without_hidden(ways, gaps, lives=()):
+    """lives: (first, last time) of flows; of all others, longer than any gap."""
+    first, last = np.full((2, 9), [[0], [20 * END]])
+    for flow, (begin, end) in dict(lives).items():
+        first[flow], last[flow] = begin, end
+    return module.without_hidden(ways, gaps, first, last)
 
 
 def lost(found):
@@ -72,3 +80,16 @@ def test_moves_beside_a_tap_with_gaps_are_unknown():
     visits = [(5, 0, 2, 2), (6, 0, 2, 2), (5, 3, 2, 2), (6, 2, 1, 3)]
     found = without_hidden(ways(way(0, 1, passed=[5]), visits=visits), {1: [GAP]})
     assert found.visits["moves"].tolist() == [0, 2, 2, 0]
+
+
+def test_a_flow_that_lives_only_during_a_gap_may_have_passed_the_tap():
+    """It is sprayed over taps b and c, and the packets to b are in the gap."""
+    lives = {5: (BEGIN + 1, END - 1), 6: (BEGIN - DELAY - 1, END)}
+    hops = way(0, 2, passed=[5, 6, 7], lost=[(5, BEGIN + 2), (6, BEGIN + 2), (7, BEGIN + 2)])
+    found = without_hidden(ways(hops), {1: [GAP]}, lives)
+    assert lost(found) == {(0, 2): [BEGIN + 2, BEGIN + 2]}
+    assert (found.hidden, found.unknown[5]) == (1, 1)
+    # Where other flows show that the tap follows the first one: the same. After another: no.
+    follows, elsewhere = way(0, 1, passed=[8]), way(3, 1, passed=[8])
+    assert without_hidden(ways(hops, follows), {1: [GAP]}, lives).hidden == 1
+    assert without_hidden(ways(hops, elsewhere), {1: [GAP]}, lives).hidden == 0
