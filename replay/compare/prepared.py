@@ -25,6 +25,7 @@ from .request import ReplayRequest
 from .specs.words import ASAP, CAPTURED, JOBS
 
 if TYPE_CHECKING:
+    from ..jobs.files.job_files import JobFiles
     from ..jobs.graph import Job as PlacedJob
     from ..packets.model.model import EngineResult, Model
     from .conditions import Conditions
@@ -34,12 +35,19 @@ Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of the work, the steps done and the number of steps."""
 
 
+_ONE_CLASS = (
+    "--priority: all traffic would be in one class; give --jobs with priority=NAME, or --pattern "
+    "beside jobs for the last class"
+)
+
+
 class PreparedReplay:
     """Replays one traffic on one fabric with any strategies."""
 
-    def __init__(self, request: ReplayRequest) -> None:
-        """UsageError names the option and its mistake."""
+    def __init__(self, request: ReplayRequest, files: JobFiles | None = None) -> None:
+        """files: reads the files of jobs. UsageError names the option and its mistake."""
         self.request = request
+        self._files = files
         self.fabric = parse_fabric(request.fabric)
         if bool(request.captures) == request.generated:
             raise UsageError("give captures, or --pattern or --jobs for generated traffic")
@@ -80,11 +88,6 @@ class PreparedReplay:
             model = replace(model, pfc=pfc)
         if request.priority:
             model = replace(model, classes=parse_classes(request.priority))
-            if len(model.classes) > 1 and not (request.jobs and request.pattern):
-                raise UsageError(
-                    "--priority: all traffic would be in the first class; give --jobs, and "
-                    "--pattern beside them for the last class"
-                )
         conditions = parse_conditions(
             request.transport, request.fail, request.converge, self.fabric
         )
@@ -92,6 +95,8 @@ class PreparedReplay:
             raise UsageError("--model: offer needs captures; patterns are sent as fast as possible")
         if request.jobs:
             self._placed_jobs  # noqa: B018
+        elif len(model.classes) > 1:
+            raise UsageError(_ONE_CLASS)
         if request.window and not request.captures:
             raise UsageError("--window with --packets needs captures")
         if request.window and not as_captured:
@@ -104,12 +109,14 @@ class PreparedReplay:
         from ..jobs.background import background
         from ..jobs.spec import parse_jobs
         from ..packets.offers.collectives import ITERATED
+        from .specs.classes import parse_classes
         from .specs.pattern import pairs_of
 
         pattern, (name, _, rest) = self.request.pattern, self.request.pattern.partition(":")
         if name in ITERATED:
             raise UsageError(f"--pattern {name} waits for its steps: use --jobs collective=ring")
-        placed = parse_jobs(self.request.jobs)
+        classes = [one.name for one in parse_classes(self.request.priority)]
+        placed = parse_jobs(self.request.jobs, self._files, classes)
 
         def jobs(seed: int) -> list[PlacedJob]:
             found = placed(self.fabric, seed)
@@ -119,7 +126,10 @@ class PreparedReplay:
                 found.append(background(name, pairs, self.fabric.hosts))
             return found
 
-        jobs(self.request.seed)  # mistakes are told before anything runs
+        # Mistakes are told before anything runs.
+        used = {job.priority % len(classes) for job in jobs(self.request.seed)}
+        if len(classes) > 1 and len(used) == 1:
+            raise UsageError(_ONE_CLASS)
         return jobs
 
     def read(

@@ -12,6 +12,7 @@ import msgspec
 from ...analyzer.errors import UsageError
 from ..fabrics.parameters import CHANGES, RATE_AND_DELAY
 from ..fabrics.parse import KINDS
+from ..jobs.files.job_files import JobFiles
 from ..results.replay import ReplayResult, StrategyResult, VariedResult, VariedStrategy
 from .prepared import PreparedReplay, Tell
 from .request import ReplayRequest
@@ -116,13 +117,13 @@ def replay_varied(
     cases = list(product(*(one.values for one in variations)))
     if len(cases) > MOST_CASES:
         raise UsageError(f"--vary: {len(cases):,} combinations; at most {MOST_CASES} are possible")
-    prepared = []
+    prepared, files = [], JobFiles()
     for values in cases:
         own = request
         for one, value in zip(variations, values, strict=True):
             own = varied(own, one, value)
         try:
-            prepared.append(PreparedReplay(own))
+            prepared.append(PreparedReplay(own, files))
         except UsageError as error:
             told = ", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True))
             raise UsageError(f"--vary {told}: {error}") from None

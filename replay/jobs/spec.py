@@ -15,10 +15,8 @@ from ...analyzer.units import parse_duration, parse_size
 from ...kernels.kernel import Floats
 from ..fabrics.fabric import Fabric
 from .collectives import ALL_REDUCES, PLAIN, Collective, experts, hierarchical, uneven
-from .files.chakra import read_chakra
-from .files.goal import read_goal
-from .files.json_file import read_json
-from .graph import MOST_PS, Graph, Job
+from .files.job_files import JobFile, JobFiles
+from .graph import MOST_PS, Job
 from .models import MODELS
 from .placing import PACKED, PLACEMENTS, FreeHosts
 from .training import training
@@ -55,8 +53,8 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "start": "0",
     "stagger": "0",
 }
-KEYS: Final = (*_DEFAULTS, "workers", "model", "ratio", "file")
-FILE_KEYS: Final = ("file", "collective", "place", "start", "qps")
+KEYS: Final = (*_DEFAULTS, "workers", "model", "ratio", "file", "priority")
+FILE_KEYS: Final = ("file", "collective", "place", "start", "qps", "priority")
 """`collective`: how the all-reduces of Chakra traces are done."""
 
 
@@ -83,16 +81,20 @@ class _Plan(NamedTuple):
     place: str
     start_ps: int
     stagger_ps: int
-    file: Graph | None = None
-    notes: tuple[str, ...] = ()
+    priority: int = 0
+    file: JobFile | None = None
 
 
-def parse_jobs(specs: Sequence[str]) -> Callable[[Fabric, int], list[Job]]:
+def parse_jobs(
+    specs: Sequence[str], files: JobFiles | None = None, classes: Sequence[str] = ("data",)
+) -> Callable[[Fabric, int], list[Job]]:
     """The jobs of the options, once they are placed on a fabric in the run of a seed.
 
-    UsageError names the key; that of the result the job that does not fit.
+    files: reads the files of jobs; what it has read before is not read again. classes: names of the
+    classes of data. UsageError names the key; that of the result the job that does not fit.
     """
-    plans = [_file(spec) or _parsed(spec) for spec in specs]
+    files = files or JobFiles()
+    plans = [_file(spec, files, classes) or _parsed(spec, classes) for spec in specs]
     if sum(plan.alike for plan in plans) > MOST_JOBS:
         raise UsageError(f"--jobs: the most jobs are {MOST_JOBS}")
 
@@ -107,7 +109,7 @@ def parse_jobs(specs: Sequence[str]) -> Callable[[Fabric, int], list[Job]]:
     return placed
 
 
-def _file(spec: str) -> _Plan | None:
+def _file(spec: str, files: JobFiles, classes: Sequence[str]) -> _Plan | None:
     """The plan of a job from a file; None for other jobs."""
     given = parse_options(spec, "--jobs")
     if "file" not in given:
@@ -118,21 +120,27 @@ def _file(spec: str) -> _Plan | None:
                 f"--jobs: {key} cannot be combined with file; {', '.join(FILE_KEYS)} can"
             )
     rest = ",".join(f"{key}={value}" for key, value in given.items() if key != "file")
-    plan, text = _parsed(rest), given["file"]
-    path = Path(text)
-    notes: tuple[str, ...] = ()
-    if path.suffix in (".goal", ".json"):
-        if not path.is_file():
-            raise UsageError(f"--jobs: there is no file {path}")
-        graph = read_goal(path) if path.suffix == ".goal" else read_json(path)
-    else:
-        if plan.collective not in ALL_REDUCES:
-            raise UsageError(f"--jobs: collective of a file is one of {', '.join(ALL_REDUCES)}")
-        graph, notes = read_chakra(text, ALL_REDUCES[plan.collective])
-    return plan._replace(collective=path.name, file=graph, notes=notes)
+    plan, path = _parsed(rest, classes), Path(given["file"])
+    if plan.collective not in ALL_REDUCES:
+        raise UsageError(f"--jobs: collective of a file is one of {', '.join(ALL_REDUCES)}")
+    file = files.read(given["file"], plan.collective)
+    if file.priority and "priority" not in given:
+        plan = plan._replace(
+            priority=_class(file.priority, classes, f"--jobs: {path.name}: priority")
+        )
+    return plan._replace(collective=path.name, file=file)
 
 
-def _parsed(spec: str) -> _Plan:
+def _class(name: str, classes: Sequence[str], where: str) -> int:
+    """The number of a class of data."""
+    if name not in classes:
+        raise UsageError(
+            f"{where}: there is no class {name[:64]!r}; --priority names them: {', '.join(classes)}"
+        )
+    return classes.index(name)
+
+
+def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
     given = parse_options(spec, "--jobs")
     for key in given:
         if key not in KEYS:
@@ -174,6 +182,7 @@ def _parsed(spec: str) -> _Plan:
         values["place"],
         _time("start", values["start"]),
         _time("stagger", values["stagger"]),
+        _class(given["priority"], classes, "--jobs: priority") if "priority" in given else 0,
     )
 
 
@@ -197,8 +206,11 @@ def _placed(plan: _Plan, at: int, job: int, free: FreeHosts, fabric: Fabric, see
     workers = len(free) if plan.workers is None else plan.workers
     name = f"job{job} {plan.collective}"
     if plan.file is not None:
-        hosts = free.take(plan.file.ranks, plan.place, name, seed * MOST_JOBS + job)
-        return Job(name, plan.file, hosts, plan.start_ps, qps=plan.qps, notes=plan.notes)
+        graph, notes, _ = plan.file
+        hosts = free.take(graph.ranks, plan.place, name, seed * MOST_JOBS + job)
+        return Job(
+            name, graph, hosts, plan.start_ps, qps=plan.qps, notes=notes, priority=plan.priority
+        )
     if workers < 2:
         raise UsageError(f"--jobs: {name}: {workers} free hosts are left; a job needs 2 workers")
     if plan.stragglers > workers:
@@ -219,7 +231,10 @@ def _placed(plan: _Plan, at: int, job: int, free: FreeHosts, fabric: Fabric, see
         _collective(plan, rng),
     )
     start = plan.start_ps + at * plan.stagger_ps
-    return Job(name, graph, hosts, start, qps=plan.qps, iterations=plan.iterations)
+    return Job(
+        name, graph, hosts, start,
+        qps=plan.qps, iterations=plan.iterations, priority=plan.priority,
+    )  # fmt: skip
 
 
 def _slowness(plan: _Plan, workers: int, rng: np.random.Generator) -> Floats:

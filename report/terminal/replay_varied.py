@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from rich.table import Table
 
-from ...replay.results.replay import ReplayResult
+from ...replay.results.replay import ReplayResult, VariedStrategy
 from ..words import human
 from .page import Page, numbers, texts
 from .replay_parts import NONE, factor
@@ -21,24 +23,46 @@ def print_varied(page: Page, result: ReplayResult) -> None:
 
 
 def _verdict(result: ReplayResult) -> str:
-    found = [
-        (row.completion_ns.mean, row.name, one.settings)
-        for one in result.varied
-        for row in one.strategies
-        if row.completion_ns is not None
-    ]
-    if not found:
-        cases = human.counted(len(result.varied), "case")
-        if any(row.lost_packets for one in result.varied for row in one.strategies):
+    rows = [(one.settings, row) for one in result.varied for row in one.strategies]
+    packets = any(row.max_queue_packets is not None for _, row in rows)
+    found = [(time, settings, row.name) for settings, row in rows if (time := _time(row))]
+    cases = human.counted(len(result.varied), "case")
+    if packets and not found:
+        if any(row.lost_packets for _, row in rows):
             return f"{cases}; packets are lost, and no case completes: --transport recovers them."
-        return f"{cases}."
-    least, most = min(found, key=lambda f: f[0]), max(found, key=lambda f: f[0])
-    text = f"Fastest: {_told(least[2])} with {least[1]}, {human.duration(least[0])}"
-    return f"{text}; slowest: {_told(most[2])} with {most[1]}, {human.duration(most[0])}."
+        return f"{cases}; none completes."
+    if not found:
+        return f"{cases}; no link between switches carries data."
+    best, worst = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
+    alone = len({row.name for _, row in rows}) == 1
+    what = "" if packets else "the busiest link is busy for "
+    text = f"{_told(best, alone)}, {what}{human.duration(best[0])}"
+    if len(result.varied) == 1:
+        name = next(iter(result.varied[0].settings), "")
+        return f"One case: {text}; give several values to compare: --vary {name}=A,B."
+    if len(found) < len(rows):
+        text += f" ({len(rows) - len(found)} of {len(rows)} rows did not complete)"
+    if human.duration(best[0]) == human.duration(worst[0]):
+        return f"All {cases} alike: {what}{human.duration(best[0])}."
+    less = human.percent(1 - best[0] / worst[0])
+    return (
+        f"Best is {text}: {less} less than the worst, {_told(worst, alone)}, "
+        f"{human.duration(worst[0])}."
+    )
 
 
-def _told(settings: dict[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in settings.items())
+def _time(row: VariedStrategy) -> float | None:
+    """ns: completion, or of whole flows the time for which the busiest link is busy; None: not
+    complete."""
+    if row.max_queue_packets is None:
+        return row.busy_ns
+    return None if row.completion_ns is None else row.completion_ns.mean
+
+
+def _told(case: tuple[float, dict[str, str], str], alone: bool) -> str:
+    """`spines=8 with ecmp`; alone: there is one strategy."""
+    settings = ", ".join(f"{key}={value}" for key, value in case[1].items())
+    return settings if alone else f"{settings} with {case[2]}"
 
 
 def _rows(table: Table, result: ReplayResult) -> None:

@@ -21,8 +21,6 @@ from ..graph import Graph
 from ..tasks import Tasks
 
 MOST_RANKS = 1 << 14
-MOST_TRACE_BYTES = 1 << 28
-"""Of all files together."""
 _SHOWN = 64
 """Characters of a name in an error."""
 _US_PS = 1_000_000
@@ -50,12 +48,7 @@ class _Node(NamedTuple):
 def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, ...]]:
     """(the graph of the traces, notes). all_reduce: the algorithm of all-reduces. UsageError names
     the file and the node."""
-    files = list(_files(prefix))
-    if sum(path.stat().st_size for path in files) > MOST_TRACE_BYTES:
-        raise UsageError(
-            f"--jobs: {prefix}.*.et: the {len(files):,} files are larger than "
-            f"{MOST_TRACE_BYTES:,} bytes together"
-        )
+    files = trace_files(prefix)
     tasks = Tasks(f"{prefix}.*.et", len(files))
     known: list[dict[int, int]] = []
     waits: list[list[tuple[int, list[int]]]] = []
@@ -149,7 +142,9 @@ _COLLECTIVES: Mapping[int, Collective] = {
 """By CollectiveCommType; gather and scatter (3, 4) are not supported."""
 
 
-def _files(prefix: str) -> Iterator[Path]:
+def trace_files(prefix: str) -> list[Path]:
+    """PREFIX.0.et, PREFIX.1.et, ..., at least two. UsageError names the missing one."""
+    found: list[Path] = []
     for rank in range(MOST_RANKS + 1):
         path = Path(f"{prefix}.{rank}.et")
         if not path.is_file():
@@ -158,10 +153,9 @@ def _files(prefix: str) -> Iterator[Path]:
                     f"--jobs: there is no file {path}: give PATH.goal, PATH.json, or PATH for the "
                     "Chakra traces PATH.0.et, PATH.1.et, ..."
                 )
-            return
-        if rank == MOST_RANKS:
-            raise UsageError(f"--jobs: {prefix}: more than {MOST_RANKS:,} ranks")
-        yield path
+            return found
+        found.append(path)
+    raise UsageError(f"--jobs: {prefix}: more than {MOST_RANKS:,} ranks")
 
 
 def _tag(node: _Node) -> int:

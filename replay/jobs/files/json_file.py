@@ -9,7 +9,6 @@ import msgspec
 from ..graph import Graph
 from ..tasks import Tasks
 
-MOST_FILE_BYTES = 1 << 28
 _US_PS = 1_000_000
 
 
@@ -25,12 +24,12 @@ class _Node(msgspec.Struct, forbid_unknown_fields=True):
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     ranks: int
     nodes: list[_Node]
+    priority: str = ""
 
 
-def read_json(path: Path) -> Graph:
-    """The graph of a job. UsageError names the file and the node."""
-    if path.stat().st_size > MOST_FILE_BYTES:
-        raise Tasks(path.name, 0).fail(f"larger than {MOST_FILE_BYTES:,} bytes")
+def read_json(path: Path) -> tuple[Graph, str]:
+    """(the graph of a job, class of its data, empty if not given). UsageError names the file and
+    the node."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -65,4 +64,4 @@ def read_json(path: Path) -> Graph:
                     "begins nor ends there"
                 )
             tasks.wait(known[node.id], known[before])
-    return tasks.graph()
+    return tasks.graph(), found.priority

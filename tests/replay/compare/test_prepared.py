@@ -40,6 +40,9 @@ PATTERN = ReplayRequest(FABRIC, pattern="permutation:message-size=64KiB")
         ({"jobs": ("workers=4", "workers=2")}, "job2 ring has 2 workers"),
         ({"jobs": ("workers=4",), "pattern": "ring-allreduce"}, "use --jobs collective=ring"),
         ({"jobs": ("workers=4",), "captures": ("a.pcap",), "pattern": ""}, "give captures, or"),
+        ({"priority": ("a", "b")}, "all traffic would be in one class"),
+        ({"jobs": ("workers=4",), "priority": ("a", "b"), "pattern": ""}, "would be in one class"),
+        ({"jobs": ("workers=4,priority=c",), "priority": ("a", "b")}, "there is no class 'c'"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_read(

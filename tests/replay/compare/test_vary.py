@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.vary import parse_vary, replay_varied, varied
 from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.jobs.files import job_files
+from rocescope.replay.jobs.graph import Graph
 from rocescope.replay.traffic import observed
 from rocescope.replay.traffic.traffic import Traffic
 
@@ -113,3 +117,19 @@ def test_captures_are_read_once_per_fabric(monkeypatch: pytest.MonkeyPatch) -> N
     result, whole = replay_varied(request, ["rate=100G,400G", "ecn=80kB,none"])
     assert whole and len(result.varied) == 4
     assert asked == [4, 4]
+
+
+def test_files_of_jobs_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"ranks": 2, "nodes": [{"id": "a", "rank": 0, "to": 1, "bytes": 9000}]}')
+    read, asked = job_files.read_json, list[Path]()
+
+    def counted(path: Path) -> tuple[Graph, str]:
+        asked.append(path)
+        return read(path)
+
+    monkeypatch.setattr(job_files, "read_json", counted)
+    result, whole = replay_varied(
+        replace(JOBS, jobs=(f"file={path}",)), ["spines=1,2", "rate=100G,400G"]
+    )
+    assert whole and len(result.varied) == 4 and asked == [path]

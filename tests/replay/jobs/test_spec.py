@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from rocescope.analyzer.errors import UsageError
@@ -66,3 +69,16 @@ def test_models_stragglers_and_starts() -> None:
     two = parse_jobs(["workers=2,count=2,start=1us,stagger=7us"])(FABRIC, 1)
     assert [job.start_ps for job in two] == [1_000_000, 8_000_000]
     assert [job.name for job in two] == ["job1 ring", "job2 ring"]
+
+
+def test_the_class_of_a_job(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    node = {"id": "a", "rank": 0, "to": 1, "bytes": 100}
+    file.write_text(json.dumps({"ranks": 2, "nodes": [node], "priority": "bulk"}))
+    specs = ["workers=2", "workers=2,priority=bulk", f"file={file}", f"file={file},priority=data"]
+    jobs = parse_jobs(specs, classes=("data", "bulk"))(FABRIC, 1)
+    assert [job.priority for job in jobs] == [0, 1, 1, 0]
+    with pytest.raises(UsageError, match="--jobs: priority: there is no class 'x'; .*: data, bulk"):
+        parse_jobs(["workers=2,priority=x"], classes=("data", "bulk"))
+    with pytest.raises(UsageError, match=r"--jobs: x\.json: priority: there is no class 'bulk'"):
+        parse_jobs([f"file={file}"])

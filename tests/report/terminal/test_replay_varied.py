@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
+
+import pytest
 
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.vary import replay_varied
@@ -12,16 +15,20 @@ from rocescope.report.terminal.replay import print_replay
 FABRIC = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G"
 
 
-def _text(request: ReplayRequest, vary: str) -> str:
+def _text(request: ReplayRequest, vary: str, words: bool = False) -> str:
     out = io.StringIO()
     print_replay(replay_varied(request, [vary])[0], out)
-    return out.getvalue()
+    return " ".join(out.getvalue().split()) if words else out.getvalue()
 
 
 def test_rows_and_the_fastest_case() -> None:
     request = ReplayRequest(FABRIC, ("jsq",), jobs=("workers=4,size=64kB",))
     text = _text(request, "jobs.size=64kB,256kB")
-    assert "Fastest: jobs.size=64kB with jsq" in text and "slowest: jobs.size=256kB" in text
+    best_of = r"jobs\.size=64kB, (.*) us: (.*) % less than the worst, jobs\.size=256kB, (.*) us\."
+    told = re.search(best_of, " ".join(text.split()))
+    assert told is not None
+    best, less, worst = map(float, told.groups())
+    assert best < worst and less == pytest.approx(100 * (1 - best / worst), abs=0.3)
     rows = [line.split() for line in text.splitlines() if line.startswith(("64kB ", "256kB "))]
     assert len(rows) == 4 and rows[0][:2] == ["64kB", "jsq"]  # completion, then times of jobs
     assert "lost" not in text and "pauses" not in text
@@ -32,10 +39,30 @@ def test_rows_and_the_fastest_case() -> None:
 
 def test_no_case_completes() -> None:
     request = ReplayRequest(FABRIC, ("jsq",), pattern="incast:fan-in=3,message-size=256kB")
-    text = " ".join(_text(request, "buffer=20kB,30kB").split())
+    text = _text(request, "buffer=20kB,30kB", words=True)
     assert "2 cases; packets are lost, and no case completes: --transport recovers them." in text
 
 
 def test_whole_flows_have_no_completion() -> None:
-    text = _text(ReplayRequest(FABRIC, ("ecmp",), pattern="permutation"), "spines=1,2")
-    assert "busy for" in text and "completion" not in text and "2 cases." in text
+    plain = ReplayRequest(FABRIC, ("ecmp",), pattern="permutation")
+    text = _text(plain, "rate=100G,200G", words=True)
+    assert "busy for" in text and "completion" not in text
+    assert "Best is rate=200G, the busiest link is busy for" in text
+    assert "us: 50.0 % less than the worst, rate=100G, " in text
+
+
+def test_one_case_is_told_to_take_several_and_equal_cases_that_they_are() -> None:
+    plain = ReplayRequest(FABRIC, ("ecmp",), pattern="permutation")
+    text = _text(plain, "spines=2", words=True)
+    assert (
+        "One case: spines=2, " in text and "several values to compare: --vary spines=A,B." in text
+    )
+    text = _text(plain, "delay=1us,2us", words=True)
+    assert "All 2 cases alike: the busiest link is busy for" in text
+
+
+def test_the_best_strategy_is_named() -> None:
+    wide = FABRIC.replace("hosts=2", "hosts=8")
+    request = ReplayRequest(wide, ("ecmp", "jsq"), pattern="permutation:message-size=64kB")
+    text = _text(request, "spines=1,2", words=True)
+    assert "Best is spines=2 with jsq, " in text and " with ecmp, " in text

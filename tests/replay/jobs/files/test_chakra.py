@@ -102,16 +102,6 @@ def test_the_root_is_said_to_be_assumed(tmp_path: Path, kind: int) -> None:
     assert len(notes) == 1 and "1 broadcasts and reductions: the root is not in the" in notes[0]
 
 
-def test_the_files_have_one_limit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prefix = written(tmp_path, [_all_reduce(1000)] * 2)
-    each = (tmp_path / "trace.0.et").stat().st_size
-    monkeypatch.setattr("rocescope.replay.jobs.files.chakra.MOST_TRACE_BYTES", 2 * each)
-    read_chakra(prefix, RING)
-    monkeypatch.setattr("rocescope.replay.jobs.files.chakra.MOST_TRACE_BYTES", 2 * each - 1)
-    with pytest.raises(UsageError, match="the 2 files are larger than .* bytes together"):
-        read_chakra(prefix, RING)
-
-
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no file .*trace\.1\.et"):
         read_chakra(written(tmp_path, [_all_reduce(1)]), RING)

@@ -20,7 +20,9 @@ NODES = [
 def _read(tmp_path: Path, nodes: object, ranks: object = 3):  # type: ignore[no-untyped-def]
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"ranks": ranks, "nodes": nodes}))
-    return read_json(path)
+    graph, priority = read_json(path)
+    assert not priority
+    return graph
 
 
 def test_nodes_wait_for_each_other(tmp_path: Path) -> None:
