@@ -20,6 +20,7 @@ from ..session.snapshots.snapshot import FlowKey, Snapshot
 from ..session.words import sentences
 from ..session.words.shown_events import shown_events
 from ..view_state import ViewState
+from ..widgets.grid import Grid
 from ..widgets.topbar import Tabs, TopBar
 from .prompts import TextPrompt
 
@@ -165,9 +166,14 @@ class RoceScreen(Screen[None]):
         self.query_one(Tabs).show(self.name_, counts)
         sentence = self.draw(snapshot)
         self.query_one(Hints).show(self.name_, self.without_effect)
+        verdict = self.query_one(Verdict)
+        shown = (grid for grid in self.query(Grid) if all(n.display for n in grid.ancestors_with_self))
+        left_out = sum(grid.left_out for grid in shown)
+        more = f"+{human.counted(left_out, 'column')}" if left_out else ""
+        if more != (verdict.border_subtitle or ""):
+            verdict.border_subtitle = more
         if sentence != self._sentence:
             self._sentence = sentence
-            verdict = self.query_one(Verdict)
             text, width = Text(sentence, "bold", overflow="ellipsis"), verdict.size.width
             shape = width, len(text.wrap(self.app.console, max(1, width)))
             # Live sentences change four times a second; only a change of height costs a layout.
@@ -211,6 +217,7 @@ class RoceScreen(Screen[None]):
         """Show only the focused pane."""
         if self.focused is not None:
             self._set_aside(self, {self.focused, *self.focused.ancestors})
+            self.call_after_refresh(self.redraw)
 
     def _set_aside(self, parent: Widget, kept: set[DOMNode]) -> None:
         for child in parent.children:
@@ -223,6 +230,7 @@ class RoceScreen(Screen[None]):
     def action_smaller(self) -> None:
         """Show all panes."""
         self.query(".aside").remove_class("aside")
+        self.call_after_refresh(self.redraw)
 
     def draw_record(self) -> None:
         """Redraw what depends on the record of the selected flow."""

@@ -194,6 +194,11 @@ class Grid(ScrollView, can_focus=True):
             self._fitting = (width, columns_in(width, self.columns))
         return self._fitting[1]
 
+    @property
+    def left_out(self) -> int:
+        """Number of columns that do not fit; a table without rows leaves nothing out."""
+        return len(self.columns) - len(self._layout()) if self.size.width and self._rows else 0
+
     def width_of(self, key: str) -> int:
         """The drawn width of a column; 0 if it does not fit."""
         return next((w for i, w in self._layout() if self.columns[i].key == key), 0)

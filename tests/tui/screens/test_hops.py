@@ -28,6 +28,17 @@ def test_losses_between_two_captures():
     assert "180 of " in lines[2] and "passages over 2 hops lost" in lines[2]
 
 
+def test_columns_that_do_not_fit_are_counted():
+    narrow = drive(PAIR, ["3"], (80, 24), text_of)
+    line = next(i for i, text in enumerate(narrow) if "FROM" in text)
+    assert "CE" not in narrow[line].split() and "DUP" not in narrow[line].split()
+    assert "─+4 columns─" in narrow[line - 1]
+    wide = drive(PAIR, ["3"], (140, 40), text_of)
+    line = next(i for i, text in enumerate(wide) if "FROM" in text)
+    assert {"CE", "LATE", "DUP", "p99"} <= set(wide[line].split())
+    assert "column" not in wide[line - 1] and "TRIM" not in wide[line]
+
+
 def test_trims_have_a_column():
     """Where a packet was trimmed, also at 80 columns."""
 
