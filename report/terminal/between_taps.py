@@ -11,7 +11,7 @@ from ...analyzer.results.hops import CaptureLoss, Hop
 from ...analyzer.words import printable
 from ..words.hops import short_taps
 from ..words.human import Glyphs, count, counted, duration, percent
-from .page import numbers
+from .page import numbers, texts
 
 
 def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:
@@ -48,26 +48,34 @@ def _short(hops: Sequence[Hop]) -> dict[str, str]:
     return short_taps(tap for hop in hops for tap in (hop.from_tap, hop.to_tap) if tap is not None)
 
 
-def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
-    """One row per hop and direction, those with losses first."""
-    table.add_column("from")
-    table.add_column("to")
+def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs, width: int) -> None:
+    """One row per hop and direction, those with losses first. width: of the terminal."""
     trims = any(hop.trimmed_packets for hop in hops)
-    numbers(table, "packets", "lost", "CE", "late", "dup", *["trim"] * trims, "delay p50", "p99")
+    titles = ["packets", "lost", "CE", "late", "dup", *["trim"] * trims, "delay p50", "p99"]
+    texts(table, "from", "to")
+    numbers(table, *titles)
+    hops = sorted(hops, key=lambda hop: -hop.lost_packets)
+    rows = [_figures(hop, glyphs, trims) for hop in hops]
+    taken = sum(1 + max(map(len, cells)) for cells in zip(titles, *rows, strict=True))
     short = _short(hops)
-    for hop in sorted(hops, key=lambda hop: -hop.lost_packets):
-        lost = Text(count(hop.lost_packets))
-        if hop.lost_packets:
-            lost = Text(f"{glyphs.bad} {count(hop.lost_packets)}", "red")
+    fitting = glyphs.shortened(short.values(), max(8, (width - taken - 1) // 2))
+    for hop, row in zip(hops, rows, strict=True):
         table.add_row(
-            Text(short[hop.from_tap]),
-            Text("?" if hop.to_tap is None else short[hop.to_tap]),
-            count(hop.packets),
-            lost,
-            count(hop.ce_marked_packets),
-            count(hop.reordered_packets),
-            count(hop.duplicate_packets),
-            *[count(hop.trimmed_packets)] * trims,
-            "" if hop.delay_ns is None else duration(hop.delay_ns.p50),
-            "" if hop.delay_ns is None else duration(hop.delay_ns.p99),
+            Text(fitting[short[hop.from_tap]]),
+            Text("?" if hop.to_tap is None else fitting[short[hop.to_tap]]),
+            *(Text(cell, "red" if glyphs.bad in cell else "") for cell in row),
         )
+
+
+def _figures(hop: Hop, glyphs: Glyphs, trims: bool) -> list[str]:
+    mark = f"{glyphs.bad} " if hop.lost_packets else ""
+    return [
+        count(hop.packets),
+        mark + count(hop.lost_packets),
+        count(hop.ce_marked_packets),
+        count(hop.reordered_packets),
+        count(hop.duplicate_packets),
+        *[count(hop.trimmed_packets)] * trims,
+        "" if hop.delay_ns is None else duration(hop.delay_ns.p50),
+        "" if hop.delay_ns is None else duration(hop.delay_ns.p99),
+    ]

@@ -127,7 +127,8 @@ class Report:
             text = between_taps(analysis.hops, analysis.capture_losses)
             self.page.section("Between taps", text)
             worst = sorted(analysis.hops, key=lambda hop: (-hop.lost_packets, -hop.packets))
-            self.page.draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
+            shown, width = worst[: self.top], self.page.console.width
+            self.page.draw(lambda table: hop_table(table, shown, self.glyphs, width))
             self.page.more(len(worst) - self.top, "hop")
         self._mrc()
         self.page.section("Congestion", verdicts.congestion(analysis))

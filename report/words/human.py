@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,34 @@ class Glyphs:
             return text
         keep = width - len(self.ellipsis)
         return text[: (keep + 1) // 2] + self.ellipsis + text[len(text) - keep // 2 :]
+
+    def shortened(self, names: Collection[str], width: int) -> dict[str, str]:
+        """Each name in at most `width` characters, different names differently.
+
+        In this order: without its middle, words before numbers as initials (l1-e3-s2-e7), without
+        another part, numbered.
+        """
+        cut = {name: self.shorten(name, width) for name in names}
+        if len(set(cut.values())) == len(cut):
+            return cut
+        initials = {name: re.sub(r"([A-Za-z])[A-Za-z]+(\d)", r"\1\2", name) for name in cut}
+        if len(set(initials.values())) == len(cut) and max(map(len, initials.values())) <= width:
+            return initials
+        keep = width - len(self.ellipsis)
+        for tail in sorted(range(keep + 1), key=lambda tail: abs(tail - keep // 2)):
+            other = {
+                name: name
+                if len(name) <= width
+                else name[: keep - tail] + self.ellipsis + name[len(name) - tail :]
+                for name in cut
+            }
+            if len(set(other.values())) == len(cut):
+                return other
+        room = width - len(f"{self.ellipsis}{len(cut)}")
+        return {
+            name: name if len(name) <= width else f"{name[:room]}{self.ellipsis}{number}"
+            for number, name in enumerate(cut, 1)
+        }
 
 
 UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "▏▎▍▌▋▊▉█", "…", "→", "▲", "✓", "●", "✗!·")

@@ -167,7 +167,9 @@ class RoceScreen(Screen[None]):
         sentence = self.draw(snapshot)
         self.query_one(Hints).show(self.name_, self.without_effect)
         verdict = self.query_one(Verdict)
-        shown = (grid for grid in self.query(Grid) if all(n.display for n in grid.ancestors_with_self))
+        shown = (
+            grid for grid in self.query(Grid) if all(n.display for n in grid.ancestors_with_self)
+        )
         left_out = sum(grid.left_out for grid in shown)
         more = f"+{human.counted(left_out, 'column')}" if left_out else ""
         if more != (verdict.border_subtitle or ""):

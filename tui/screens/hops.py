@@ -120,7 +120,10 @@ class HopsScreen(RoceScreen):
         grid = self.query_one("#hops", Grid)
         grid.set_columns([COLUMNS[i] for i in columns])
         grid.empty = NOTHING if judged.diagnosis is not None else printable(judged.why)
-        grid.show(len(hops), lambda row: [hop_cells(hops[row], short)[i] for i in columns])
+        room = max(8, min(map(grid.width_of, ("from", "to"))))
+        cut = UNICODE.shortened(short.values(), room)
+        fitting = {tap: cut[name] for tap, name in short.items()}
+        grid.show(len(hops), lambda row: [hop_cells(hops[row], fitting)[i] for i in columns])
         self._about(snapshot, grid.cursor)
         room = max(1, (self.size.width - _NAME - 4) // _CELL)
         drawn = drawn_fabric(hops, self._measure, room, self.size.height // 6)

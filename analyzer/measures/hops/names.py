@@ -11,14 +11,18 @@ _FILE = re.compile(r"(.*?)(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+(:.*
 """A file name and, of a pcapng with several interfaces, the interface."""
 _PARTS = re.compile(r"[^A-Za-z0-9.]+")
 _WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
+_PORT = re.compile(r"(eth|ethernet|et|xe|ge|swp|port)?\d+", re.IGNORECASE)
+"""A port of a device, or its number."""
 
 
 def short_names(names: Sequence[str]) -> list[str]:
     """The names without folder, file endings, and what all have in common at both ends.
 
     Of a file with one interface the interface is dropped, of the interfaces of one file the file.
-    A common part ends at a separator: leaf1-spine1 and leaf1-spine2 stay as they are. Where two
-    names would become equal, all stay whole.
+    A common part ends at a separator: leaf1-spine1 and leaf1-spine2 stay as they are. Where all
+    names have two parts in common anywhere, and two devices of their own, only what differs stays:
+    leaf1-spine1 of pod3-row7-leaf1-eth1-to-pod3-row7-spine1-eth1. Where two names would become
+    equal, all stay whole.
     """
     files, interfaces = zip(*map(_file_and_interface, names), strict=True) if names else ((), ())
     short = list(files)
@@ -34,6 +38,7 @@ def short_names(names: Sequence[str]) -> list[str]:
         return list(names)
     if len(short) > 1:
         trimmed = _without_common(_without_common(short, front=True), front=False)
+        trimmed = _without_shared(trimmed)
         if all(trimmed) and len(set(trimmed)) == len(set(short)):
             short = trimmed
     return short
@@ -58,9 +63,24 @@ def _without_common(names: list[str], front: bool) -> list[str]:
     return ["".join(parts) for parts in cut]
 
 
+def _without_shared(names: list[str]) -> list[str]:
+    """Without the parts of every name, where these leave no pair of names a device in between."""
+    devices = [set(parts_of(name)) for name in names]
+    shared = set.intersection(*devices)
+    one_way = any(name.endswith((" in", " out")) for name in names)
+    if len(shared) < 2 or one_way or any(len(each - shared) < 2 for each in devices):
+        return names
+    parts = [_PARTS.split(name) for name in names]
+    common = set.intersection(*map(set, parts))
+    return ["-".join(part for part in each if part and part not in common) for each in parts]
+
+
 def parts_of(name: str) -> list[str]:
-    """The devices in a short name: `leaf1-spine3` has leaf1 and spine3."""
-    return [part for part in _PARTS.split(name) if part and part.lower() not in _WORDS]
+    """The devices in a short name: `leaf1-spine3` has leaf1 and spine3, and so has
+    `leaf1-eth2-spine3-eth1`."""
+    parts = [part for part in _PARTS.split(name) if part and part.lower() not in _WORDS]
+    devices = [part for part in parts if not _PORT.fullmatch(part)]
+    return devices if len(devices) > 1 else parts
 
 
 def device_between(near: str, far: str) -> str | None:

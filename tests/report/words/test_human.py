@@ -60,6 +60,28 @@ def test_texts(shown: str, expected: str) -> None:
     assert shown == expected
 
 
+@given(st.sets(st.text("ab1-", min_size=1, max_size=20), max_size=30), st.integers(8, 20))
+def test_shortened_names_stay_different(names: set[str], width: int) -> None:
+    for glyphs in (UNICODE, ASCII):
+        cut = glyphs.shortened(names, width)
+        assert set(cut) == names and len(set(cut.values())) == len(names)
+        assert max(map(len, cut.values()), default=0) <= width
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "cut"),
+    [
+        (["leaf1-spine1", "leaf1-spine2"], 8, ["leaf…ne1", "leaf…ne2"]),
+        (["leaf1-eth1-a", "leaf2-eth1-a", "leaf1-eth2-a"], 8, ["l1-e1-a", "l2-e1-a", "l1-e2-a"]),
+        (["1aaaaaaaaa1b", "1aaaaaaaaa2b", "1aaaaaaaa32b"], 8, ["1aaa…a1b", "1aaa…a2b", "1aaa…32b"]),
+        (["aaaaaaaabcde", "aaaaaaaaccde"], 8, ["aaa…bcde", "aaa…ccde"]),
+        (["aaaaaaaaa1aaaaaaaa", "aaaaaaaaa2aaaaaaaa"], 8, ["aaaaaa…1", "aaaaaa…2"]),
+    ],
+)
+def test_shortened_names(names: list[str], width: int, cut: list[str]) -> None:
+    assert list(UNICODE.shortened(names, width).values()) == cut
+
+
 @given(st.floats(0, 1))
 def test_percent_never_hides_a_little_or_pretends_all(share: float) -> None:
     text = human.percent(share)

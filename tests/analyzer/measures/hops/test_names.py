@@ -27,6 +27,19 @@ from rocescope.analyzer.measures.hops.names import (
         (["r.pcapng:a/1", "r.pcapng:a/2", "s.pcapng:a/1"], ["r:a/1", "r:a/2", "s"]),
         (["a.pcap", "erspan 1 from fd00::1"], ["a", "erspan 1 from fd00::1"]),
         ([".pcap", "b.pcap"], [".pcap", "b"]),
+        (
+            [
+                "p3-r7-leaf1-eth1-to-p3-r7-spine1-eth9.pcap",
+                "p3-r7-leaf1-eth2-to-p3-r7-spine1-eth9.pcap",
+                "p3-r7-leaf2-eth1-to-p3-r7-spine2-eth9.pcap",
+            ],
+            ["leaf1-eth1-spine1", "leaf1-eth2-spine1", "leaf2-eth1-spine2"],
+        ),
+        (
+            ["leaf1 uplink to the spine1", "leaf1 uplink to the spine2"],  # spine1, spine2 at leaf1
+            ["leaf1 uplink to the spine1", "leaf1 uplink to the spine2"],
+        ),
+        (["p3-r7-a-b in", "p3-r7-a-b out"], ["p3-r7-a-b in", "p3-r7-a-b out"]),
         ([], []),
     ],
 )
@@ -44,6 +57,9 @@ def test_short_names(names, short):
         ("sender", "receiver", None, None),
         ("leaf1-spine3", "leaf1-spine3", None, None),
         ("eth0 in", "eth1 out", None, None),
+        ("leaf1-eth3-spine3-eth1", "leaf2-eth3-spine3-eth2", "spine3", "leaf1 to leaf2"),
+        ("1-2", "2-3", "2", "1 to 3"),
+        ("leaf1-eth1", "leaf1-eth2", "leaf1", "eth1 to eth2"),
     ],
 )
 def test_devices(near, far, device, way):
