@@ -72,6 +72,7 @@ class PreparedReplay:
         from .specs.classes import parse_classes
         from .specs.lossless import parse_lossless
         from .specs.model import parse_model
+        from .specs.shape import SHAPE, parse_shape
 
         request = self.request
         check_runs(request.runs)
@@ -93,6 +94,10 @@ class PreparedReplay:
         )
         if not request.captures and "offer=" in request.model:
             raise UsageError("--model: offer needs captures; patterns are sent as fast as possible")
+        for key in () if request.captures else SHAPE:
+            if f"{key}=" in request.model:
+                raise UsageError(f"--model: {key} needs captures; --pattern has its own")
+        parse_shape(request.model)
         if request.jobs:
             self._placed_jobs  # noqa: B018
         elif len(model.classes) > 1:
@@ -256,6 +261,7 @@ class PreparedReplay:
         from ..packets.offers.captured import captured
         from .packets import Load
         from .specs.pattern import offered
+        from .specs.shape import parse_shape
 
         request = self.request
         if request.jobs:
@@ -277,7 +283,11 @@ class PreparedReplay:
             return load
         traffic, warnings = mapped(self.read(messages=True), self.fabric)
         workload, notes = captured(
-            traffic, model, as_captured=as_captured, window_ns=self._window_ns
+            traffic,
+            model,
+            as_captured=as_captured,
+            window_ns=self._window_ns,
+            shape=parse_shape(request.model),
         )
         told = CAPTURED if as_captured else ASAP
         if request.window:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from ..results.replay import ReplayResult, StrategyResult, VariedResult, VariedS
 from .prepared import PreparedReplay, Tell
 from .request import ReplayRequest
 from .specs import lossless, model, pattern, transport
+from .specs.shape import SHAPE
 from .specs.words import PFC
 
 MOST_CASES = 64
@@ -64,7 +66,8 @@ def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
     known = {"fabric": (*(RATE_AND_DELAY if kind is None else kind.parameters), *CHANGES)}
     if request.lossless.partition(":")[0] == PFC:
         known["lossless"] = lossless.KEYS
-    known |= {"model": model.KEYS, "transport": transport.TRANSPORT}
+    of_model = tuple(key for key in model.KEYS if request.captures or key not in SHAPE)
+    known |= {"model": of_model, "transport": transport.TRANSPORT}
     if not request.lossless:  # PFC is the default; a buffer is then that of `--model`
         known["lossless"] = lossless.KEYS
     if request.pattern:
@@ -122,11 +125,8 @@ def replay_varied(
         own = request
         for one, value in zip(variations, values, strict=True):
             own = varied(own, one, value)
-        try:
+        with _named(names, values):
             prepared.append(PreparedReplay(own, files))
-        except UsageError as error:
-            told = ", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True))
-            raise UsageError(f"--vary {told}: {error}") from None
     first: ReplayResult | None = None
     found: list[VariedResult] = []
     prepared.reverse()
@@ -138,10 +138,11 @@ def replay_varied(
         last = case
         settings = dict(zip(names, values, strict=True))
         tell = _telling(progress, number, len(cases))
-        if case.request.by_packet:
-            result, whole = case.by_packets(case.request.strategies, tell)
-        else:
-            result, whole = case.place(case.parsed(), tell), True
+        with _named(names, values):
+            if case.request.by_packet:
+                result, whole = case.by_packets(case.request.strategies, tell)
+            else:
+                result, whole = case.place(case.parsed(), tell), True
         if not whole:
             break
         first = first or result
@@ -151,6 +152,16 @@ def replay_varied(
     if first is None:
         return result, False
     return msgspec.structs.replace(first, varied=found), len(found) == len(cases)
+
+
+@contextmanager
+def _named(names: Sequence[str], values: Sequence[str]) -> Iterator[None]:
+    """UsageErrors begin with the case."""
+    try:
+        yield
+    except UsageError as error:
+        told = ", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True))
+        raise UsageError(f"--vary {told}: {error}") from None
 
 
 def _telling(progress: Tell | None, number: int, of: int) -> Callable[[str, int, int], None] | None:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Array, Int32s, Ints
+from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..generate.from_pattern import offered_traffic
 from ..generate.patterns.demands import Demands
 from ..generate.queue_pairs import QueuePairs, Sending, queue_pairs
 from ..packets.model.model import MOST_PACKETS, Model, Workload
-from ..packets.model.waits import LATEST_PS, Waits, earliest
+from ..packets.model.waits import LATEST_PS, Waits, all_with_all, earliest
 from ..packets.model.waits import Edges as AllEdges
 from ..packets.offers.offered import workload_of
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
@@ -183,7 +183,9 @@ def _split(at: int, job: Job, shift: int) -> _Whole:
     size = np.where(
         is_message, whole.size // times[source] + (part < whole.size % times[source]), whole.size
     )
-    node, after = _all_with_all(edges.node, edges.after, times, begin)
+    if int((times[edges.node] * times[edges.after]).sum()) > MOST_EDGES:
+        raise UsageError(f"--jobs: more than {MOST_EDGES:,} dependencies: use fewer qps")
+    node, after = all_with_all(edges.node, edges.after, times, begin)
     release = np.full(len(source), job.start_ps)
     if job.release_ps is not None:
         release = release + job.release_ps[source]
@@ -203,14 +205,3 @@ def _split(at: int, job: Job, shift: int) -> _Whole:
         node + shift,
         after + shift,
     )
-
-
-def _all_with_all(node: Ints, after: Ints, times: Ints, begin: Ints) -> tuple[Array, Array]:
-    """Edges between all parts of the nodes."""
-    each = times[node] * times[after]
-    if int(each.sum()) > MOST_EDGES:
-        raise UsageError(f"--jobs: more than {MOST_EDGES:,} dependencies: use fewer qps")
-    edge = np.repeat(np.arange(len(node)), each)
-    inside = np.arange(len(edge)) - np.repeat(np.cumsum(each) - each, each)
-    one, other = np.divmod(inside, times[after][edge])
-    return begin[node[edge]] + one, begin[after[edge]] + other

@@ -247,6 +247,20 @@ class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, float | None], Meta(description="mean completion time of each job")
     ]
 
+    @property
+    def by_packet(self) -> bool:
+        """Whether the packet engine replayed it."""
+        return self.max_queue_packets is not None
+
+    @property
+    def compared_ns(self) -> Spread | None:
+        """What cases are compared by: completion, or of whole flows the time for which the busiest
+        link is busy; None: not completed."""
+        busy = self.busy_ns
+        if self.by_packet or busy is None:
+            return self.completion_ns
+        return Spread(min=busy, mean=busy, max=busy)
+
 
 class VariedResult(msgspec.Struct, frozen=True, kw_only=True):
     """One combination of the values of `--vary`."""

@@ -85,6 +85,7 @@ def sent_messages(
         flow=records["flow"].copy(),
         responses=records["kind"] == RESPONSES,
         packets=records["packets"].copy(),
+        payload_bytes=records["payload_bytes"].copy(),
         wire_bytes=records["wire_bytes"].copy(),
         begun_ns=records["begun_ns"].copy(),
         ended_ns=records["ended_ns"].copy(),

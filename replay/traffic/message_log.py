@@ -13,7 +13,7 @@ from ...analyzer.wire.opcodes import opcode_name
 from ...kernels.kernel import Array, Int, Int32s, Ints, Records, kernel
 
 MOST_LOGGED = 1 << 22
-"""Messages kept, about 40 bytes each."""
+"""Messages kept, about 50 bytes each."""
 MOST_PACKETS_LOGGED = 1 << 24
 """Packets kept, 20 bytes each."""
 
@@ -26,6 +26,7 @@ LOGGED = np.dtype(
         ("flow", "i4"),
         ("kind", "i4"),
         ("packets", "i8"),
+        ("payload_bytes", "i8"),
         ("wire_bytes", "i8"),
         ("begun_ns", "i8"),
         ("ended_ns", "i8"),
@@ -109,6 +110,7 @@ class MessageLog:
                 batch.flow,
                 batch.verdict,
                 table.opcode,
+                table.payload_bytes,
                 table.wire_bytes,
                 table.time_ns,
                 table.psn,
@@ -146,6 +148,7 @@ def _log_rows(
     flow: Array,
     verdict: Array,
     opcode: Array,
+    payload_bytes: Array,
     wire_bytes: Array,
     time_ns: Array,
     psn: Array,
@@ -189,6 +192,7 @@ def _log_rows(
             begun.last_psn = np.int64(psn[row])
         message = log[open_[own]]
         message.packets += 1
+        message.payload_bytes += np.int64(payload_bytes[row])
         message.wire_bytes += np.int64(wire_bytes[row])
         message.ended_ns = max(message.ended_ns, time)
         if bits & opcodes.ENDS:

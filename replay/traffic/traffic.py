@@ -53,6 +53,17 @@ class PacketTimes(NamedTuple):
     wire_bytes: Int32s
 
 
+class Besides(NamedTuple):
+    """Further predecessors, in equally long columns: message `message` waits for `after`."""
+
+    message: Int32s
+    after: Int32s
+    on: Bytes
+
+
+NONE_BESIDES = Besides(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.uint8))
+
+
 class SentMessages(NamedTuple):
     """The messages of flows, without retransmissions."""
 
@@ -61,6 +72,7 @@ class SentMessages(NamedTuple):
     responses: Bools
     """Data of a READ, which a queue pair sends in addition to its own requests."""
     packets: Ints
+    payload_bytes: Ints
     wire_bytes: Ints
     begun_ns: Ints
     """Time of the first packet since the Unix epoch."""
@@ -77,6 +89,7 @@ class SentMessages(NamedTuple):
     """Packets that are not part of a message."""
     links: Links = NO_LINKS
     """Messages that wait for arrivals from other queue pairs; they have no other predecessor."""
+    besides: Besides = NONE_BESIDES
 
 
 @dataclass(frozen=True)
@@ -183,7 +196,9 @@ def _of_units(messages: SentMessages, rows: Array, flow: Int32s) -> SentMessages
         times = PacketTimes(
             new[times.unit[of_kept]], times.time_ns[of_kept], times.wire_bytes[of_kept]
         )
-    columns = ("flow", "responses", "packets", "wire_bytes", "begun_ns", "ended_ns", "on")
+    columns = (
+        "flow", "responses", "packets", "payload_bytes", "wire_bytes", "begun_ns", "ended_ns", "on"
+    )  # fmt: skip
     taken: dict[str, Any] = {name: getattr(messages, name)[kept] for name in columns}
     links = messages.links
     both = kept[links.message] & kept[links.after]

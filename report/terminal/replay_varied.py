@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from operator import itemgetter
+from typing import TypeAlias
 
 from rich.table import Table
 
+from ...replay.compare.specs.words import CAPTURED
 from ...replay.results.replay import ReplayResult, VariedStrategy
 from ..words import human
 from .page import Page, numbers, texts
 from .replay_parts import NONE, factor
+
+_Case: TypeAlias = tuple[float, dict[str, str], VariedStrategy]
+"""Time in ns, values of the parameters, row."""
 
 
 def print_varied(page: Page, result: ReplayResult) -> None:
@@ -20,12 +25,19 @@ def print_varied(page: Page, result: ReplayResult) -> None:
     if any(row.jobs_ns for row in rows):
         page.draw(lambda table: _jobs(table, result))
     page.say("Traffic and fabric above are those of the first row.", "dim")
+    first = next((one.packets for one in result.strategies), None)
+    if first is not None and first.model.get("offer", "").startswith(CAPTURED):
+        page.say(
+            "Packets are offered at their captured times, which set the completion; with "
+            "--model offer=asap each message begins when those that it waits for are done.",
+            "dim",
+        )
 
 
 def _verdict(result: ReplayResult) -> str:
     rows = [(one.settings, row) for one in result.varied for row in one.strategies]
-    packets = any(row.max_queue_packets is not None for _, row in rows)
-    found = [(time, settings, row.name) for settings, row in rows if (time := _time(row))]
+    packets = any(row.by_packet for _, row in rows)
+    found = [(time.mean, told, row) for told, row in rows if (time := row.compared_ns)]
     cases = human.counted(len(result.varied), "case")
     if packets and not found:
         if any(row.lost_packets for _, row in rows):
@@ -43,7 +55,7 @@ def _verdict(result: ReplayResult) -> str:
     if len(found) < len(rows):
         text += f" ({len(rows) - len(found)} of {len(rows)} rows did not complete)"
     if human.duration(best[0]) == human.duration(worst[0]):
-        return f"All {cases} alike: {what}{human.duration(best[0])}."
+        return f"All {cases} alike: {what}{human.duration(best[0])}{_shares(found, alone)}."
     less = human.percent(1 - best[0] / worst[0])
     return (
         f"Best is {text}: {less} less than the worst, {_told(worst, alone)}, "
@@ -51,23 +63,25 @@ def _verdict(result: ReplayResult) -> str:
     )
 
 
-def _time(row: VariedStrategy) -> float | None:
-    """ns: completion, or of whole flows the time for which the busiest link is busy; None: not
-    complete."""
-    if row.max_queue_packets is None:
-        return row.busy_ns
-    return None if row.completion_ns is None else row.completion_ns.mean
+def _shares(found: list[_Case], alone: bool) -> str:
+    """The least and the largest load of the fullest link, over its fair share."""
+    known = [case for case in found if case[2].max_over_mean is not None]
+    ends = [end(known, key=lambda case: case[2].max_over_mean or 0) for end in (min, max) if known]
+    told = [f"{factor(case[2].max_over_mean)} ({_told(case, alone)})" for case in ends]
+    if not ends or factor(ends[0][2].max_over_mean) == factor(ends[1][2].max_over_mean):
+        return ""
+    return f"; the fullest link has {told[0]} to {told[1]} times its fair share"
 
 
-def _told(case: tuple[float, dict[str, str], str], alone: bool) -> str:
+def _told(case: _Case, alone: bool) -> str:
     """`spines=8 with ecmp`; alone: there is one strategy."""
     settings = ", ".join(f"{key}={value}" for key, value in case[1].items())
-    return settings if alone else f"{settings} with {case[2]}"
+    return settings if alone else f"{settings} with {case[2].name}"
 
 
 def _rows(table: Table, result: ReplayResult) -> None:
     rows = [row for one in result.varied for row in one.strategies]
-    packets = any(row.max_queue_packets is not None for row in rows)
+    packets = any(row.by_packet for row in rows)
     extra = [
         (heading, name)
         for heading, name in (

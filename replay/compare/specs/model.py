@@ -8,6 +8,7 @@ from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
 from ....analyzer.units import parse_size
 from ...packets.model.model import Model
+from .shape import SHAPE
 from .values import share
 from .words import ASAP, CAPTURED
 
@@ -19,7 +20,17 @@ _SIZES = {
     "buffer": "buffer_bytes",
     "trim": "trim_bytes",
 }
-KEYS = (*_SIZES, "drop", "jitter", "ack-every", "ecn", "ecn-last-hop", "forwarding", "offer")
+KEYS = (
+    *_SIZES,
+    "drop",
+    "jitter",
+    "ack-every",
+    "ecn",
+    "ecn-last-hop",
+    "forwarding",
+    "offer",
+    *SHAPE,
+)
 CUT_THROUGH, STORE = "cut-through", "store"
 """Values of forwarding."""
 

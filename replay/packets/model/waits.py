@@ -49,6 +49,16 @@ class Edges(NamedTuple):
     on: Array
 
 
+def all_with_all(node: Array, after: Array, times: Ints, begin: Ints) -> tuple[Array, Array]:
+    """Edges between all parts of nodes. times, begin: number of parts of each node, and the first
+    of them; those of an edge follow each other."""
+    each = times[node] * times[after]
+    edge = np.repeat(np.arange(len(node)), each)
+    inside = np.arange(len(edge)) - np.repeat(np.cumsum(each) - each, each)
+    one, other = np.divmod(inside, times[after][edge])
+    return begin[node[edge]] + one, begin[after[edge]] + other
+
+
 def earliest(nodes: int, edges: Edges, release: Ints, takes: Ints) -> tuple[Ints, Ints]:
     """(begin of each node if nothing but its predecessors holds it up, at most LATEST_PS; order of
     nodes).

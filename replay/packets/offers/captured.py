@@ -9,11 +9,13 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Int32s, Ints
+from ...traffic.message_log import MOST_LOGGED
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED, SentMessages, Traffic
 from ..model.model import MOST_PACKETS, PS, Model, Workload
 from ..model.waits import NO_WAITS, Waits
 from .collectives import both_ways
 from .offered import workload_of
+from .reshaped import Shape, reshaped
 
 LARGEST_ACK_BYTES = 100
 """If single packets are not known, units with a smaller mean packet size count as ACKs."""
@@ -21,7 +23,12 @@ _LARGEST = 65_535
 
 
 def captured(
-    traffic: Traffic, model: Model, *, as_captured: bool, window_ns: int | None = None
+    traffic: Traffic,
+    model: Model,
+    *,
+    as_captured: bool,
+    window_ns: int | None = None,
+    shape: Shape | None = None,
 ) -> tuple[Workload, list[str]]:
     """What captured flows sent, with the entropy values of their packets, and notes on it.
 
@@ -30,10 +37,15 @@ def captured(
     relative to the first packet. Packets keep their sizes. If there were too many packets, the
     packets of a message have equal sizes, are spread evenly between its first and last packet, and
     use the entropy values of their flow in turn; if there were too many messages, a unit is one
-    message. UsageError if nothing remains.
+    message. shape: other sizes and queue pairs. UsageError if nothing remains.
     """
     sent, notes = traffic.messages, []
     if sent is None:
+        if shape is not None:
+            raise UsageError(
+                "--model: message-size, qps and mtu need single messages, and there are more than "
+                f"{MOST_LOGGED:,}: choose some with --filter"
+            )
         traffic, sent, left = _units_as_messages(traffic)
         if left:
             notes.append(f"{left:,} units of ACKs are left out: the packet engine makes its own")
@@ -45,6 +57,9 @@ def captured(
         traffic = traffic.take(inside)
     if sent is None or not len(sent.flow):
         raise UsageError("the traffic has no data packets to replay; ACKs alone are not offered")
+    if shape is not None:
+        traffic, sent, note = reshaped(traffic, sent, shape, not as_captured)
+        notes.append(note)
     if int(sent.packets.max()) >= MOST_PACKETS:
         raise UsageError(f"a message of {int(sent.packets.max()):,} packets is too long to replay")
     if not as_captured:
@@ -98,14 +113,15 @@ def _workload(
 
 
 def _linked(traffic: Traffic, sent: SentMessages, row: Ints) -> Waits:
-    """Links to other queue pairs: the host computes between the arrival and the message. row: main
-    unit of each message."""
-    links, messages = sent.links, len(sent.flow)
+    """Further predecessors, and links to other queue pairs: the host computes between the arrival
+    and the message. row: main unit of each message."""
+    links, besides, messages = sent.links, sent.besides, len(sent.flow)
     work = messages + np.arange(len(links.message), dtype=np.int32)
+    by_links = np.repeat(np.array([ON_RECEIVED, ON_ACKED], np.uint8), len(work))
     return Waits(
-        np.concatenate([work, links.message]),
-        np.concatenate([links.after, work]),
-        np.repeat(np.array([ON_RECEIVED, ON_ACKED], np.uint8), len(work)),
+        np.concatenate([work, links.message, besides.message]),
+        np.concatenate([links.after, work, besides.after]),
+        np.concatenate([by_links, besides.on]),
         traffic.src_host[row[links.message]],
         links.gap_ns * PS,
     )
@@ -120,6 +136,7 @@ def _units_as_messages(traffic: Traffic) -> tuple[Traffic, SentMessages, int]:
         flow=units.flow,
         responses=np.zeros(n, np.bool_),
         packets=np.maximum(1, units.packets),
+        payload_bytes=np.zeros(n, np.int64),
         wire_bytes=units.wire_bytes,
         begun_ns=units.first_ns,
         ended_ns=units.last_ns,

@@ -1,4 +1,5 @@
-"""Bars: completion under other values of parameters, by strategy."""
+"""Bars: completion under other values of parameters, by strategy; of whole flows the time for which
+the busiest link is busy."""
 
 from __future__ import annotations
 
@@ -13,15 +14,16 @@ _KINDS = ("one", "two", "three")
 
 
 def varied(result: ReplayResult) -> Chart | None:
-    """A bar per combination of values and strategy; None without a completion."""
+    """A bar per combination of values and strategy; None if no case is complete."""
     found = [
         (", ".join(f"{k}={v}" for k, v in one.settings.items()), row)
         for one in result.varied
         for row in one.strategies
     ]
-    times = [row.completion_ns.mean for _, row in found if row.completion_ns is not None]
-    if not times:
+    times = [one.mean for _, row in found if (one := row.compared_ns) is not None]
+    if not times or not max(times):
         return None
+    what = "Completion" if any(row.by_packet for _, row in found) else "Time of the busiest link"
     shown = found[:MOST]
     scale = ticks(max(times), 5)
     bottom = _TOP + _ROW * len(shown)
@@ -34,18 +36,20 @@ def varied(result: ReplayResult) -> Chart | None:
     for tick in scale:
         drawing.line(x(tick), _TOP, x(tick), bottom, "axis")
         drawing.text(x(tick), bottom + 16, human.duration(tick), "soft", "middle")
-    drawing.text(x(scale[-1] / 2), bottom + 34, "completion, mean of the runs", "soft", "middle")
+    drawing.text(
+        x(scale[-1] / 2), bottom + 34, f"{what.lower()}, mean of the runs", "soft", "middle"
+    )
     for number, (told, row) in enumerate(shown):
         middle = _TOP + _ROW * (number + 0.5)
         drawing.text(_LEFT - 8, middle + 4, shorten(f"{told} {row.name}", 36), "", "end")
-        if row.completion_ns is None:
+        time = row.compared_ns
+        if time is None:
             drawing.text(_LEFT + 4, middle + 4, "not completed", "soft")
             continue
         kind = _KINDS[names.index(row.name) % len(_KINDS)]
-        drawing.rect(_LEFT, middle - 8, max(1.0, x(row.completion_ns.mean) - _LEFT), 16, kind)
-        ends = (row.completion_ns.min, row.completion_ns.max)
-        drawing.line(x(ends[0]), middle, x(ends[1]), middle, "whisker")
-    words = f"Completion for {human.counted(len(result.varied), 'case')}"
+        drawing.rect(_LEFT, middle - 8, max(1.0, x(time.mean) - _LEFT), 16, kind)
+        drawing.line(x(time.min), middle, x(time.max), middle, "whisker")
+    words = f"{what} for {human.counted(len(result.varied), 'case')}"
     words += f" under {', '.join(names)}; lines span the runs."
     rows = [
         (
@@ -53,15 +57,15 @@ def varied(result: ReplayResult) -> Chart | None:
             row.name,
             *(
                 (None, None, None)
-                if row.completion_ns is None
-                else (row.completion_ns.mean, row.completion_ns.min, row.completion_ns.max)
+                if (time := row.compared_ns) is None
+                else (time.mean, time.min, time.max)
             ),
         )
         for told, row in shown
     ]
     left = len(found) - len(shown)
     return Chart(
-        "Completion by " + ", ".join(result.varied[0].settings), words, drawing,
+        f"{what} by " + ", ".join(result.varied[0].settings), words, drawing,
         ("case", "strategy", "ns", "min", "max"), rows,
         f"{human.counted(left, 'further row')} left out." if left else "",
     )  # fmt: skip

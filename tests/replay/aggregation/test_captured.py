@@ -33,6 +33,7 @@ def captured(rows, unmapped=()):
         flow=np.array([flow[row[:2]] for row in rows], np.int32),
         responses=np.zeros(m, np.bool_),
         packets=np.ones(m, np.int64),
+        payload_bytes=np.array([row[4] for row in rows], np.int64),
         wire_bytes=np.array([row[4] + HEADERS[0] + 16 for row in rows], np.int64),
         begun_ns=np.array([START + round(row[2] * MS) for row in rows], np.int64),
         ended_ns=np.array([START + round(row[3] * MS) for row in rows], np.int64),

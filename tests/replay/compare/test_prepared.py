@@ -30,6 +30,7 @@ PATTERN = ReplayRequest(FABRIC, pattern="permutation:message-size=64KiB")
         ({"window": "1ms", "packets": True}, "--window with --packets needs captures"),
         ({"model": "buffers=1"}, "--model has no 'buffers'"),
         ({"model": "offer=asap"}, "offer needs captures"),
+        ({"model": "qps=4"}, "--model: qps needs captures; --pattern has its own"),
         ({"transport": "rto=1h"}, "rto must be"),
         ({"fail": ("leaf9@1us",)}, "--fail leaf9@1us"),
         ({"converge": "0", "packets": True}, "--converge needs --fail"),

@@ -70,6 +70,7 @@ def test_a_value_changes_its_option(
         (["spines=2,x"], "--vary spines=x: .*'x' is not a whole number"),
         (["hosts=" + ",".join(map(str, range(1, 66)))], "65 combinations; at most 64"),
         (["size=1MB"], "there is no parameter 'size'"),
+        (["model.qps=2"], "there is no parameter 'model.qps'"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(texts: list[str], words: str) -> None:
@@ -117,6 +118,21 @@ def test_captures_are_read_once_per_fabric(monkeypatch: pytest.MonkeyPatch) -> N
     result, whole = replay_varied(request, ["rate=100G,400G", "ecn=80kB,none"])
     assert whole and len(result.varied) == 4
     assert asked == [4, 4]
+
+
+def test_captured_messages_are_varied() -> None:
+    fabric = "leaf-spine:leaves=2,spines=4,hosts=2,delay=500ns"
+    request = ReplayRequest(fabric, ("ecmp",), captures=TAPS[:1], map="order", model="offer=asap")
+    result, _ = replay_varied(request, ["qps=1,2", "mtu=none,256"])
+    took = [one.strategies[0].completion_ns for one in result.varied]
+    assert len(took) == 4 and None not in took
+    assert took[1].mean > 1.1 * took[0].mean and took[3].mean > 1.1 * took[2].mean  # type: ignore[union-attr]
+
+
+def test_a_mistake_of_a_later_case_names_it() -> None:
+    request = ReplayRequest(FABRIC.replace("spines=2", "spines=4"), ("ecmp",), TAPS, map="order")
+    with pytest.raises(UsageError, match="--vary hosts=1: the capture has 4 addresses"):
+        replay_varied(request, ["hosts=2,1"])
 
 
 def test_files_of_jobs_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,7 @@ def test_messages_follow_their_units(kept: list[int]) -> None:
         flow=np.array([0, 0, 1, 2, 2], np.int32),
         responses=np.zeros(5, np.bool_),
         packets=np.ones(5, np.int64),
+        payload_bytes=np.ones(5, np.int64),
         wire_bytes=np.array([10, 11, 20, 30, 31]),
         begun_ns=np.arange(5),
         ended_ns=np.arange(5),

@@ -16,8 +16,8 @@ NEW = {"in_order", "ahead", "reordered", "recovered", "restarted"}
 
 
 def twin(rows: list[dict[str, int]]) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """(flow, kind, packets, bytes, begun, ended, last PSN) and (message, unit, time, bytes) by the
-    names of opcodes; the source port is the unit."""
+    """(flow, kind, packets, payload, bytes, begun, ended, last PSN) and (message, unit, time,
+    bytes) by the names of opcodes; the source port is the unit."""
     log: list[list[int]] = []
     packets: list[tuple[int, ...]] = []
     running: dict[tuple[int, int], list[int]] = {}
@@ -43,16 +43,17 @@ def twin(rows: list[dict[str, int]]) -> tuple[list[tuple[int, ...]], list[tuple[
         key = row["flow"], kind
         if begins or key not in running:
             times = [row["time_ns"], row["time_ns"]]
-            running[key] = [row["flow"], kind, 0, 0, *times, row["psn"], len(log)]
+            running[key] = [row["flow"], kind, 0, 0, 0, *times, row["psn"], len(log)]
             log.append(running[key])
         message = running[key]
         message[2] += 1
-        message[3] += row["wire_bytes"]
-        message[5] = max(message[5], row["time_ns"])
+        message[3] += row["payload_bytes"]
+        message[4] += row["wire_bytes"]
+        message[6] = max(message[6], row["time_ns"])
         if not operation.endswith(("FIRST", "MIDDLE")):
-            message[6] = row["psn"]
-        packets.append((message[7], row["udp_sport"], row["time_ns"], row["wire_bytes"]))
-    return [tuple(message[:7]) for message in log], packets
+            message[7] = row["psn"]
+        packets.append((message[8], row["udp_sport"], row["time_ns"], row["wire_bytes"]))
+    return [tuple(message[:8]) for message in log], packets
 
 
 NAMES = [
@@ -64,6 +65,7 @@ ROWS = st.lists(
             "flow": st.integers(0, 3),
             "opcode": st.sampled_from(NAMES),
             "verdict": st.integers(0, len(VERDICT_NAMES) - 1),
+            "payload_bytes": st.integers(0, 4096),
             "wire_bytes": st.integers(60, 4200),
             "udp_sport": st.integers(0, 3),
             "psn": st.integers(0, 9),

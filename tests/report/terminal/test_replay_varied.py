@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
+from captures import data
 
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.vary import replay_varied
@@ -59,6 +61,19 @@ def test_one_case_is_told_to_take_several_and_equal_cases_that_they_are() -> Non
     )
     text = _text(plain, "delay=1us,2us", words=True)
     assert "All 2 cases alike: the busiest link is busy for" in text
+    text = _text(plain, "spines=2,4", words=True)
+    assert "us; the fullest link has 2.00 (spines=2) to 4.00 (spines=4) times its fair" in text
+
+
+def test_captured_times_are_said_to_set_the_completion() -> None:
+    taps = sorted((data("leafspine") / "r01_clean_write").glob("H1*.pcap.xz"))
+    fabric = "leaf-spine:leaves=2,spines=4,hosts=2,delay=500ns"
+    request = ReplayRequest(fabric, ("ecmp",), tuple(map(str, taps)), map="order")
+    text = _text(replace(request, packets=True), "rate=100G,200G", words=True)
+    assert "All 2 cases alike: 1." in text
+    assert "offered at their captured times" in text
+    text = _text(replace(request, model="offer=asap"), "rate=100G,200G", words=True)
+    assert "captured times" not in text and "Best is rate=200G, " in text
 
 
 def test_the_best_strategy_is_named() -> None:

@@ -30,3 +30,12 @@ def test_a_bar_per_case_and_strategy() -> None:
     mixed = varied(msgspec.structs.replace(result, varied=[one, result.varied[1]]))
     assert mixed is not None and "not completed" in mixed.svg() and mixed.rows[0][2] is None
     assert varied(msgspec.structs.replace(result, varied=[one])) is None
+
+
+def test_whole_flows_are_compared_by_their_busiest_link() -> None:
+    plain = ReplayRequest(FABRIC, ("ecmp",), pattern="permutation:message-size=64kB")
+    result, _ = replay_varied(plain, ["rate=100G,200G"])
+    chart = varied(result)
+    assert chart is not None and chart.title == "Time of the busiest link by rate"
+    assert [row[2] for row in chart.rows] == [one.strategies[0].busy_ns for one in result.varied]
+    assert chart.rows[0][2] == 2 * chart.rows[1][2] > 0  # type: ignore[operator]
