@@ -29,6 +29,12 @@ class NotACapture(UnreadableInput):
     """A file of another kind, for example text."""
 
 
+class StoreError(RocescopeError):
+    """An object store that refuses or does not answer: it tells nothing about the captures."""
+
+    exit_code = 4
+
+
 def too_many_flows(most: int, packets: int) -> str:
     """What to do about more flows than the memory for each allows."""
     return (

@@ -8,7 +8,7 @@ from .errors import UsageError
 
 NEEDED_BY = {
     "networkx": "fabrics as GraphML need",
-    "pyarrow": "exported packets and Parquet or Arrow files need",
+    "pyarrow": "exported packets, Parquet or Arrow files and s3:// need",
     "scapy": "mirror headers of generated captures need",
     "scipy": "the check of a fabric and the strategy assign need",
     "textual": "the terminal UI needs",

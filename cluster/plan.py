@@ -7,9 +7,11 @@ import os
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from ..analyzer.analysis.options import AnalyzeOptions
 from ..analyzer.analysis.run import groups_of, open_sources
+from ..analyzer.capture.stored import StoredObject, is_stored
 from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.summary.options import PathBy, PlaneBy
@@ -28,6 +30,9 @@ class PlannedFile(msgspec.Struct, frozen=True):
     path: str
     bytes: int
     changed_ns: int
+    """Of a file; 0 of an object in a store."""
+    tag: str = ""
+    """Of an object, see `StoredObject`."""
 
 
 class PlannedSource(msgspec.Struct, frozen=True):
@@ -71,6 +76,10 @@ class Plan(msgspec.Struct, frozen=True):
     """Taps that are known when all captures are opened, without their frames."""
     many_taps: bool
     options: PlannedOptions
+
+    def place(self, file: PlannedFile) -> str:
+        """Its path or address in any working folder."""
+        return file.path if is_stored(file.path) else os.path.join(self.folder, file.path)
 
     @property
     def digest(self) -> str:
@@ -166,6 +175,9 @@ def _check(paths: Sequence[str], options: AnalyzeOptions) -> None:
 
 
 def _file(path: str) -> PlannedFile:
+    if is_stored(path):
+        with StoredObject(path) as stored:
+            return PlannedFile(path, stored.size, 0, stored.tag)
     found = os.stat(path)
     return PlannedFile(path, found.st_size, found.st_mtime_ns)
 
@@ -174,10 +186,10 @@ def check_unchanged(plan: Plan, source: PlannedSource) -> None:
     """UsageError if a file is not what it was for the plan, UnreadableInput if it is gone."""
     for file in source.files:
         try:
-            found = os.stat(os.path.join(plan.folder, file.path))
+            found = _file(plan.place(file))
         except OSError as error:
             raise UnreadableInput(f"{file.path}: {(error.strerror or '').lower()}") from None
-        if (found.st_size, found.st_mtime_ns) != (file.bytes, file.changed_ns):
+        if replace(found, path=file.path) != file:
             raise UsageError(f"{file.path} changed after the plan was made: plan again")
 
 

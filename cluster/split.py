@@ -83,7 +83,7 @@ def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | Non
     registry = Registry(segments=SegmentLists(options.usid))
     for tap in plan.taps[: source.taps_before]:
         registry.taps.add(replace(tap))
-    relative = not all(os.path.isabs(file.path) for file in source.files)
+    relative = not all(plan.place(file) == file.path for file in source.files)
     if relative and not os.path.isdir(plan.folder):
         raise UnreadableInput(
             f"{plan.folder}: no such folder here: the plan names captures relative to it"

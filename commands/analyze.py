@@ -58,6 +58,7 @@ def analyze(
     ----------
     files
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
+        Also folders, patterns, and objects of a store: s3://BUCKET/PREFIX.
         With --live: interfaces, or NETNS:IFACE in another network namespace.
     brief
         Print only the diagnosis.

@@ -54,7 +54,8 @@ def plan(
     Parameters
     ----------
     files
-        Captures, as of rocescope analyze; each is a vantage point (tap).
+        Captures, folders, patterns or s3://BUCKET/PREFIX, as of rocescope analyze; each is
+        a vantage point (tap).
     work
         The folder of the tasks, which all machines see; only you may write to it.
     partitions

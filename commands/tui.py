@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from ..analyzer.capture.stored import is_stored
 from ..analyzer.errors import UnreadableInput, UsageError
 from .options.inputs import STANDARD_INPUT, check_terminal
 from .options.logs import JOB_LOGS, JobLogs
@@ -44,6 +45,10 @@ def tui(
                 f" {folder / 'report.html'}, or give the captures"
             )
     paths, tap_names = reading.captures(files)
+    if any(map(is_stored, paths)):
+        raise UsageError(
+            "the terminal UI shows single packets of files: copy the captures to files"
+        )
     if STANDARD_INPUT in files:
         raise UsageError("the terminal UI reads keys from standard input: give a capture file")
     options = reading.options(paths, tap_names)

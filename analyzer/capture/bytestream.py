@@ -11,6 +11,7 @@ import threading
 from typing import Protocol
 
 from ..errors import UnreadableInput
+from .stored import StoredObject, is_stored
 
 POLL_SECONDS = 0.2
 """Poll interval of a growing file; longest silence of a pipe before its bytes are passed on."""
@@ -33,7 +34,7 @@ class ByteStream(Protocol):
 
 
 class RawStream:
-    """The raw bytes of a file descriptor, with a peek at the first ones.
+    """The raw bytes of a file or of an object in a store, with a peek at the first ones.
 
     Reads with read() into a reused buffer, not by a mapping: equally fast from the page cache, no
     bus error when the file shrinks, and resident memory independent of the file size.
@@ -42,7 +43,8 @@ class RawStream:
     def __init__(self, path: str, follow: bool = False) -> None:
         """Open `path`, "-" for standard input.
 
-        Raises UnreadableInput for a missing file, a directory, or denied permission.
+        Raises UnreadableInput for a missing file, a directory, or denied permission, and StoreError
+        as `StoredObject`.
         """
         self.path = path
         self.position = 0
@@ -51,6 +53,12 @@ class RawStream:
         """Why reading ended early, if it did."""
         self._stop = threading.Event()
         self._head = b""
+        self._follow = self._pollable = self.live = False
+        if is_stored(path):
+            self._file: io.RawIOBase = (stored := StoredObject(path))
+            self.size: int | None = stored.size
+            """Bytes of the file when it was opened; None for pipes and standard input."""
+            return
         self._file = _open(path)
         mode = os.fstat(self._file.fileno()).st_mode
         regular = stat.S_ISREG(mode)
@@ -58,7 +66,6 @@ class RawStream:
         self._pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
         self.live = self._follow or self._pollable
         self.size = os.fstat(self._file.fileno()).st_size if regular and path != "-" else None
-        """Bytes of the file when it was opened; None for pipes and standard input."""
 
     def peek(self, count: int) -> bytes:
         """The next `count` bytes, fewer at the end, without consuming them."""

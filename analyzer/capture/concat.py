@@ -31,6 +31,8 @@ class SeriesFile(NamedTuple):
     compression: str | None
     first_time_ns: int
     """Below all times when the file has no frame."""
+    bytes: int
+    """As stored."""
 
 
 class ConcatenatedCapture:
@@ -50,7 +52,7 @@ class ConcatenatedCapture:
         names = [os.path.basename(path) for path in self.paths]
         self.tap_name = names[0] if names else ""
         self.name = f"{names[0]} to {names[-1]}" if len(names) > 1 else self.tap_name
-        self.total_bytes: int | None = sum(os.path.getsize(path) for path in self.paths)
+        self.total_bytes: int | None = sum(file.bytes for file in files)
         """Sizes of all files as stored."""
         self.parts: list[Part] = []
         """The files read so far."""
@@ -170,7 +172,8 @@ def look(path: str) -> SeriesFile:
     with open_capture(path, Taps(), batch_frames=1) as capture:
         first = next(capture.batches(), None)
         time_ns = -(1 << 63) if first is None else int(first.time_ns[0])
-        return SeriesFile(path, capture.format, capture.compression, time_ns)
+        bytes = capture.total_bytes or 0
+        return SeriesFile(path, capture.format, capture.compression, time_ns, bytes)
 
 
 Value = TypeVar("Value", bound=str | None)

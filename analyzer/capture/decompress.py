@@ -17,6 +17,7 @@ from typing import Protocol
 import lz4.frame
 import zstandard
 
+from ..errors import StoreError
 from .bytestream import RawStream
 from .identify import Compression
 from .identify import compression as compression_of
@@ -112,6 +113,7 @@ class DecompressedStream:
         self._chunks: queue.Queue[memoryview] = queue.Queue(_CHUNKS_AHEAD)
         self._rest = memoryview(b"")
         self._ended = False
+        self._error: StoreError | None = None
         self.damage: str | None = None
         """Why the stream ended early, if it did."""
         self.ignored_bytes = False
@@ -127,6 +129,8 @@ class DecompressedStream:
             self._rest = self._chunks.get()
             if not self._rest:
                 self._ended = True
+                if self._error is not None:
+                    raise self._error
                 return 0
         got = min(len(view), len(self._rest))
         view[:got] = self._rest[:got]
@@ -152,6 +156,8 @@ class DecompressedStream:
                         return
         except MemoryError:
             self.damage = "not enough memory to decompress it"
+        except StoreError as error:  # of the stream below
+            self._error = error
         finally:
             self._put(memoryview(b""))
 

@@ -6,6 +6,7 @@ import os
 import re
 from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..errors import NotACapture, UnreadableInput, UsageError
 from ..wire.frames import FrameBatch
 from ..wire.taps import Gap, Taps
 from ..words import duration, printable
+from .bytestream import RawStream
 from .concat import ConcatenatedCapture, SeriesFile, check_files, look
 from .source import Capture, open_capture
 
@@ -62,7 +64,6 @@ class RingCapture(ConcatenatedCapture):
         count = len(files) + len(unread)
         self.tap_name = name
         self.name = f"{printable(name)} ({count} {'file' if count == 1 else 'files'})"
-        self.total_bytes = sum(os.path.getsize(file.path) for file in files)
         self.gaps: list[Gap] = []
         self._unread = dict(unread)
         self._notes = [f"{printable(str(why))}: left out" for why in unread.values()]
@@ -215,9 +216,9 @@ def check_twice(paths: Sequence[str]) -> None:
     known: dict[tuple[int, bytes], str] = {}
     for path in sorted(paths, key=_natural):
         try:
-            with open(path, "rb") as file:
-                head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
-        except OSError:
+            with closing(RawStream(path)) as file:
+                head, size = file.peek(_HEAD_BYTES), file.size or 0
+        except UnreadableInput:
             continue  # named when it is opened
         other = known.setdefault((size, head), path)
         if other != path and size > _EMPTY_BYTES:

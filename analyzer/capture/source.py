@@ -15,6 +15,7 @@ from .bytestream import RawStream
 from .framing import Framing
 from .identify import MAGIC_BYTES, Compression, compression, describe
 from .pcapng import SharedTaps
+from .stored import is_stored
 from .window import MAX_WINDOW_BYTES, Window
 
 if TYPE_CHECKING:
@@ -144,8 +145,10 @@ def open_capture(
     interface has the name of the tap then, too.
 
     Raises UnreadableInput for a file that cannot be opened or is not a capture, UsageError for
-    `follow` with a compressed file.
+    `follow` with a compressed file, StoreError as `StoredObject`.
     """
+    if follow and is_stored(path):
+        raise UsageError(f"{path}: objects do not grow: --follow reads a file")
     raw = RawStream(path, follow)
     shown = "standard input" if path == "-" else path
     stream: RawStream | DecompressedStream = raw

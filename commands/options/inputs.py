@@ -9,18 +9,23 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...analyzer.capture.stored import SCHEME, is_stored, objects_at
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.words import printable
 
 STANDARD_INPUT = Path("/dev/stdin")
 STANDARD_OUTPUT = Path("/dev/stdout")
+_STORED = str(Path(SCHEME)) + "/"
+"""How the address of an object begins as a path."""
 _CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)\d*(\.(gz|zst|xz|lz4))?", re.IGNORECASE | re.DOTALL)
 """Names of captures; tcpdump -C puts a number behind."""
 
 
 def input_name(path: Path) -> str:
     """The name of an input for the reader; - is standard input."""
-    return "-" if path == STANDARD_INPUT else str(path)
+    if (text := str(path)).startswith(_STORED):
+        return SCHEME + text.removeprefix(_STORED)
+    return "-" if path == STANDARD_INPUT else text
 
 
 def captures_in(folder: Path, pattern: str = "**/*") -> list[Path]:
@@ -33,8 +38,12 @@ def captures_in(folder: Path, pattern: str = "**/*") -> list[Path]:
         files = [path for path in sorted(folder.glob(pattern)) if path.is_file()]
     except OSError as error:
         raise UnreadableInput(f"{printable(str(folder))}: {error.strerror}") from None
+    return _captures_of(files, str(folder))
+
+
+def _captures_of(files: Sequence[Path], folder: str) -> list[Path]:
     found = [path for path in files if _CAPTURE.fullmatch(path.name)]
-    shown = printable(str(folder))
+    shown = printable(folder)
     if not found:
         raise UnreadableInput(f"{shown} contains no capture (*.pcap, *.pcapng, *.cap)")
     if others := len(files) - len(found):
@@ -44,10 +53,14 @@ def captures_in(folder: Path, pattern: str = "**/*") -> list[Path]:
 
 
 def expanded(files: Sequence[Path]) -> list[Path]:
-    """Files, with the captures of folders, and those that patterns such as 'ring/*/*.pcap' name."""
+    """Files, with the captures of folders and of prefixes in an object store, and those that
+    patterns such as 'ring/*/*.pcap' name."""
     found: list[Path] = []
     for path in files:
-        if os.path.isdir(path):  # Path.is_dir() fails in a folder that may not be searched
+        if is_stored(name := input_name(path)):
+            objects = objects_at(name)
+            found += [path] if objects == [name] else _captures_of([*map(Path, objects)], name)
+        elif os.path.isdir(path):  # Path.is_dir() fails in a folder that may not be searched
             found += captures_in(path)
         elif glob.has_magic(str(path)) and not os.path.exists(path):
             matches = sorted(map(Path, glob.glob(str(path), recursive=True)))

@@ -65,6 +65,7 @@ class ReadingInTasks(Naming, Selection):
     """
 
     _takes_rings = True
+    _takes_objects = True
     concat: Annotated[bool, Parameter(show_default=False)] = False
     usid: str = "32:16"
     flow_label: Literal["auto", "inner", "outer"] = "auto"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from ...analyzer.capture.stored import is_stored
 from ...analyzer.errors import UsageError
 from .inputs import check_inputs, expanded, input_name
 from .parameter import Parameter
@@ -29,6 +30,7 @@ class Naming:
 
     tap: Annotated[list[str] | None, Parameter(negative="")] = None
     _takes_rings = False
+    _takes_objects = False
 
     @property
     def rings(self) -> str | None:
@@ -55,6 +57,8 @@ class Naming:
         given twice or is not there, for a name of two taps, for a file that the expression of
         `rings` does not name, and for no capture unless none is needed.
         """
+        if not self._takes_objects and any(is_stored(input_name(path)) for path in files):
+            raise UsageError("s3:// is for analyze and cluster plan: copy the captures to files")
         files = expanded(files)
         check_inputs(files)
         if (rings := self.rings) is not None:
@@ -68,7 +72,7 @@ class Naming:
         every, names = list(files), dict[Path, str]()
         for name, given in map(_parsed, self.tap or ()):
             path = next(iter(_fitting(given, files)), given)
-            if not path.exists():
+            if not path.exists() and not is_stored(input_name(path)):
                 raise UsageError(f"--tap {name}={given}: there is no file {given}")
             if path not in every:
                 every.append(path)
@@ -112,7 +116,7 @@ def check_uncombined(names: Mapping[str, str], concat: bool) -> None:
 def _by_expression(rings: str, files: Sequence[Path]) -> dict[str, str]:
     names: dict[str, str] = {}
     for path in files:
-        found = re.search(rings, path.as_posix())
+        found = re.search(rings, input_name(path))
         if found is None and not path.exists():
             raise UsageError(f"there is no file {path}")
         if found is None or not found["tap"]:

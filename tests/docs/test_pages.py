@@ -58,6 +58,7 @@ NOT_RUN = {
     "sudo rocescope agent": "runs until it is stopped: tests/commands/live/test_agent.py",
     "curl -s 127.0.0.1:9791": "asks a running agent: tests/commands/live/test_agent.py",
     "rocescope analyze ring --tap 'ring/(?P<tap>[^/]+)/' --cluster tls": "a scheduler of Dask",
+    "rocescope analyze s3://captures": "a store: tests/end_to_end/test_object_store.py",
     "rocescope analyze --concat /var/lib/rocescope": "recordings of an agent",
     "ip ": "routers: tests/end_to_end/replay/test_linux_router.py reads their tables",
     "lldpctl": "routers: tests/replay/fabrics/files/test_linux.py reads its answers",
