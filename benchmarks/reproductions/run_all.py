@@ -20,6 +20,7 @@ SCRIPTS = (
     "large_fabric",
     "captured_run",
     "slow_spine",
+    "incast",
     "static_routes",
     "aggregation",
 )
