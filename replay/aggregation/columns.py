@@ -34,11 +34,11 @@ class _CellColumns(NamedTuple):
     VALUE: int = 2
     PRIORITY: int = 3
     MARKED: int = 4
-    """Whether a contribution was marked by ECN."""
+    """FEEDBACK of the contributions, and CONTENDED if another fragment wanted the slot (A2TP)."""
     SINCE: int = 5
     """When the slot was claimed."""
     DONE: int = 6
-    """Whether the sum was complete."""
+    """Whether the sum was complete; 2: VALUE is the result of the root (SwitchML)."""
     TOUCHED: int = 7
     """Time of the last contribution."""
 
@@ -66,7 +66,7 @@ class _TallyColumns(NamedTuple):
     SERVER: int = 8
     """Gradient packets that reached the PS."""
     WHOLE: int = 9
-    """Those with the values of all workers."""
+    """Those with the values of all workers; SwitchML: sums that the switch completed."""
     IGNORED: int = 10
     """Packets at the PS with a value that it already had."""
     RESULTS: int = 11
@@ -82,8 +82,10 @@ class _TallyColumns(NamedTuple):
     """Sums that saturated: the PS asked for the values in floats."""
     EXPIRED: int = 17
     """Slots of the job that a result of another fragment released: the slot's timeout."""
+    BYPASSED: int = 18
+    """Gradients that were sent past the switch memory at their first transmission (A2TP)."""
 
-    COLUMNS: int = 18
+    COLUMNS: int = 19
 
 
 class _JobColumns(NamedTuple):
@@ -93,7 +95,7 @@ class _JobColumns(NamedTuple):
     FIRST: int = 1
     """First worker."""
     SERVER: int = 2
-    """Host of the PS; with SwitchML a host in the rack of the workers."""
+    """Host of the PS; with SwitchML a worker in the rack of the root."""
     ITERATIONS: int = 3
     WINDOW: int = 4
     LAYERS: int = 5
@@ -127,7 +129,7 @@ class _WorkerColumns(NamedTuple):
     SENT: int = 3
     """Next sequence number to send."""
     DONE: int = 4
-    """First sequence number without a result."""
+    """First sequence number without a result; with SwitchML the number of results."""
     READY: int = 5
     """End of the sequence numbers that are computed."""
     ITERATION: int = 6
@@ -155,7 +157,51 @@ class _WorkerColumns(NamedTuple):
     BY_TIMER: int = 17
     """Gradients that its timer retransmitted."""
 
-    COLUMNS: int = 18
+    # A2TP, see two_windows.py.
+    AGGREGATORS: int = 18
+    """Window of aggregators, packets."""
+    CREDIT: int = 19
+    """Gradients that may still use switch memory in this period."""
+    PERIOD_END: int = 20
+    """Sequence number whose result ends the period."""
+    PERIOD_AT: int = 21
+    """Start of the period."""
+    PERIOD_DONE: int = 22
+    """DONE at its start."""
+    MEASURED: int = 23
+    """Whether the share of prompt results of this period is known."""
+    ECHOES: int = 24
+    """Results of this period with the mark of ECN."""
+    CONTENTIONS: int = 25
+    """Results of this period whose slot another fragment wanted."""
+
+    COLUMNS: int = 26
+
+
+class _PoolColumns(NamedTuple):
+    """Columns of `World.pool`, int64[workers, window, 2]: slots of SwitchML as workers see them."""
+
+    SEQ: int = 0
+    """Sequence number that waits for its result, or the next one."""
+    DUE: int = 1
+    """When its timer expires, 0: not sent."""
+
+    COLUMNS: int = 2
+
+
+class _DegreeColumns(NamedTuple):
+    """Columns of `World.degrees`, float64[workers, 4]: A2TP's moving averages, 0 to 1."""
+
+    MARKED: int = 0
+    """Share of results with the mark of ECN."""
+    CONTENDED: int = 1
+    """Share of results whose slot another fragment wanted."""
+    PROMPT: int = 2
+    """Share of a window whose results came within the base round-trip time."""
+    PROMPT_NOW: int = 3
+    """The same of this period alone."""
+
+    COLUMNS: int = 4
 
 
 class _SumColumns(NamedTuple):
@@ -168,6 +214,7 @@ class _SumColumns(NamedTuple):
     DONE: int = 3
     COLLIDED: int = 4
     MARKED: int = 5
+    """FEEDBACK of the packets."""
     SINCE: int = 6
     """Time of the last contribution or reminder."""
     INDEX: int = 7
@@ -186,10 +233,15 @@ ty = _TallyColumns()
 jb = _JobColumns()
 wk = _WorkerColumns()
 sm = _SumColumns()
+pl = _PoolColumns()
+dg = _DegreeColumns()
 
 GRADIENT, RESULT, REMINDER = range(3)
 KINDS = 3
 """Mask of the kind within KIND."""
-RESENT, COLLIDED, DIRECT, ECHO, FLOATS = 4, 8, 16, 32, 64
-"""Flags: retransmitted; found its slot taken; no switch adds to it any more; a packet of this sum
-was marked by ECN; a GRADIENT in floats, or a RESULT that asks for them."""
+RESENT, COLLIDED, DIRECT, ECHO, FLOATS, CONTENDED = 4, 8, 16, 32, 64, 128
+"""Flags: retransmitted, or sent past the switch memory (A2TP); found its slot taken; no switch adds
+to it any more; a packet of this sum was marked by ECN; a GRADIENT in floats, or a RESULT that asks
+for them; another fragment wanted the slot of this sum (A2TP)."""
+FEEDBACK = ECHO | CONTENDED
+"""Flags that a sum takes along to its result."""

@@ -250,10 +250,7 @@ def _links(carried: Floats, fabric: Fabric) -> list[LinkBytes]:
 
 def _job_outcome(job: Job, tally: np.ndarray, time: float | None, scheme: Scheme) -> JobOutcome:
     total = job.total
-    server = scheme.conduct().has_server
-    whole = tally[ty.WHOLE] if server else tally[ty.COMPLETED]
-    if not scheme.conduct().aggregates:
-        whole = 0.0
+    whole = tally[ty.WHOLE] if scheme.conduct().aggregates else 0.0
     return JobOutcome(
         name=job.name,
         completion_ns=time,

@@ -17,8 +17,9 @@ from ..packets.model.wheel import next_event, schedule
 from .columns import GRADIENT, KINDS, jb, pk
 from .memory import scheme_at
 from .network import disturbed, note_mark
+from .pool import take_pooled, wake_pool
 from .server import remind, take_gradient
-from .state import FINISHED, MARGIN, NOW, Run
+from .state import FINISHED, HAS_SERVER, MARGIN, NOW, Run
 from .switches import at_switch
 from .workers import begin_iteration, take_result, wake, worker_item
 
@@ -43,6 +44,7 @@ def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> In
     links, slots, counts, control = net.links, net.slots, net.counts, world.control
     switches, first_worker = len(ground.memory_of), 1 + len(links)
     first_server = first_worker + len(world.workers)
+    pooled = control[HAS_SERVER] == 0
     stop = counts[rs.HOPS] + most_hops
     while control[FINISHED] < len(world.workers):
         if counts[rs.FREE_SLOTS] < control[MARGIN]:
@@ -59,7 +61,10 @@ def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> In
             remind(run, item - first_server, time)
             continue
         if item >= first_worker:
-            wake(run, item - first_worker, time)
+            if pooled:
+                wake_pool(run, item - first_worker, time)
+            else:
+                wake(run, item - first_worker, time)
             continue
         link = item - 1
         slot: Int = np.int64(-1)
@@ -89,6 +94,9 @@ def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> In
             if to < 0:  # a reminder that no switch answered
                 free_slot(net, slot)
             else:
-                job = world.extra[slot, pk.JOB]
-                take_result(run, world.jobs[job, jb.FIRST] + to, slot, time)
+                worker = world.jobs[world.extra[slot, pk.JOB], jb.FIRST] + to
+                if pooled:
+                    take_pooled(run, worker, slot, time)
+                else:
+                    take_result(run, worker, slot, time)
     return DONE

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...kernels.kernel import Int, Ints, function_at, inlined, subkernel
-from .columns import COLLIDED, DIRECT, ECHO, GRADIENT, RESENT, cl, pk, ty
+from .columns import COLLIDED, DIRECT, FEEDBACK, GRADIENT, RESENT, cl, pk, ty
 from .state import BIN_PS, SEQ_BITS, Memory, added, owner_of
 
 FORWARD, ABSORB, MULTICAST, REPLY = range(4)
@@ -67,7 +67,7 @@ def claim(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> Non
     cells[cell, cl.BITS] = extra[slot, pk.BITS]
     cells[cell, cl.VALUE] = extra[slot, pk.VALUE]
     cells[cell, cl.PRIORITY] = extra[slot, pk.PRIORITY]
-    cells[cell, cl.MARKED] = extra[slot, pk.KIND] & np.int64(ECHO)
+    cells[cell, cl.MARKED] = extra[slot, pk.KIND] & np.int64(FEEDBACK)
     cells[cell, cl.SINCE] = cells[cell, cl.TOUCHED] = now_ps
     cells[cell, cl.DONE] = 0
 
@@ -121,7 +121,7 @@ def add(memory: Memory, extra: Ints, slot: Int, cell: Int, whole: Int, now_ps: I
     elif bits & there == 0:
         cells[cell, cl.BITS] = there | bits
         cells[cell, cl.VALUE] = added(cells[cell, cl.VALUE], extra[slot, pk.VALUE])
-        cells[cell, cl.MARKED] |= extra[slot, pk.KIND] & np.int64(ECHO)
+        cells[cell, cl.MARKED] |= extra[slot, pk.KIND] & np.int64(FEEDBACK)
         cells[cell, cl.TOUCHED] = now_ps
     elif bits & ~there:
         return np.int64(FORWARD)
@@ -182,6 +182,6 @@ def swap(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None
     cells[cell, cl.BITS] = bits
     cells[cell, cl.VALUE] = value
     cells[cell, cl.PRIORITY] = priority
-    cells[cell, cl.MARKED] = kind & np.int64(ECHO)
+    cells[cell, cl.MARKED] = kind & np.int64(FEEDBACK)
     cells[cell, cl.SINCE] = cells[cell, cl.TOUCHED] = now_ps
     cells[cell, cl.DONE] = 0

@@ -21,7 +21,7 @@ from ..packets.model.model import LINK_COLUMNS, NEVER
 from ..packets.model.pause_state import no_pauses
 from ..packets.model.wheel import new_wheel
 from . import state as st
-from .columns import cl, jb, sm, ty, wk
+from .columns import cl, dg, jb, pl, sm, ty, wk
 from .driver import DONE, GROW, run_jobs, start
 from .jobs import WIRE_BYTES, Job, priorities
 from .schemes.base import Conduct, Scheme
@@ -34,6 +34,8 @@ _ORDER = 0x696E61
 """Purpose of the order in which collisions use slots."""
 MOST_CELLS = 1 << 26
 """Slots of all switches, 64 bytes each."""
+ATP_WINDOW = 200
+"""Of ATP's congestion control at the start, packets."""
 HASH_TRIES = 1 << 16
 """Salts that a host tries to find a slot that its job does not use."""
 
@@ -146,8 +148,9 @@ def check(
     name: str, conduct: Conduct, jobs: Sequence[Job], arrays: FabricArrays, slots: int
 ) -> None:
     """UsageError when a scheme, jobs and a size of memory do not go together."""
-    _, _, size = _slots(name, conduct, jobs, arrays, slots)
-    memories = len({switch for job in jobs for switch, _ in _racks(job, arrays)})
+    _, _, size = _slots(name, conduct, jobs, slots)
+    racks = (_racks(job, arrays, _server(job, arrays, conduct)) for job in jobs)
+    memories = len({switch for own in racks for switch, _ in own})
     tables = max(memories, len(jobs) if conduct.rehash else 1)
     if tables * size > MOST_CELLS:
         raise UsageError(
@@ -184,13 +187,23 @@ def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
     )
 
 
-def _racks(job: Job, arrays: FabricArrays) -> list[tuple[int, list[int]]]:
+def _racks(job: Job, arrays: FabricArrays, server: int) -> list[tuple[int, list[int]]]:
     """Switches of a job with the positions of their workers; the PS's switch also without any."""
     found: dict[int, list[int]] = {}
     for at, host in enumerate(job.workers):
         found.setdefault(int(arrays.host_switch[host, 0]), []).append(at)
-    found.setdefault(int(arrays.host_switch[job.server, 0]), [])
+    found.setdefault(int(arrays.host_switch[server, 0]), [])
     return list(found.items())
+
+
+def _server(job: Job, arrays: FabricArrays, conduct: Conduct) -> int:
+    """The host of the PS, at whose switch sums become whole. Without PS a worker: in the rack that
+    other schemes have their PS in, or else the first one."""
+    if conduct.has_server:
+        return job.server
+    switch = arrays.host_switch[:, 0]
+    there = (host for host in job.workers if switch[host] == switch[job.server])
+    return next(there, job.workers[0])
 
 
 def _masks(
@@ -199,11 +212,12 @@ def _masks(
     memory_of = np.full(switches, -1, np.int32)
     rows: list[list[int]] = []
     for number, job in enumerate(jobs if conduct.aggregates else ()):
-        for switch, workers in _racks(job, arrays):
+        server = _server(job, arrays, conduct)
+        for switch, workers in _racks(job, arrays, server):
             if memory_of[switch] < 0:
                 memory_of[switch] = len(rows)
                 rows.append([0] * len(jobs))
-            whole = switch == arrays.host_switch[job.server, 0]
+            whole = switch == arrays.host_switch[server, 0]
             bits = range(len(job.workers)) if whole else workers
             rows[memory_of[switch]][number] = sum(1 << bit for bit in bits)
     return memory_of, np.array(rows, np.int64).reshape(len(rows), len(jobs))
@@ -217,9 +231,10 @@ def _world(
     arrays: FabricArrays,
     conditions: Conditions,
 ) -> tuple[World, int]:
-    windows, shares, slots = _slots(name, conduct, jobs, arrays, conditions.slots)
+    windows, shares, slots = _slots(name, conduct, jobs, conditions.slots)
     ring = 1 << (4 * max(windows) - 1).bit_length()
-    most_racks = max(len(_racks(job, arrays)) for job in jobs)
+    servers = [_server(job, arrays, conduct) for job in jobs]
+    racks_of = [_racks(job, arrays, host) for job, host in zip(jobs, servers, strict=True)]
     workers = sum(len(job.workers) for job in jobs)
     table = st.rows(len(jobs), jb.COLUMNS)
     rows = st.rows(workers, wk.COLUMNS)
@@ -230,9 +245,9 @@ def _world(
     ladder = priorities(jobs, int(fabric.links.rate_bits_per_second.min()))
     first = base = 0
     for number, job in enumerate(jobs):
-        own = _racks(job, arrays)
+        own = racks_of[number]
         table[number, : jb.SLOTS + 1] = (
-            len(job.workers), first, job.server, job.iterations, windows[number],
+            len(job.workers), first, servers[number], job.iterations, windows[number],
             len(job.steps[0].fragments), len(layers),
             0 if job.took_ns is not None else round(conditions.jitter * (1 << 16)),
             round(job.overflow * (1 << 31)) if conduct.overflows else 0,
@@ -254,7 +269,15 @@ def _world(
             slowness[worker, len(scaled) :] = scaled[-1]
         first, base = first + len(job.workers), base + shares[number]
     rows[:, wk.FINISHED] = -1
-    rows[:, wk.CONGESTION] = 200 << 10  # ATP's initial window, packets
+    rows[:, wk.CONGESTION] = ATP_WINDOW * st.ONE_PACKET
+    degrees = np.zeros((workers, dg.COLUMNS))
+    pool = np.zeros((workers, 1 if conduct.has_server else max(windows), pl.COLUMNS), np.int64)
+    pool[:, :, pl.SEQ] = np.arange(pool.shape[1])
+    if conduct.congestion == st.TWO_WINDOWS:  # a window of all that may be in flight
+        own_windows = np.repeat(windows, [len(job.workers) for job in jobs])
+        rows[:, wk.AGGREGATORS] = own_windows
+        rows[:, wk.CONGESTION] = own_windows * st.ONE_PACKET
+        degrees[:, [dg.PROMPT, dg.PROMPT_NOW]] = 1
     index = _index(jobs, windows, conduct, shares, slots)
     listed = slots if conduct.rehash else 0
     unused = np.zeros((len(jobs), listed), np.int32)
@@ -267,7 +290,7 @@ def _world(
     control = _control(conduct, conditions, ring)
     control[st.MARGIN] = 2 * ring + 4 * workers + 256
     if conduct.remind_ps:
-        control[st.MARGIN] += ring * most_racks
+        control[st.MARGIN] += ring * max(map(len, racks_of))
     iterations = max(job.iterations for job in jobs)
     items = 1 + len(arrays.target) + workers + len(jobs)
     service = int(np.median((WIRE_BYTES * arrays.ps_per_byte_q20) >> 20))
@@ -283,6 +306,8 @@ def _world(
         unused=unused,
         taken=taken,
         server_index=index.copy(),
+        pool=pool,
+        degrees=degrees,
         got=np.zeros((workers, ring), np.uint8),
         sums=st.rows(len(jobs) * ring, sm.COLUMNS),
         expected=st.rows(len(jobs) * ring, 2),
@@ -296,7 +321,6 @@ def _slots(
     name: str,
     conduct: Conduct,
     jobs: Sequence[Job],
-    arrays: FabricArrays,
     memory: int,
 ) -> tuple[list[int], list[int], int]:
     """Windows and fixed shares of the jobs, and slots of a switch."""
@@ -304,9 +328,6 @@ def _slots(
         share = memory // len(jobs)
         if share < 2:
             raise UsageError(f"{name}: {memory:,} slots give {len(jobs):,} jobs less than two each")
-        for job in jobs:
-            if len({int(arrays.host_switch[host, 0]) for host in job.workers}) > 1:
-                raise UsageError(f"{name} aggregates within one rack; {job.name} has several")
         shares = [min(share, 2 * job.window) // 2 * 2 for job in jobs]
         return [size // 2 for size in shares], shares, memory
     windows = [job.window for job in jobs]
@@ -366,7 +387,6 @@ def _control(conduct: Conduct, conditions: Conditions, ring: int) -> Ints:
         (st.RTO, conduct.rto_ps),
         (st.FIRST_RTO, conduct.first_rto_ps),
         (st.TRIGGER, conduct.trigger),
-        (st.ALL_AT_TIMEOUT, conduct.all_at_timeout),
         (st.REHASH, conduct.rehash),
         (st.REMIND, conduct.remind_ps),
         (st.HAS_SERVER, conduct.has_server),
@@ -380,6 +400,8 @@ def _control(conduct: Conduct, conditions: Conditions, ring: int) -> Ints:
         (st.RING, ring),
         (st.DOUBLE_AFTER, conduct.double_after),
         (st.SLOT_TIMEOUT, conduct.slot_timeout_ps),
+        (st.BASE_RTT, conduct.base_rtt_ps),
+        (st.CONTENTION, conduct.contention_percent),
     ):
         control[item] = value
     return control

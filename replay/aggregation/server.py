@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Int, inlined, subkernel
+from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ..packets.links.slots import free_slot
 from ..packets.model.wheel import schedule
-from .columns import COLLIDED, ECHO, FLOATS, REMINDER, RESULT, jb, pk, sm, ty, wk
+from .columns import CONTENDED, FEEDBACK, FLOATS, REMINDER, RESULT, jb, pk, sm, ty, wk
 from .network import new_packet, put
 from .state import MULTICAST, REHASH, REMIND, RING, Run, added, saturated
 
@@ -63,8 +63,8 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
         entry[sm.BITS] |= bits
         both = entry[sm.VALUE] + value
         entry[sm.VALUE] = both if floats else added(entry[sm.VALUE], value)
-    entry[sm.COLLIDED] |= kind & np.int64(COLLIDED)
-    entry[sm.MARKED] |= kind & np.int64(ECHO)
+    entry[sm.COLLIDED] |= kind & control[REHASH]
+    entry[sm.MARKED] |= kind & np.int64(FEEDBACK)
     entry[sm.SINCE] = time
     if entry[sm.BITS] == whole:
         entry[sm.INDEX] = world.server_index[job, seq % about[jb.WINDOW]]
@@ -76,19 +76,21 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
             _send_result(run, job, seq, time)
             return
         entry[sm.DONE] = 1
-        entry[sm.NEXT] = _slot_from_now_on(run, job, seq, entry[sm.COLLIDED])
+        contended = entry[sm.MARKED] & np.int64(CONTENDED)
+        moves = entry[sm.COLLIDED] and not contended
+        entry[sm.NEXT] = _slot_from_now_on(run, job, seq, moves)
         _send_result(run, job, seq, time)
     elif control[REMIND]:
         schedule(world.wheel, server_item(run, job), time + control[REMIND])
 
 
 @inlined
-def _slot_from_now_on(run: Run, job: Int, seq: Int, collided: Int) -> Int:
-    """The slot of the window position of a sequence number; another one after a collision."""
+def _slot_from_now_on(run: Run, job: Int, seq: Int, moves: Bool) -> Int:
+    """The slot of the window position of a sequence number; another one if it moves."""
     world = run.world
     position = seq % world.jobs[job, jb.WINDOW]
     old = np.int64(world.server_index[job, position])
-    if not collided or not world.control[REHASH]:
+    if not moves:
         return old
     slots = world.unused.shape[1]
     for _ in range(slots):

@@ -4,7 +4,8 @@
 its own. An iteration computes, then sums `fragments` gradients of each worker, layer by layer; the
 next iteration of a worker begins when it has the sum of its last fragment. Fragments of a job have
 sequence numbers from 0 over all iterations. A worker sends a sequence number when it is computed
-and less than `window` above the first one whose sum is missing.
+and less than `window` above the first one whose sum is missing; with SwitchML, when it has the sum
+of the number `window` below.
 
 **Workers** are numbered through all jobs, those of a job together and sorted by rack; within a job
 a worker is a bit of a mask. **Racks** are numbered through all jobs as well: a rack is a job's
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bytes, Int, Int32s, Ints, inlined
+from ...kernels.kernel import Array, Bytes, Floats, Int, Int32s, Ints, inlined
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.run_state import Net
 from ..packets.model.wheel import Wheel
@@ -43,7 +44,6 @@ _MOST = (1 << 31) - 1
     RTO,
     FIRST_RTO,
     TRIGGER,
-    ALL_AT_TIMEOUT,
     REHASH,
     REMIND,
     HAS_SERVER,
@@ -60,17 +60,23 @@ _MOST = (1 << 31) - 1
     MARGIN,
     FINISHED,
     NOW,
-) = range(20)
+    BASE_RTT,
+    CONTENTION,
+) = range(21)
 """Items of `World.control`. RTO, FIRST_RTO: timers, ps, the second before the first result.
-TRIGGER: later results until the first missing one is asked for, 0: never. ALL_AT_TIMEOUT: a timer
-resends
-everything that is missing. REHASH: the PS replaces a slot that collided. REMIND: ps until the PS
-asks switches for a partial sum, 0: never. MULTICAST: switches copy results. LOSS, COPIES, DELAYS:
+TRIGGER: later results until the first missing one is asked for, 0: never. REHASH: the PS gives a
+window position another slot after a gradient with one of these flags. REMIND: ps until the PS
+asks switches for a partial sum, 0: never. MULTICAST: switches copy results. CONGESTION:
+FIXED_WINDOW, ONE_WINDOW (ATP) or TWO_WINDOWS (A2TP). LOSS, COPIES, DELAYS:
 chance of a packet on a link, times 2**32. RING: sequence numbers that are kept, a power of two.
 DOUBLE_AFTER: retransmissions after which a timer doubles, 0: never. SLOT_TIMEOUT: ps without a
 contribution after which the result of another fragment releases a slot, 0: never. MARGIN: slots for
-one event."""
-CONTROLS = 20
+one event. BASE_RTT, CONTENTION: A2TP's base round-trip time, ps, and the percentage of contended
+results that it tolerates."""
+CONTROLS = 21
+FIXED_WINDOW, ONE_WINDOW, TWO_WINDOWS = range(3)
+ONE_PACKET = 1 << 10
+"""One packet of a congestion window."""
 
 
 class Memory(NamedTuple):
@@ -133,11 +139,14 @@ class World(NamedTuple):
     """uint8[jobs, slots]: slots that a job uses."""
     server_index: Int32s
     """int32[jobs, window]: as the PS knows it."""
+    pool: Ints
+    degrees: Floats
     got: Bytes
     """uint8[workers, ring]: results received."""
     sums: Ints
     expected: Ints
-    """int64[jobs * ring, 2]: one more than the sequence number, sum of the values sent."""
+    """int64[jobs * ring, 2]: one more than the sequence number, sum of the values sent. Of SwitchML
+    the two chunks of each slot are kept."""
     ends: Ints
     """int64[workers, iterations]: end of each iteration, -1 before."""
     control: Ints

@@ -6,10 +6,25 @@ import numpy as np
 
 from ...kernels.kernel import Int, inlined, subkernel
 from ..packets.links.slots import free_slot
-from .columns import COLLIDED, DIRECT, FLOATS, GRADIENT, KINDS, RESULT, cl, jb, pk, ty, wk
+from .columns import (
+    COLLIDED,
+    DIRECT,
+    FLOATS,
+    GRADIENT,
+    KINDS,
+    RESULT,
+    cl,
+    jb,
+    pk,
+    ty,
+    wk,
+)
 from .memory import ABSORB, MULTICAST, REPLY, AtSwitch, fragment_of, load, release
 from .network import aim, copied, link_from, put
 from .state import HAS_SERVER, SEQ_BITS, SLOT_TIMEOUT, SLOTS, Run
+
+ANSWERED = 2
+"""DONE of a slot whose value is the result."""
 
 
 @subkernel
@@ -21,13 +36,15 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
     whole = np.int64(0) if memory < 0 else ground.masks[memory, job]
     first = memory * run.memory.params[SLOTS]
     if kind == GRADIENT:
-        if whole and not extra[slot, pk.KIND] & np.int64(DIRECT | COLLIDED | FLOATS):
+        # Switches on the way of another rack's packets let them pass.
+        ours = whole and extra[slot, pk.BITS] & ~whole == 0
+        if ours and not extra[slot, pk.KIND] & np.int64(DIRECT | COLLIDED | FLOATS):
             fate = scheme(run.memory, extra, slot, first, whole, time)
             if fate == ABSORB:
                 free_slot(run.net, slot)
                 return
             if fate == MULTICAST or fate == REPLY:
-                _to_workers(run, switch, slot, fate, time)
+                _summed(run, switch, slot, fate, first + extra[slot, pk.INDEX], time)
                 return
             aim(run, slot, run.world.jobs[extra[slot, pk.JOB], jb.SERVER])
     elif whole and run.world.control[HAS_SERVER]:
@@ -47,13 +64,11 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
             aim(run, slot, run.world.jobs[job, jb.SERVER])
     to = extra[slot, pk.TO]
     if kind == RESULT and to < 0 and run.world.racks[-1 - to, 0] == switch:
+        if not run.world.control[HAS_SERVER]:
+            _keep_result(run, slot, first + extra[slot, pk.INDEX])
         _copy_to_rack(run, slot, -1 - to, time)
         return
-    link = link_from(run, switch, slot)
-    if link >= 0:
-        put(run, link, slot, time)
-    else:
-        free_slot(run.net, slot)
+    _send_on(run, switch, slot, time)
 
 
 @inlined
@@ -67,17 +82,60 @@ def _expire(run: Run, cell: Int, time: Int) -> None:
 
 
 @inlined
-def _to_workers(run: Run, switch: Int, slot: Int, fate: Int, time: Int) -> None:
-    """A gradient becomes the result, for its sender or for all workers."""
+def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -> None:
+    """SwitchML: a sum is complete. At the root it is the result, for all racks or for that of the
+    sender. The switch of another rack answers a retransmission with the result if it has it, and
+    sends its sum on to the root if not."""
     world = run.world
-    about = world.jobs[world.extra[slot, pk.JOB]]
-    world.extra[slot, pk.KIND] = np.int64(RESULT)
-    if fate == MULTICAST:
-        _copy_to_rack(run, slot, about[jb.FIRST_RACK], time)
+    extra = world.extra
+    job = extra[slot, pk.JOB]
+    about = world.jobs[job]
+    root = np.int64(run.ground.host_switch[about[jb.SERVER]]) == switch
+    if not root and run.memory.cells[cell, cl.DONE] != ANSWERED:
+        aim(run, slot, about[jb.SERVER])
+        _send_on(run, switch, slot, time)
         return
-    worker = about[jb.FIRST] + world.extra[slot, pk.TO]
-    aim(run, slot, world.workers[worker, wk.HOST])
-    put(run, link_from(run, switch, slot), slot, time)
+    worker = about[jb.FIRST] + extra[slot, pk.TO]
+    extra[slot, pk.KIND] = np.int64(RESULT)
+    here = np.int64(-1)
+    if fate == MULTICAST:
+        run.memory.tally[job, ty.WHOLE] += 1
+    for rack in range(about[jb.FIRST_RACK], about[jb.FIRST_RACK] + about[jb.RACKS]):
+        begin, end = world.racks[rack, 1], world.racks[rack, 2]
+        its_own = begin <= worker < end
+        if world.racks[rack, 0] == switch:
+            here = rack
+        elif fate == MULTICAST or its_own:
+            copy = copied(run, slot)
+            extra[copy, pk.TO] = np.int64(-1) - rack
+            aim(run, copy, world.workers[begin, wk.HOST])
+            _send_on(run, switch, copy, time)
+    if fate == MULTICAST:
+        _copy_to_rack(run, slot, here, time)
+    elif np.int64(run.ground.host_switch[world.workers[worker, wk.HOST]]) == switch:
+        aim(run, slot, world.workers[worker, wk.HOST])
+        _send_on(run, switch, slot, time)
+    else:
+        free_slot(run.net, slot)
+
+
+@inlined
+def _send_on(run: Run, switch: Int, slot: Int, time: Int) -> None:
+    """Send a packet towards its destination; without a route it ends."""
+    link = link_from(run, switch, slot)
+    if link >= 0:
+        put(run, link, slot, time)
+    else:
+        free_slot(run.net, slot)
+
+
+@inlined
+def _keep_result(run: Run, slot: Int, cell: Int) -> None:
+    """The switch of a rack keeps the result of the root, for workers that ask for it again."""
+    cells = run.memory.cells
+    if cells[cell, cl.OWNER] == fragment_of(run.world.extra, slot):
+        cells[cell, cl.VALUE] = run.world.extra[slot, pk.VALUE]
+        cells[cell, cl.DONE] = ANSWERED
 
 
 @inlined

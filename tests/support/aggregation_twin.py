@@ -45,6 +45,9 @@ class Cell:
     priority: int
     done: bool = False
     touched: int = 0
+    contended: bool = False
+    result: int | None = None
+    """SwitchML: the sum of all racks."""
 
 
 @dataclass
@@ -57,6 +60,50 @@ class Entry:
     index: int = 0
     next_index: int = 0
     floats: bool = False
+    contended: bool = False
+
+
+@dataclass
+class Chunk:
+    """A slot of SwitchML, at a worker."""
+
+    seq: int
+    due: int | None = None
+
+
+class Windows:
+    """A2TP's windows of a worker, with the formulas as its code writes them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self.packets = self.aggregators = most
+        self.marked = self.contended = 0.0
+        self.prompt = self.prompt_now = 1.0
+
+    def begin(self, done: int, last: int, now: int, measured: bool) -> None:
+        self.end, self.credit = last + self.packets, self.aggregators
+        self.at, self.done_before, self.measured = now, done, measured
+        self.contentions = 0
+
+    def note(self, done: int, seq: int, contended: bool, base: int, percent: int, now: int) -> None:
+        self.contentions += contended
+        if not self.measured and base < now - self.at < 5 * base:
+            self.prompt_now = min(1.0, (done - self.done_before) / self.packets)
+            self.measured = True
+        if seq < self.end:
+            return
+        self.prompt = 63 / 64 * self.prompt + self.prompt_now / 64
+        share = self.contentions / self.aggregators
+        self.contended = 7 / 8 * self.contended + share / 8
+        limit = percent / 100
+        if self.contentions and self.contended > limit:
+            cut = pow(self.contended - limit, self.prompt) / (2 - limit)
+            self.aggregators = int(self.aggregators * max(0.0, 1 - cut))
+        else:
+            self.aggregators += 1
+        self.prompt_now = 1.0
+        self.packets = min(self.packets + 1, self.most)  # no queue marks
+        self.aggregators = min(max(self.aggregators, 1), self.packets)
+        self.begin(done, seq, now, False)
 
 
 class Worker:
@@ -72,6 +119,8 @@ class Worker:
         self.got: set[int] = set()
         self.index: dict[int, int] = {}
         self.ends: list[int] = []
+        self.windows: Windows
+        self.pool: list[Chunk]
 
 
 class Twin:
@@ -89,6 +138,7 @@ class Twin:
         self.entries: list[dict[int, Entry]] = [{} for _ in jobs]
         self.tally: list[dict[str, int]] = [defaultdict(int) for _ in jobs]
         self.workers: list[Worker] = []
+        self.two_windows = name == "a2tp"
         self.first: list[int] = []
         seed = c.seed
         for number, job in enumerate(jobs):
@@ -96,6 +146,9 @@ class Twin:
             self.workers += [Worker(number, b, h, job.start_ps) for b, h in enumerate(job.workers)]
         self.levels = priorities(jobs, int(fabric.links.rate_bits_per_second.min()))
         self._windows()
+        for worker in self.workers:
+            worker.windows = Windows(self.window[worker.job])
+            worker.pool = [Chunk(slot) for slot in range(self.window[worker.job])]
         self.ring = 1 << (4 * max(self.window) - 1).bit_length()
         self.order = [
             generator(seed, 0x696E61, j).permutation(self.slots) for j in range(len(jobs))
@@ -216,12 +269,21 @@ class Twin:
     def switch_of(self, host: int) -> int:
         return int(self.fabric.attachments.switch[host, 0])
 
+    def server_of(self, job: int) -> int:
+        """The host of the PS; of SwitchML a worker at the root."""
+        about = self.jobs[job]
+        if self.conduct.has_server:
+            return about.server
+        here = [h for h in about.workers if self.switch_of(h) == self.switch_of(about.server)]
+        return [*here, about.workers[0]][0]
+
     def waits_for(self, switch: int, job: int) -> set[int]:
         if not self.conduct.aggregates:
             return set()
         about = self.jobs[job]
         here = {b for b, h in enumerate(about.workers) if self.switch_of(h) == switch}
-        return set(range(len(about.workers))) if switch == self.switch_of(about.server) else here
+        root = self.switch_of(self.server_of(job))
+        return set(range(len(about.workers))) if switch == root else here
 
     def at_switch(self, switch: int, packet: Packet) -> None:
         whole = self.waits_for(switch, packet.job)
@@ -229,7 +291,8 @@ class Twin:
         cell = self.cells.get(place)
         same = cell is not None and (cell.job, cell.seq) == (packet.job, packet.seq)
         direct = packet.flags & {"direct", "collided", "floats"}
-        if packet.kind == "gradient" and whole and not direct:
+        ours = whole and set(packet.values) <= whole
+        if packet.kind == "gradient" and ours and not direct:
             if self.conduct.has_server:
                 if not self.aggregate(place, packet, whole):
                     return
@@ -253,6 +316,9 @@ class Twin:
             packet.host = self.jobs[packet.job].server
             del self.cells[place]
         if packet.kind == "result" and self.is_for_rack(packet, switch):
+            if not self.conduct.has_server and same:
+                assert cell is not None
+                cell.result = packet.total
             self.copy_to_rack(switch, packet)
             return
         self.put(self.link_from(switch, packet), packet)
@@ -280,12 +346,13 @@ class Twin:
                 assert cell is not None
                 there = set(cell.values)
                 if not bits & there or bits <= there:
-                    packet.values = {**packet.values, **cell.values}
+                    self.load(packet, cell)
                 del self.cells[place]
             return True
         if cell is not None and not same:
             tally["COLLISIONS"] += 1
             packet.flags |= {"collided"}
+            cell.contended = True
             if not esa:
                 return True
             ageing = self.conduct.params[0]
@@ -304,26 +371,33 @@ class Twin:
             cell = Cell(
                 packet.job, packet.seq, dict(packet.values), packet.priority, touched=self.now
             )
+            cell.contended = "contended" in packet.flags
             self.cells[place] = cell
         elif not bits & set(cell.values):
             cell.values |= packet.values
             cell.touched = self.now
+            cell.contended |= "contended" in packet.flags
         elif not bits <= set(cell.values):
             return True
         else:
             again = set(cell.values) == whole
             if again:
-                packet.values = dict(cell.values)
+                self.load(packet, cell)
             return again
         if set(cell.values) != whole:
             tally["ABSORBED"] += 1
             return False
         tally["COMPLETED"] += 1
         cell.done = True
-        packet.values = dict(cell.values)
+        self.load(packet, cell)
         if esa and self.conduct.params[1]:
             del self.cells[place]
         return True
+
+    def load(self, packet: Packet, cell: Cell) -> None:
+        packet.values = {**packet.values, **cell.values}
+        if cell.contended and self.two_windows:
+            packet.flags |= {"contended"}
 
     def switchml(
         self, place: tuple[int, int], switch: int, packet: Packet, whole: set[int]
@@ -332,14 +406,13 @@ class Twin:
         if cell is not None and packet.seq < cell.seq:
             tally["STALE"] += 1
             return
-        if cell is not None and cell.seq == packet.seq and cell.done:
-            packet.kind, packet.total = "result", sum(cell.values.values())
-            packet.host = self.jobs[packet.job].workers[packet.to]
-            self.put(self.link_from(switch, packet), packet)
-            return
         if cell is None or cell.seq != packet.seq:
             cell = self.cells[place] = Cell(packet.job, packet.seq, dict(packet.values), 0)
-        elif packet.to in cell.values:
+        elif cell.done:
+            packet.values = dict(cell.values)
+            self.summed(switch, packet, cell, [self.switch_of(self.host_of(packet))])
+            return
+        elif set(packet.values) <= set(cell.values):
             return
         else:
             cell.values |= packet.values
@@ -348,8 +421,37 @@ class Twin:
             return
         tally["COMPLETED"] += 1
         cell.done = True
-        packet.kind, packet.total = "result", sum(cell.values.values())
-        self.copy_to_rack(switch, packet)
+        packet.values = dict(cell.values)
+        if switch == self.switch_of(self.server_of(packet.job)):
+            tally["WHOLE"] += 1
+        self.summed(switch, packet, cell, None)
+
+    def host_of(self, packet: Packet) -> int:
+        """The worker whose gradient a packet was."""
+        return self.jobs[packet.job].workers[packet.to]
+
+    def summed(self, switch: int, packet: Packet, cell: Cell, only: list[int] | None) -> None:
+        """A sum is complete; only: the switch whose worker or rack asked for it again."""
+        server = self.server_of(packet.job)
+        if switch == self.switch_of(server):
+            cell.result = sum(cell.values.values())
+        if cell.result is None:
+            packet.host = server
+            self.put(self.link_from(switch, packet), packet)
+            return
+        packet.kind, packet.total = "result", cell.result
+        for other in self.switches_of(packet.job):
+            if other != switch and (only is None or other in only):
+                workers = self.jobs[packet.job].workers
+                host = next(h for h in workers if self.switch_of(h) == other)
+                to = -1 - self.rack[packet.job, other]
+                copy = replace(packet, to=to, host=host)
+                self.put(self.link_from(switch, copy), copy)
+        if only is None:
+            self.copy_to_rack(switch, packet)
+        elif switch in only:
+            packet.host = self.host_of(packet)
+            self.put(self.link_from(switch, packet), packet)
 
     # The parameter server.
 
@@ -379,6 +481,8 @@ class Twin:
         else:
             entry.values |= packet.values
         entry.collided |= "collided" in packet.flags
+        entry.collided |= self.two_windows and "resent" in packet.flags
+        entry.contended |= "contended" in packet.flags
         entry.since = self.now
         if len(entry.values) == whole:
             position = seq % self.window[job]
@@ -389,7 +493,7 @@ class Twin:
                 self.answer(job, entry)
                 return
             entry.done = True
-            if entry.collided and self.conduct.rehash:
+            if entry.collided and not entry.contended and self.conduct.rehash:
                 for _ in range(self.slots):
                     new = int(self.order[job][self.at[job]])
                     self.at[job] = (self.at[job] + 1) % self.slots
@@ -402,7 +506,7 @@ class Twin:
 
     def switches_of(self, job: int) -> list[int]:
         about = self.jobs[job]
-        found = [self.switch_of(host) for host in (*about.workers, about.server)]
+        found = [self.switch_of(host) for host in (*about.workers, self.server_of(job))]
         return list(dict.fromkeys(found))
 
     def answer(self, job: int, entry: Entry) -> None:
@@ -415,8 +519,9 @@ class Twin:
             for to, host in own:
                 packet = Packet("result", job, entry.seq, to, host, index=entry.index)
                 packet.total, packet.next_index = sum(entry.values.values()), entry.next_index
+                packet.flags = frozenset({"contended"} if entry.contended else ())
                 if not entry.done:
-                    packet.flags = frozenset({"floats"})
+                    packet.flags |= {"floats"}
                 self.put(link, packet)
 
     def remind(self, job: int) -> None:
@@ -452,6 +557,7 @@ class Twin:
             own = job.slowness[worker.bit]
             own_slow = round(own[min(worker.iteration, len(own) - 1)] * (1 << 16))
             worker.slow = worker.slow * own_slow >> 16
+        worker.windows.begin(worker.done, worker.done - 1, time, True)
 
     def computed(self, worker: Worker) -> int | None:
         job = self.jobs[worker.job]
@@ -473,25 +579,51 @@ class Twin:
             before = self.end_of(worker.job, worker.iteration - 1)
             step = job.steps[worker.iteration]
             worker.ready = before + sum(step.fragments[: worker.layer])
-        end = min(worker.ready, worker.done + self.window[worker.job])
+        if not self.conduct.has_server:
+            self.wake_pool(worker, number)
+            return
+        window = worker.windows.packets if self.two_windows else self.window[worker.job]
+        end = min(worker.ready, worker.done + window)
         if worker.sent < end and worker.sent == worker.done:
             worker.deadline = self.now + self.timer(worker)
         while worker.sent < end:
-            self.send(worker, worker.sent, frozenset())
+            flags = frozenset[str]()
+            if self.two_windows:
+                flags = frozenset() if worker.windows.credit else frozenset({"resent"})
+                self.tally[worker.job]["BYPASSED"] += len(flags)
+                worker.windows.credit -= not flags
+            self.send(worker, worker.sent, flags, "SENT")
             worker.sent += 1
         if worker.done < worker.sent:
             if worker.deadline <= self.now:
                 self.tally[worker.job]["TIMEOUTS"] += 1
                 missing = [s for s in range(worker.done, worker.sent) if s not in worker.got]
-                if not self.conduct.all_at_timeout:
-                    later = [s for s in worker.got if s > worker.done]
-                    last = min(later) if later else worker.done + 1
-                    missing = [s for s in missing if s < last]
+                later = [s for s in worker.got if s > worker.done]
+                last = min(later) if later else worker.done + 1
+                missing = [s for s in missing if s < last]
                 worker.by_timer += len(missing)
                 for seq in missing:
                     self.send(worker, seq, frozenset({"resent"}))
                 worker.deadline = self.now + self.timer(worker)
             self.wake_at((1, number), worker.deadline)
+        at = self.computed(worker)
+        if at is not None:
+            self.wake_at((1, number), at)
+
+    def wake_pool(self, worker: Worker, number: int) -> None:
+        """SwitchML: every slot has its own clock and timer."""
+        for chunk in sorted(worker.pool, key=lambda one: one.seq):
+            if chunk.due is None and chunk.seq < worker.ready:
+                self.send(worker, chunk.seq, frozenset(), "SENT")
+                chunk.due = self.now + self.timer(worker)
+        for chunk in worker.pool:
+            if chunk.due is not None and chunk.due <= self.now:
+                self.tally[worker.job]["TIMEOUTS"] += 1
+                worker.by_timer += 1
+                self.send(worker, chunk.seq, frozenset({"resent"}), "RESENT")
+                chunk.due = self.now + self.timer(worker)
+            if chunk.due is not None:
+                self.wake_at((1, number), chunk.due)
         at = self.computed(worker)
         if at is not None:
             self.wake_at((1, number), at)
@@ -508,9 +640,10 @@ class Twin:
     def end_of(self, job: int, iteration: int) -> int:
         return sum(sum(step.fragments) for step in self.jobs[job].steps[: iteration + 1])
 
-    def send(self, worker: Worker, seq: int, flags: frozenset[str]) -> None:
+    def send(self, worker: Worker, seq: int, flags: frozenset[str], count: str = "RESENT") -> None:
         job = self.jobs[worker.job]
-        packet = Packet("gradient", worker.job, seq, worker.bit, job.server, flags=flags)
+        server = self.server_of(worker.job)
+        packet = Packet("gradient", worker.job, seq, worker.bit, server, flags=flags)
         packet.values = {worker.bit: self.value(worker.job, seq, worker.bit)}
         if self.conduct.has_server:
             packet.index = worker.index[seq % self.window[worker.job]]
@@ -522,13 +655,16 @@ class Twin:
         at, sizes = seq - self.end_of(worker.job, iteration - 1), job.steps[iteration].fragments
         layer = next(i for i in range(len(sizes)) if at < sum(sizes[: i + 1]))
         packet.priority = self.levels[worker.job][iteration][layer]
-        self.tally[worker.job]["RESENT" if flags else "SENT"] += 1
+        self.tally[worker.job][count] += 1
         self.put(int(self.fabric.attachments.access_link[worker.host, 0]), packet)
 
     def at_worker(self, number: int, packet: Packet) -> None:
         worker, tally = self.workers[number], self.tally[packet.job]
         job, seq = self.jobs[packet.job], packet.seq
-        if seq < worker.done or seq in worker.got:
+        chunk = worker.pool[seq % self.window[packet.job]]
+        pooled = not self.conduct.has_server
+        old = (chunk.seq, chunk.due is None) != (seq, False) if pooled else seq < worker.done
+        if old or seq in worker.got:
             tally["REPEATED"] += 1
             return
         worker.heard = True
@@ -539,9 +675,13 @@ class Twin:
         tally["RESULTS"] += 1
         right = sum(self.value(packet.job, seq, b) for b in range(len(job.workers)))
         assert packet.total == right
+        if pooled:
+            worker.done += 1
+            chunk.seq, chunk.due = seq + self.window[packet.job], None
+            self.after_sum(worker, number)
+            return
         worker.got.add(seq)
-        if self.conduct.has_server:
-            worker.index[seq % self.window[packet.job]] = packet.next_index
+        worker.index[seq % self.window[packet.job]] = packet.next_index
         if seq != worker.done:
             worker.later += 1
             trigger = self.conduct.trigger
@@ -553,10 +693,22 @@ class Twin:
             worker.done += 1
             worker.later = 0
         worker.deadline = self.now + self.timer(worker)
+        if self.two_windows:
+            worker.windows.note(
+                worker.done,
+                seq,
+                "contended" in packet.flags,
+                self.conduct.base_rtt_ps,
+                self.conduct.contention_percent,
+                self.now,
+            )
+        self.after_sum(worker, number)
+
+    def after_sum(self, worker: Worker, number: int) -> None:
         if worker.done == self.end_of(worker.job, worker.iteration):
             worker.ends.append(self.now)
             worker.iteration += 1
-            if worker.iteration == job.iterations:
+            if worker.iteration == self.jobs[worker.job].iterations:
                 worker.finished = self.now
                 return
             self.begin(worker, number, self.now)

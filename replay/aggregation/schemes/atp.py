@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, pointer_to, subkernel
-from ..columns import cl, pk
+from ..columns import COLLIDED, cl, pk
 from ..memory import FORWARD, add, at_switch_signature, collide, flush, fragment_of, is_resent
-from ..state import Memory
+from ..state import FIXED_WINDOW, ONE_WINDOW, Memory
 from .base import Conduct
 from .options import Options
 
@@ -58,9 +58,9 @@ class Atp:
             rto_ps=options.ps("rto"),
             first_rto_ps=options.ps("first-rto"),
             trigger=options.number("trigger", 0, 1000),
-            rehash=options.on("rehash"),
+            rehash=COLLIDED * options.on("rehash"),
             remind_ps=options.ps("reminder"),
-            congestion=options.on("cc"),
+            congestion=ONE_WINDOW if options.on("cc") else FIXED_WINDOW,
             slot_timeout_ps=options.ps("slot-timeout"),
         )
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from ..state import FIXED_WINDOW
+
 US = 1_000_000
 """Picoseconds of a microsecond."""
 
@@ -31,7 +33,6 @@ class Conduct:
     """Until the first result arrives."""
     trigger: int = 3
     """Later results until the first missing one is asked for, 0: timers only."""
-    all_at_timeout: bool = False
     double_after: int = 0
     """A worker's timer doubles after as many retransmissions by it, 0: never."""
     overflows: bool = True
@@ -39,9 +40,14 @@ class Conduct:
     slot_timeout_ps: int = 0
     """A result releases the slot that it finds in the hands of another fragment, unless that
     had a contribution within this time; 0: never."""
-    rehash: bool = False
+    rehash: int = 0
+    """The PS gives a window position another slot after a gradient with one of these flags."""
     remind_ps: int = 0
-    congestion: bool = False
+    congestion: int = FIXED_WINDOW
+    """FIXED_WINDOW, ONE_WINDOW or TWO_WINDOWS."""
+    base_rtt_ps: int = 0
+    contention_percent: int = 0
+    """See `state.CONTENTION`."""
 
 
 class AllReduce(NamedTuple):

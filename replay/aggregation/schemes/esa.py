@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, pointer_to, subkernel
-from ..columns import cl, pk
+from ..columns import COLLIDED, cl, pk
 from ..memory import (
     FORWARD,
     add,
@@ -81,7 +81,7 @@ class Esa:
             rto_ps=options.ps("rto"),
             first_rto_ps=options.ps("first-rto"),
             trigger=options.number("trigger", 0, 1000),
-            rehash=options.on("rehash"),
+            rehash=COLLIDED * options.on("rehash"),
             remind_ps=options.ps("reminder"),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
 from ...results.aggregation import ALL_REDUCES
+from .a2tp import A2tp
 from .atp import Atp
 from .base import AllReduce, Scheme
 from .esa import Esa
@@ -19,6 +20,7 @@ SCHEMES: Mapping[str, Callable[[Mapping[str, str]], Scheme]] = {
     "switchml": SwitchMl,
     "atp": Atp,
     "esa": Esa,
+    "a2tp": A2tp,
     "ideal": Ideal,
     "none": NoAggregation,
 }

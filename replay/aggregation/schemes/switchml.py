@@ -17,7 +17,16 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, pointer_to, subkernel
 from ..columns import cl, pk, ty
-from ..memory import ABSORB, MULTICAST, REPLY, at_switch_signature, claim, fragment_of, use
+from ..memory import (
+    ABSORB,
+    MULTICAST,
+    REPLY,
+    at_switch_signature,
+    claim,
+    fragment_of,
+    load,
+    use,
+)
 from ..state import Memory, added
 from .base import Conduct
 from .options import Options
@@ -39,7 +48,7 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
     if chunk != cells[cell, cl.OWNER]:
         claim(memory, extra, slot, cell, now_ps)
     elif cells[cell, cl.DONE]:
-        extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
+        load(memory, extra, slot, cell)
         return np.int64(REPLY)
     elif cells[cell, cl.BITS] & bit:
         return np.int64(ABSORB)
@@ -52,7 +61,7 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
     cells[cell, cl.DONE] = 1
     use(memory, cells[cell, cl.SINCE], now_ps, np.int64(1))
     memory.tally[job, ty.COMPLETED] += 1
-    extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
+    load(memory, extra, slot, cell)
     return np.int64(MULTICAST)
 
 
@@ -68,7 +77,6 @@ class SwitchMl:
             rto_ps=options.ps("rto"),
             first_rto_ps=options.ps("rto"),
             trigger=0,
-            all_at_timeout=True,
             double_after=options.number("double-after", 0, 1_000_000),
             overflows=False,
         )

@@ -21,7 +21,7 @@ SHORT = "rto=30us,first-rto=60us"
 SPECS = (
     f"atp:{SHORT}", f"atp:{SHORT},slot-timeout=20us", f"atp:{SHORT},reminder=20us", f"esa:{SHORT}",
     f"esa:{SHORT},release=completion", f"esa:{SHORT},ageing=no,rehash=yes",
-    f"ideal:{SHORT}", f"none:{SHORT}", "switchml:rto=30us", "switchml:rto=30us,double-after=3",
+    f"a2tp:{SHORT},base-rtt=3us", f"a2tp:{SHORT},contention=0,rehash=no", f"ideal:{SHORT}", f"none:{SHORT}", "switchml:rto=30us", "switchml:rto=30us,double-after=3",
 )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def cases(draw):
     """A scheme, jobs on a small fabric, and what the network does to packets."""
     spec = draw(some.sampled_from(SPECS))
     fabric = parse_fabric(draw(some.sampled_from(FABRICS)))
-    several = fabric.switches > 2 and not spec.startswith("switchml")
+    several = fabric.switches > 2
     window = draw(some.integers(2, 8))
     plans = []
     for _ in range(draw(some.integers(1, 3))):

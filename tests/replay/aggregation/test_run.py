@@ -50,9 +50,3 @@ def test_memory_that_is_too_small(scheme, slots, spec, said):
     jobs, fabric = small_jobs(spec)
     with pytest.raises(UsageError, match=said):
         simulate(scheme, jobs, fabric, Conditions(slots=slots))
-
-
-def test_switchml_stays_within_a_rack():
-    jobs, fabric = small_jobs("workers=2,racks=2", fabric="leaf-spine:leaves=2,spines=1,hosts=4")
-    with pytest.raises(UsageError, match="aggregates within one rack; job1 comm has several"):
-        simulate(SwitchMl({}), jobs, fabric, Conditions(slots=64))

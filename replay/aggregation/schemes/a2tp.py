@@ -1,0 +1,72 @@
+"""A2TP: ATP, and workers that send past the switch memory what exceeds a second window.
+
+Rules: the released code of "A2TP: Aggregator-aware In-network Aggregation for Multi-tenant
+Learning" (EuroSys 2023), which is built on that of ATP. A slot that another fragment wanted says so
+with its sum, and the workers of that sum shrink their window of aggregators (`two_windows.py`). A
+gradient beyond it has the bit of a retransmission: it takes the sum of its slot to the PS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ....kernels.kernel import Int, Ints, pointer_to, subkernel
+from ..columns import COLLIDED, CONTENDED, RESENT, cl, pk
+from ..memory import FORWARD, add, at_switch_signature, collide, flush, fragment_of, is_resent
+from ..state import TWO_WINDOWS, Memory
+from .atp import TIMERS
+from .base import Conduct
+from .options import Options
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    **TIMERS,
+    "rehash": "yes",
+    "slot-timeout": "50ms",
+    "base-rtt": "20us",
+    "contention": "10",
+}
+"""Base round-trip time and the tolerated percentage of contended results are those of the code. Its
+timers differ from ATP's: rto=50ms,trigger=1."""
+
+
+@subkernel
+def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+    """See `memory.AtSwitch`."""
+    cell = first + extra[slot, pk.INDEX]
+    owner = memory.cells[cell, cl.OWNER]
+    same = owner == fragment_of(extra, slot)
+    if is_resent(extra, slot):
+        if same:
+            flush(memory, extra, slot, cell, now_ps)
+        return np.int64(FORWARD)
+    if same or owner == 0:
+        return add(memory, extra, slot, cell, whole, now_ps)
+    memory.cells[cell, cl.MARKED] |= np.int64(CONTENDED)
+    collide(memory, extra, slot)
+    return np.int64(FORWARD)
+
+
+class A2tp:
+    """A2TP with its options."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        options = Options("a2tp", given, DEFAULTS)
+        self.name, self.parameters = options.name, options.values
+        self._conduct = Conduct(
+            pointer_to(at_switch, at_switch_signature),
+            rto_ps=options.ps("rto"),
+            first_rto_ps=options.ps("first-rto"),
+            trigger=options.number("trigger", 0, 1000),
+            rehash=(COLLIDED | RESENT) * options.on("rehash"),
+            slot_timeout_ps=options.ps("slot-timeout"),
+            congestion=TWO_WINDOWS,
+            base_rtt_ps=options.ps("base-rtt"),
+            contention_percent=options.number("contention", 0, 100),
+        )
+
+    def conduct(self) -> Conduct:
+        """See `Scheme`."""
+        return self._conduct
