@@ -42,9 +42,13 @@ def _begin_period(run: Run, worker: Int, last: Int, time: Int) -> None:
 
 
 @inlined
-def beyond_aggregators(run: Run, worker: Int) -> Bool:
-    """Whether the next gradient of a worker exceeds its window of aggregators."""
+def beyond_aggregators(run: Run, worker: Int, seq: Int) -> Bool:
+    """Whether the next gradient of a worker exceeds its window of aggregators. The packets whose
+    results a period waits for were counted when they were sent; after a pause none is counted, as
+    in the code, which sends the first window of a tensor before it counts."""
     row = run.world.workers[worker]
+    if seq <= row[wk.PERIOD_END]:
+        return False
     if row[wk.CREDIT] == 0:
         return True
     row[wk.CREDIT] -= 1

@@ -105,7 +105,7 @@ def send_new(run: Run, worker: Int, seq: Int, time: Int) -> None:
     row, expected = world.workers[worker], world.expected
     job, flags = row[wk.JOB], np.int64(0)
     run.memory.tally[job, ty.SENT] += 1
-    if world.control[CONGESTION] == TWO_WINDOWS and beyond_aggregators(run, worker):
+    if world.control[CONGESTION] == TWO_WINDOWS and beyond_aggregators(run, worker, seq):
         run.memory.tally[job, ty.BYPASSED] += 1
         flags = np.int64(RESENT)
     place = _kept_at(run, job, seq)

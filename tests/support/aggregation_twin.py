@@ -588,7 +588,7 @@ class Twin:
             worker.deadline = self.now + self.timer(worker)
         while worker.sent < end:
             flags = frozenset[str]()
-            if self.two_windows:
+            if self.two_windows and worker.sent > worker.windows.end:
                 flags = frozenset() if worker.windows.credit else frozenset({"resent"})
                 self.tally[worker.job]["BYPASSED"] += len(flags)
                 worker.windows.credit -= not flags

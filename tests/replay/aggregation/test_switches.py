@@ -8,6 +8,7 @@ from rocescope.replay.aggregation.columns import ty
 from rocescope.replay.aggregation.jobs import WIRE_BYTES
 from rocescope.replay.aggregation.run import Conditions, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
+from rocescope.replay.aggregation.schemes.switchml import SwitchMl
 
 
 def test_one_packet_per_rack_and_fragment_crosses_the_spines():
@@ -23,6 +24,32 @@ def test_one_packet_per_rack_and_fragment_crosses_the_spines():
     assert found.tally[0, ty.WHOLE] == 50 and found.tally[0, ty.SERVER] == 50
     server = int(fabric.attachments.exit_link[jobs[0].server, 0])
     assert found.link_bytes[server] == 50 * WIRE_BYTES
+
+
+def test_switchml_sums_racks_at_a_root_and_every_rack_gets_one_result():
+    jobs, fabric = small_jobs(
+        "workers=6,racks=3,fragments=50,iterations=1,window=10",
+        fabric="leaf-spine:leaves=3,spines=1,hosts=4",
+    )
+    found = simulate(SwitchMl({}), jobs, fabric, Conditions(slots=64, jitter=0.0))
+    spine = [i for i in range(len(fabric.links.source)) if "spine" in fabric.link_name(i)]
+    carried = sorted(int(found.link_bytes[i]) // WIRE_BYTES for i in spine)
+    # To the root and back: one packet per fragment of each other rack, and all of them at the root.
+    assert carried == [50] * 4 + [100] * 2
+    assert found.tally[0, ty.WHOLE] == 50 and found.tally[0, ty.COMPLETED] == 150
+    server = int(fabric.attachments.exit_link[jobs[0].server, 0])
+    assert found.link_bytes[server] == 0
+
+
+def test_racks_of_switchml_repeat_sums_and_results_that_got_lost():
+    jobs, fabric = small_jobs(
+        "workers=4,racks=2,fragments=200,iterations=2,window=16",
+        fabric="leaf-spine:leaves=2,spines=1,hosts=4",
+    )
+    lossy = Conditions(slots=32, loss=0.05, jitter=0.0)
+    found = simulate(SwitchMl({"rto": "50us"}), jobs, fabric, lossy)  # checks every sum
+    assert (found.finished_ps >= 0).all() and found.tally[0, ty.RESULTS] == 4 * 400
+    assert found.tally[0, ty.WHOLE] == 400 and found.tally[0, ty.TIMEOUTS] > 0
 
 
 def test_reminders_fetch_partial_sums():

@@ -8,7 +8,6 @@ from rocescope.replay.aggregation.columns import ty
 from rocescope.replay.aggregation.run import Conditions, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
 from rocescope.replay.aggregation.schemes.none import NoAggregation
-from rocescope.replay.aggregation.schemes.switchml import SwitchMl
 
 
 def test_an_iteration_takes_its_computing_and_its_fragments():
@@ -61,14 +60,3 @@ def test_stragglers_compute_longer_and_all_workers_wait_for_them():
     more = int(other.finished_ps.max() - one.finished_ps.max())
     # Twice the computing more; in turn the others' results no longer queue at its link.
     assert 4 * computing - 2 * 24_480 <= more <= 4 * computing
-
-
-def test_a_timer_doubles_after_as_many_retransmissions_as_asked_for():
-    jobs, fabric = small_jobs("workers=2,fragments=8,iterations=1,window=8")
-    mute = Conditions(slots=16, loss=1.0, jitter=0.0, until_ps=40 * 10**9)
-    counts = []
-    for after in ("0", "8"):
-        found = simulate(SwitchMl({"rto": "1ms", "double-after": after}), jobs, fabric, mute)
-        counts.append(int(found.tally[0, ty.TIMEOUTS]))
-    # Per worker: 39 times 1 ms; or 1, then 2, 4, 8, 16 ms.
-    assert counts == [2 * 39, 2 * 5]

@@ -1,0 +1,60 @@
+"""A2TP's rules at a switch (EuroSys 2023, its released code)."""
+
+from __future__ import annotations
+
+from aggregating import memory, packet
+
+from rocescope.replay.aggregation.columns import COLLIDED, CONTENDED, RESENT, cl, pk, ty
+from rocescope.replay.aggregation.memory import ABSORB, FORWARD
+from rocescope.replay.aggregation.schemes.a2tp import A2tp, at_switch
+from rocescope.replay.aggregation.state import TWO_WINDOWS
+
+WHOLE = 0b11
+
+
+def test_a_slot_that_another_fragment_wanted_says_so_with_its_sum():
+    held = memory()
+    at_switch(held, packet(0, 5), 0, 0, WHOLE, 0)
+    other = packet(0, 7, job=1)
+    assert at_switch(held, other, 0, 0, WHOLE, 0) == FORWARD
+    assert other[0, pk.KIND] & COLLIDED and not other[0, pk.KIND] & CONTENDED
+    last = packet(1, 6)
+    assert at_switch(held, last, 0, 0, WHOLE, 0) == FORWARD
+    assert last[0, pk.VALUE] == 11 and last[0, pk.KIND] & CONTENDED
+    assert held.tally[1, ty.COLLISIONS] == 1
+
+
+def test_without_a_collision_a_sum_says_nothing():
+    held = memory()
+    at_switch(held, packet(0, 5), 0, 0, WHOLE, 0)
+    last = packet(1, 6)
+    assert at_switch(held, last, 0, 0, WHOLE, 0) == FORWARD and not last[0, pk.KIND] & CONTENDED
+
+
+def test_a_gradient_past_the_memory_takes_the_sum_of_its_slot_along_and_claims_none():
+    held = memory()
+    beyond = packet(0, 5, flags=RESENT)
+    assert at_switch(held, beyond, 0, 0, 0b111, 0) == FORWARD and not held.cells.any()
+    assert at_switch(held, packet(0, 5), 0, 0, 0b111, 0) == ABSORB
+    beyond = packet(1, 6, flags=RESENT)
+    assert at_switch(held, beyond, 0, 0, 0b111, 0) == FORWARD
+    assert beyond[0, pk.BITS] == 0b11 and beyond[0, pk.VALUE] == 11
+    assert held.cells[0, cl.OWNER] == 0
+
+
+def test_the_next_owner_of_a_slot_begins_without_contention():
+    held = memory()
+    at_switch(held, packet(0, 5), 0, 0, 0b111, 0)
+    at_switch(held, packet(0, 7, job=1), 0, 0, WHOLE, 0)
+    flushing = packet(1, 6, flags=RESENT)
+    at_switch(held, flushing, 0, 0, 0b111, 0)
+    assert flushing[0, pk.KIND] & CONTENDED
+    at_switch(held, packet(0, 7, job=1), 0, 0, WHOLE, 0)
+    assert held.cells[0, cl.MARKED] == 0
+
+
+def test_options():
+    conduct = A2tp({"base-rtt": "8us", "contention": "5"}).conduct()
+    assert conduct.congestion == TWO_WINDOWS and conduct.base_rtt_ps == 8_000_000
+    assert conduct.contention_percent == 5 and conduct.rehash == COLLIDED | RESENT
+    assert A2tp({"rehash": "no"}).conduct().rehash == 0
