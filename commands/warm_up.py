@@ -17,13 +17,28 @@ from .options.parameter import Parameter
 from .options.progress import ProgressAs
 from .options.steps import steps_shown
 
-Use: TypeAlias = Literal["analyze", "check", "export", "live", "replay", "sweep", "tui"]
-USES: tuple[Use, ...] = ("analyze", "check", "export", "live", "replay", "sweep", "tui")
+Use: TypeAlias = Literal[
+    "aggregate", "analyze", "check", "export", "live", "replay", "sweep", "tui"
+]
+USES: tuple[Use, ...] = (
+    "aggregate",
+    "analyze",
+    "check",
+    "export",
+    "live",
+    "replay",
+    "sweep",
+    "tui",
+)
 
 _PATTERN = "--pattern permutation:message-size=4KiB"
 _FABRIC = "--fabric leaf-spine:leaves=2,spines=2,hosts=2"
 _ANALYZE = ("analyze plain", "analyze plain other", "analyze mrc", "analyze blocks")
 _LINES: dict[Use, tuple[str, ...]] = {
+    "aggregate": (
+        "aggregate plain --fabric leaf-spine:leaves=2,spines=2,hosts=4 "
+        "--jobs workers=2,fragments=20,window=10,iterations=1",
+    ),
     "analyze": _ANALYZE,
     "check": ("check plain other", "check mrc"),
     "export": (*_ANALYZE, "export --pcapng plain other", "export --pcapng blocks"),

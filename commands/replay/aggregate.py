@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from ..options.logs import JOB_LOGS, JobLogs
 from ..options.output import REPORT_OUTPUT, ReportOutput
 from ..options.parameter import Parameter
 from ..options.progress import reading_shown
@@ -31,6 +32,7 @@ def aggregate(
     silence: str = "1ms",
     window: int = 400,
     captured: Annotated[Captured, Parameter(name="*")] = CAPTURED,
+    logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     top: int = 5,
     to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
 ) -> int:
@@ -49,7 +51,7 @@ def aggregate(
     memory
         Slots of the memory of each switch, of 248 bytes; may be repeated. Default 4096.
     scheme
-        switchml, atp, esa, ideal or none, with options: atp:rto=50us, and ring or tree, the
+        switchml, atp, esa, a2tp, ideal or none, with options: atp:rto=50us, and ring or tree, the
         all-reduces without switches; may be repeated. Default all.
     runs
         Runs with different seeds.
@@ -101,6 +103,7 @@ def aggregate(
             silence=silence,
             window=window,
             tap_names=names,
+            job_logs=logs.patterns(),
             map=captured.map,
             filter=captured.filter,
             concat=captured.concat,
@@ -110,12 +113,7 @@ def aggregate(
         with reading_shown(to.progress, captures[0]) as read:
             prepared.read(read)
     with steps_shown(to.progress) as tell:
-
-        def ran(done: int, total: int) -> None:
-            if tell is not None:
-                tell("runs", done, total)
-
-        result = prepared.run(ran)
+        result = prepared.run(tell)
 
     from ...report.terminal.aggregate import print_aggregation
 

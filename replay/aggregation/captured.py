@@ -87,10 +87,25 @@ def captured_jobs(
     if not found:
         reason = notes[0].removeprefix("left out: ") if notes else "no host sends messages"
         raise UsageError(f"the captures have no all-reduce to take jobs from: {reason}")
+    found = [replace(job, ranks=_ranks(job, traffic)) for job in found]
     start = min(job.start_ps for job in found)
     found = [replace(job, start_ps=job.start_ps - start) for job in found]
     with_servers, shared = _with_servers(found, fabric)
     return with_servers, notes + shared
+
+
+def _ranks(job: Job, traffic: Traffic) -> tuple[tuple[int, ...], ...]:
+    """Of each worker, from the logs of the job."""
+    known: dict[int, set[int]] = {host: set() for host in job.workers}
+    for unit in np.flatnonzero(np.isin(traffic.flow, list(traffic.owners))).tolist():
+        owner = traffic.owners[int(traffic.flow[unit])]
+        ends = int(traffic.src_host[unit]), int(traffic.dst_host[unit])
+        for host, rank in zip(ends, owner.ranks, strict=True):
+            if host in known and rank is not None:
+                known[host].add(rank)
+    if not any(known.values()):
+        return ()
+    return tuple(tuple(sorted(known[host])) for host in job.workers)
 
 
 def _with_servers(found: Sequence[Job], fabric: Fabric) -> tuple[list[Job], list[str]]:

@@ -8,10 +8,12 @@ from threading import Event
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Floats
+from ...kernels.kernel import Floats, compiling
 from ...version import VERSION
 from ..compare.flows import fabric_summary
+from ..compare.packets import COMPILING, IDLE_TICKS
 from ..fabrics.fabric import Fabric
+from ..packets.many import run_many
 from ..packets.model.arrays import fabric_arrays
 from ..results.aggregation import (
     AggregationResult,
@@ -30,6 +32,11 @@ from .schemes.base import AllReduce, Scheme
 ESA_ASSUMED = (
     "esa: how priorities are set, who gets an evicted sum, ageing, reminders and when a slot is "
     "released are assumed; the abstract of the paper names the mechanisms only"
+)
+A2TP_ASSUMED = "a2tp: timers and later results ask for missing ones as with ATP"
+RACKS_ASSUMED = (
+    "switchml over several racks: the root is a switch of one of them, and the other switches send "
+    "a sum again when a worker retransmits"
 )
 JOBS_ASSUMED = (
     "how compute time spreads over layers, and that an iteration starts when the sums of the last "
@@ -54,12 +61,13 @@ def aggregation_result(
     runs: int,
     leave_out: bool = False,
     notes: Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     stop: Event | None = None,
 ) -> AggregationResult:
     """Run every scheme with every size of memory, `runs` times with seeds from that of `conditions`
     on. leave_out: a scheme that cannot run these jobs is a warning. notes: warnings on the jobs.
-    progress(done, total): in runs. UsageError as `check`, before the first run."""
+    progress: called with (step, runs done, number of runs). UsageError as `check`, before the first
+    run. KeyboardInterrupt once `stop` is set."""
     cases: list[tuple[Scheme | AllReduce, int | None]] = []
     warnings = list(notes)
     arrays = fabric_arrays(fabric)
@@ -80,26 +88,37 @@ def aggregation_result(
                 cases.append((scheme, size))
     if not cases:
         raise UsageError(warnings[len(notes)])
-    done, results = 0, []
-    for scheme, size in cases:
-        outcomes: list[Outcome] = []
-        collectives: list[Collectives] = []
-        for number in range(runs):
-            own = conditions._replace(slots=size or 1, seed=conditions.seed + number)
-            if isinstance(scheme, AllReduce):
-                collectives.append(
-                    run_all_reduce(scheme.name, jobs, fabric, own.seed, own.jitter, stop)
-                )
-            else:
-                outcomes.append(simulate(scheme, jobs, fabric, own, stop=stop))
-            done += 1
-            if progress is not None:
-                progress(done, runs * len(cases))
-            if stop is not None and stop.is_set():
-                raise KeyboardInterrupt
+    each = [(at, number) for at in range(len(cases)) for number in range(runs)]
+    done, idle = 0, 0
+
+    def one(of: tuple[int, int], halt: Event) -> Outcome | Collectives:
+        scheme, size = cases[of[0]]
+        own = conditions._replace(slots=size or 1, seed=conditions.seed + of[1])
         if isinstance(scheme, AllReduce):
+            return run_all_reduce(scheme.name, jobs, fabric, own.seed, own.jitter, halt)
+        return simulate(scheme, jobs, fabric, own, stop=halt)
+
+    def tick() -> None:
+        nonlocal idle
+        idle = idle + 1 if compiling else 0
+        if progress is not None:
+            progress(COMPILING if idle > IDLE_TICKS else "runs", done, len(each))
+        if stop is not None and stop.is_set():
+            raise KeyboardInterrupt
+
+    found: dict[tuple[int, int], Outcome | Collectives] = {}
+    for at, outcome in run_many(each, one, 1, tick):
+        found[each[at]] = outcome
+        done += 1
+    tick()
+    results = []
+    for at, (scheme, size) in enumerate(cases):
+        ran = [found[at, number] for number in range(runs)]
+        if isinstance(scheme, AllReduce):
+            collectives = [outcome for outcome in ran if isinstance(outcome, Collectives)]
             results.append(_all_reduce_result(scheme, jobs, fabric, collectives))
             continue
+        outcomes = [outcome for outcome in ran if isinstance(outcome, Outcome)]
         results.append(_scheme_result(scheme, size, jobs, fabric, outcomes))
         left = max(outcome.slots_left for outcome in outcomes)
         if left and all((outcome.finished_ps >= 0).all() for outcome in outcomes):
@@ -112,15 +131,18 @@ def aggregation_result(
         for one in results
         if one.mean_completion_ns is None
     ]
-    esa = any(one.name.startswith("esa") for one in results)
+    names = {one.name.partition(":")[0] for one in results}
+    summaries = [_job_summary(job, fabric) for job in jobs]
     return AggregationResult(
         version=VERSION,
         fabric=fabric_summary(fabric),
-        jobs=[_job_summary(job, fabric) for job in jobs],
+        jobs=summaries,
         runs=runs,
         jitter=conditions.jitter,
         schemes=results,
-        assumed=[ESA_ASSUMED] * esa
+        assumed=[ESA_ASSUMED] * ("esa" in names)
+        + [A2TP_ASSUMED] * ("a2tp" in names)
+        + [RACKS_ASSUMED] * ("switchml" in names and any(job.racks > 1 for job in summaries))
         + [JOBS_ASSUMED] * any(job.took_ns is None for job in jobs)
         + [ALL_REDUCE_ASSUMED] * any(isinstance(scheme, AllReduce) for scheme in schemes)
         + [CAPTURED_ASSUMED] * any(job.took_ns is not None for job in jobs),
@@ -142,6 +164,7 @@ def _job_summary(job: Job, fabric: Fabric) -> JobSummary:
         window=job.window,
         start_ns=job.start_ps // 1000,
         captured_ns=job.took_ns,
+        ranks=[list(own) for own in job.ranks],
     )
 
 

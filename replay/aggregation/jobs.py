@@ -85,6 +85,8 @@ class Job:
     and do not vary. None: not captured."""
     overflow: float = 0.0
     """Share of fragments whose sum exceeds int32."""
+    ranks: tuple[tuple[int, ...], ...] = ()
+    """Of each worker, as logs of the captured job name them; empty: none is known."""
 
     @property
     def iterations(self) -> int:

@@ -8,6 +8,8 @@ from threading import Event
 
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.logs.files import named
+from ...analyzer.logs.job import Job as Log
 from ...analyzer.units import parse_duration, parse_size
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ..fabrics.parse import parse_fabric
@@ -51,6 +53,8 @@ class AggregationRequest:
     map: str = "exact"
     filter: str | None = None
     concat: bool = False
+    job_logs: tuple[str, ...] = ()
+    """Patterns of logs that name the ranks of queue pairs."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
 
 
@@ -66,6 +70,8 @@ class PreparedAggregation:
         parse_jobs(request.jobs)
         if not request.jobs and not request.captures:
             raise UsageError("give captures, or jobs with --jobs")
+        if not request.captures and request.job_logs:
+            raise UsageError("--nccl-log needs captures")
         if not request.captures and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
         if request.filter is not None:
@@ -116,15 +122,16 @@ class PreparedAggregation:
             tap_names=request.tap_names,
             udp_ports=request.udp_ports,
             messages=True,
+            job=Log(named(request.job_logs)) if request.job_logs else None,
             progress=progress,
         )
         jobs, notes = captured_jobs(traffic, self.fabric, request.window, self._silence_ns)
         return jobs, [*traffic.warnings, *notes]
 
     def run(
-        self, progress: Callable[[int, int], None] | None = None, stop: Event | None = None
+        self, progress: Callable[[str, int, int], None] | None = None, stop: Event | None = None
     ) -> AggregationResult:
-        """Run every scheme. progress(done, total): in runs. KeyboardInterrupt if stopped."""
+        """Run every scheme. progress: see `aggregation_result`. KeyboardInterrupt if stopped."""
         request, jobs = self.request, self.read()
         assert self._jobs is not None
         return aggregation_result(

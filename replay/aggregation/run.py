@@ -275,7 +275,7 @@ def _world(
     pool[:, :, pl.SEQ] = np.arange(pool.shape[1])
     if conduct.congestion == st.TWO_WINDOWS:  # a window of all that may be in flight
         own_windows = np.repeat(windows, [len(job.workers) for job in jobs])
-        rows[:, wk.AGGREGATORS] = own_windows
+        rows[:, wk.AGGREGATORS] = np.minimum(own_windows, conduct.aggregators or own_windows)
         rows[:, wk.CONGESTION] = own_windows * st.ONE_PACKET
         degrees[:, [dg.PROMPT, dg.PROMPT_NOW]] = 1
     index = _index(jobs, windows, conduct, shares, slots)

@@ -46,6 +46,8 @@ from .pauses import circle_text, pause_notes, pause_summary
 
 COMPILING = "compiling (once)"
 """Name of the progress step that compiles kernels."""
+IDLE_TICKS = 5
+"""Ticks of `run_many` before compiling is told; loading compiled kernels takes less."""
 MOST_FLOWS = 1 << 16
 """Maximum number of flows whose times are in the result."""
 MOST_KEPT = 1 << 24
@@ -164,8 +166,8 @@ def replay_packets(
 
     def say() -> None:
         done = int(hops.sum())
-        if progress is not None:  # loading compiled kernels takes less than a second
-            progress(COMPILING if idle > 5 else "packets", done, max(expected, done))
+        if progress is not None:
+            progress(COMPILING if idle > IDLE_TICKS else "packets", done, max(expected, done))
 
     def one(case: tuple[int, int], stop: Event) -> EngineResult | UsageError:
         number, run = case

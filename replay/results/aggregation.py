@@ -28,6 +28,10 @@ class JobSummary(Record, frozen=True, kw_only=True):
     captured_ns: Annotated[
         int | None, Meta(description="its time in the capture; None: not captured")
     ]
+    ranks: Annotated[
+        list[list[int]],
+        Meta(description="ranks of each worker in the capture, from logs; empty: none is known"),
+    ]
 
 
 class JobOutcome(Record, frozen=True, kw_only=True):

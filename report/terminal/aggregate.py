@@ -7,13 +7,14 @@ from typing import TextIO
 
 from rich.table import Table
 
-from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, SchemeResult
+from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, JobSummary, SchemeResult
 from ..words import human
 from .page import ColorWhen, Page, console_for, numbers, texts
 from .replay_parts import NONE
 
 _MOST_JOBS = 16
 _UNLIMITED = {"ideal": "unlimited memory", "none": "no aggregation"}
+_MOST_RANKS = 8
 _SIDE_BY_SIDE = 3
 """Schemes in one table of jobs, which then fits 80 columns."""
 _LEGEND = (
@@ -145,16 +146,26 @@ def _schemes(table: Table, result: AggregationResult) -> None:
 def _jobs(table: Table, result: AggregationResult, schemes: Sequence[SchemeResult]) -> None:
     texts(table, "job")
     captured = any(job.captured_ns is not None for job in result.jobs)
+    ranks = any(job.ranks for job in result.jobs)
+    texts(table, *["ranks"] * ranks)
     numbers(table, "workers", "racks", *["captured"] * captured)
     numbers(table, *(title(one) for one in schemes))
     for at, job in enumerate(result.jobs[:_MOST_JOBS]):
         table.add_row(
             job.name,
+            *[_ranks(job)] * ranks,
             str(len(job.workers)),
             str(job.racks),
             *[human.duration(job.captured_ns)] * captured,
             *(human.duration(one.jobs[at].completion_ns) for one in schemes),
         )
+
+
+def _ranks(job: JobSummary) -> str:
+    """The ranks of the workers, those of one host joined: `0 1 2 3`, `0+1 2+3`."""
+    each = ["+".join(map(str, own)) or "?" for own in job.ranks]
+    more = ["..."] * (len(each) > _MOST_RANKS)
+    return " ".join([*each[:_MOST_RANKS], *more]) or NONE
 
 
 def _links(table: Table, result: AggregationResult, top: int) -> None:

@@ -40,6 +40,25 @@ def test_after_a_warm_up_nothing_is_compiled(checkout: Path, tmp_path: Path, use
         assert run(code) == "0 False\n", name
 
 
+@pytest.mark.thorough
+def test_after_a_warm_up_for_aggregate_no_scheme_is_compiled(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    fabric = "leaf-spine:leaves=2,spines=2,hosts=8"
+    words = ["aggregate", "--fabric", fabric, "--jobs", "workers=4,racks=2,fragments=50,window=9"]
+    words += ["--loss", "0.01", "-o", "/dev/null"]
+    kept = []
+    for code in (
+        "from rocescope.cli import main; main(['warm-up', '--for', 'aggregate'])",
+        f"from rocescope.cli import main; main({words})",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        kept.append(sorted(str(file) for file in tmp_path.rglob("*") if file.is_file()))
+    assert kept[0] == kept[1] and kept[0]
+
+
 def test_a_part_that_fails_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,8 +74,9 @@ class Chunk:
 class Windows:
     """A2TP's windows of a worker, with the formulas as its code writes them."""
 
-    def __init__(self, most: int) -> None:
-        self.most = self.packets = self.aggregators = most
+    def __init__(self, most: int, aggregators: int) -> None:
+        self.most = self.packets = most
+        self.aggregators = min(most, aggregators or most)
         self.marked = self.contended = 0.0
         self.prompt = self.prompt_now = 1.0
 
@@ -147,7 +148,7 @@ class Twin:
         self.levels = priorities(jobs, int(fabric.links.rate_bits_per_second.min()))
         self._windows()
         for worker in self.workers:
-            worker.windows = Windows(self.window[worker.job])
+            worker.windows = Windows(self.window[worker.job], conduct.aggregators)
             worker.pool = [Chunk(slot) for slot in range(self.window[worker.job])]
         self.ring = 1 << (4 * max(self.window) - 1).bit_length()
         self.order = [

@@ -27,9 +27,11 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "slot-timeout": "50ms",
     "base-rtt": "20us",
     "contention": "10",
+    "aggregators": "0",
 }
-"""Base round-trip time and the tolerated percentage of contended results are those of the code. Its
-timers differ from ATP's: rto=50ms,trigger=1."""
+"""Base round-trip time and the tolerated percentage of contended results are those of the code, and
+so is the window of aggregators at the start: 0, all packets in flight. The code's timers differ
+from ATP's: rto=50ms,trigger=1."""
 
 
 @subkernel
@@ -64,6 +66,7 @@ class A2tp:
             slot_timeout_ps=options.ps("slot-timeout"),
             congestion=TWO_WINDOWS,
             base_rtt_ps=options.ps("base-rtt"),
+            aggregators=options.number("aggregators", 0, 1 << 13),
             contention_percent=options.number("contention", 0, 100),
         )
 

@@ -46,6 +46,8 @@ class Conduct:
     congestion: int = FIXED_WINDOW
     """FIXED_WINDOW, ONE_WINDOW or TWO_WINDOWS."""
     base_rtt_ps: int = 0
+    aggregators: int = 0
+    """Window of aggregators at the start, 0: all that may be in flight (A2TP)."""
     contention_percent: int = 0
     """See `state.CONTENTION`."""
 

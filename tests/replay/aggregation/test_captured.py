@@ -9,6 +9,7 @@ import pytest
 from aggregating import ONE_RACK
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.results.flow import Owner
 from rocescope.replay.aggregation.captured import HEADERS, captured_jobs
 from rocescope.replay.aggregation.jobs import PAYLOAD_BYTES, parse_jobs, place
 from rocescope.replay.aggregation.run import Conditions, simulate
@@ -159,3 +160,18 @@ def test_more_hosts_than_bits_of_a_bitmap():
     rows = ring(tuple(range(63)), [((0,) * 63, 63 * 248)])
     with pytest.raises(UsageError, match="63 hosts are more than the 62 workers of a bitmap"):
         captured_jobs(captured(rows), large, 100, MS)
+
+
+def test_logs_name_the_ranks_of_workers():
+    rows = [(host, (host + 1) % 3, at, at + 1, 10_000) for host in range(3) for at in (0, 10)]
+    traffic = captured(rows)
+    (job,), _ = captured_jobs(traffic, FABRIC, 8, MS)
+    assert job.ranks == ()
+    # Flows are sorted by their hosts: 0 to 1, 1 to 2, 2 to 0. Host 2 has two ranks.
+    owners = {
+        0: Owner(1, "train", 4, comm="0x1", peer_rank=3),
+        1: Owner(1, "train", 7, comm="0x1", peer_rank=4),
+        2: Owner(1, "train", None, comm="0x1", peer_rank=9),
+    }
+    (job,), _ = captured_jobs(replace(traffic, owners=owners), FABRIC, 8, MS)
+    assert job.workers == (0, 1, 2) and job.ranks == ((3,), (4,), (7, 9))

@@ -6,9 +6,39 @@ import pytest
 from aggregating import small_jobs
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.aggregation import compare
 from rocescope.replay.aggregation.compare import aggregation_result, check_sizes
 from rocescope.replay.aggregation.run import Conditions
 from rocescope.replay.aggregation.schemes.registry import parse_schemes
+from rocescope.replay.compare.packets import COMPILING
+
+
+@pytest.mark.parametrize(("kernels", "said"), [(["run_jobs"], COMPILING), ([], "runs")])
+def test_compiling_is_told_instead_of_runs(monkeypatch, kernels, said):
+    jobs, fabric = small_jobs("workers=2,fragments=20,window=8,iterations=1")
+    monkeypatch.setattr(compare, "IDLE_TICKS", 0)
+    monkeypatch.setattr(compare, "compiling", kernels)
+    steps = []
+    aggregation_result(
+        parse_schemes(["atp"]), [48], jobs, fabric, Conditions(0), 1,
+        progress=lambda *now: steps.append(now),
+    )  # fmt: skip
+    assert steps[-1] == (said, 1, 1)
+
+
+def test_what_is_assumed_of_a_scheme_is_named_where_it_matters():
+    jobs, fabric = small_jobs(
+        "workers=4,racks=2,fragments=20,window=8,iterations=1",
+        fabric="leaf-spine:leaves=2,spines=1,hosts=4",
+    )
+    result = aggregation_result(
+        parse_schemes(["switchml", "a2tp"]), [48], jobs, fabric, Conditions(0), 1
+    )
+    assert result.assumed[:2] == [compare.A2TP_ASSUMED, compare.RACKS_ASSUMED]
+    assert [one.jobs[0].aggregated_percent for one in result.schemes] == [100, 100]
+    alone, fabric = small_jobs("workers=2,fragments=20,window=8,iterations=1")
+    result = aggregation_result(parse_schemes(["switchml"]), [48], alone, fabric, Conditions(0), 1)
+    assert result.assumed == [compare.JOBS_ASSUMED]
 
 
 def test_every_scheme_runs_with_every_memory_that_limits_it():
@@ -23,7 +53,7 @@ def test_every_scheme_runs_with_every_memory_that_limits_it():
         ("atp", 48), ("atp", 512), ("switchml", 48), ("switchml", 512),
         ("ideal", None), ("none", None),
     ]  # fmt: skip
-    assert done[-1] == (12, 12)
+    assert done[-1] == ("runs", 12, 12)
     by = dict(zip(named, result.schemes, strict=True))
     assert by["ideal", None].mean_completion_ns < by["none", None].mean_completion_ns
     assert by["ideal", None].jobs[0].aggregated_percent == 100

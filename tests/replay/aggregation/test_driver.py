@@ -21,8 +21,8 @@ SHORT = "rto=30us,first-rto=60us"
 SPECS = (
     f"atp:{SHORT}", f"atp:{SHORT},slot-timeout=20us", f"atp:{SHORT},reminder=20us", f"esa:{SHORT}",
     f"esa:{SHORT},release=completion", f"esa:{SHORT},ageing=no,rehash=yes",
-    f"a2tp:{SHORT},base-rtt=3us", f"a2tp:{SHORT},contention=0,rehash=no", f"ideal:{SHORT}",
-    f"none:{SHORT}", "switchml:rto=30us", "switchml:rto=30us,double-after=3",
+    f"a2tp:{SHORT},base-rtt=3us", f"a2tp:{SHORT},aggregators=1,contention=0,rehash=no",
+    f"ideal:{SHORT}", f"none:{SHORT}", "switchml:rto=30us", "switchml:rto=30us,double-after=3",
 )  # fmt: skip
 
 

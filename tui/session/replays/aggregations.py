@@ -14,6 +14,7 @@ from typing import Any
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import UsageError
 from ....replay.aggregation.request import AggregationRequest, PreparedAggregation
+from ....replay.compare.packets import COMPILING
 from ....replay.results.aggregation import AggregationResult
 from .background import Background
 
@@ -70,8 +71,9 @@ class Aggregations(Background[AggregationView]):
         self._stopping.clear()
         self._tell(running="reading the captures", done=0.0, error="")
 
-        def ran(done: int, total: int) -> None:
-            self._tell(running=f"run {min(done + 1, total)} of {total}", done=done / total)
+        def ran(step: str, done: int, total: int) -> None:
+            of_runs = f"run {min(done + 1, total)} of {total}"
+            self._tell(running=step if step == COMPILING else of_runs, done=done / total)
 
         def work() -> None:
             prepared.read(self._tell_read)

@@ -57,4 +57,5 @@ def test_options():
     conduct = A2tp({"base-rtt": "8us", "contention": "5"}).conduct()
     assert conduct.congestion == TWO_WINDOWS and conduct.base_rtt_ps == 8_000_000
     assert conduct.contention_percent == 5 and conduct.rehash == COLLIDED | RESENT
-    assert A2tp({"rehash": "no"}).conduct().rehash == 0
+    other = A2tp({"rehash": "no", "aggregators": "7"}).conduct()
+    assert other.rehash == 0 and other.aggregators == 7
