@@ -97,7 +97,7 @@ def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -
         return
     worker = about[jb.FIRST] + extra[slot, pk.TO]
     extra[slot, pk.KIND] = np.int64(RESULT)
-    here = np.int64(-1)
+    here: Int = np.int64(-1)
     if fate == MULTICAST:
         run.memory.tally[job, ty.WHOLE] += 1
     for rack in range(about[jb.FIRST_RACK], about[jb.FIRST_RACK] + about[jb.RACKS]):

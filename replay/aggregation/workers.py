@@ -80,7 +80,7 @@ def computed_at(run: Run, worker: Int) -> Int:
     return np.int64(workers[worker, wk.BASE] + late)
 
 
-@subkernel
+@inlined
 def computed(run: Run, worker: Int, time: Int) -> None:
     """Note the layers that are computed at a time."""
     row = run.world.workers[worker]

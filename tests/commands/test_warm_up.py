@@ -45,7 +45,7 @@ def test_after_a_warm_up_for_aggregate_no_scheme_is_compiled(tmp_path: Path) -> 
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     fabric = "leaf-spine:leaves=2,spines=2,hosts=8"
     words = ["aggregate", "--fabric", fabric, "--jobs", "workers=4,racks=2,fragments=50,window=9"]
-    words += ["--loss", "0.01", "-o", "/dev/null"]
+    words += ["--loss", "0.01", "--format", "json", "-o", "/dev/null"]
     kept = []
     for code in (
         "from rocescope.cli import main; main(['warm-up', '--for', 'aggregate'])",
