@@ -27,7 +27,7 @@ ANSWERED = 2
 """DONE of a slot whose value is the result."""
 
 
-@subkernel
+@inlined
 def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> None:
     """Handle a packet that arrives at a switch."""
     extra, ground = run.world.extra, run.ground
@@ -81,7 +81,7 @@ def _expire(run: Run, cell: Int, time: Int) -> None:
         release(run.memory, cell, time)
 
 
-@inlined
+@subkernel
 def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -> None:
     """SwitchML: a sum is complete. At the root it is the result, for all racks or for that of the
     sender. The switch of another rack answers a retransmission with the result if it has it, and

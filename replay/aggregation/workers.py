@@ -98,7 +98,7 @@ def _kept_at(run: Run, job: Int, seq: Int) -> Int:
     return job * control[RING] + seq % (2 * run.world.jobs[job, jb.WINDOW])
 
 
-@subkernel
+@inlined
 def send_new(run: Run, worker: Int, seq: Int, time: Int) -> None:
     """Send the gradient of a sequence number for the first time."""
     world = run.world
@@ -122,7 +122,7 @@ def send_again(run: Run, worker: Int, seq: Int, flags: Int, time: Int) -> None:
     _send(run, worker, seq, flags | np.int64(RESENT), time)
 
 
-@subkernel
+@inlined
 def _send(run: Run, worker: Int, seq: Int, flags: Int, time: Int) -> Int:
     """Send the gradient of a sequence number; its value."""
     world = run.world
@@ -208,7 +208,7 @@ def _resend(run: Run, worker: Int, time: Int) -> None:
             send_again(run, worker, seq, np.int64(0), time)
 
 
-@subkernel
+@inlined
 def take_result(run: Run, worker: Int, slot: Int, time: Int) -> None:
     """A result arrives at a worker."""
     world = run.world
@@ -253,7 +253,7 @@ def take_result(run: Run, worker: Int, slot: Int, time: Int) -> None:
     wake(run, worker, time)
 
 
-@subkernel
+@inlined
 def check_sum(run: Run, job: Int, seq: Int, value: Int) -> None:
     """Count a result, and whether it is another value than the sum of what the workers sent."""
     expected = run.world.expected[_kept_at(run, job, seq)]
@@ -262,7 +262,7 @@ def check_sum(run: Run, job: Int, seq: Int, value: Int) -> None:
         run.memory.tally[job, ty.WRONG] += 1
 
 
-@subkernel
+@inlined
 def took_last_sum(run: Run, worker: Int, time: Int) -> Bool:
     """Whether a worker has all sums of its iteration; FINISHED if it was the last one."""
     world = run.world
