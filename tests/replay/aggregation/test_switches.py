@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aggregating import small_jobs
 
 from rocescope.replay.aggregation.columns import ty
@@ -24,6 +25,37 @@ def test_one_packet_per_rack_and_fragment_crosses_the_spines():
     assert found.tally[0, ty.WHOLE] == 50 and found.tally[0, ty.SERVER] == 50
     server = int(fabric.attachments.exit_link[jobs[0].server, 0])
     assert found.link_bytes[server] == 50 * WIRE_BYTES
+
+
+@pytest.mark.parametrize("scheme", [Atp({}), SwitchMl({})], ids=lambda scheme: scheme.name)
+def test_a_switch_on_the_way_lets_packets_of_another_rack_pass(tmp_path, scheme):
+    switches = ("near", "middle", "root")
+    hosts = [(f"{switch}-{number}", switch) for switch in switches for number in range(3)]
+    file = tmp_path / "chain.yaml"
+    file.write_text(
+        "defaults: {rate: 100G, delay: 500ns}\nnodes:\n"
+        + "".join(f"  {switch}:\n" for switch in switches)
+        + "".join(f"  {host}: {{kind: host}}\n" for host, _ in hosts)
+        + "links:\n  - [near, middle]\n  - [middle, root]\n"
+        + "".join(f"  - [{host}, {switch}]\n" for host, switch in hosts)
+    )
+    jobs, fabric = small_jobs(
+        "workers=6,racks=3,fragments=50,iterations=1,window=10", fabric=str(file)
+    )
+    assert fabric.attachments.switch[[*jobs[0].workers, jobs[0].server], 0].tolist() == [
+        0, 0, 1, 1, 2, 2, 2,
+    ]  # fmt: skip
+    found = simulate(scheme, jobs, fabric, Conditions(slots=64, jitter=0.0))
+    carried = {
+        link: int(found.link_bytes[fabric.find_links(link)].sum()) // WIRE_BYTES
+        for link in ("near>middle", "middle>root", "root>middle", "middle>near")
+    }
+    # The middle switch sums its own rack and adds nothing to the sum of the near one.
+    assert carried == {
+        "near>middle": 50, "middle>root": 100, "root>middle": 100, "middle>near": 50,
+    }  # fmt: skip
+    assert found.tally[0, ty.WHOLE] == 50
+    assert found.tally[0, ty.RESENT] == found.tally[0, ty.TIMEOUTS] == 0
 
 
 def test_switchml_sums_racks_at_a_root_and_every_rack_gets_one_result():
