@@ -75,7 +75,7 @@ def _expire(run: Run, worker: Int, time: Int) -> None:
             row[wk.DEADLINE] = due
 
 
-@inlined
+@subkernel
 def take_pooled(run: Run, worker: Int, slot: Int, time: Int) -> None:
     """A result arrives at a worker."""
     world = run.world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Int, inlined, subkernel
+from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ..packets.links.slots import free_slot
 from .columns import (
     COLLIDED,
@@ -44,9 +44,10 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
                 free_slot(run.net, slot)
                 return
             if fate == MULTICAST or fate == REPLY:
-                _summed(run, switch, slot, fate, first + extra[slot, pk.INDEX], time)
-                return
-            aim(run, slot, run.world.jobs[extra[slot, pk.JOB], jb.SERVER])
+                if not _summed(run, switch, slot, fate, first + extra[slot, pk.INDEX], time):
+                    return
+            else:
+                aim(run, slot, run.world.jobs[job, jb.SERVER])
     elif whole and run.world.control[HAS_SERVER]:
         cell = first + extra[slot, pk.INDEX]
         if kind == RESULT:
@@ -82,10 +83,10 @@ def _expire(run: Run, cell: Int, time: Int) -> None:
 
 
 @subkernel
-def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -> None:
-    """SwitchML: a sum is complete. At the root it is the result, for all racks or for that of the
-    sender. The switch of another rack answers a retransmission with the result if it has it, and
-    sends its sum on to the root if not."""
+def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -> Bool:
+    """SwitchML: a sum is complete. Whether the packet goes on. At the root it is the result, for
+    all racks or for that of the sender. The switch of another rack answers a retransmission with
+    the result if it has it, and sends its sum on to the root if not."""
     world = run.world
     extra = world.extra
     job = extra[slot, pk.JOB]
@@ -93,8 +94,7 @@ def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -
     root = np.int64(run.ground.host_switch[about[jb.SERVER]]) == switch
     if not root and run.memory.cells[cell, cl.DONE] != ANSWERED:
         aim(run, slot, about[jb.SERVER])
-        _send_on(run, switch, slot, time)
-        return
+        return True
     worker = about[jb.FIRST] + extra[slot, pk.TO]
     extra[slot, pk.KIND] = np.int64(RESULT)
     here: Int = np.int64(-1)
@@ -112,11 +112,12 @@ def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -
             _send_on(run, switch, copy, time)
     if fate == MULTICAST:
         _copy_to_rack(run, slot, here, time)
-    elif np.int64(run.ground.host_switch[world.workers[worker, wk.HOST]]) == switch:
+        return False
+    if np.int64(run.ground.host_switch[world.workers[worker, wk.HOST]]) == switch:
         aim(run, slot, world.workers[worker, wk.HOST])
-        _send_on(run, switch, slot, time)
-    else:
-        free_slot(run.net, slot)
+        return True
+    free_slot(run.net, slot)
+    return False
 
 
 @inlined
@@ -138,7 +139,7 @@ def _keep_result(run: Run, slot: Int, cell: Int) -> None:
         cells[cell, cl.DONE] = ANSWERED
 
 
-@inlined
+@subkernel
 def _copy_to_rack(run: Run, slot: Int, rack: Int, time: Int) -> None:
     """Send a result to all workers of a rack, at their switch."""
     world = run.world
