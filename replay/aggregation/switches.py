@@ -46,8 +46,8 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
             if fate == MULTICAST or fate == REPLY:
                 if not _summed(run, switch, slot, fate, first + extra[slot, pk.INDEX], time):
                     return
-            else:
-                aim(run, slot, run.world.jobs[job, jb.SERVER])
+            else:  # the scheme may have made it a sum of another job
+                aim(run, slot, run.world.jobs[extra[slot, pk.JOB], jb.SERVER])
     elif whole and run.world.control[HAS_SERVER]:
         cell = first + extra[slot, pk.INDEX]
         if kind == RESULT:

@@ -9,6 +9,7 @@ from rocescope.replay.aggregation.columns import ty
 from rocescope.replay.aggregation.jobs import WIRE_BYTES
 from rocescope.replay.aggregation.run import Conditions, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
+from rocescope.replay.aggregation.schemes.esa import Esa
 from rocescope.replay.aggregation.schemes.switchml import SwitchMl
 
 
@@ -82,6 +83,15 @@ def test_racks_of_switchml_repeat_sums_and_results_that_got_lost():
     found = simulate(SwitchMl({"rto": "50us"}), jobs, fabric, lossy)  # checks every sum
     assert (found.finished_ps >= 0).all() and found.tally[0, ty.RESULTS] == 4 * 400
     assert found.tally[0, ty.WHOLE] == 400 and found.tally[0, ty.TIMEOUTS] > 0
+
+
+def test_an_evicted_sum_goes_to_the_server_of_its_own_job():
+    jobs, fabric = small_jobs("count=3,workers=3,fragments=200,window=32,iterations=2")
+    found = simulate(Esa({}), jobs, fabric, Conditions(slots=48, jitter=2.0))
+    assert (found.tally[:, ty.EVICTED] > 0).any()
+    exits = fabric.attachments.exit_link[[job.server for job in jobs], 0]
+    received = found.link_bytes[exits] // WIRE_BYTES
+    assert received.tolist() == found.tally[:, ty.SERVER].tolist()
 
 
 def test_reminders_fetch_partial_sums():
