@@ -46,7 +46,10 @@ class JobFiles:
         if alone and not path.is_file():
             raise UsageError(f"--jobs: there is no file {path}")
         files = [path] if alone else trace_files(text)
-        self._left -= sum(file.stat().st_size for file in files)
+        sizes = [file.stat().st_size for file in files]
+        if 0 in sizes:
+            raise UsageError(f"--jobs: {files[sizes.index(0)]} is empty")
+        self._left -= sum(sizes)
         if self._left < 0:
             raise UsageError(
                 f"--jobs: the files of jobs, up to {files[-1]}, are larger than {self._most:,} "

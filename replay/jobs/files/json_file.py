@@ -10,6 +10,8 @@ from ..graph import Graph
 from ..tasks import Tasks
 
 _US_PS = 1_000_000
+_SHOWN = 64
+"""Characters of a name in an error."""
 
 
 class _Node(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,7 +41,7 @@ def read_json(path: Path) -> tuple[Graph, str]:
     tasks = Tasks(path.name, found.ranks)
     known: dict[str, int] = {}
     for node in found.nodes:
-        name = f"node {node.id!r}"
+        name = _name(node.id)
         if node.id in known:
             raise tasks.fail(f"{name} is given twice")
         message = node.to is not None or node.bytes is not None
@@ -57,11 +59,17 @@ def read_json(path: Path) -> tuple[Graph, str]:
     for node in found.nodes:
         for before in node.after:
             if before not in known:
-                raise tasks.fail(f"node {node.id!r} waits for {before!r}, which does not exist")
+                raise tasks.fail(
+                    f"{_name(node.id)} waits for {before[:_SHOWN]!r}, which does not exist"
+                )
             if node.rank not in ends[before]:
                 raise tasks.fail(
-                    f"node {node.id!r} of rank {node.rank} waits for {before!r}, which neither "
-                    "begins nor ends there"
+                    f"{_name(node.id)} of rank {node.rank} waits for {before[:_SHOWN]!r}, which "
+                    "neither begins nor ends there"
                 )
             tasks.wait(known[node.id], known[before])
     return tasks.graph(), found.priority
+
+
+def _name(node: str) -> str:
+    return f"node {node[:_SHOWN]!r}"

@@ -53,3 +53,10 @@ def test_the_files_have_one_limit_together(files: tuple[Path, Path, str]) -> Non
     less.read(str(files[1]), "ring")
     with pytest.raises(UsageError, match=rf"up to .*c\.1\.et, are larger than {size - 1:,} bytes"):
         less.read(files[2], "ring")
+
+
+def test_empty_files_are_named(files: tuple[Path, Path, str]) -> None:
+    for text, name in ((files[0], "a.goal"), (files[1], "b.json"), (files[2], "c.1.et")):
+        (files[0].parent / name).write_bytes(b"")
+        with pytest.raises(UsageError, match=rf"--jobs: .*{name} is empty"):
+            JobFiles().read(str(text), "ring")

@@ -40,6 +40,8 @@ def test_nodes_wait_for_each_other(tmp_path: Path) -> None:
         ({"after": ["z"]}, "node 'c' waits for 'z', which does not exist"),
         ({"after": ["a"]}, "node 'c' of rank 1 waits for 'a', which neither begins nor ends there"),
         ({"id": "a"}, "node 'a' is given twice"),
+        ({"id": "x" * 9000, "after": ["y" * 9000]}, f"'{'x' * 64}' waits for '{'y' * 64}', which"),
+        ({"id": "\x1b[31m", "rank": 7}, r"node '\x1b[31m': there is no rank 7"),
         ({"rank": 7}, "there is no rank 7"),
         ({"rank": -1}, "there is no rank -1"),
         ({"to": -1}, "there is no rank -1"),
