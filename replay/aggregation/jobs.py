@@ -14,6 +14,7 @@ from ...analyzer.key_values import parse_options
 from ...analyzer.units import parse_duration
 from ..fabrics.fabric import Fabric
 from ..jobs.models import MODELS, SYNTHETIC
+from ..jobs.numbers import number, whole
 from .state import MOST_WORKERS
 
 PAYLOAD_BYTES: Final = 248
@@ -131,9 +132,9 @@ def _parsed(spec: str) -> list[Plan]:
         if key not in DEFAULTS:
             raise UsageError(f"--jobs has no key {key!r}; it has {', '.join(DEFAULTS)}")
     values = {**DEFAULTS, **given}
-    number = {key: _whole(key, values[key], *NUMBERS[key]) for key in NUMBERS}
+    numbers = {key: whole(key, values[key], *NUMBERS[key]) for key in NUMBERS}
     model = values["model"]
-    scale, ratio = _share("scale", values["scale"]), _share("ratio", values["ratio"])
+    scale, ratio = number("scale", values["scale"]), number("ratio", values["ratio"])
     if model in MODELS:
         for key in ("fragments", "layers"):
             if key in given:
@@ -143,8 +144,8 @@ def _parsed(spec: str) -> list[Plan]:
         if "ratio" in given:
             raise UsageError(f"--jobs: the ratio of {model} is {SYNTHETIC[model]:g}")
         ratio = SYNTHETIC[model]
-        total = max(number["layers"], round(number["fragments"] * scale))
-        cuts = [total * i // number["layers"] for i in range(number["layers"] + 1)]
+        total = max(numbers["layers"], round(numbers["fragments"] * scale))
+        cuts = [total * i // numbers["layers"] for i in range(numbers["layers"] + 1)]
         sizes = [b - a for a, b in pairwise(cuts)]
     else:
         known = ", ".join((*SYNTHETIC, *MODELS))
@@ -154,47 +155,30 @@ def _parsed(spec: str) -> list[Plan]:
             f"--jobs: {sum(sizes):,} fragments per iteration exceed {MOST_FRAGMENTS:,}; use scale="
         )
     start, stagger = (_ps(key, values[key]) for key in ("start", "stagger"))
-    slowdown = _share("slowdown", values["slowdown"], 1, MOST_SLOWDOWN)
-    overflow = _share("overflow", values["overflow"], 0, 1)
-    if number["stragglers"] > number["workers"]:
+    slowdown = number("slowdown", values["slowdown"], 1, MOST_SLOWDOWN)
+    overflow = number("overflow", values["overflow"], 0, 1)
+    if numbers["stragglers"] > numbers["workers"]:
         raise UsageError(
             f"--jobs: {number['workers']} workers have no {number['stragglers']} stragglers"
         )
-    if number["iterations"] * len(sizes) > MOST_STEPS:
+    if numbers["iterations"] * len(sizes) > MOST_STEPS:
         raise UsageError(f"--jobs: iterations times layers are at most {MOST_STEPS:,}")
     return [
         Plan(
             model,
-            number["workers"],
-            number["racks"],
+            numbers["workers"],
+            numbers["racks"],
             tuple(reversed(sizes)),
             ratio,
-            number["iterations"],
-            number["window"],
+            numbers["iterations"],
+            numbers["window"],
             start + stagger * at,
-            number["stragglers"],
+            numbers["stragglers"],
             slowdown,
             overflow,
         )
-        for at in range(number["count"])
+        for at in range(numbers["count"])
     ]
-
-
-def _whole(key: str, text: str, least: int, most: int) -> int:
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else -1
-    if not least <= value <= most:
-        raise UsageError(f"--jobs: {key} is {least:,} to {most:,}, not {text!r}")
-    return value
-
-
-def _share(key: str, text: str, least: float = 1e-6, most: float = 1e6) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not least <= value <= most:
-        raise UsageError(f"--jobs: {key} is a number of {least:g} to {most:g}, not {text!r}")
-    return value
 
 
 def _ps(key: str, text: str) -> int:

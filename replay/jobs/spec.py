@@ -18,6 +18,7 @@ from .collectives import ALL_REDUCES, PLAIN, Collective, experts, hierarchical, 
 from .files.job_files import JobFile, JobFiles
 from .graph import MOST_PS, Job
 from .models import MODELS
+from .numbers import number, whole
 from .placing import PACKED, PLACEMENTS, FreeHosts
 from .training import training
 
@@ -146,7 +147,7 @@ def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
         if key not in KEYS:
             raise UsageError(f"--jobs has no key {key!r}; it has {', '.join(KEYS)}")
     values = {**_DEFAULTS, **given}
-    number = {key: _whole(key, values[key], *_NUMBERS[key]) for key in _NUMBERS if key in values}
+    numbers = {key: whole(key, values[key], *_NUMBERS[key]) for key in _NUMBERS if key in values}
     name = values["collective"]
     if name not in COLLECTIVES:
         raise UsageError(
@@ -161,22 +162,22 @@ def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
         raise UsageError("--jobs: skew is for collective=moe and collective=all-to-all")
     if "ratio" in given and "compute" in given:
         raise UsageError("--jobs: give compute or ratio, not both")
-    skew = _number("skew", values["skew"], 0, 8)
+    skew = number("skew", values["skew"], 0, 8)
     if name == "all-to-all" and "skew" not in given:
         skew = 0.0
     return _Plan(
         name,
-        number["count"],
-        number.get("workers"),
-        _sizes(given, values, number["layers"]),
-        number["iterations"],
+        numbers["count"],
+        numbers.get("workers"),
+        _sizes(given, values, numbers["layers"]),
+        numbers["iterations"],
         None if "ratio" in given else _time("compute", values["compute"]),
-        _number("ratio", values.get("ratio", "1"), 1e-6, 1e6),
-        number["stragglers"],
-        _number("slowdown", values["slowdown"], 1, 100),
+        number("ratio", values.get("ratio", "1"), 1e-6, 1e6),
+        numbers["stragglers"],
+        number("slowdown", values["slowdown"], 1, 100),
         _percent("jitter", values["jitter"]),
-        number["qps"],
-        number["group"],
+        numbers["qps"],
+        numbers["group"],
         skew,
         _time("expert", values["expert"]),
         values["place"],
@@ -187,11 +188,11 @@ def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
 
 
 def _sizes(given: Mapping[str, str], values: Mapping[str, str], layers: int) -> tuple[int, ...]:
-    scale = _number("scale", values["scale"], 1e-6, 1e6)
+    scale = number("scale", values["scale"], 1e-6, 1e6)
     model = values.get("model")
     if model is None:
-        whole = max(layers, round(parse_size(values["size"], "--jobs: size") * scale))
-        cuts = [whole * i // layers for i in range(layers + 1)]
+        total = max(layers, round(parse_size(values["size"], "--jobs: size") * scale))
+        cuts = [total * i // layers for i in range(layers + 1)]
         return tuple(b - a for a, b in pairwise(cuts))
     if model not in MODELS:
         raise UsageError(f"--jobs: there is no model {model!r}; there are {', '.join(MODELS)}")
@@ -254,27 +255,10 @@ def _collective(plan: _Plan, rng: np.random.Generator) -> Collective:
     return PLAIN[plan.collective]
 
 
-def _whole(key: str, text: str, least: int, most: int) -> int:
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else -1
-    if not least <= value <= most:
-        raise UsageError(f"--jobs: {key} is {least:,} to {most:,}, not {text!r}")
-    return value
-
-
-def _number(key: str, text: str, least: float, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not least <= value <= most:
-        raise UsageError(f"--jobs: {key} is a number of {least:g} to {most:g}, not {text!r}")
-    return value
-
-
 def _percent(key: str, text: str) -> float:
     if not text.endswith("%"):
         raise UsageError(f"--jobs: {key} is a share such as 10%, not {text!r}")
-    return _number(key, text.removesuffix("%"), 0, 1000) / 100
+    return number(key, text.removesuffix("%"), 0, 1000) / 100
 
 
 def _time(key: str, text: str) -> int:
