@@ -159,7 +159,7 @@ def _parsed(spec: str) -> list[Plan]:
     overflow = number("overflow", values["overflow"], 0, 1)
     if numbers["stragglers"] > numbers["workers"]:
         raise UsageError(
-            f"--jobs: {number['workers']} workers have no {number['stragglers']} stragglers"
+            f"--jobs: {numbers['workers']} workers have no {numbers['stragglers']} stragglers"
         )
     if numbers["iterations"] * len(sizes) > MOST_STEPS:
         raise UsageError(f"--jobs: iterations times layers are at most {MOST_STEPS:,}")

@@ -13,7 +13,7 @@ def test_numbers_of_their_range() -> None:
     assert [number("scale", text, 0, 8) for text in ("0", "1e-3", "8")] == [0, 0.001, 8]
 
 
-@pytest.mark.parametrize("text", ["0", "65", "-1", "1.5", "", " 1", "１", "1" * 40, "x"])
+@pytest.mark.parametrize("text", ["0", "65", "-1", "1.5", "", " 1", "\uff11", "1" * 40, "x"])
 def test_other_whole_numbers_name_the_range(text: str) -> None:
     with pytest.raises(UsageError, match="--jobs: qps is 1 to 64, not "):
         whole("qps", text, 1, 64)
