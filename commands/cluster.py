@@ -212,21 +212,28 @@ def sbatch(*, work: Work, command: str = "rocescope") -> int:
     made = read_plan(Folder(str(work)))
     folder = shlex.quote(str(work.absolute()))
     run = f"{command} cluster"
+    # Not in the folder of the captures, where users may not write.
+    submit = f"sbatch --output={shlex.quote(_quoted_path(str(work.absolute())))}/slurm-%j.out"
     print(
         f"""\
 #!/bin/sh
 # Submits the tasks of an analysis; again after failures: what is done is not repeated.
 set -e
 cd {shlex.quote(made.folder)}
-map=$(sbatch --parsable --requeue --array=0-{len(made.sources) - 1} \\
+map=$({submit} --parsable --requeue --array=0-{len(made.sources) - 1} \\
   --wrap='{_quoted(f"{run} map $SLURM_ARRAY_TASK_ID --work {folder}")}')
-reduce=$(sbatch --parsable --requeue --array=0-{made.partitions - 1} \\
+reduce=$({submit} --parsable --requeue --array=0-{made.partitions - 1} \\
   --dependency=afterany:$map \\
   --wrap='{_quoted(f"{run} reduce $SLURM_ARRAY_TASK_ID --work {folder}")}')
-sbatch --dependency=afterany:$reduce \\
+{submit} --dependency=afterany:$reduce \\
   --wrap='{_quoted(f"{run} merge --work {folder} -o {folder}/results")}'"""
     )
     return 0
+
+
+def _quoted_path(path: str) -> str:
+    """A path in a file name pattern of SLURM, where % begins a field."""
+    return path.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:

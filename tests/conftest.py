@@ -35,6 +35,7 @@ PACKAGES = {
     "objdump": "binutils",
     "readelf": "binutils",
     "nsenter": "util-linux",
+    "munged": "munge",
     "promtool": "prometheus",
     "setpriv": "util-linux",
     "sharkd": "wireshark-common",
