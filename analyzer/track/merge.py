@@ -31,6 +31,8 @@ _STREAM_SUMS = (
     "run_packets", "run_packets_squared",
 )  # fmt: skip
 _START = ("start_psn", "start_id", "start_tap", "start_time", "start_arrival", "start_dense")
+_NAMED = ("named", "named_psn", "named_time")
+_BELOW = ("below", "below_next", "below_psn", "below_end")
 _NOT_COPIED = ("src", "dst", "dest_qp", "pair", "next_in_pair", "peer", "candidate", "recent")
 _NEW_SEQUENCE = 1 << 20  # as far as a restart moves the unwrapped numbers
 
@@ -169,6 +171,7 @@ def _join_streams(
         if clean and not other["restarts"]:
             for name in _START:
                 other[name] = stream[name]
+        _join_below(stream, other, clean)
         _join_runs(mine, into, stream, other, clean)
         if not clean:
             missing, acknowledged = mine.missing(into, which)
@@ -190,6 +193,19 @@ def _join_streams(
             kept[name] = late[name]
     other["late"] = mine.stream(into, which)["late"]
     mine.state.streams[2 * into + which] = other
+
+
+def _join_below(stream: Any, other: Any, clean: bool) -> None:
+    """What is known below the start: of the later part only what is below the earlier one's start.
+
+    Without a clean cut nothing is: the sequence that goes on begins at the seam.
+    """
+    if other["restarts"]:
+        return
+    below_both = psn_distance(int(other["named_psn"]), int(stream["first"])) < 0
+    known = _BELOW if other["named"] and below_both else _NAMED + _BELOW
+    for name in known if clean else _NAMED + _BELOW:
+        other[name] = stream[name] if clean else 0
 
 
 def _with_skipped(stream: Any, window: Any) -> Any:

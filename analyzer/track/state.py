@@ -131,9 +131,12 @@ REQUESTS, RESPONSES = 0, 1
 """Stream of a flow: its own requests, and its READ responses and atomic ACKs,
 which count in the other side's request space."""
 
-NAMED, NAMED_PERHAPS = 1, 2
-"""A NAK of the peer named the first PSN, or one of a flow without a peer that may be the peer: then
-only a retransmission of just this PSN proves it."""
+NAMED, NAMED_PERHAPS, ASKED_PERHAPS = 1, 2, 3
+"""What an answer says of `named_psn`.
+
+NAMED: the peer waits for it, as for the first packets of a connection. NAMED_PERHAPS: the same of a
+flow without a peer that may be the peer; only a retransmission of just this PSN proves it.
+ASKED_PERHAPS: such a flow asks for it again; when the packet was sent before is not known."""
 
 STACK = 32
 """Late arrivals kept, and degrees told apart: TCP's threshold is 3, sprayed flows reach tens."""
@@ -153,10 +156,15 @@ STREAM = np.dtype(
         ("start_psn", "u4"),
         ("start_id", "u2"),
         ("start_tap", "u2"),
-        ("named", "u1"),  # NAMED: a NAK named a PSN before `start_psn` as the first
+        ("named", "u1"),  # NAMED, NAMED_PERHAPS, ASKED_PERHAPS; 0: no PSN is named
         ("named_psn", "u4"),
         ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; its slot is made if it comes
-        ("named_time", "i8"),  # of this NAK
+        ("named_time", "i8"),  # of this answer
+        # requests retransmitted below `start_psn`
+        ("below", "u1"),  # 1: there is one; 2: also the end of a message
+        ("below_psn", "u4"),  # the lowest one
+        ("below_next", "u4"),  # after the highest one
+        ("below_end", "u4"),  # the first end of a message, from the lowest one on
         ("start_time", "i8"),
         ("start_arrival", "i8"),
         ("start_dense", "i8"),

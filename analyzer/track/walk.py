@@ -17,7 +17,7 @@ from .psn.answers import hear_answer
 from .psn.copies import judge_unordered
 from .psn.reserved import responses_of
 from .psn.rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
-from .psn.sequence import dates_transmissions, judge
+from .psn.sequence import dates_transmissions, judge, note_below_the_start
 from .psn.window import Packet
 from .state import FlowRecord, State
 
@@ -157,6 +157,8 @@ def walk(
                     implied = False
                     if bits & codes.READ_REQUEST:
                         implied = asks_at_a_gap(state, f, flow, psn, time)
+                    stream = state.streams[2 * f + st.REQUESTS]
+                    note_below_the_start(state, flow, stream, psn, bits, dma_length)
                     begins = note_resend(
                         histograms, f, flow, psn, wire_bytes, time, implied, overtaken
                     )

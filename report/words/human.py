@@ -68,7 +68,7 @@ def queue_pair(number: int) -> str:
 
 def owner(process: Owner) -> str:
     """The owner of a flow's queue pair, and its end: "python, pid 4711, rank 3 (source)"."""
-    known = [process.command or process.host or process.device or "?"]
+    known = [words.printable(process.command or process.host or process.device or "?")]
     if process.pid is not None:
         known.append(f"pid {process.pid}")
     sender, receiver = process.ranks

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from conformance_traces import NAK
 from factories import START_NS, Frame, write_pcap
 from go_back_n import MESSAGE, Connection
 
@@ -66,6 +67,32 @@ def test_lost_before_the_tap_or_before_the_capture(tmp_path: Path) -> None:
         result, flow = flow_of(tmp_path / "x.pcap", some)
         assert (flow.recovered_packets, flow.missing_packets) == (0, 0)
         assert not [f for f in result.diagnosis.findings if f.kind == "loss"]
+
+
+class WithoutNak(Connection):
+    """The NAKs are lost before the tap on their way back: the sender waits for its timeout."""
+
+    outstanding = 120
+
+    def _answer(self, index: int, syndrome: int) -> None:
+        if syndrome != NAK:
+            super()._answer(index, syndrome)
+
+
+def test_lost_before_the_tap_and_the_nak_too(tmp_path: Path) -> None:
+    """The ACK of the first message is the proof, for what is retransmitted after it passed."""
+    lost = 100
+    rows = WithoutNak(1, 100, PACKETS, 0, 0, 0, "", range(1, lost + 1)).run()
+    acked = next(at for at, row in enumerate(rows) if row.get("answer"))
+    assert rows[acked]["psn"] == 100 + MESSAGE - 1
+    proven = sum(row["psn"] < 100 + lost for row in rows[acked:] if not row.get("answer"))
+    assert 0 < proven < lost
+    frames = [frame(row) for row in rows]
+    for ran_ns, recovered in ((2_000_000, proven), (500_000, 0)):
+        result, flow = flow_of(tmp_path / "x.pcap", earlier(frames, ran_ns))
+        assert (flow.recovered_packets, flow.missing_packets) == (recovered, 0)
+        losses = [f.place.direction for f in result.diagnosis.findings if f.kind == "loss"]
+        assert losses == ["before the tap"] * (recovered > 0)
 
 
 class LostBehind(Connection):

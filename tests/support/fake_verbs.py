@@ -48,6 +48,11 @@ class FakeVerbs:
         self.queue_pairs[number] = ctypes.create_string_buffer(bytes(raw), QP_BYTES)
         return self.queue_pairs[number]
 
+    def rename(self, name):
+        """The process takes this name, of at most 15 bytes."""
+        with open("/proc/self/comm", "w", encoding="utf-8") as comm:
+            comm.write(name)
+
     def create(self, number, kind=2, fail=False):
         qp = self.new_qp(number, kind)
         self.answer = 0 if fail else ctypes.addressof(qp)

@@ -26,6 +26,7 @@ class Connection:
     """
 
     message = MESSAGE
+    outstanding = 32
 
     def __init__(
         self, seed, first, packets, loss_before, loss_behind, ack_loss, fault="", lost_first=()
@@ -66,7 +67,7 @@ class Connection:
     def _send(self):
         if self.now - self.progress > TIMEOUT and self.next > self.unacked:
             self._go_back(self.unacked)
-        if self.next < self.packets and self.next - self.unacked < 32:
+        if self.next < self.packets and self.next - self.unacked < self.outstanding:
             self.ip_id += 1
             lost = self.ip_id in self.lost_first
             # Without `lost_first` the tap sees the first.

@@ -11,7 +11,6 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from ...analyzer.results.diagnosis import Affected, Evidence, Finding
-from ...analyzer.words import printable
 from ...report.words import human
 from ...report.words.hops import short_taps
 from ..session.packets.packets import Point
@@ -165,7 +164,7 @@ def victim_cells(one: Affected) -> Sequence[Cell]:
         human.queue_pair(one.dest_qp),
         human.count(one.packets),
         human.duration(one.cost_ns),
-        "" if one.owner is None else printable(human.owner(one.owner)),
+        "" if one.owner is None else human.owner(one.owner),
     )
 
 

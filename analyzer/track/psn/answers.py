@@ -84,6 +84,15 @@ def _part(state: State, f: Int) -> None:
 
 
 @inlined
+def _may_be_the_first(state: State, stream: StreamRecord, psn: Int) -> bool:
+    """True for a PSN below the first one seen that cannot have passed before the capture began."""
+    if stream.restarts > 0 or psn_distance(psn, np.int64(stream.first)) >= 0:
+        return False
+    began = state.began[np.int64(stream.start_tap)]
+    return bool(began <= stream.start_time - RESEND_AFTER_NS)
+
+
+@inlined
 def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
     """True for a NAK that names the first packet of a connection, lost before the tap.
 
@@ -91,10 +100,45 @@ def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> 
     The capture ran before: the packet did not pass before the capture began. A retransmission of
     the PSN then proves that the sender had sent it.
     """
-    if msn != 0 or stream.restarts > 0 or psn_distance(psn, np.int64(stream.first)) >= 0:
+    return msn == 0 and _may_be_the_first(state, stream, psn)
+
+
+@inlined
+def _continues_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
+    """True for an ACK of `psn` after which a receiver waits for packets lost before the tap.
+
+    It acknowledges the end of the first message of the connection (MSN 1), all of which the tap saw
+    only after a packet with a higher PSN. The PSNs after it, up to the first one seen, were then
+    lost as with `_names_the_first`, although no NAK says so; those that passed since are known as
+    retransmitted. An ACK for a PSN that the tap never saw proves nothing: the packet may have
+    passed before the capture began.
+    """
+    if stream.below < 2 or msn != 1 or psn != stream.below_end:
         return False
-    began = state.began[np.int64(stream.start_tap)]
-    return bool(began <= stream.start_time - RESEND_AFTER_NS)
+    return _may_be_the_first(state, stream, np.int64(stream.below_next))
+
+
+@inlined
+def _lacks(state: State, stream: StreamRecord, psn: Int) -> bool:
+    """True when the tap did not see this PSN of a stream: it is below the first, or in a gap."""
+    if has_slot(state, stream, psn):
+        return bool(state.slots[slot_of(stream, psn)].state != st.SEEN)
+    return bool(psn_distance(psn, np.int64(stream.start_psn)) < 0)
+
+
+@inlined
+def _name_perhaps(
+    state: State, stream: StreamRecord, psn: Int, msn: Int, time: Int
+) -> None:
+    """A NAK names `psn`, and this stream of a flow without a peer may be the one that lost it."""
+    if _names_the_first(state, stream, psn, msn):
+        stream.named = st.NAMED_PERHAPS
+    elif (stream.named == 0 or stream.named == st.ASKED_PERHAPS) and _lacks(state, stream, psn):
+        stream.named = st.ASKED_PERHAPS
+    else:
+        return
+    stream.named_psn = psn
+    stream.named_time = time
 
 
 @subkernel
@@ -117,10 +161,8 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time:
         other = state.flows[c]
         if other.peer < 0 and c != f and _was_sent(state, c, psn):
             stream = state.streams[2 * c + st.REQUESTS]
-            if missed and _names_the_first(state, stream, psn, msn):
-                stream.named = st.NAMED_PERHAPS
-                stream.named_psn = psn
-                stream.named_time = time
+            if missed:
+                _name_perhaps(state, stream, psn, msn, time)
             score = 1
             if _may_have_sent(state, c, psn):
                 score += 2
@@ -196,6 +238,11 @@ def hear_answer(
         acknowledged = psn_add(psn, -1)
     else:
         flow.evidence |= st.EVIDENCE_ACK_PSN
+        stream = state.streams[2 * np.int64(flow.peer) + st.REQUESTS]
+        if _continues_the_first(state, stream, psn, aeth & PSN_MASK):
+            stream.named = st.NAMED
+            stream.named_psn = stream.below_next
+            stream.named_time = time
     if not peer.acked or psn_distance(acknowledged, peer.ack_psn) > 0:
         peer.acked = 1
         peer.ack_psn = acknowledged

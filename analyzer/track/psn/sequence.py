@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.density import DensityArrays, density_push
 from ...statistics.histogram import Histograms
-from ...wire.opcodes import BEGINS, MARKS_RESENDS, READ_REQUEST, UC
+from ...wire.opcodes import BEGINS, ENDS, MARKS_RESENDS, READ_REQUEST, UC
 from ...wire.psn import id_distance, psn_add, psn_distance
 from .. import batch as verdicts
 from .. import state as st
@@ -143,6 +143,7 @@ def _start(
     stream.start_id = packet.sent_id
     stream.start_tap = packet.tap
     stream.named = 0
+    stream.below = 0
     stream.start_time = time
     stream.start_arrival = stream.arrivals
     stream.start_dense = stream.next_dense
@@ -154,6 +155,40 @@ def _start(
     if which == st.REQUESTS and flow.agreed:
         flow.agreed = 0
         _miss_before_the_start(state, flow, stream, np.int64(flow.agreed_psn))
+
+
+@subkernel
+def _come_as_named(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
+    """A request comes late or again, and an answer has named a PSN of the stream."""
+    named, steps = np.int64(stream.named), psn_distance(psn, np.int64(stream.named_psn))
+    below = psn_distance(psn, np.int64(stream.start_psn)) < 0
+    if steps != 0 and not (steps > 0 and below and named == st.NAMED):
+        return
+    stream.named = 0
+    if named != st.NAMED:  # now it is known whom the NAK told
+        flow.nak_codes[0] += 1
+        await_resend(flow, st.NAK_PSN, psn, np.int64(stream.named_time))
+    if named != st.ASKED_PERHAPS and below:
+        _miss_before_the_start(state, flow, stream, np.int64(stream.named_psn))
+
+
+@subkernel
+def note_below_the_start(
+    state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
+) -> None:
+    """A retransmission of a request below the first PSN seen: a connection may begin with it."""
+    if psn_distance(psn, np.int64(stream.start_psn)) >= 0:
+        return
+    if stream.below == 0 or psn_distance(psn, np.int64(stream.below_psn)) < 0:
+        stream.below = 1
+        stream.below_psn = psn
+    elif psn_distance(psn, np.int64(stream.below_next)) < 0:
+        return
+    count = responses_of(state, flow, bits, dma_length) if bits & READ_REQUEST else 1
+    stream.below_next = psn_add(psn, count)
+    if stream.below == 1 and bits & ENDS:
+        stream.below = 2
+        stream.below_end = psn
 
 
 @inlined
@@ -199,14 +234,8 @@ def judge(
         stream.new_packets += 1
         return verdict
 
-    if stream.named and distance < 0 and psn_distance(psn, np.int64(stream.start_psn)) < 0:
-        steps = psn_distance(psn, np.int64(stream.named_psn))
-        if steps == 0 or (steps > 0 and stream.named == st.NAMED):
-            if stream.named == st.NAMED_PERHAPS:  # now it is known whom the NAK told
-                flow.nak_codes[0] += 1
-                await_resend(flow, st.NAK_PSN, psn, np.int64(stream.named_time))
-            stream.named = 0
-            _miss_before_the_start(state, flow, stream, np.int64(stream.named_psn))
+    if stream.named and distance < 0:
+        _come_as_named(state, flow, stream, psn)
     known = has_slot(state, stream, psn)
     if not known and is_skipped(stream, psn):
         known = True

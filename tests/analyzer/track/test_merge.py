@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from traffic import WRITE_ONLY, packets, track
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from traffic import ACK, NAK_SEQUENCE_ERROR, START_NS, WRITE_LAST, WRITE_ONLY, packets, track
 
 from rocescope.analyzer.track.batch import RECOVERED, REORDERED
 from rocescope.analyzer.track.merge import merge_trackers
-from rocescope.analyzer.track.state import REQUESTS
+from rocescope.analyzer.track.state import NAMED, REQUESTS
 from rocescope.analyzer.track.tracker import FlowTracker
+from rocescope.analyzer.wire.packets import HAS_AETH
 
 HOSTS, TAPS = np.arange(2, dtype=np.uint32), np.arange(1, dtype=np.uint16)
 QPS = (17, 18)
@@ -49,3 +54,72 @@ def test_packets_before_the_first_of_a_merged_part_may_be_late():
         track(whole, table)
     rest = late.slice(2, 4)
     assert np.array_equal(track(one, rest), track(whole, rest))
+
+
+LOST, MESSAGE = 40, 8
+
+
+def lost_before_the_tap(by_ack, calm):
+    """The first PSNs are lost before the tap; an answer names them, and they are retransmitted.
+
+    calm: packets in order at first, before a clean cut, and after it. Returns rows, the cut, and
+    where the second part ends: before the retransmissions that the answer explains.
+    """
+    nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    ack = {"answer": True, "psn": MESSAGE - 1, "opcode": ACK, "decode_flags": HAS_AETH}
+    ack["aeth"] = 0x1F << 24 | 1
+    again = [{"psn": n} for n in range(LOST)]
+    again[MESSAGE - 1]["opcode"] = WRITE_LAST
+    before, rest = (again[:MESSAGE], [ack, *again[MESSAGE:]]) if by_ack else ([nak], again)
+    new = [{"psn": LOST + k} for k in range(sum(calm))]
+    rows = [*new[: calm[0]], *before, *new[calm[0] :], *rest]
+    return rows, calm[0] + len(before) + calm[1], sum(calm) + len(before)
+
+
+@examples(60)
+@given(
+    by_ack=st.booleans(),
+    paired=st.booleans(),
+    ran_us=st.sampled_from([None, 500, 2000]),
+    calm=st.tuples(st.integers(9, 40), st.integers(0, 20), st.integers(9, 40)),
+)
+def test_what_answers_name_below_the_first_packet_outlives_a_clean_cut(
+    by_ack, paired, ran_us, calm
+):
+    rows, cut, stop = lost_before_the_tap(by_ack, calm)
+    sport = {"udp_sport": 49458} if paired else {}
+    table = packets([row | sport for row in rows])
+    whole, one, two = (FlowTracker() for _ in range(3))
+    if ran_us is not None:
+        for tracker in (whole, one):
+            tracker.ran(0, START_NS - 1000 * ran_us)
+    expected = track(whole, table, [cut, stop])
+    track(one, table.slice(0, cut))
+    track(two, table.slice(cut, stop))
+    merge_trackers(one, two, HOSTS, TAPS)
+    assert np.array_equal(track(one, table.slice(stop, len(table))), expected[stop:])
+    for name in ("recovered", "retransmitted", "reordered", "missing", "first", "named", "below"):
+        assert one.stream(0, REQUESTS)[name] == whole.stream(0, REQUESTS)[name], name
+    for name in ("rewinds", "nak_codes", "retransmitted_by", "rewound_bytes"):
+        assert np.array_equal(one.flows[0][name], whole.flows[0][name]), name
+    proven = ran_us == 2000 and (paired or not by_ack)
+    assert one.stream(0, REQUESTS)["recovered"] == proven * (LOST - MESSAGE * by_ack)
+
+
+@pytest.mark.parametrize("gap", [0, 5])
+def test_psns_of_the_earlier_part_are_not_lost_before_the_later_one(gap):
+    """The later part knows a NAK for a PSN that the earlier one saw."""
+    one, two = FlowTracker(), FlowTracker()
+    two.ran(0, START_NS)
+    nak = {"answer": True, "psn": 20, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    again = packets([{"psn": n, "udp_sport": 49458} for n in range(20, 40)])
+    later = [{"psn": 40 + gap + n} for n in range(12)]
+    later = packets([row | {"udp_sport": 49458} for row in [*later, nak]])
+    later.time_ns[:] += 2_000_000
+    track(one, packets([{"psn": n, "udp_sport": 49458} for n in range(40)]))
+    track(two, later)
+    assert two.stream(0, REQUESTS)["named"] == NAMED
+    merge_trackers(one, two, HOSTS, TAPS)
+    track(one, again)
+    assert one.stream(0, REQUESTS)["recovered"] == 0
+    assert one.missing(0, REQUESTS) == (0, 0)

@@ -8,11 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from network import roce_frames
+from network import bth, ethernet, ipv4, roce_frames, udp
 from processes import children_of
 from real_terminal import terminals
 from waiting import until
 
+from ...probes.owners.test_watch import HERE, THERE, Job
 from .test_analyze_live import FILES, MAIN, OWNERS, documented, held_by
 
 pytestmark = pytest.mark.usefixtures("root", "libibverbs")
@@ -109,3 +110,40 @@ def test_tshark_never_runs_as_root(live, tmp_path):
     window.wait("Solicited Event")
     assert int((tmp_path / "out.uid").read_text()) != 0
     window.keys("q")
+
+
+COMM = "[b]\x1b[41m\x9bx[/]"
+"""A process may call itself anything, of 15 bytes."""
+INTERFACE = "[link=x]\x1b[2Jy"
+"""Names of interfaces may have anything but white space, slashes and colons."""
+
+
+def test_names_of_processes_and_interfaces_steer_no_screen(network, need_tool, tmp_path):
+    """They are shown as text, controls as `?`; a rank of thousands of digits is none."""
+    need_tool("tmux")
+    net, job = network(), Job("9" * 5000)
+    net.ip("link", "set", "right", "down")
+    net.ip("link", "set", "right", "name", INTERFACE, "up")
+    net.ip("addr", "add", f"{HERE}/24", "dev", INTERFACE)
+    words = [sys.executable, "-m", "rocescope", "live", net.interface(INTERFACE)]
+    try:
+        job("rename", COMM, {})
+        with terminals(tmp_path) as terminal:
+            window = terminal(["sh", "-c", f"cd {tmp_path}; exec {shlex.join(words)}"], 130, 36)
+            window.wait("Waiting for the first RoCE packet")
+            job.connect(0x21, 0x51)
+            for psn in range(20):
+                packet = ipv4(udp(bth(psn, 0x51) + bytes(68)), HERE, THERE)
+                net.send([ethernet(packet)], INTERFACE)
+            shown = ""
+            window.wait("20 packets")
+            for key in ("1", "2", "3", "4", "5", "6", "7", "8", "9", "0", "D"):
+                window.keys(key)
+                shown += window.wait("[link=x]?[2Jy")
+            window.keys("2")
+            window.wait(f"[b]?[41m?x[/], pid {job.pid} (source)")
+            assert "99999" not in shown and all(map(str.isprintable, shown.splitlines()))
+            window.keys("q")
+            window.wait("exit code 0")
+    finally:
+        job.kill()

@@ -18,6 +18,7 @@ from traffic import (
     READ_ONLY,
     READ_REQUEST,
     START_NS,
+    WRITE_LAST,
     WRITE_MIDDLE,
     WRITE_ONLY,
     packets,
@@ -39,7 +40,7 @@ from rocescope.analyzer.track.batch import (
 )
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SEQUENCED
-from rocescope.analyzer.wire.packets import IPV6
+from rocescope.analyzer.wire.packets import HAS_AETH, IPV6
 
 UD_SEND = 0x64
 
@@ -427,6 +428,82 @@ def test_a_quick_retransmission_answers_the_nak_of_a_pair_that_is_not_known_yet(
     flow = tracker.flows[0]
     assert (flow["peer"], flow["rewinds"], flow["nak_codes"][0]) == (-1, 1, 1)
     assert flow["rewind_trigger"] == state.BY_NAK
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
+@pytest.mark.parametrize("ran_us", [None, 500])
+def test_a_quick_retransmission_below_the_first_is_not_late_if_the_capture_has_just_begun(ran_us):
+    """Whether the packets passed before the capture is unknown; that they were not late is not."""
+    nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    tracker = FlowTracker()
+    if ran_us is not None:
+        tracker.ran(0, START_NS - 1000 * ran_us)
+    found = track(tracker, packets([*in_order(9, 3), nak, *in_order(12)])).tolist()
+    assert found[10:] == [RETRANSMITTED] * 12
+    stream, flow = tracker.stream(0, state.REQUESTS), tracker.flows[0]
+    assert (stream["recovered"], stream["reordered"]) == (0, 0)
+    assert (flow["peer"], flow["rewinds"], flow["nak_codes"][0]) == (-1, 1, 1)
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
+def test_a_quick_retransmission_into_a_gap_answers_the_nak_of_a_pair_that_is_not_known_yet():
+    """The first message is not complete: no ACK has shown the pair."""
+    nak = {"answer": True, "psn": 2, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    rows = [*in_order(2), *in_order(3, 3), nak, *in_order(4, 2)]
+    tracker = FlowTracker()
+    found = track(tracker, packets(rows)).tolist()
+    assert found[6:] == [RECOVERED, *[RETRANSMITTED] * 3]
+    assert tracker.flows[0]["rewind_trigger"] == state.BY_NAK
+
+
+FIRST_MESSAGE = 8
+
+
+def lost_without_a_nak(msn, acked):
+    """PSNs 0 to 39 are lost before the tap, and the NAK on its way back: a timeout, then an ACK.
+
+    The message of PSNs 0 to 7 is acknowledged at `acked` with `msn`.
+    """
+    again = in_order(80)
+    again[FIRST_MESSAGE - 1]["opcode"] = WRITE_LAST
+    ack = {"answer": True, "psn": acked, "opcode": ACK, "decode_flags": HAS_AETH}
+    ack["aeth"] = 0x1F << 24 | msn
+    rows = [*in_order(40, 40), *again[:FIRST_MESSAGE], ack, *again[FIRST_MESSAGE:]]
+    rows = [row | {"udp_sport": 49458} for row in rows]
+    table = packets(rows)
+    table.time_ns[40:] += 4_000_000
+    return table
+
+
+@pytest.mark.parametrize(
+    ("msn", "acked", "ran_us", "proven"),
+    [(1, 7, 2000, True), (1, 7, 500, False), (1, 7, None, False), (2, 7, 2000, False),
+     (0, 7, 2000, False), (1, 6, 2000, False), (1, 38, 2000, False)],
+)  # fmt: skip
+def test_the_first_packets_as_an_ack_names_them(msn, acked, ran_us, proven):
+    """An ACK of the first message that a receiver completed, seen only as a retransmission."""
+    tracker = FlowTracker()
+    if ran_us is not None:
+        tracker.ran(0, START_NS - 1000 * ran_us)
+    found = track(tracker, lost_without_a_nak(msn, acked)).tolist()
+    lost = 40 - FIRST_MESSAGE
+    assert found[40 : 40 + FIRST_MESSAGE] == [RETRANSMITTED] * FIRST_MESSAGE
+    assert found[49 : 49 + lost] == [RECOVERED if proven else RETRANSMITTED] * lost
+    assert found[49 + lost :] == [RETRANSMITTED] * 40
+    assert tracker.stream(0, state.REQUESTS)["recovered"] == lost * proven
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
+@pytest.mark.parametrize("acked", [0, 30, 38, 39])
+def test_an_ack_below_the_first_packet_is_no_loss(acked):
+    """What it acknowledges passed before the capture began, or by a way without a tap."""
+    ack = {"answer": True, "psn": acked, "opcode": ACK, "decode_flags": HAS_AETH}
+    ack["aeth"] = 0x1F << 24 | 1
+    rows = [*in_order(5, 40), *[ack] * 3, *in_order(40, 45)]
+    tracker = FlowTracker()
+    tracker.ran(0, START_NS - 2_000_000)
+    found = track(tracker, packets([row | {"udp_sport": 49458} for row in rows]))
+    assert set(found[[*range(5), *range(8, 48)]]) == {IN_ORDER}
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
 
 
