@@ -127,9 +127,7 @@ def _lacks(state: State, stream: StreamRecord, psn: Int) -> bool:
 
 
 @inlined
-def _name_perhaps(
-    state: State, stream: StreamRecord, psn: Int, msn: Int, time: Int
-) -> None:
+def _name_perhaps(state: State, stream: StreamRecord, psn: Int, msn: Int, time: Int) -> None:
     """A NAK names `psn`, and this stream of a flow without a peer may be the one that lost it."""
     if _names_the_first(state, stream, psn, msn):
         stream.named = st.NAMED_PERHAPS
