@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, Ints, kernel
-from ..packets.links.queues import serve
-from ..packets.links.slots import free_slot, next_of
+from ..packets.links.queues import serve, take_arrival
+from ..packets.links.slots import free_slot
 from ..packets.model import run_state as rs
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import next_event, schedule
@@ -69,10 +69,7 @@ def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> In
         link = item - 1
         slot: Int = np.int64(-1)
         if links[link, rs.HEAD_TIME] == time:
-            slot = links[link, rs.WIRE_HEAD]
-            following = next_of(slots, slot)
-            links[link, rs.WIRE_HEAD] = following
-            links[link, rs.HEAD_TIME] = NEVER if following < 0 else slots[following, rs.TIME]
+            slot = take_arrival(links, slots, link)
         if links[link, rs.WAITING_PACKETS] > 0:
             serve(net, link, time + 1)
         if links[link, rs.HEAD_TIME] != NEVER:

@@ -27,7 +27,7 @@ from ..model.model import ACK, NEVER, EngineResult, Model, Workload
 from ..model.pause_state import new_pauses
 from ..model.round_trip import round_trips
 from ..model.rules import Rules, Strategy
-from ..model.run_state import RunState, new_run, release, smallest_packet, with_more_slots
+from ..model.run_state import RunState, free_slots, new_run, release, smallest_packet, with_more_slots
 from ..model.wheel import new_wheel
 from .event_loop import DONE, GROW, MORE, run_events
 from .pause_outcome import pause_outcome
@@ -100,6 +100,7 @@ def run_event_driven(
     run = new_run(
         workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
     )
+    run = run._replace(slots=free_slots(0, len(run.slots), fb.SLOT_COLUMNS))
     evs, functions = rules.hosts or (new_state(1, 1, 0, 1, 1), host_functions(no_selection))
     if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
         raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
@@ -191,9 +192,7 @@ def _drain(
 
 def _grown(run: RunState, own: Feedback) -> tuple[RunState, Feedback]:
     run = with_more_slots(run)
-    extra = aligned(len(run.slots), own.extra.shape[1])
-    extra[: len(own.extra)] = own.extra
-    return run, own._replace(extra=extra)
+    return run, own._replace(slots=run.slots)
 
 
 def _grown_to(run: RunState, own: Feedback, slots: int) -> tuple[RunState, Feedback]:

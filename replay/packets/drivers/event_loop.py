@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Bool, Int, Int32s, Ints, inlined, kernel, subkernel
+from ....kernels.kernel import Bool, Int, Int32s, Ints, inlined, subkernel
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts import feedback_state as fb
@@ -24,7 +24,7 @@ from ..hosts.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
 from ..hosts.sending import serve_nic, unblock
 from ..links.classes import class_of, row_of
 from ..links.pauses import admit, is_paused, leave, next_due, note_use, obey, pause_due
-from ..links.queues import enqueue, serve
+from ..links.queues import enqueue, serve, take_arrival
 from ..links.route import way_on
 from ..links.slots import free_slot, link_next, new_slot, next_of, size_of
 from ..model import classes as cl
@@ -43,7 +43,7 @@ DONE, MORE, GROW = range(3)
 """No event is left or the goal is reached; stopped at a limit; slots may not suffice."""
 
 
-@kernel
+@subkernel
 def run_events(
     run: RunState,
     own: Feedback,
@@ -124,10 +124,7 @@ def run_events(
             framed = pfc and pause_due(net, link) <= time
             if not framed and links[link, rs.HEAD_TIME] == time:
                 node = wires[link, fb.TARGET]
-                slot = links[link, rs.WIRE_HEAD]
-                following = next_of(slots, slot)
-                links[link, rs.WIRE_HEAD] = following
-                links[link, rs.HEAD_TIME] = NEVER if following < 0 else slots[following, rs.TIME]
+                slot = take_arrival(links, slots, link)
                 if node >= switches:
                     nic = node - switches
             if not framed and wires[link, fb.OWNER] < 0 and links[link, rs.WAITING_PACKETS] > 0:
@@ -165,13 +162,13 @@ def run_events(
         elif flow >= 0:
             slot = on_timer(net, desk, own, evs, feedback, wake, on_loss, flow, time)
             if slot >= 0:
-                out = np.int64(run.access[nic, own.extra[slot, fb.ECHO] % run.access.shape[1]])
+                out = np.int64(run.access[nic, own.slots[slot, fb.ECHO] % run.access.shape[1]])
         elif slot >= 0:
             seed = run.settings[rs.SEED]
-            if own.extra[slot, fb.TRAIL] & 1 or _fails(own, slots, seed, link, slot, time):
+            if own.slots[slot, fb.TRAIL] & 1 or _fails(own, slots, seed, link, slot, time):
                 own.tally[fb.LOST_ON_LINKS] += 1
             elif node < switches:
-                own.extra[slot, fb.TRAIL] += 2
+                own.slots[slot, fb.TRAIL] += 2
                 out = _way_on(run, own, choose, state, node, slot, time)
                 if out < 0:
                     counts[rs.NO_ROUTE_COUNT] += 1
@@ -270,8 +267,7 @@ def _counted(
 def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
     """Prefetch the data of the next events: MANY links and packets exceed the caches.
 
-    First the link, then the packet on it, then the next packet on the link, and the next link of
-    the packet or the sender's state of the packet.
+    First the link, then the packet on it, then its next link or its state at the sender.
     """
     book, links, slots = own.wheel.book, run.links, run.slots
     at, left = book[AT], book[COUNT] - book[AT]
@@ -285,12 +281,10 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
         link = (book[at + 4] & np.int64(ITEM_MASK)) - 1
         if 0 <= link < len(links) and links[link, rs.HEAD_TIME] != NEVER:
             prefetch(slots, links[link, rs.WIRE_HEAD], begin)
-            prefetch(own.extra, links[link, rs.WIRE_HEAD], begin)
     if left > 1:
         link = (book[at + 1] & np.int64(ITEM_MASK)) - 1
         if 0 <= link < len(links) and links[link, rs.HEAD_TIME] != NEVER:
             slot = links[link, rs.WIRE_HEAD]
-            prefetch(slots, next_of(slots, slot), begin)
             host = slots[slot, rs.META] >> np.int64(32)
             node, edge = own.wires[link, fb.TARGET], np.int64(run.host_edge[host])
             if node >= switches:
@@ -372,7 +366,7 @@ def _way_on(
                 other = np.int64(run.members[i])
                 if run.links[other, rs.WAITING_PACKETS] > 0 and run.links[other, rs.FREE] <= time:
                     _bring_up(net, own.wheel, other, time)
-    key = drawn_key(run.slots[slot, rs.KEY], own.extra[slot, fb.STAMP])
+    key = drawn_key(run.slots[slot, rs.KEY], own.slots[slot, fb.STAMP])
     return way_on(run, choose, state, group, switch, edge, meta, key, time)
 
 
@@ -442,7 +436,7 @@ def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
     """Packets that wait and the packet in service are lost; packets on the wire still arrive."""
     links = net.links
     if links[link, rs.FREE] > time and links[link, rs.HEAD_TIME] != NEVER:
-        own.extra[links[link, rs.WIRE_TAIL], fb.TRAIL] |= 1
+        own.slots[links[link, rs.WIRE_TAIL], fb.TRAIL] |= 1
     for head in (rs.DATA_HEAD, rs.ACK_HEAD):
         slot = links[link, head]
         links[link, head] = -1

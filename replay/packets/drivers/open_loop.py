@@ -14,12 +14,11 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
 from ..hosts.hosts import receive, serve_host
-from ..links.queues import enqueue, serve
+from ..links.queues import enqueue, serve, take_arrival
 from ..links.route import way_on
-from ..links.slots import free_slot, next_of
+from ..links.slots import free_slot
 from ..model import run_state as rs
 from ..model.model import NEVER
-from ..model.prefetch import prefetch
 from ..model.rules import Choose, Emit, choose_at, emit_at
 from ..model.run_state import RunState
 
@@ -27,7 +26,6 @@ DONE, MORE, GROW = range(3)
 """No packet is in flight or pending; stopped at the limit; slots may not suffice for a window."""
 
 _PORT_BITS = 16
-_NEXT_MASK = 0xFFFFFFFF
 
 
 @inlined
@@ -64,17 +62,11 @@ def _take_arrival(
     run: RunState, link: Int, position: Int, leaves: Int, begin: Int, end: Int
 ) -> Int:
     """Take the first packet from a wire and update the tree; returns the slot."""
-    tree, links, slots = run.tree, run.links, run.slots
-    slot = links[link, rs.WIRE_HEAD]
-    following = next_of(slots, slot)
-    links[link, rs.WIRE_HEAD] = following
-    key, time = np.int64(NEVER), np.int64(NEVER)
-    if following >= 0:
-        time = slots[following, rs.TIME]
-        prefetch(slots, slots[following, rs.NEXT] & np.int64(_NEXT_MASK), np.int64(0))
-        if time < end:
-            key = ((time - begin) << np.int64(_PORT_BITS)) | position
-    links[link, rs.HEAD_TIME] = time
+    tree, links, key = run.tree, run.links, np.int64(NEVER)
+    slot = take_arrival(links, run.slots, link)
+    time = links[link, rs.HEAD_TIME]
+    if time < end:
+        key = ((time - begin) << np.int64(_PORT_BITS)) | position
     i = leaves + position
     tree[i] = key
     while i > 1:

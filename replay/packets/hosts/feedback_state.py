@@ -35,9 +35,9 @@ def drawn_key(key: Int, stamp: Int) -> Int:
     return key
 
 
-# extra, per slot
-STAMP, ECHO, POSITION, TRAIL = range(4)
-EXTRA_COLUMNS = 4
+# slots, after the columns of `RunState`: a packet is in one line of the caches
+STAMP, ECHO, POSITION, TRAIL = range(rs.SLOT_COLUMNS, rs.SLOT_COLUMNS + 4)
+SLOT_COLUMNS = rs.SLOT_COLUMNS + 4
 """Time at which the data packet left its host, its EV, entries of the receiver's log at the time of
 the ACK; 1 for a packet that its link lost, plus 2 per switch that it has passed, plus FORTH times
 the switches that the data packet of an ACK has passed."""
@@ -131,8 +131,8 @@ class Feedback(NamedTuple):
     """int32[N]: packets of each flow in the order of their first arrival."""
     got: Bytes
     """uint8[N]: 1 for packets that have arrived."""
-    extra: Ints
-    """int64[slots, EXTRA_COLUMNS]"""
+    slots: Ints
+    """int64[slots, SLOT_COLUMNS]: those of `RunState`."""
     wires: Ints
     """int64[L, WIRE_COLUMNS]"""
     nics: Ints
@@ -196,7 +196,7 @@ def new_feedback(
         packets=new_packets(total),
         log=np.zeros(total, np.int32),
         got=np.zeros(total, np.uint8),
-        extra=aligned(len(run.slots), EXTRA_COLUMNS),
+        slots=run.slots,
         wires=wires,
         nics=nics,
         ports=np.zeros((flows, ports), np.int64),

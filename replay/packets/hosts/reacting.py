@@ -57,14 +57,14 @@ def receive_ack(
 
     Returns the number of messages that it completes; `ends` lists them for `release_successors`."""
     control, senders, packets, messages = own.control, own.senders, own.packets, desk.messages
-    ev, stamp = own.extra[slot, fb.ECHO], own.extra[slot, fb.STAMP]
-    position = own.extra[slot, fb.POSITION]
+    ev, stamp = own.slots[slot, fb.ECHO], own.slots[slot, fb.STAMP]
+    position = own.slots[slot, fb.POSITION]
     message = message_of(key)
     flow = messages[message, rs.FLOW]
     if key & np.int64(fb.CNP):
         on_cnp(own.window, own.window_params, flow, time)
         return np.int64(0)
-    hops = own.extra[slot, fb.TRAIL] // np.int64(fb.FORTH) + 1
+    hops = own.slots[slot, fb.TRAIL] // np.int64(fb.FORTH) + 1
     completed, newly, given_up = np.int64(0), np.int64(0), np.int64(0)
     stirred = own.nics[desk.flows[flow, rs.SRC], fb.BLOCKED] != 0
     what = labels.MARKED if key & np.int64(MARKED) else labels.ACKED
@@ -179,7 +179,7 @@ def receive_data(
         own.tally[fb.DATA_RECEIVED] += 1
         messages[message, rs.UNACKED] += 1
         if key & np.int64(MARKED):
-            senders[flow, rec.MARKED_EV] = 1 + own.extra[slot, fb.ECHO]
+            senders[flow, rec.MARKED_EV] = 1 + own.slots[slot, fb.ECHO]
             if own.control[fb.CNP_PS] and time >= senders[flow, rec.CNP_AT] and back >= 0:
                 notice = _notification(net, desk, own, emit, state, host, back, slot, time)
         if own.got[packet]:
@@ -209,22 +209,22 @@ def receive_data(
                 acknowledge = key & np.int64(fb.ASKS) != 0
     if back < 0 or not acknowledge:
         return False, complete, notice
-    label = own.extra[slot, fb.ECHO]
+    label = own.slots[slot, fb.ECHO]
     if not own.control[fb.REFLECTS]:
-        drawn = drawn_key(key, own.extra[slot, fb.STAMP]) | np.int64(ACK)
+        drawn = drawn_key(key, own.slots[slot, fb.STAMP]) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
     slots[slot, rs.KEY] = key | np.int64(ACK)
     slots[slot, rs.META] = (desk.flows[flow, rs.SRC] << np.int64(32)) | (label & np.int64(_LABEL))
     slots[slot, rs.NEXT] = (net.settings[rs.ACK_BYTES] << np.int64(32)) | np.int64(rs.NO_SLOT)
-    own.extra[slot, fb.POSITION] = senders[flow, rec.LOGGED]
+    own.slots[slot, fb.POSITION] = senders[flow, rec.LOGGED]
     if not key & np.int64(fb.PROBE | TRIMMED):
         slots[slot, rs.NEXT] |= messages[message, rs.UNACKED] << np.int64(48)
         messages[message, rs.UNACKED] = 0
         if senders[flow, rec.MARKED_EV]:  # for any packet since the last ACK
             slots[slot, rs.KEY] |= np.int64(MARKED)
-            own.extra[slot, fb.ECHO] = senders[flow, rec.MARKED_EV] - 1
+            own.slots[slot, fb.ECHO] = senders[flow, rec.MARKED_EV] - 1
             senders[flow, rec.MARKED_EV] = 0
-    own.extra[slot, fb.TRAIL] = (own.extra[slot, fb.TRAIL] >> np.int64(1)) * np.int64(fb.FORTH)
+    own.slots[slot, fb.TRAIL] = (own.slots[slot, fb.TRAIL] >> np.int64(1)) * np.int64(fb.FORTH)
     return True, complete, notice
 
 
@@ -245,16 +245,16 @@ def _notification(
     key = net.slots[marked, rs.KEY]
     flow = desk.messages[message_of(key), rs.FLOW]
     own.senders[flow, rec.CNP_AT] = time + own.control[fb.CNP_PS]
-    label = own.extra[marked, fb.ECHO]
+    label = own.slots[marked, fb.ECHO]
     if not own.control[fb.REFLECTS]:
-        drawn = drawn_key(key, own.extra[marked, fb.STAMP]) | np.int64(ACK)
+        drawn = drawn_key(key, own.slots[marked, fb.STAMP]) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
     key = packet_key(message_of(key), number_of(key)) | np.int64(ACK | fb.CNP)
     meta = (desk.flows[flow, rs.SRC] << np.int64(32)) | (label & np.int64(_LABEL))
     slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])
-    own.extra[slot, fb.STAMP] = own.extra[marked, fb.STAMP]
-    own.extra[slot, fb.ECHO] = own.extra[marked, fb.ECHO]
-    own.extra[slot, fb.TRAIL] = 0
+    own.slots[slot, fb.STAMP] = own.slots[marked, fb.STAMP]
+    own.slots[slot, fb.ECHO] = own.slots[marked, fb.ECHO]
+    own.slots[slot, fb.TRAIL] = 0
     own.tally[fb.CNPS] += 1
     return slot
 
@@ -287,7 +287,7 @@ def on_timer(
     while notice >= 0 and net.slots[notice, rs.TIME] <= time:
         following = next_of(net.slots, notice)
         timeouts += 1
-        feedback(evs, flow, own.extra[notice, fb.ECHO], labels.TIMEOUT, time)
+        feedback(evs, flow, own.slots[notice, fb.ECHO], labels.TIMEOUT, time)
         free_slot(net, notice)
         notice = following
     senders[flow, rec.NOTICE_HEAD] = notice
@@ -342,7 +342,7 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
     senders[flow, rec.LOSS_HEAD] = -1
     while slot >= 0:
         following = next_of(net.slots, slot)
-        key, stamp = net.slots[slot, rs.KEY], own.extra[slot, fb.STAMP]
+        key, stamp = net.slots[slot, rs.KEY], own.slots[slot, fb.STAMP]
         packet = desk.messages[message_of(key), rs.FIRST_NUMBER] + number_of(key)
         if packets[packet, rec.STATE] == rec.UNDER_WAY and packets[packet, rec.SENT_PS] == stamp:
             now_lost(senders, packets, flow, packet)
@@ -369,8 +369,8 @@ def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -
     key = packet_key(desk.flows[flow, rs.END] - 1, 0) | np.int64(fb.PROBE)
     meta = (desk.flows[flow, rs.DST] << np.int64(32)) | (ev & np.int64(_LABEL))
     slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])
-    own.extra[slot, fb.STAMP] = time
-    own.extra[slot, fb.ECHO] = ev
-    own.extra[slot, fb.TRAIL] = 0
+    own.slots[slot, fb.STAMP] = time
+    own.slots[slot, fb.ECHO] = ev
+    own.slots[slot, fb.TRAIL] = 0
     own.tally[fb.PROBES_SENT] += 1
     return slot

@@ -256,9 +256,9 @@ def pull(
     if several:
         charge(net, link, of, size, np.int64(desk.rings[ring, rs.RING_HEAD] < 0))
     slot = new_slot(net, key, meta, size)
-    own.extra[slot, fb.STAMP] = start
-    own.extra[slot, fb.ECHO] = ev
-    own.extra[slot, fb.TRAIL] = 0
+    own.slots[slot, fb.STAMP] = start
+    own.slots[slot, fb.ECHO] = ev
+    own.slots[slot, fb.TRAIL] = 0
     start_service(net, link, slot, size, start)
     add_jitter(net, link, slot, start)
     schedule(own.wheel, 1 + link, net.links[link, rs.HEAD_TIME])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ..model import run_state as rs
 from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
+from ..model.prefetch import prefetch
 from ..model.run_state import Network
 from .classes import append, class_of, take_next
 from .load_bins import add_load, add_queue
@@ -35,14 +36,27 @@ def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> 
     links[link, rs.CARRIED] += size
     run.stats[link, rs.PACKETS] += 1
     run.counts[rs.HOPS] += 1
-    slots[slot, rs.TIME] = arrival
     slots[slot, rs.NEXT] |= np.int64(rs.NO_SLOT)
+    slots[slot, rs.TIME] = NEVER
     if links[link, rs.HEAD_TIME] == NEVER:
         links[link, rs.WIRE_HEAD] = slot
         links[link, rs.HEAD_TIME] = arrival
     else:
-        link_next(slots, links[link, rs.WIRE_TAIL], slot)
+        last = links[link, rs.WIRE_TAIL]
+        link_next(slots, last, slot)
+        slots[last, rs.TIME] = arrival
     links[link, rs.WIRE_TAIL] = slot
+
+
+@inlined
+def take_arrival(links: Ints, slots: Ints, link: Int) -> Int:
+    """Take the first packet from a wire; the next one comes into the caches."""
+    slot = links[link, rs.WIRE_HEAD]
+    following = next_of(slots, slot)
+    prefetch(slots, following, np.int64(0))
+    links[link, rs.WIRE_HEAD] = following
+    links[link, rs.HEAD_TIME] = slots[slot, rs.TIME]
+    return slot
 
 
 @inlined

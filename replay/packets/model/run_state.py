@@ -34,7 +34,8 @@ STAT_COLUMNS = 8
 
 # slots: one row per packet in flight
 TIME, KEY, META, NEXT = range(4)
-"""TIME: of arrival, on a wire. META: destination host << 32 | label. NEXT: packets that an ACK
+"""TIME: on a wire, the arrival of the next packet (NEVER: none), so that nobody has to fetch that
+packet before it arrives. META: destination host << 32 | label. NEXT: packets that an ACK
 acknowledges << 48 | bytes << 32 | next slot (0xFFFFFFFF for none)."""
 SLOT_COLUMNS = 4
 NO_SLOT = 0xFFFFFFFF
@@ -233,9 +234,9 @@ def _stats(arrays: FabricArrays, model: Model) -> Ints:
     return stats
 
 
-def free_slots(first: int, room: int) -> Ints:
+def free_slots(first: int, room: int, columns: int = SLOT_COLUMNS) -> Ints:
     """Free slots, chained from number `first` on."""
-    slots = aligned(room, SLOT_COLUMNS)
+    slots = aligned(room, columns)
     slots[:, NEXT] = np.arange(first + 1, first + room + 1)
     slots[-1, NEXT] = NO_SLOT
     return slots
@@ -244,11 +245,11 @@ def free_slots(first: int, room: int) -> Ints:
 def with_more_slots(run: _AnyState) -> _AnyState:
     """The state with twice the slots for packets in flight."""
     old, counts = run.slots, run.counts
-    more = free_slots(len(old), len(old))
+    more = free_slots(len(old), *old.shape)
     more[-1, NEXT] = counts[FREE_SLOT] if counts[FREE_SLOTS] else NO_SLOT
     counts[FREE_SLOT] = len(old)
     counts[FREE_SLOTS] += len(old)
-    slots = aligned(2 * len(old), SLOT_COLUMNS)
+    slots = aligned(2 * len(old), old.shape[1])
     slots[: len(old)], slots[len(old) :] = old, more
     return run._replace(slots=slots)
 
