@@ -82,9 +82,10 @@ def replay(
         that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or
         pfc:xoff=200kB,headroom=100kB; or infinite, as in arXiv 2507.21372.
     priority
-        A class of data, such as data:weight=70 and background:weight=30,lossless=no; may be
-        repeated. All traffic has the first class, only --pattern beside --jobs has the last.
-        Classes without a weight have strict priority over those with a weight.
+        A class of data, such as data:weight=70 and background:weight=30,lossless=no,dscp=8+10;
+        may be repeated. Captured flows have the class of their DSCP, others the first class;
+        --pattern beside --jobs has the last one. Classes without a weight have strict priority
+        over those with a weight.
     transport
         How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail

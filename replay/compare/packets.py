@@ -25,6 +25,7 @@ from ..packets.failures.events import Failures
 from ..packets.hosts.parameters import Transport
 from ..packets.loads import layer_load, loads_over_time, stretch_ps
 from ..packets.many import run_many
+from ..packets.model.classes import TrafficClass
 from ..packets.model.model import PS, EngineResult, Model, Workload
 from ..packets.model.rules import Strategy
 from ..packets.received.reordering import reordering
@@ -48,6 +49,7 @@ COMPILING = "compiling (once)"
 """Name of the progress step that compiles kernels."""
 IDLE_TICKS = 5
 """Ticks of `run_many` before compiling is told; loading compiled kernels takes less."""
+_MOST_FAILED = 5
 MOST_FLOWS = 1 << 16
 """Maximum number of flows whose times are in the result."""
 MOST_KEPT = 1 << 24
@@ -245,7 +247,7 @@ def replay_packets(
             traffic=_traffic(base, sources),
             fabric=fabric_summary(fabric),
             strategies=[
-                _strategy(strategy, own, fabric, settings, even, base)
+                _strategy(strategy, own, fabric, model, settings, even, base)
                 for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
                 if own.by_run and number not in unfit
             ],
@@ -310,6 +312,7 @@ def _strategy(
     strategy: Strategy,
     own: _Gathered,
     fabric: Fabric,
+    model: Model,
     settings: Mapping[str, str],
     even: Floats,
     workload: Workload,
@@ -317,7 +320,7 @@ def _strategy(
     first = own.results[0][0]
     carried = first.link_bytes
     series, queues, stretch_ns = loads_over_time(first)
-    packets = _packets(own, fabric, settings, stretch_ns, workload)
+    packets = _packets(own, fabric, model, settings, stretch_ns, workload)
     layers = layers_of(fabric, (even > 0) | (carried > 0))
     rates = fabric.links.rate_bits_per_second
     fair = fair_bytes(even, carried, rates, layers.links)
@@ -356,7 +359,7 @@ def _strategy(
         notes=[
             *first.notes,
             *_blind(strategy, packets),
-            *_incomplete(packets, [result for result, _ in own.results], fabric),
+            *_incomplete(packets, [result for result, _ in own.results], fabric, workload),
             *pause_notes(first, fabric),
         ],
     )
@@ -381,14 +384,17 @@ def _blind(strategy: Strategy, packets: PacketReplay) -> list[str]:
 
 
 def _incomplete(
-    packets: PacketReplay, results: Sequence[EngineResult], fabric: Fabric
+    packets: PacketReplay, results: Sequence[EngineResult], fabric: Fabric, workload: Workload
 ) -> list[str]:
     missing = [result for result in results if result.completion_ps is None]
     if not missing:
         return []
     recovery = packets.model["recovery"]
     circles = [one.pauses.deadlock for one in missing if one.pauses and one.pauses.deadlock]
-    if packets.pfc is not None and packets.pfc.deadlocked_runs == len(missing):
+    gave_up = next((run for run in missing if len(_failed(run))), None)
+    if gave_up is not None:
+        why = _gave_up(gave_up, workload, packets, fabric)
+    elif packets.pfc is not None and packets.pfc.deadlocked_runs == len(missing):
         why = f"deadlock: {circle_text(packets.pfc.deadlock)}"
     elif recovery == "none" and (packets.dropped or packets.lost_on_links):
         why = "packets were lost without recovery: use --transport recovery=sack"
@@ -408,6 +414,18 @@ def _incomplete(
     return [f"{len(missing)} of {packets.runs} runs did not complete: {why}"]
 
 
+def _gave_up(
+    result: EngineResult, workload: Workload, packets: PacketReplay, fabric: Fabric
+) -> str:
+    """The flows of a run whose sender gave up."""
+    failed, names = _failed(result), fabric.nodes.names[fabric.switches :]
+    ends = [(names[int(workload.src[flow])], names[int(workload.dst[flow])]) for flow in failed]
+    told = ", ".join(f"{src} > {dst}" for src, dst in ends[:_MOST_FAILED])
+    more = f" and {len(ends) - _MOST_FAILED:,} more" if len(ends) > _MOST_FAILED else ""
+    retries = packets.model["retries"]
+    return f"{len(ends):,} flows failed after {retries} retries: {told}{more}"
+
+
 def _waiting(result: EngineResult) -> str:
     """What a run without an event left waits for."""
     begun = np.count_nonzero((result.started_ps >= 0) & (result.completed_ps < 0))
@@ -420,6 +438,7 @@ def _waiting(result: EngineResult) -> str:
 def _packets(
     own: _Gathered,
     fabric: Fabric,
+    model: Model,
     settings: Mapping[str, str],
     stretch_ns: int,
     workload: Workload,
@@ -449,7 +468,7 @@ def _packets(
         )
         if len(slowdown)
         else None,
-        flows=_flows(workload, results[0], fabric),
+        flows=_flows(workload, results[0], fabric, model.classes),
         jobs=_jobs([own.jobs[run] for run in sorted(own.jobs)]),
         flows_omitted=max(0, len(workload.src) - MOST_FLOWS),
         max_queue_packets=_spread(most) or Spread(min=0.0, mean=0.0, max=0.0),
@@ -462,14 +481,26 @@ def _packets(
         lost_on_links=sum(result.lost_on_links for result in results),
         sent_again=sum(result.sent_again for result in results),
         timeouts=sum(result.timeouts for result in results),
+        failed_flows=sum(len(_failed(result)) for result in results),
         load_stretch_ns=stretch_ns,
-        pfc=pause_summary(results, fabric),
+        pfc=pause_summary(results, fabric, model),
         received=own.received,
         model=dict(settings),
     )
 
 
-def _flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[FlowCompletion]:
+def _failed(result: EngineResult) -> Ints:
+    """Flows whose sender gave up, the earliest first."""
+    if result.failed_ps is None:
+        return np.zeros(0, np.int64)
+    failed = np.flatnonzero(result.failed_ps >= 0)
+    found: Ints = failed[np.argsort(result.failed_ps[failed], kind="stable")]
+    return found
+
+
+def _flows(
+    workload: Workload, result: EngineResult, fabric: Fabric, classes: Sequence[TrafficClass]
+) -> list[FlowCompletion]:
     """The MOST_FLOWS flows that complete last; those that do not complete come first."""
     if not len(workload.src):
         return []
@@ -481,6 +512,8 @@ def _flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[Flo
     last = np.where(whole, np.maximum.reduceat(result.completed_ps, begins), -1)
     late = np.where(whole, last, np.iinfo(np.int64).max)
     names = fabric.nodes.names[fabric.switches :]
+    failed = np.full(len(workload.src), -1) if result.failed_ps is None else result.failed_ps
+    of = workload.priority if len(workload.priority) else np.zeros(len(workload.src), np.uint8)
     return [
         FlowCompletion(
             flow=flow,
@@ -490,6 +523,8 @@ def _flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[Flo
             wire_bytes=int(sent[flow]),
             started_ns=None if begun[flow] == np.iinfo(np.int64).max else int(begun[flow]) / PS,
             completed_ns=int(last[flow]) / PS if whole[flow] else None,
+            failed_ns=int(failed[flow]) / PS if failed[flow] >= 0 else None,
+            priority=classes[int(of[flow])].name,
         )
         for flow in np.argsort(-late, kind="stable")[:MOST_FLOWS].tolist()
     ]

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...kernels.kernel import Ints
 from ..fabrics.fabric import Fabric
-from ..packets.model.model import PS, EngineResult
+from ..packets.model.model import PS, EngineResult, Model
 from ..packets.model.pfc import PauseOutcome
 from ..results.packets import PausedPort, PausedPriority, PauseSummary
 
 
-def pause_summary(results: Sequence[EngineResult], fabric: Fabric) -> PauseSummary | None:
+def pause_summary(
+    results: Sequence[EngineResult], fabric: Fabric, model: Model
+) -> PauseSummary | None:
     """The record of the runs of a strategy; None without PFC."""
     runs = [result.pauses for result in results if result.pauses is not None]
     if not runs:
@@ -34,9 +37,36 @@ def pause_summary(results: Sequence[EngineResult], fabric: Fabric) -> PauseSumma
             (port for port in ports if port.storm_ns is not None),
             key=lambda port: port.storm_ns or 0,
         ),
+        settings=_settings(first, model),
         deadlocked_runs=len(locked),
         deadlock=[fabric.link_name(link) for link in locked[0]] if locked else [],
     )
+
+
+def _settings(one: PauseOutcome, model: Model) -> dict[str, str]:
+    """The keys of `--lossless pfc` with the values in force, in bytes and nanoseconds."""
+    pfc = model.pfc
+    assert pfc is not None
+    told = {"buffer": _range(one.buffers)}
+    if pfc.xoff_bytes is None:
+        told["alpha"] = f"{pfc.alpha:g}"
+    else:
+        told["xoff"] = str(pfc.xoff_bytes)
+    told |= {"xon": str(one.xon_bytes), "headroom": _range(one.headroom)}
+    told["reaction"] = f"{pfc.reaction_ps / PS:g}ns"
+    if pfc.quanta is not None:
+        told["quanta"] = str(pfc.quanta)
+    told["storm"] = f"{pfc.storm_ps / (1000 * PS):g}us"
+    return told
+
+
+def _range(values: Ints) -> str:
+    """`26000`, or `26000 to 104000`, of those that are not 0."""
+    used = values[values > 0]
+    if not len(used):
+        return "0"
+    least, most = int(used.min()), int(used.max())
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _priority(runs: Sequence[PauseOutcome], number: int, name: str) -> PausedPriority:

@@ -69,7 +69,7 @@ class PreparedReplay:
         """(model, whether captured packets come at their times, conditions) for the engine."""
         from .conditions import parse_conditions
         from .packets import check_runs
-        from .specs.classes import parse_classes
+        from .specs.classes import check_classes, parse_classes
         from .specs.lossless import parse_lossless
         from .specs.model import parse_model
         from .specs.shape import SHAPE, parse_shape
@@ -89,6 +89,7 @@ class PreparedReplay:
             model = replace(model, pfc=pfc)
         if request.priority:
             model = replace(model, classes=parse_classes(request.priority))
+            check_classes(model.classes, bool(request.captures))
         conditions = parse_conditions(
             request.transport, request.fail, request.converge, self.fabric
         )
@@ -100,7 +101,7 @@ class PreparedReplay:
         parse_shape(request.model)
         if request.jobs:
             self._placed_jobs  # noqa: B018
-        elif len(model.classes) > 1:
+        elif len(model.classes) > 1 and not request.captures:
             raise UsageError(_ONE_CLASS)
         if request.window and not request.captures:
             raise UsageError("--window with --packets needs captures")

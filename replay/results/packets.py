@@ -51,6 +51,11 @@ class FlowCompletion(msgspec.Struct, frozen=True, kw_only=True):
     completed_ns: Annotated[
         float | None, Meta(description="last ACK at the sender; None: not completed")
     ]
+    failed_ns: Annotated[
+        float | None,
+        Meta(description="its sender gave up after its retries; None: it did not"),
+    ] = None
+    priority: Annotated[str, Meta(description="class of data")] = "data"
 
 
 class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +122,10 @@ class PauseSummary(msgspec.Struct, frozen=True, kw_only=True):
     storms: Annotated[
         list[PausedPort], Meta(description="ports in pause storms in the first run, earliest first")
     ] = []
+    settings: Annotated[
+        dict[str, str],
+        Meta(description="of --lossless pfc, defaults filled in; sizes from least to most"),
+    ] = {}
     deadlocked_runs: int
     deadlock: Annotated[
         list[str],
@@ -176,6 +185,9 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     lost_on_links: Annotated[int, Meta(description="packets lost on lossy or failed links")]
     sent_again: Annotated[int, Meta(description="retransmitted data packets")]
     timeouts: int
+    failed_flows: Annotated[
+        int, Meta(description="flows whose sender gave up after its retries, all runs")
+    ] = 0
     load_stretch_ns: Annotated[
         int, Meta(description="interval of wire_bytes_over_time, from the first packet")
     ]

@@ -285,4 +285,5 @@ def _traffic(
             },
         ),
         has_data=units["has_data"].astype(np.bool_),
+        dscp=units["dscp"].copy(),
     )

@@ -123,6 +123,9 @@ class Traffic:
     has_data: Bools | None = None
     """bool[units]: not only ACKs and CNPs; None: all units have data."""
 
+    dscp: Bytes | None = None
+    """uint8[units]: DSCP of the first packet with data, else of the first packet; None: unknown."""
+
     def __len__(self) -> int:
         return len(self.flow)
 
@@ -174,6 +177,7 @@ class Traffic:
             messages=messages,
             seen=seen,
             has_data=None if self.has_data is None else self.has_data[rows],
+            dscp=None if self.dscp is None else self.dscp[rows],
             **taken,
         )
 

@@ -24,6 +24,7 @@ UNIT = np.dtype(
         ("first_ns", "i8"),
         ("last_ns", "i8"),
         ("has_data", "u1"),
+        ("dscp", "u1"),
     ]
 )
 
@@ -60,6 +61,7 @@ class UnitCounter:
                 table.wire_bytes,
                 table.time_ns,
                 table.opcode,
+                table.traffic_class,
                 flow,
                 verdict,
                 row,
@@ -118,6 +120,7 @@ def _count(
     wire_bytes: Array,
     time_ns: Array,
     opcode: Array,
+    traffic_class: Array,
     flow: Array,
     verdict: Array,
     row: Int,
@@ -146,9 +149,12 @@ def _count(
             unit.flow_label = label[row]
             unit.first_ns = time
             unit.last_ns = time
+            unit.dscp = traffic_class[row] >> np.uint8(2)
         unit = units[slots[slot]]
         unit.packets += 1
-        unit.has_data |= CARRIES_DATA[opcode[row]]
+        if CARRIES_DATA[opcode[row]] and not unit.has_data:  # ACKs may have another DSCP
+            unit.has_data = 1
+            unit.dscp = traffic_class[row] >> np.uint8(2)
         unit.wire_bytes += np.int64(wire_bytes[row])
         unit.first_ns = min(unit.first_ns, time)
         unit.last_ns = max(unit.last_ns, time)

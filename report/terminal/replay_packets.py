@@ -12,7 +12,8 @@ from .replay_parts import NONE, captured_links, factor, fim, say_hashes, title
 from .replay_pauses import print_pauses
 
 _CONDITIONS = (
-    "recovery", "reordering", "rto", "linear", "mpr", "congestion", "rate", "fail", "converge"
+    "recovery", "reordering", "rto", "linear", "retries", "mpr", "congestion", "rate", "fail",
+    "converge",
 )  # fmt: skip
 _WIDTH = 40
 """Characters of a load over time."""
@@ -257,14 +258,20 @@ def _line(page: Page, series: list[int]) -> str:
 
 def _latest(table: Table, packets: PacketReplay, top: int) -> None:
     """The flows that complete last."""
-    texts(table, "latest flows")
+    several = "classes" in packets.model
+    texts(table, "latest flows", *(["priority"] if several else []))
     numbers(table, "messages", "bytes", "began", "completed")
     for flow in packets.flows[:top]:
         began, done = flow.started_ns, flow.completed_ns
+        if flow.failed_ns is not None:
+            end = f"failed at {human.duration(flow.failed_ns)}"
+        else:
+            end = NONE if done is None else human.duration(done)
         table.add_row(
             f"{flow.src} > {flow.dst}",
+            *([flow.priority] if several else []),
             human.count(flow.messages),
             human.size(flow.wire_bytes),
             NONE if began is None else human.duration(began),
-            NONE if done is None else human.duration(done),
+            end,
         )

@@ -20,6 +20,7 @@ def print_pauses(page: Page, pfc: PauseSummary) -> None:
         page.warn([f"{lost} dropped because the headroom of a port was full."])
     if not pfc.ports:
         page.say("PFC paused no port in the first run.", "dim")
+        _say_settings(page, pfc)
         return
     page.draw(lambda table: _layers(table, pfc.ports, len(pfc.priorities) > 1))
     causes = ", ".join(pfc.causes[:_MOST_CAUSES])
@@ -31,8 +32,15 @@ def print_pauses(page: Page, pfc: PauseSummary) -> None:
     else:
         text += f"Victims, flows that waited but use none of these links: {pfc.victim_flows:,}."
     page.say(text, "dim")
+    _say_settings(page, pfc)
     if pfc.storms:
         page.warn([_storms(pfc)])
+
+
+def _say_settings(page: Page, pfc: PauseSummary) -> None:
+    """What `--lossless pfc` needs to repeat the result, defaults filled in."""
+    told = ", ".join(f"{key} {value}" for key, value in pfc.settings.items())
+    page.say(f"PFC, in bytes of a switch or port: {told}.", "dim")
 
 
 def _storms(pfc: PauseSummary) -> str:

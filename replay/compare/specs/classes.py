@@ -12,11 +12,11 @@ from ...packets.model.classes import MOST_CLASSES, TrafficClass
 from .values import ratio, whole
 from .words import NO, YES
 
-KEYS = ("weight", "lossless", "alpha", "xoff")
+KEYS = ("weight", "lossless", "alpha", "xoff", "dscp")
 
 
 def parse_classes(texts: Sequence[str]) -> tuple[TrafficClass, ...]:
-    """`data:weight=70` and `background:weight=30,lossless=no,alpha=1/16`; one class without any.
+    """`data:weight=70,dscp=26+34` and `background:weight=30,lossless=no`; one class without any.
     UsageError names the class and the key."""
     if len(texts) > MOST_CLASSES:
         raise UsageError(f"--priority: give at most {MOST_CLASSES} classes, not {len(texts)}")
@@ -25,7 +25,23 @@ def parse_classes(texts: Sequence[str]) -> tuple[TrafficClass, ...]:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--priority: there are two classes {name}")
+    dscps = [dscp for one in classes for dscp in one.dscps]
+    for dscp in dscps:
+        if dscps.count(dscp) > 1:
+            raise UsageError(f"--priority: DSCP {dscp} is given twice")
     return classes
+
+
+def check_classes(classes: Sequence[TrafficClass], captures: bool) -> None:
+    """UsageError for classes that no traffic of captures could have, and for DSCPs without any."""
+    if any(one.dscps for one in classes) and not captures:
+        raise UsageError("--priority: dscp needs captures; generated traffic has no DSCP")
+    for one in classes[1:]:
+        if captures and not one.dscps:
+            raise UsageError(
+                f"--priority {one.name}: no captured flow would have this class; give its DSCPs, "
+                f"such as {one.name}:dscp=26+34"
+            )
 
 
 def _class(text: str) -> TrafficClass:
@@ -43,6 +59,8 @@ def _class(text: str) -> TrafficClass:
             values[key] = ratio(value, where)
         elif key == "xoff":
             values["xoff_bytes"] = 0 if value == "0" else parse_size(value, where)
+        elif key == "dscp":
+            values["dscps"] = tuple(whole(one, where) for one in value.split("+"))
         else:
             raise UsageError(f"--priority has no {key!r}; it has {', '.join(KEYS)}")
     try:

@@ -11,7 +11,12 @@ from ...packets.hosts.parameters import Transport
 from ...packets.model.model import PS
 from .values import share
 
-_COUNTS = {"reordering": "reordering_packets", "linear": "linear_retries", "mpr": "mpr_packets"}
+_COUNTS = {
+    "reordering": "reordering_packets",
+    "linear": "linear_retries",
+    "mpr": "mpr_packets",
+    "retries": "retries",
+}
 TRANSPORT = ("recovery", "congestion", "rto", "rate", *_COUNTS)
 RHO_MAX = "rho-max"
 """Value of rate: the highest rate at which the fabric carries all flows."""

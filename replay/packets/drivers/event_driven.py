@@ -18,16 +18,23 @@ from ..hosts.congestion.algorithm import Congestion, Line, congestion
 from ..hosts.congestion.registry import ALGORITHMS
 from ..hosts.feedback_state import Feedback, new_feedback
 from ..hosts.parameters import Transport
+from ..hosts.recovery import RETRIED_PS, RETRIES
 from ..model import classes as cl
 from ..model import run_state as rs
-from ..model.aligned import aligned
 from ..model.arrays import FabricArrays, fabric_arrays, with_cut_through
 from ..model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
 from ..model.model import ACK, NEVER, EngineResult, Model, Workload
 from ..model.pause_state import new_pauses
 from ..model.round_trip import round_trips
 from ..model.rules import Rules, Strategy
-from ..model.run_state import RunState, free_slots, new_run, release, smallest_packet, with_more_slots
+from ..model.run_state import (
+    RunState,
+    free_slots,
+    new_run,
+    release,
+    smallest_packet,
+    with_more_slots,
+)
 from ..model.wheel import new_wheel
 from .event_loop import DONE, GROW, MORE, run_events
 from .pause_outcome import pause_outcome
@@ -259,8 +266,15 @@ def _result(
         lost_on_links=tally.lost_on_links,
         sent_again=tally.sent_again,
         timeouts=tally.timeouts,
+        failed_ps=_failed_ps(own),
     )
     return FeedbackResult(engine, tally, _under_way(run), own.ports, evs)
+
+
+def _failed_ps(own: Feedback) -> Ints:
+    """int64[F]: when the sender of a flow gave up, -1: it did not."""
+    failed = own.senders[:, RETRIES] > own.control[fb.MOST_RETRIES]
+    return np.where(failed, own.senders[:, RETRIED_PS], -1)
 
 
 def _under_way(run: RunState) -> int:

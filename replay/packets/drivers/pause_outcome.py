@@ -49,8 +49,18 @@ def pause_outcome(
         victims=None if victims is None else np.repeat(victims.sum(1), classes),
         victim_flows=None if victims is None else int(victims.any(0).sum()),
         deadlock=tuple(row // classes for row in _circle(_waits(run))) if incomplete else (),
+        buffers=_buffers(run, rows),
+        xon_bytes=int(run.pauses.rules[ps.XON]),
         may_pass=not ended,
     )
+
+
+def _buffers(run: RunState, rows: Ints) -> Ints:
+    """int64[S]: shared buffer of each switch, headroom included."""
+    whole = run.pauses.pools[:, ps.SIZE].copy()
+    into = rows[:, ps.SWITCH] < len(whole)
+    np.add.at(whole, rows[into, ps.SWITCH], rows[into, ps.ROOM])
+    return whole
 
 
 def _waits(run: RunState) -> dict[int, list[int]]:

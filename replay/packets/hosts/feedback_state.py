@@ -75,15 +75,17 @@ BLOCKED, UP = range(2)
     PACED_FLOWS,
     CNP_PS,
     SEVERAL,
-) = range(19)
+    MOST_RETRIES,
+) = range(20)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; index
 of the next change; maximum of free slots that one event needs; sending interval of data over its
 service time, in 2^-20 (1 << 20: line rate); congestion control is on; ACKs return by the path of
 their packet; items of the calendar: 0 is the next change, then links, flows' timers from TIMERS on,
 hosts from HOST_ITEMS on; time of the current event; timeouts before they double; maximum of packets
 beyond the first unacknowledged packet (0: no limit); congestion control paces; least interval of
-CNPs of a flow (0: none); an ACK is for several packets, and window or MPR may wait for it."""
-CONTROL = 19
+CNPs of a flow (0: none); an ACK is for several packets, and window or MPR may wait for it;
+consecutive timeouts after which the next one makes the flow fail."""
+CONTROL = 20
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
@@ -191,6 +193,7 @@ def new_feedback(
     control[CNP_PS] = control_of_congestion.cnp_ps
     waits = control[CONTROLLED] or control[MPR]
     control[SEVERAL] = waits and run.settings[rs.ACK_EVERY] > 1
+    control[MOST_RETRIES] = 1 << 40 if transport.retries is None else transport.retries
     return Feedback(
         senders=new_senders(workload),
         packets=new_packets(total),

@@ -6,6 +6,7 @@
 | reordering threshold 32 (6 for all-to-all) | paper (arXiv 2507.21372, section 8), SACK |
 | timeout 70 us | paper (REPS, arXiv 2407.21625); the value of MRC is not public |
 | 7 equal timeouts, then doubling | MRC's public API: linear at most 7, then exponential |
+| retries | InfiniBand specification, volume 1, 9.9.2: a counter of 0 to 7, reset by progress |
 | MPR 1,024 packets | MRC's public API: 8 units of 128 in the examples; default: no limit |
 | go-back-N | InfiniBand specification, volume 1: one NAK per gap |
 | congestion control NSCC | UET reference simulator, see congestion/nscc.py |
@@ -29,6 +30,8 @@ RECOVERIES: Final = {
     "go-back-n": recovery.GO_BACK_N,
 }
 
+MOST_RETRIES: Final = 255
+
 
 @dataclass(frozen=True)
 class Transport:
@@ -44,6 +47,9 @@ class Transport:
     """A packet that is not acknowledged within this time is lost."""
     linear_retries: int = 7
     """Number of consecutive timeouts without doubling; each further timeout doubles the time."""
+    retries: int | None = None
+    """A flow whose packets time out again after so many consecutive timeouts has failed: it sends
+    nothing more, as a queue pair in the error state. None: it goes on for ever."""
     mpr_packets: int = 0
     """Maximum of packets sent beyond the first unacknowledged packet; 0: no limit."""
     rate_share: float = 1.0
@@ -61,6 +67,11 @@ class Transport:
             raise UsageError("rto_ps must be 1 ns to 10 s")
         if not 0 <= self.linear_retries <= 1 << 20:
             raise UsageError(f"linear_retries must be 0 or more, not {self.linear_retries}")
+        if self.retries is not None:
+            if not 0 <= self.retries <= MOST_RETRIES:
+                raise UsageError(f"retries must be 0 to {MOST_RETRIES}, not {self.retries}")
+            if self.recovery not in ("sack", "go-back-n"):
+                raise UsageError("retries needs recovery=sack or recovery=go-back-n")
         if not 0 <= self.mpr_packets <= 1 << 20:
             raise UsageError(
                 f"mpr_packets must be 1 or more, or 0 for no limit, not {self.mpr_packets}"
@@ -79,6 +90,8 @@ class Transport:
             told["rto"] = f"{self.rto_ps / 1e6:g}us"
         if self.recovery in ("sack", "go-back-n"):
             told["linear"] = str(self.linear_retries)
+        if self.retries is not None:
+            told["retries"] = str(self.retries)
         if self.mpr_packets:
             told["mpr"] = str(self.mpr_packets)
         if self.rate_share != 1.0:

@@ -20,7 +20,7 @@ from . import recovery as rec
 from .congestion.algorithm import MSS, Heard, OnAck, OnCnp, OnLoss
 from .feedback_state import Feedback, drawn_key
 from .hosts import join_ring
-from .recovery import go_back, now_done, now_lost, overtaken, timeout_ps
+from .recovery import abandon, go_back, now_done, now_lost, overtaken, timeout_ps
 from .sending import unblock
 
 _FLAG_SHIFT = 56
@@ -303,6 +303,11 @@ def on_timer(
         if sent + patience <= time and sent >= senders[flow, rec.RETRIED_PS]:
             senders[flow, rec.RETRIES] += 1
             senders[flow, rec.RETRIED_PS] = time
+            if senders[flow, rec.RETRIES] > control[fb.MOST_RETRIES]:
+                abandon(senders, packets, flow)
+                desk.flows[flow, rs.CURSOR] = desk.flows[flow, rs.END]
+                own.tally[fb.TIMEOUTS] += timeouts + 1
+                return np.int64(-1)
         while packet >= 0 and packets[packet, rec.SENT_PS] + patience <= time:
             timeouts += 1
             given_up += 1
@@ -320,7 +325,7 @@ def on_timer(
             lost = given_up * np.int64(own.window_params[MSS])
             on_loss(own.window, own.window_params, flow, lost, np.int64(0), time)
     own.tally[fb.TIMEOUTS] += timeouts
-    if control[fb.SELECTS]:
+    if control[fb.SELECTS] and senders[flow, rec.RETRIES] <= control[fb.MOST_RETRIES]:
         if evs.rows[flow, labels.WAKE] <= time:
             ev = wake(evs, flow, time)
             if ev >= 0:

@@ -165,6 +165,18 @@ def timeout_ps(senders: Ints, flow: Int, rto_ps: Int, linear: Int) -> Int:
 
 
 @subkernel
+def abandon(senders: Ints, packets: Ints, flow: Int) -> None:
+    """Forget all packets of a flow that has failed: late ACKs count no more."""
+    for head in (WAY_HEAD, AGAIN_HEAD):
+        packet = senders[flow, head]
+        while packet >= 0:
+            packets[packet, STATE] = DONE
+            packet = packets[packet, AFTER]
+        senders[flow, head] = senders[flow, head + 1] = -1
+    senders[flow, WAY_PACKETS] = 0
+
+
+@subkernel
 def go_back(senders: Ints, packets: Ints, flow: Int, packet: Int) -> Int:
     """Retransmit all packets in flight from this packet on, before other retransmissions; returns
     their number."""

@@ -19,6 +19,7 @@ from ....kernels.kernel import Bytes, Ints
 MOST_CLASSES = 7
 """IEEE 802.1Q has eight priorities; ACKs and CNPs have one of them."""
 MOST_WEIGHT = 1000
+DSCPS = 64
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class TrafficClass:
     xoff_bytes: int | None = None
     """Threshold of the class, dynamic or static; None: that of PFC. Of a class that is not lossless
     it limits each output queue, of others each ingress port."""
+    dscps: tuple[int, ...] = ()
+    """The captured flows with these DSCPs have this class."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("-", "").isalnum() or not self.name.isascii():
@@ -46,6 +49,9 @@ class TrafficClass:
             raise UsageError(f"{self.name}: alpha must be 1/1024 to 64, not {self.alpha:g}")
         if self.xoff_bytes is not None and not 0 <= self.xoff_bytes < 1 << 40:
             raise UsageError(f"{self.name}: xoff_bytes must be 0 B to 1 TB")
+        for dscp in self.dscps:
+            if not 0 <= dscp < DSCPS:
+                raise UsageError(f"{self.name}: dscp must be 0 to {DSCPS - 1}, not {dscp}")
 
     def described(self) -> str:
         """`background (weight 30, lossy)`."""
@@ -56,7 +62,18 @@ class TrafficClass:
             told.append(f"alpha {self.alpha:g}")
         if self.xoff_bytes is not None:
             told.append(f"xoff {self.xoff_bytes:,} B")
+        if self.dscps:
+            told.append(f"DSCP {', '.join(map(str, self.dscps))}")
         return f"{self.name} ({', '.join(told)})"
+
+
+def classes_of(dscp: Bytes, classes: tuple[TrafficClass, ...]) -> Bytes:
+    """uint8: the class of flows with these DSCPs; the first one for a DSCP of no class."""
+    of = np.zeros(DSCPS, np.uint8)
+    for number, one in enumerate(classes):
+        of[list(one.dscps)] = number
+    found: Bytes = of[dscp]
+    return found
 
 
 # queues, per link and class

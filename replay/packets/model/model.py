@@ -422,6 +422,8 @@ class EngineResult:
     timeouts: int = 0
     out_of_time: bool = False
     """Whether it was ended at its time limit with events left."""
+    failed_ps: Ints | None = None
+    """int64[F]: when the sender of each flow gave up after its retries; None: not simulated."""
     pauses: PauseOutcome | None = None
     """None without PFC."""
     parameters: Mapping[str, str] = field(default_factory=dict)

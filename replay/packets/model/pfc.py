@@ -115,6 +115,10 @@ class PauseOutcome:
     deadlock: tuple[int, ...]
     """Links that wait for each other in a circle at the end of an incomplete run, each for the
     next."""
+    buffers: Ints
+    """int64[S]: shared buffer of each switch, headroom included; 0 without ports."""
+    xon_bytes: int
+    """A paused port resumes this far below its threshold."""
     may_pass: bool = False
     """Whether events were left at the end, so that such a circle is perhaps no deadlock."""
 

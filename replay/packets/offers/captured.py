@@ -11,6 +11,7 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Int32s, Ints
 from ...traffic.message_log import MOST_LOGGED
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED, SentMessages, Traffic
+from ..model.classes import classes_of
 from ..model.model import MOST_PACKETS, PS, Model, Workload
 from ..model.waits import NO_WAITS, Waits
 from .collectives import both_ways
@@ -69,6 +70,17 @@ def captured(
             "too many packets to keep the time and size of each: those of a message are spread "
             "evenly between its first and its last"
         )
+    if len(model.classes) > 1 and traffic.dscp is not None:
+        named = [dscp for one in model.classes for dscp in one.dscps]
+        others = np.setdiff1d(traffic.dscp[np.isin(traffic.flow, sent.flow)], named)
+        notes += [
+            f"no flow has the DSCP of class {one.name}"
+            for one in model.classes
+            if one.dscps and not np.isin(traffic.dscp, one.dscps).any()
+        ]
+        if len(others) and model.classes[0].dscps:
+            told = ", ".join(map(str, others.tolist()))
+            notes.append(f"flows with DSCP {told}, of no class, have class {model.classes[0].name}")
     return _workload(traffic, sent, model, as_captured, window_ns), notes
 
 
@@ -102,6 +114,8 @@ def _workload(
         after=None if as_captured else sent.after,
         on=None if as_captured else sent.on,
     )
+    if len(model.classes) > 1 and traffic.dscp is not None:
+        workload = workload._replace(priority=classes_of(traffic.dscp[main], model.classes))
     return workload._replace(
         packet_bytes=np.maximum.reduceat(size, start[:-1]).astype(np.int64),
         last_bytes=size[start[1:] - 1].astype(np.int64),

@@ -61,6 +61,7 @@ def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
         last_ns=traffic.last_ns[rows],
         windows=_split_windows(traffic, parts),
         has_data=None if traffic.has_data is None else traffic.has_data[rows],
+        dscp=None if traffic.dscp is None else traffic.dscp[rows],
     )
 
 

@@ -246,9 +246,9 @@ def test_why_a_run_did_not_complete(change: dict[str, Any], words: str) -> None:
     found = run_open_loop(load, CLOS, parse_packet_strategy("switch-random"), MODEL, 1)
     stalled = replace(found, completed_ps=np.full(1, -1), **change)
     gathered = _Gathered({0: (stalled, bounds(load, CLOS, MODEL))})
-    packets = _packets(gathered, CLOS, {"recovery": "sack"}, 1, load)
-    (note,) = _incomplete(packets, [stalled], CLOS)
+    packets = _packets(gathered, CLOS, MODEL, {"recovery": "sack"}, 1, load)
+    (note,) = _incomplete(packets, [stalled], CLOS, load)
     assert note.startswith("1 of 1 runs did not complete: ") and words in note
     complete = _Gathered({0: (found, bounds(load, CLOS, MODEL))})
-    whole = _packets(complete, CLOS, {"recovery": "sack"}, 1, load)
-    assert _incomplete(whole, [found], CLOS) == []
+    whole = _packets(complete, CLOS, MODEL, {"recovery": "sack"}, 1, load)
+    assert _incomplete(whole, [found], CLOS, load) == []

@@ -48,6 +48,26 @@ def test_infinite_queues_pause_nobody() -> None:
     assert found.model["lossless"] == "infinite"
 
 
+def test_the_settings_in_force_repeat_the_result() -> None:
+    first = _replayed("").packets
+    assert first is not None and first.pfc is not None
+    told = first.pfc.settings
+    # The spine has two ports of 400 Gb/s, a leaf four of 100 and one of 400.
+    assert told["buffer"] == str(800 * 3200)
+    assert {"alpha": "0.125", "xon": "4160", "reaction": "100ns", "storm": "200us"}.items() <= (
+        told.items()
+    )
+    assert "to" in told["headroom"]  # two speeds
+    static = _replayed("pfc:xoff=40kB,headroom=60kB,buffer=3MB,quanta=100,xon=5kB").packets
+    assert static is not None and static.pfc is not None
+    assert static.pfc.settings == {
+        "buffer": "3000000", "xoff": "40000", "xon": "5000", "headroom": "60000",
+        "reaction": "100ns", "quanta": "100", "storm": "200us",
+    }  # fmt: skip
+    lossless = ",".join(f"{key}={value}" for key, value in static.pfc.settings.items())
+    assert _replayed(f"pfc:{lossless}").packets == static
+
+
 def test_pauses_are_reported_by_port() -> None:
     one = _replayed("pfc:xoff=40kB")
     assert one.packets is not None and one.packets.pfc is not None and one.notes == []

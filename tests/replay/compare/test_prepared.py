@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from captures import data
@@ -10,6 +11,11 @@ from captures import data
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.generate.from_pattern import generate
+from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.pcap_writer import write_pcap
+from rocescope.replay.generate.queue_pairs import Sending
 
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 TAPS = tuple(
@@ -94,3 +100,44 @@ def test_every_run_draws_its_own_pattern() -> None:
     assert packets is not None and packets.runs == 3 and packets.completion_ns is not None
     assert packets.completion_ns.min < packets.completion_ns.max
     assert told and told[-1][1] <= told[-1][2]
+
+
+def test_captured_flows_have_the_class_of_their_dscp(tmp_path: Path) -> None:
+    """Hosts 1 and 2 send with DSCP 26 and 8; the ACKs, with 48, decide nothing."""
+    fabric = "leaf-spine:leaves=1,spines=1,hosts=3,rate=100G,delay=500ns"
+    settings = Settings(
+        hosts=3, message_bytes=20_000, messages=1, flows=2, fan_in=2, load=0.5,
+        rate_bits_per_second=10**11,
+    )  # fmt: skip
+    pairs = generate("incast", settings, Sending(path_mtu=1024), seed=1)
+    path = tmp_path / "two.pcap"
+    with path.open("wb") as file:
+        write_pcap(file, pairs, parse_fabric(fabric).addresses, 128)
+    frames = bytearray(path.read_bytes())
+    at, starts = 24, []
+    while at < len(frames):
+        starts.append(at + 16)
+        at += 16 + int.from_bytes(frames[at + 8 : at + 12], "little")
+    data = [start for start in starts if frames[start + 42] != 0x11]
+    addresses = sorted({bytes(frames[start + 26 : start + 30]) for start in data})
+    for start in starts:
+        sender = addresses.index(bytes(frames[start + 26 : start + 30])) if start in data else 2
+        frames[start + 15] = (26, 8, 48)[sender] << 2 | 2
+    path.write_bytes(frames)
+
+    def priorities(*classes: str) -> tuple[list[tuple[str, str]], list[str]]:
+        request = ReplayRequest(
+            fabric, strategies=("switch-random",), captures=(str(path),), priority=classes
+        )
+        result, _ = PreparedReplay(request).by_packets(request.strategies)
+        packets = result.strategies[0].packets
+        assert packets is not None and packets.completed_runs == 1
+        return sorted((flow.src, flow.priority) for flow in packets.flows), result.warnings
+
+    names = [f"host{host + 1}" for host in sorted({int(src) for src in pairs.src})]
+    found, warnings = priorities("train:dscp=26", "storage:dscp=8,weight=30")
+    assert found == [(names[0], "train"), (names[1], "storage")]
+    assert not [line for line in warnings if "DSCP" in line]
+    found, warnings = priorities("rest:dscp=0", "storage:dscp=8")
+    assert found == [(names[0], "rest"), (names[1], "storage")]
+    assert "flows with DSCP 26, of no class, have class rest" in warnings

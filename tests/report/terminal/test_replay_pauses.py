@@ -28,6 +28,7 @@ def _summary(victims: int | None = 2, lost: int = 0, ports: int = 2) -> PauseSum
     return PauseSummary(
         pauses=30, paused_ns=13_500, lost_without_headroom=lost, victim_flows=victims,
         causes=[f"leaf9>host{i}" for i in range(1, 6)], ports=found, deadlocked_runs=0, deadlock=[],
+        settings={"alpha": "0.125", "xon": "4160"},
     )  # fmt: skip
 
 
@@ -43,7 +44,10 @@ def test_what_is_not_known_is_said() -> None:
     assert "7 packets dropped because the headroom of a port was full." in _printed(
         _summary(lost=7)
     )
-    assert _printed(_summary(ports=0)) == "PFC paused no port in the first run."
+    assert _printed(_summary(ports=0)) == (
+        "PFC paused no port in the first run. "
+        "PFC, in bytes of a switch or port: alpha 0.125, xon 4160."
+    )
 
 
 def test_priorities_and_storms() -> None:

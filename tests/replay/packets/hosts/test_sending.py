@@ -11,6 +11,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocescope.analyzer.errors import UsageError
 from rocescope.kernels.kernel import Int, subkernel
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -145,6 +146,51 @@ def test_timeouts_double_after_the_linear_ones() -> None:
             for linear in (2, 1000)
         ]  # fmt: skip
         assert counts == [8, 100]  # at 10, 20, 30, 50, 90, 170, 330, 650 us
+
+
+@pytest.mark.parametrize("recovery", ["sack", "go-back-n"])
+def test_a_flow_that_is_out_of_retries_fails_and_sends_no_more(recovery: str) -> None:
+    """Of two flows the one over the dead cable fails; that the cable comes back later helps it no
+    more."""
+    dead = Failures(outage(["leaf1-spine1"], 0, 1000 * US))
+    transport = Transport(recovery=recovery, rto_ps=10 * US, linear_retries=0, retries=3)
+    one = parse_packet_strategy("host-spray:evs=1")
+    result = run([(0, 2), (0, 1)], 3, PATH, one, transport, failures=dead)
+    failed = result.engine.failed_ps
+    assert failed is not None and failed[1] == -1
+    # Three packets of 332.8 ns and as many of the other flow; timeouts of 10, 20, 40 and 80 us.
+    assert 150 * US <= failed[0] <= 150 * US + 6 * 332_800
+    assert (result.engine.completed_ps >= 0).tolist() == [False, True]
+    assert result.tally.timeouts >= 4 and not result.engine.out_of_time
+
+
+def test_progress_resets_the_retries() -> None:
+    """Three outages of two timeouts each are no failure, but one of six is."""
+    one = parse_packet_strategy("host-spray:evs=1")
+    transport = Transport(recovery="go-back-n", rto_ps=30 * US, linear_retries=100, retries=3)
+
+    def failed(*outages: tuple[int, int]) -> bool:
+        events = tuple(
+            event
+            for begin, end in outages
+            for event in outage(["leaf1-spine1"], begin * US, end * US)
+        )
+        result = run([(0, 2)], 2000, PATH, one, transport, failures=Failures(events))
+        found = result.engine.failed_ps
+        assert found is not None and result.tally.timeouts > 0
+        assert (result.engine.completion_ps is None) == (found[0] >= 0)
+        return bool(found[0] >= 0)
+
+    assert not failed((20, 80), (300, 360), (600, 660))
+    assert failed((20, 200))
+
+
+def test_retries_need_a_recovery_with_timeouts() -> None:
+    for recovery in ("none", "ideal"):
+        with pytest.raises(UsageError, match="retries needs recovery=sack or recovery=go-back-n"):
+            Transport(recovery=recovery, retries=7)
+    with pytest.raises(UsageError, match="retries must be 0 to 255, not 256"):
+        Transport(recovery="sack", retries=256)
 
 
 def test_losses_of_a_fifth_end_under_dcqcn() -> None:
