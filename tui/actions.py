@@ -26,7 +26,7 @@ SCREENS = (
 """Keys, names and titles of the screens in the line of screens."""
 FURTHER = (
     ("K", "ranks", "Ranks"),
-    ("A", "aggregation", "In-network aggregation"),
+    ("A", "aggregation", "Aggregation"),
 )
 """Screens that this line names only while they are shown: it has no room for more."""
 
@@ -184,7 +184,7 @@ ACTIONS: tuple[Action, ...] = (
         "go('aggregation')",
         "A,upper_a",
         "in-network",
-        "Go to the screen In-network aggregation: gradients summed in switches",
+        "Go to the screen Aggregation: gradients summed in switches",
     ),
 )
 

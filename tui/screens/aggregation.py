@@ -105,7 +105,7 @@ class AggregationScreen(RoceScreen):
         for line in result.warnings[:3]:
             told = wrap(printable(line), max(20, self.size.width - 4))
             text.append("\n ▲ " + "\n   ".join(told), "yellow")
-        for line in result.assumed:
+        for line in _assumed(one, result):
             told = wrap(f"assumed: {line}", max(20, self.size.width - 4))
             text.append("\n ▪ " + "\n   ".join(told), "dim")
         return text
@@ -157,6 +157,19 @@ class AggregationScreen(RoceScreen):
 
 def _schemes(view: AggregationView) -> Sequence[SchemeResult]:
     return () if view.result is None else view.result.schemes
+
+
+def _assumed(one: SchemeResult, result: AggregationResult) -> list[str]:
+    """What is assumed of all schemes, and of this one."""
+    name = one.name.partition(":")[0]
+    others = {scheme.name.partition(":")[0] for scheme in result.schemes} - {name}
+    if name not in ALL_REDUCES:
+        others.add(" and ".join(ALL_REDUCES))
+    return [
+        line
+        for line in result.assumed
+        if not any(line.startswith((f"{other}:", f"{other} over")) for other in others)
+    ]
 
 
 def sentence(view: AggregationView) -> str:

@@ -78,7 +78,9 @@ def test_what_was_not_read_to_its_end_is_said(done, total, says):
     assert says in in_app(bar, 80, look)
 
 
-@pytest.mark.parametrize(("width", "says"), [(80, "A In-"), (120, "A In-n"), (200, "A In-network")])
+@pytest.mark.parametrize(
+    ("width", "says"), [(80, "A Agg"), (120, "A Aggr"), (200, "A Aggregation")]
+)
 def test_a_further_screen_stands_in_the_line_while_it_is_shown(width, says):
     tabs = Tabs()
 
