@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias
 
 from ..analyzer.errors import UsageError
+from ..analyzer.packages import require
 from ..analyzer.summary.trust import ENDED_EARLY
 from ..analyzer.units import parse_duration, parse_rate
 from .live.analyze_live import analyze_live
@@ -22,6 +23,7 @@ from .options.reading import READING, Reading
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
+    from ..report.out_folder import OutFolder
 
 Severity: TypeAlias = Literal["critical", "warning", "note"]
 
@@ -95,16 +97,16 @@ def analyze(
         stay listed, the others leave memory and stay in the sums.
     cluster
         local:N: split the analysis into tasks, on N processes of this machine; tls://HOST:PORT: on
-        the workers of a Dask scheduler. An -o without
-        suffix is a folder of results. See docs/cluster.md.
+        the workers of a Dask scheduler. See docs/cluster.md.
     work
         The folder of the tasks: the same command continues what was interrupted there.
     partitions
         Number of parts by host pair, default that of the processes.
     """
-    folder = to.folder() if cluster is not None else None
-    if cluster is not None:
+    folder = None
+    if not live:
         to.check_folder()
+        folder = to.folder()
     chosen = to.chosen() if folder is None else "html"
     if top is not None and chosen not in ("table", "html"):
         raise UsageError(f"--top is for the tables of the report; {chosen} contains every flow")
@@ -186,19 +188,25 @@ def analyze(
         job_logs=logs.patterns(),
         conformance=ConformanceOptions() if conformance else None,
     )
-    if cluster is not None:
-        from .options.tasks import in_tasks
 
-        analysis = in_tasks(paths, options, cluster, work, partitions, to.progress)
-        if folder is not None:
-            from ..report.out_folder import write_folder
+    def analysed(out: OutFolder | None) -> Analysis:
+        if cluster is not None:
+            from .options.tasks import in_tasks
 
-            write_folder(analysis, folder, top or 20, sort is not None)
-            return exit_code(analysis) or failed(analysis, fail_on)
-    else:
+            return in_tasks(paths, options, cluster, work, partitions, to.progress)
         with shown(to.progress) as report:
-            analysis = engine.analyze(paths, options, report)
-    write_analysis(analysis, to, top or 20, sort is not None, brief)
+            return engine.analyze(paths, options, report, None if out is None else out.ended)
+
+    if folder is None:
+        analysis = analysed(None)
+        write_analysis(analysis, to, top or 20, sort is not None, brief)
+    else:
+        require("pyarrow")
+        from ..report.out_folder import out_folder
+
+        with out_folder(folder) as out:
+            analysis = analysed(out)
+            out.write(analysis, top or 20, sort is not None)
     return exit_code(analysis) or failed(analysis, fail_on)
 
 

@@ -187,9 +187,10 @@ def merge(
             tell=tell or (lambda what, done, total: None),
         )
     if folder is not None:
-        from ..report.out_folder import write_folder
+        from ..report.out_folder import out_folder
 
-        write_folder(analysis, folder, top, sort is not None)
+        with out_folder(folder) as out:
+            out.write(analysis, top, sort is not None)
     else:
         write_analysis(analysis, to, top, sort is not None, brief=False)
     return exit_code(analysis) or failed(analysis, fail_on)

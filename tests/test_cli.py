@@ -47,7 +47,7 @@ class Engine:
     options: dict[str, Any] = field(default_factory=dict)
     compiling: bool = False
 
-    def analyze(self, paths: list[str], options: Any, progress: Any) -> Any:
+    def analyze(self, paths: list[str], options: Any, progress: Any, ended: Any = None) -> Any:
         self.paths = paths
         self.options = {f.name: getattr(options, f.name) for f in fields(options)}
         if progress:
@@ -249,7 +249,7 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("analyze x --top 5 --format csv", "--top is for the tables of the report; csv"),
         ("analyze x --brief -f json", "--brief is for the report; json contains everything"),
         ("analyze x --brief --top 5", "--brief prints no table: it cannot be combined with"),
-        ("analyze x -o report.doc", "the suffix of report.doc is not that of a format: give"),
+        ("analyze x -o report.doc", "-o report.doc: .doc is not the suffix of a format; a folder"),
         ("analyze x --idle-after 5s", "--idle-after needs --live or --follow"),
         ("analyze x --live --idle-after 5", "--idle-after '5' has no unit; write a number and"),
         ("analyze x --follow --idle-after 0s", "--idle-after must be longer than 0, for"),

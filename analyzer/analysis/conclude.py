@@ -39,6 +39,7 @@ def conclude(
     complete: bool,
     ended_by: str | None = None,
     filtered: bool,
+    rows_kept: bool = False,
     merge: MergeCounts | None = None,
     owners: Mapping[int, Owner] | None = None,
     plane_by: PlaneBy | None = None,
@@ -54,8 +55,9 @@ def conclude(
     """The Analysis; `captures` describe the sources of the packets and their quality.
 
     ended_by: the limit that ended reading, if one did.
-    filtered: packets were dropped by a filter of the analysis before tracking. merge: counters of
-    the merge of several captures. owners: processes by flow index. plane_by: key of the MRC planes.
+    filtered: packets were dropped by a filter of the analysis before tracking. rows_kept: the
+    records of flows that left memory are kept elsewhere. merge: counters of the merge of several
+    captures. owners: processes by flow index. plane_by: key of the MRC planes.
     outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
     mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
     counters of this host's ports. flow_order: order of `flows`; default: by first packet. fabric:
@@ -82,6 +84,7 @@ def conclude(
         measuring.packets_before_taps if measuring.many_taps else 0,
         ended_by,
         measuring.ended,
+        rows_kept,
     )
     warnings += job_notes
     mrc = None if summary.mrc is None else summary.mrc.whole(outer_labels)

@@ -11,6 +11,8 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from ...kernels.kernel import compiling
 from ..capture.concat import ConcatenatedCapture, concatenated
 from ..capture.ring import check_twice, ring
@@ -30,10 +32,11 @@ from ..measures.ending import end_idle, make_room
 from ..measures.measuring import Measuring
 from ..measures.messages.times import MessageTimes
 from ..results.analysis import Analysis
-from ..results.flow import Owner
+from ..results.flow import Flow, Owner
 from ..summary.gaps import gaps_of
 from ..summary.mirror_checks import checks_of
 from ..summary.sampling import sampled_taps
+from ..summary.summarize import Summary
 from ..summary.trust import capture_summary, check_read
 from ..track.batch import TrackedBatch
 from ..wire.endpoints import MOST_ADDRESSES, Endpoints
@@ -52,8 +55,12 @@ from .prefetch import Prefetched
 from .progress import Progress
 
 if TYPE_CHECKING:
+    from ...kernels.kernel import Ints
     from ..filtering.compiler import Filter
 
+EndedFlows = Callable[[Iterator[Flow]], None]
+"""Takes the records of flows that leave memory. Their ids, and those of their connections, begin at
+`AnalyzeOptions.max_flows`: the flows of the result have smaller ones."""
 BATCH_FRAMES = 1 << 14
 """Large enough for a small share of Python time; larger batches only touch more fresh memory."""
 
@@ -237,19 +244,21 @@ class Run:
         """Why `read` ended before the end of the captures, unless somebody stopped it."""
         self._batches = 0
         self._alone = False
+        self._take_ended: EndedFlows | None = None
         self._followed: Followed | None = None
         """While packets are followed in another thread than they are tracked."""
         self._interrupted = threading.Event()
         self._decoded = Prefetched(self._tables, self._report)
 
-    def read(self, alone: bool = False) -> bool:
+    def read(self, alone: bool = False, ended: EndedFlows | None = None) -> bool:
         """Read, decode and track all packets; False when interrupted, or ended by a limit.
 
         alone: no other thread reads `measuring` meanwhile, so that packets of several taps are
         tracked in one thread and followed from tap to tap in another, and flows may get other
         numbers: those that are idle for longest leave when there are more than `max_flows`.
+        ended: called with the flows that leave memory, in the thread that tracks.
         """
-        self._alone = alone
+        self._alone, self._take_ended = alone, ended
         self._reader = threading.get_ident()
         if self.ranks is None and self._filter is not None and self._filter.of_job is not None:
             self._learn_ranks(self._filter.of_job)
@@ -355,7 +364,8 @@ class Run:
         idle_ns = self._options.idle_ns
         if idle_ns is not None and len(table) and not sampled_taps(self.registry.taps):
             gaps = gaps_of(self.registry.taps)
-            end_idle(self.measuring, idle_ns, self.registry.tap_names, gaps=gaps)
+            names = self.registry.tap_names
+            end_idle(self.measuring, idle_ns, names, gaps=gaps, leaving=self._leaving())
 
     def _make_room(self) -> None:
         """End the flows that are idle for longest, where that is exact and possible."""
@@ -369,8 +379,37 @@ class Run:
             give_back_large_arrays()
         most = self._options.max_flows // _STAYING
         gaps = gaps_of(self.registry.taps)
-        make_room(self.measuring, most, self.registry.tap_names, gaps=gaps)
+        names = self.registry.tap_names
+        make_room(self.measuring, most, names, gaps=gaps, leaving=self._leaving())
         give_back_freed()
+
+    def _leaving(self) -> Callable[[Ints], None] | None:
+        """Hands over the records of flows that are about to leave memory."""
+        if (take := self._take_ended) is None:
+            return None
+
+        def leaving(gone: Ints) -> None:
+            take(self._records(gone))
+
+        return leaving
+
+    def _records(self, gone: Ints) -> Iterator[Flow]:
+        options, left = self._options, self.measuring.ended
+        summary = Summary(
+            self.measuring,
+            self.registry,
+            options.path_by,
+            self.owners(),
+            plane_by=options.plane_by,
+            fabric=options.fabric,
+        )
+        connections: dict[int | None, int | None] = {None: None}
+        for place, number in enumerate(gone.tolist()):
+            flow = summary.flow(number)
+            after = options.max_flows + left.connections + len(connections) - 1
+            connection = connections.setdefault(flow.connection, after)
+            id = options.max_flows + left.flows + place
+            yield structs.replace(flow, id=id, connection=connection)
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""
@@ -391,6 +430,7 @@ class Run:
             complete=complete,
             ended_by=self.ended_by,
             filtered=self.measuring.filtered,
+            rows_kept=self._take_ended is not None,
             merge=self._merge,
             owners=self._with_first_pass(merged(self._probed(), joined.owners)),
             job_events=joined.events,

@@ -7,7 +7,7 @@ An analysis of captures ends those that are idle for longest when memory has no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -25,6 +25,8 @@ from .measuring import Measuring
 Gaps = Mapping[str, Sequence[Gap]]
 """By the name of a tap; losses of flows that live meanwhile are unknown."""
 NO_GAPS: Gaps = MappingProxyType({})
+Leaving = Callable[[Ints], None]
+"""Called with the numbers of flows that are about to leave memory: its last chance to read them."""
 IDLE_AFTER_NS = 60_000_000_000
 """Default time after its last packet when a flow is idle."""
 IDLE_KEPT = 1000
@@ -55,6 +57,7 @@ def end_idle(
     most_kept: int = IDLE_KEPT,
     least_leaving: int = LEAST_LEAVING,
     gaps: Gaps = NO_GAPS,
+    leaving: Leaving | None = None,
 ) -> int:
     """End flows without a packet for `idle_ns` before the present of `measuring.clock`.
 
@@ -70,7 +73,8 @@ def end_idle(
     if _idle(tracker, before).sum() - most_kept < max(least_leaving, len(tracker) // LEAVING_PART):
         return 0
     settle(tracker, measuring.cm)
-    return _end_some(measuring, _idle(tracker, before), before, tap_names, most_kept, gaps)
+    idle = _idle(tracker, before)
+    return _end_some(measuring, idle, before, tap_names, most_kept, gaps, leaving)
 
 
 def make_room(
@@ -79,6 +83,7 @@ def make_room(
     tap_names: list[str],
     most_kept: int = IDLE_KEPT,
     gaps: Gaps = NO_GAPS,
+    leaving: Leaving | None = None,
 ) -> int:
     """End the flows without a packet for longest, so that about `most` and the worst stay.
 
@@ -103,7 +108,7 @@ def make_room(
     if measuring.departed is None:
         measuring.departed = Departed()
         measuring.ended = measuring.ended.joined(Ended(returned_flows=0))
-    return _end_some(measuring, leaves, before, tap_names, most_kept, gaps)
+    return _end_some(measuring, leaves, before, tap_names, most_kept, gaps, leaving)
 
 
 def _end_some(
@@ -113,6 +118,7 @@ def _end_some(
     tap_names: list[str],
     most_kept: int,
     gaps: Gaps,
+    leaving: Leaving | None,
 ) -> int:
     """End these flows, without a packet since `before_ns`, but for the worst of them."""
     tracker = measuring.tracker
@@ -127,6 +133,8 @@ def _end_some(
     worst = idle[np.lexsort((wire_bytes, troubled[idle]))[::-1][:most_kept]]
     leaves[worst] = False
     _join_partners(tracker, leaves)
+    if leaving is not None and leaves.any():
+        leaving(np.flatnonzero(leaves))
     return _end(measuring, leaves, troubled, ways, [gaps.get(name, ()) for name in tap_names])
 
 

@@ -86,11 +86,13 @@ def warnings_of(
     before_taps: int = 0,
     ended_by: str | None = None,
     ended: Ended | None = None,
+    rows_kept: bool = False,
 ) -> list[str]:
     """Warnings that limit trust in the results, worst first; empty for a faultless capture.
 
     before_taps: packets read before the first mirror session showed that there are several taps.
-    ended_by: the limit that ended reading, if one did. ended: flows that left memory.
+    ended_by: the limit that ended reading, if one did. ended: flows that left memory;
+    rows_kept: their records are kept elsewhere.
     """
     late = any(flow.reordered_packets for flow in flows)
     lines = []
@@ -107,7 +109,9 @@ def warnings_of(
     if ended is not None and ended.flows and ended.returned_flows is not None:
         lines.append(
             f"too many flows for memory: {_counted(ended.flows, 'flow')} left it after their"
-            f" packets, {len(flows)} are listed; of the others only the sums are known"
+            f" packets, {len(flows)} are listed; "
+            + ("flows/ended.parquet has" if rows_kept else "-o FOLDER keeps")
+            + " a row of each of the others"
         )
     if ended is not None and ended.returned_flows:
         lines.append(
@@ -117,8 +121,7 @@ def warnings_of(
     if ended is not None and ended.flows_in_trouble:
         lines.append(
             f"{_counted(ended.flows_in_trouble, 'idle flow')} with losses, late, marked or"
-            " retransmitted packets left memory: only their sums are known, only the worst are"
-            " listed"
+            " retransmitted packets left memory: only the worst are listed"
         )
     for capture in captures:
         lines += capture.warnings

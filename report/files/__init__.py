@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.analysis import SCHEMA_VERSION, Analysis
 from ...analyzer.words import printable_json
+from ...version import VERSION
+
+
+def versions() -> dict[str, str]:
+    """Metadata of tables."""
+    return {"rocescope.schema_version": SCHEMA_VERSION, "rocescope.version": VERSION}
 
 
 def encode_json(result: msgspec.Struct) -> bytes:
@@ -21,8 +27,7 @@ def encode(analysis: Analysis, format: str) -> bytes:
     from .rows import encode_records
 
     about = {
-        "rocescope.schema_version": analysis.schema_version,
-        "rocescope.version": analysis.version,
+        **versions(),
         "rocescope.complete": "true" if analysis.complete else "false",
         "rocescope.captures": msgspec.json.encode(analysis.captures).decode(),
         "rocescope.warnings": msgspec.json.encode(analysis.warnings).decode(),

@@ -53,7 +53,8 @@ def generations(paths, rounds, apart_ns=2 * SECOND_NS):
 
 
 def measured(paths, rounds, end):
-    """(registry, plain analysis, analysis for which `end` is called before each batch)."""
+    """(registry, plain analysis, analysis for which `end` is called before each batch, the records
+    of the flows that left it)."""
     feed = generations(paths, rounds, 6 * SECOND_NS)
     registry, many_taps = next(feed)
     both = [Measuring(100_000_000, many_taps) for _ in range(2)]
@@ -61,15 +62,21 @@ def measured(paths, rounds, end):
         measuring.late = LateActivity()
         measuring.tracker.see_taps(len(registry.taps))
     plain, ending = both
+    left = []
+
+    def leaving(gone):
+        summary = Summary(ending, registry, "entropy")
+        left.extend(summary.flow(number) for number in gone.tolist())
+
     last_ns = 0
     for table in feed:
         between = 0 < last_ns < table.time_ns[0] - 5 * SECOND_NS
         last_ns = table.time_ns[-1]
-        end(ending, registry.tap_names, between)
+        end(ending, registry.tap_names, between, leaving)
         for measuring in both:
             measuring.update(table)
-    end(ending, registry.tap_names, False)
-    return registry, plain, ending
+    end(ending, registry.tap_names, False, leaving)
+    return registry, plain, ending, left
 
 
 def end_at(measuring, now_ns, *how):
@@ -106,13 +113,13 @@ CAPTURES = [
 ]
 
 
-def idle(measuring, names, _between):
-    end_idle(measuring, 1_500_000_000, names, 3, 1)
+def idle(measuring, names, _between, leaving):
+    end_idle(measuring, 1_500_000_000, names, 3, 1, leaving=leaving)
 
 
-def room(measuring, names, between):
+def room(measuring, names, between, leaving):
     if between:
-        make_room(measuring, 2, names, most_kept=1)
+        make_room(measuring, 2, names, most_kept=1, leaving=leaving)
         assert measuring.ended.returned_flows == 0
 
 
@@ -121,9 +128,9 @@ def room(measuring, names, between):
 )
 @pytest.mark.parametrize("end", [idle, room])
 def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names, end):
-    registry, plain, ending = measured([data(name) for name in names], 3, end)
+    registry, plain, ending, left = measured([data(name) for name in names], 3, end)
     ended = ending.ended
-    assert ended.flows > 0
+    assert ended.flows == len(left) > 0
     whole, part = (Summary(m, registry, "entropy") for m in (plain, ending))
     flows, listed = whole.flows(), part.flows()
     assert len(flows) == len(listed) + ended.flows
@@ -140,6 +147,9 @@ def test_sums_and_listed_flows_are_those_of_an_analysis_without_endings(names, e
     known = by_name(flows)
     for name, fields in by_name(listed).items():
         assert fields == known[name]
+    for name, fields in by_name(left).items():  # bins of activity are as wide as the capture needs
+        bins = {"activity_bytes": None, "activity_bin_ns": None}
+        assert fields | bins == known[name] | bins
     for name in SUMS:
         together = sum(getattr(flow, name) or 0 for flow in flows)
         left = getattr(ended, name)
