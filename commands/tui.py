@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..analyzer.capture.stored import is_stored
 from ..analyzer.errors import UnreadableInput, UsageError
+from ..analyzer.packages import require
 from .options.inputs import STANDARD_INPUT, check_terminal
 from .options.logs import JOB_LOGS, JobLogs
-from .options.parameter import Parameter
+from .options.parameter import Parameter, changed
 from .options.reading import READING, Reading
 
 if TYPE_CHECKING:
     from ..tui.session.replays.traced import TracedOn
+    from ..tui.session.session import Session
 
 
 def tui(
@@ -29,7 +31,8 @@ def tui(
     Parameters
     ----------
     files
-        Captures: pcap or pcapng, also in gzip, zstd, xz or lz4.
+        Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; or one folder of results, as
+        analyze -o FOLDER writes it.
     fabric
         A fabric, or a file, see rocescope fabric: its links tell the tap that should have seen a
         lost packet next, where no other packet tells it. With hash settings and seeds, the screens
@@ -40,10 +43,9 @@ def tui(
     """
     for folder in files:
         if (folder / "summary.json").is_file():
-            raise UsageError(
-                f"{folder} holds the results of an analysis, without packets: open"
-                f" {folder / 'report.html'}, or give the captures"
-            )
+            given = [*changed(reading, READING), *changed(logs, JOB_LOGS)]
+            given += ["--fabric"] * (fabric is not None) + ["--devices"] * (devices is not None)
+            return _results(folder, len(files), given)
     paths, tap_names = reading.captures(files)
     if any(map(is_stored, paths)):
         raise UsageError(
@@ -61,11 +63,29 @@ def tui(
         options = replace(options, fabric=fabric_links(fabric))
     options = replace(options, job_logs=logs.patterns())
     check_terminal()
-    from ..tui.app.app import RocescopeApp
     from ..tui.session.session import Session
+
+    return _shown(Session.open(paths, options), traced_on)
+
+
+def _results(folder: Path, files: int, options: list[str]) -> int:
+    """Show a folder of results."""
+    if files > 1:
+        raise UsageError(f"{folder} holds the results of an analysis: give it alone")
+    if options:
+        raise UsageError(f"{options[0]} needs captures: {folder} holds results without packets")
+    require("pyarrow")
+    check_terminal()
+    from ..tui.session.results import ResultsSession
+
+    return _shown(ResultsSession(folder), None)
+
+
+def _shown(session: Session, traced_on: TracedOn | None) -> int:
+    from ..tui.app.app import RocescopeApp
     from ..tui.settings import load
 
-    app = RocescopeApp(Session.open(paths, options), load(), traced_on)
+    app = RocescopeApp(session, load(), traced_on)
     app.run()
     shown = app.view.snapshot
     if shown.source.error and not len(shown.flows):

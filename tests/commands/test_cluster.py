@@ -126,11 +126,3 @@ def test_a_suffix_that_is_no_format_is_explained(
     assert said in capsys.readouterr().err
     assert run("merge", "--work", tmp_path, "-o", "results.d") == 2
     assert said in capsys.readouterr().err
-
-
-def test_the_terminal_ui_names_the_report_of_a_folder_of_results(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "summary.json").touch()
-    assert cli.run(["tui", str(tmp_path)]) == 2
-    assert "holds the results of an analysis, without packets: open" in capsys.readouterr().err

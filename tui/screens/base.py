@@ -164,7 +164,11 @@ class RoceScreen(Screen[None]):
             "events": len(events),
         }
         self.query_one(Tabs).show(self.name_, counts)
-        sentence = self.draw(snapshot)
+        sentence = session.absent(self.name_)
+        for widget in self.children:
+            if not isinstance(widget, (TopBar, Tabs, Verdict, Hints)):
+                widget.visible = not sentence
+        sentence = sentence or self.draw(snapshot)
         self.query_one(Hints).show(self.name_, self.without_effect)
         verdict = self.query_one(Verdict)
         shown = (

@@ -25,6 +25,8 @@ def path_line(paths: PathColumns, f: int) -> Text:
     rows = paths.of(f)
     loads = paths.wire_bytes[rows]
     text = Text(f"{'its paths':>16} ", "dim", no_wrap=True, overflow="ellipsis")
+    if paths.counts is not None:
+        return text.append("results have no paths")
     if not len(loads) or not loads.sum():
         return text.append("none")
     for row in np.argsort(-loads, kind="stable")[:6]:
@@ -41,7 +43,7 @@ def flow_cells(
     """One row, in the order of COLUMNS; `bars`, `line`: widths of the spray bars and sparkline."""
     flows = snapshot.flows
     rows = paths.of(f)
-    seen = rows.stop - rows.start
+    seen = rows.stop - rows.start if paths.counts is None else int(paths.counts[f])
     late, arrivals = int(flows.late[f]), int(flows.arrivals[f])
     naks = int(flows.naks[f] + flows.rnr_naks[f])
     ce = int(flows.ecn_marked[f])

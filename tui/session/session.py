@@ -407,6 +407,10 @@ class Session:
             end_ns=end,
         )
 
+    def absent(self, screen: str) -> str:
+        """Why a screen shows nothing here; empty if it shows something."""
+        return ""
+
     def diagnosis_due(self) -> bool:
         """Whether `diagnose` should run now."""
         return not self.hurried and self.diagnosing.is_due(self.running)

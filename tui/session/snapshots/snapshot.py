@@ -129,6 +129,8 @@ class PathColumns:
     have rows too. None if only paths in use are known."""
     traced: bool = False
     """Links of a fabric: those that `trace` found, not those that a strategy would use."""
+    counts: Ints | None = None
+    """Paths per flow where the rows are not known; None: they are."""
 
     @property
     def inferred(self) -> bool:
@@ -146,7 +148,7 @@ class PathColumns:
 
     def seen(self) -> Ints:
         """Paths per flow."""
-        return np.diff(self.starts)
+        return np.diff(self.starts) if self.counts is None else self.counts
 
     def of(self, flow: int) -> slice:
         """The rows of one flow."""

@@ -111,10 +111,14 @@ def over_taps(snapshot: Snapshot, paths: PathColumns, data: Bools) -> int:
     """Number of flows of `data` that spray over parallel taps although their path key shows one."""
     taps = snapshot.paths.get("tap")
     known = snapshot.judged.diagnosis is not None
-    if taps is None or paths.by != "entropy" or snapshot.source.kind == "live" or not known:
+    if paths.by != "entropy" or snapshot.source.kind == "live" or not known:
+        return 0
+    if taps is None and snapshot.source.kind != "results":
         return 0
     sprayed = {f for one in snapshot.judged.findings if one.kind == "spraying" for f in one.flows}
-    wide = data & (taps.width >= SPRAYS_FROM_WIDTH) & (paths.width < SPRAYS_FROM_WIDTH)
+    wide = data & (paths.width < SPRAYS_FROM_WIDTH)
+    if taps is not None:
+        wide &= taps.width >= SPRAYS_FROM_WIDTH
     return len(sprayed & set(np.flatnonzero(wide).tolist()))
 
 
