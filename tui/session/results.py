@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from ...analyzer.errors import RocescopeError, UnreadableInput, UsageError
 from ...analyzer.results.analysis import SCHEMA_VERSION
@@ -24,7 +25,7 @@ from ...analyzer.words import printable
 from ...report.out_folder import SUMMARY
 from .session import Session
 from .snapshots.judged import Judged
-from .snapshots.snapshot import FlowKey, Snapshot, SourceState
+from .snapshots.snapshot import FlowColumns, FlowKey, Snapshot, SourceState
 
 if TYPE_CHECKING:
     from .feeds.feeds import Feed
@@ -104,9 +105,10 @@ class ResultsSession(Session):
             events_omitted=summary.events_omitted,
             judged=Judged.of_results(
                 summary.diagnosis,
-                rows.flows,
-                {flow: count for flow, count in enumerate(rows.lost.tolist()) if count > 0},
-                hops=summary.hops,
+                _answered(rows.flows),
+                summary.hops,
+                end_ns=int(last.max(initial=0)),
+                lost={flow: count for flow, count in enumerate(rows.lost.tolist()) if count > 0},
                 capture_losses=summary.capture_losses,
                 clocks=summary.clocks,
                 job_ranks=summary.ranks,
@@ -156,6 +158,12 @@ class ResultsSession(Session):
     def command_line(self, key: FlowKey | None) -> str:
         """The command that shows the same."""
         return f"rocescope tui {shlex.quote(str(self._folder))}"
+
+
+def _answered(flows: FlowColumns) -> dict[int, int]:
+    """By flow of ACKs only: the flow that waits for them."""
+    waited = np.flatnonzero((flows.data_packets == 0) & (flows.peer >= 0))
+    return dict(zip(waited.tolist(), flows.peer[waited].tolist(), strict=True))
 
 
 def read_summary(path: Path) -> Summary:

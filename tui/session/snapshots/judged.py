@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
 from ....analyzer.results.hops import CaptureLoss, Hop, TapClock
 from ....analyzer.results.ranks import Ranks
-
-if TYPE_CHECKING:
-    from .snapshot import FlowColumns
 
 STALLED = "STALLED"
 STATES = {
@@ -97,19 +94,16 @@ class Judged:
 
     @classmethod
     def of_results(
-        cls, diagnosis: Diagnosis, flows: FlowColumns, lost: dict[int, int], **more: Any
+        cls, diagnosis: Diagnosis, answered: dict[int, int], hops: Sequence[Hop], **more: Any
     ) -> Judged:
-        """The diagnosis in a folder of results. lost, more: fields."""
-        waits = (flows.data_packets == 0) & (flows.peer >= 0)
-        answered = {flow: int(flows.peer[flow]) for flow in np.flatnonzero(waits).tolist()}
-        hops: Sequence[Hop] = more["hops"]
+        """The diagnosis in a folder of results. answered: by flow of ACKs only, the flow that waits
+        for them. more: further fields."""
         return cls(
             diagnosis=diagnosis,
             why="",
             final=True,
-            end_ns=int(flows.last_ns.max(initial=0)),
             states=_states(diagnosis.findings, answered),
-            lost=lost,
+            hops=hops,
             last_seen=frozenset((hop.from_tap, frame) for hop in hops for frame in hop.lost_frames),
             **more,
         )
