@@ -76,7 +76,8 @@ def replay(
         --jobs, --lossless, --priority, --transport, --fail, --received, --sent and --runs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4,
-        forwarding=cut-through, or for captures offer=asap, see docs/replay.md.
+        forwarding=cut-through, or for captures offer=asap,qps=4,message-size=2x,
+        see docs/replay.md.
     lossless
         Queues that never drop: pfc (the default without a buffer), switches with a shared buffer
         that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or

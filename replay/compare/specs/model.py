@@ -88,6 +88,11 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
         raise UsageError(_with_keys(str(error))) from None
     if "drop" in options and model.buffer_bytes is None:
         raise UsageError("--model: drop needs buffer: unlimited queues do not drop")
+    if model.buffer_bytes is not None and (model.ecn_low_bytes or 0) >= model.buffer_bytes:
+        raise UsageError(
+            f"--model: ecn: Kmin ({model.ecn_low_bytes:,} B) is not below buffer "
+            f"({model.buffer_bytes:,} B): no packet would be marked"
+        )
     if model.trim_bytes is not None:
         packet = model.payload_bytes + model.header_bytes
         if model.buffer_bytes is None:

@@ -145,6 +145,11 @@ def new_pauses(
                 f"{each} takes {room:,} B, and a packet {packet:,} B: enlarge it (--lossless "
                 "pfc:buffer=...) or lower pfc:headroom=..."
             )
+        if (pfc.xon_bytes or 0) > free:
+            raise UsageError(
+                f"PFC: xon ({pfc.xon_bytes:,} B below the threshold) exceeds the shared buffer, "
+                f"{free:,} B without the headroom of {each}: --lossless pfc:xon=... or buffer=..."
+            )
         for one in model.classes:
             limit, _ = _threshold_of(one, pfc)
             if limit is not None and limit > free:

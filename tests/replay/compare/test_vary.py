@@ -35,7 +35,7 @@ JOBS = ReplayRequest(FABRIC, ("jsq",), jobs=("workers=4,size=64kB",), lossless="
         (PATTERN, "rate=400G", {"fabric": "leaf-spine:leaves=2,spines=2,hosts=2,rate=400G"}),
         (PATTERN, "transport.rate=95%", {"transport": "rate=95%"}),
         (PATTERN, "ecn=none", {"model": ""}),
-        (PATTERN, "buffer=64kB", {"model": "ecn=80kB,buffer=64kB"}),
+        (PATTERN, "buffer=640kB", {"model": "ecn=80kB,buffer=640kB"}),
         (PATTERN, "qps=8", {"pattern": "permutation:qps=8"}),
         (PATTERN, "fail=spine1@1us", {"fail": ("spine1@1us",)}),
         (PATTERN, "fail=none", {"fail": ()}),

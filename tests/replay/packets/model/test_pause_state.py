@@ -73,6 +73,7 @@ def test_victims_of_very_many_flows_are_not_counted() -> None:
     [
         (Pfc(shared_bytes=100_000), "the headroom of . ports takes"),
         (Pfc(xoff_bytes=10**7), "xoff .* exceeds the shared buffer.*--lossless pfc:xoff="),
+        (Pfc(xon_bytes=10**7), "xon .* exceeds the shared buffer.*--lossless pfc:xon="),
         (Pfc(headroom_bytes=10**6), "is too small: .*--lossless pfc:buffer=.* pfc:headroom="),
     ],
 )
