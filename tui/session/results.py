@@ -30,7 +30,7 @@ from .snapshots.snapshot import FlowColumns, FlowKey, Snapshot, SourceState
 if TYPE_CHECKING:
     from .feeds.feeds import Feed
 
-SCREENS = ("diagnosis", "evidence", "qps", "hops", "events")
+SCREENS = ("diagnosis", "evidence", "qps", "hops", "events", "doctor")
 """Those that need no packets."""
 
 
@@ -83,6 +83,8 @@ class ResultsSession(Session):
         drops = [tap.dropped_frames for tap in taps]
         known = [count for count in drops if count is not None]
         first, last = rows.flows.first_ns, rows.flows.last_ns
+        begins = [int(first.min())] if len(first) else []
+        begins += [finding.from_ns for finding in summary.diagnosis.findings]
         return Snapshot(
             source=SourceState(
                 name=self.name,
@@ -113,7 +115,7 @@ class ResultsSession(Session):
                 clocks=summary.clocks,
                 job_ranks=summary.ranks,
             ),
-            start_ns=int(first.min()) if len(first) else 0,
+            start_ns=min(begins, default=0),
             end_ns=int(last.max()) if len(last) else 0,
         )
 

@@ -396,7 +396,7 @@ def test_losses_of_flows_that_lived_only_during_a_gap_of_another_tap_are_unknown
     ]
     measuring.update(packets(sorted(rows, key=lambda row: row["time_ns"])))
     measuring.clock.update(np.full(LATEST, 9 * SECOND_NS))
-    gaps = {"b": [Gap(*gap, "another tap")]}
+    gaps = {"b": [Gap(gap[0], gap[1], "another tap")]}
     assert end_idle(measuring, SECOND_NS, ["a", "b"], 0, 1, gaps=gaps) == 3
     ended = measuring.ended
     assert (ended.partial_flows, ended.missing_packets) == (partial, 3 - partial)
