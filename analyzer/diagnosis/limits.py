@@ -132,6 +132,11 @@ def _one_tap(case: Case) -> Iterator[str]:
             " at all; a tap at the other host tells the place, taps before and after a device tell"
             " a bad link from a rate limit and an incast"
         )
+    elif taps and case.ways is not None and not case.ways.hops:
+        yield (
+            f"no packet was seen at two of the {number(len(taps))} taps: losses after them show only"
+            " in NAKs and retransmissions; --fabric tells which tap comes next"
+        )
 
 
 def _partial(case: Case) -> Iterator[str]:

@@ -48,6 +48,15 @@ def test_packets_whose_way_is_known_in_part():
     assert "1 lost or retransmitted packet without a time of their own" in said(ways=ways)
 
 
+def test_taps_that_no_packet_passes_one_after_the_other():
+    alone = Ways([], [], np.zeros(0, VISIT), 1, 0, 0, 0, 0, 0, [], {}, (), 0)
+    text = "no packet was seen at two of the 2 taps"
+    taps = [msgspec.structs.replace(capture(table_of(ROWS)), name=name) for name in ("a", "b")]
+    assert text in said(ways=alone, captures=taps)
+    assert text not in said(ways=alone)
+    assert text not in said(captures=taps)
+
+
 def test_samples():
     sampling = Sampling(one_in=100, estimated_packets=1, estimated_wire_bytes=1, error_percent=1)
     assert "samples only" in said(captures=with_tap(sampling=sampling))
