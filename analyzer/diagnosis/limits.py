@@ -134,8 +134,8 @@ def _one_tap(case: Case) -> Iterator[str]:
         )
     elif taps and case.ways is not None and not case.ways.hops:
         yield (
-            f"no packet was seen at two of the {number(len(taps))} taps: losses after them show only"
-            " in NAKs and retransmissions; --fabric tells which tap comes next"
+            f"no packet was seen at two of the {number(len(taps))} taps: losses after them show"
+            " only in NAKs and retransmissions; --fabric tells which tap comes next"
         )
 
 

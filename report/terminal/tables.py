@@ -180,10 +180,13 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
         rnr_naks = recovery.rnr_naks
         naks = None if rnr_naks is None else sum(recovery.naks.values()) + rnr_naks
+        lost = flow.recovered_packets
+        if flow.lost_between_taps:
+            lost = (lost or 0) + flow.lost_between_taps
         cells = [
             *flow_cells(flow, glyphs, wide),
             human.count(flow.retransmitted_packets),
-            _bad(human.count(flow.recovered_packets), glyphs, flow.recovered_packets),
+            _bad(human.count(lost), glyphs, lost),
             _bad(human.count(flow.missing_packets), glyphs, flow.missing_packets),
             human.count(doubled),
             human.count(naks),
@@ -301,6 +304,7 @@ def troubled_packets(flow: Flow) -> int:
             flow.missing_packets,
             flow.retransmitted_packets,
             flow.recovered_packets,
+            flow.lost_between_taps,
             flow.duplicate_packets,
             flow.mirror_duplicates,
         )
@@ -335,7 +339,7 @@ LOSS = FlowTable(
     ),
     troubled_packets,
     _loss_table,
-    "retrans: retransmitted; lost: before the tap, recovered; missing: never seen",
+    "retrans: retransmitted; lost: before or between taps; missing: never seen",
 )
 CONGESTION = FlowTable(
     lambda flow: flow.ecn_marked_packets or flow.cnps or _mixes_dscp(flow),

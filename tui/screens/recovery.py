@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -56,6 +57,10 @@ class RecoveryScreen(RoceScreen):
         self.set_class(small, "small")
         at = snapshot.find(self.view.session.selected)
         cnps = int(snapshot.flows.cnps[at]) if at is not None else UNKNOWN
+        between = 0 if at is None else snapshot.judged.lost.get(at, 0)
+        if flow is not None and at is not None:  # with marks after the first tap
+            marked_packets = max(flow.ecn_marked_packets, int(snapshot.flows.ecn_marked[at]))
+            flow = replace(flow, ecn_marked_packets=marked_packets)
         if flow is None:
             left.update("")
             right.update("")
@@ -81,7 +86,7 @@ class RecoveryScreen(RoceScreen):
         if flow is None:
             return self.no_flow(snapshot)
         marked = sentences.marks(flow, cnps)
-        said = mrc_sentence(mrc, marked) if mrc else sentences.recovery(flow, cnps)
+        said = mrc_sentence(mrc, marked) if mrc else sentences.recovery(flow, cnps, between)
         return f"{self.flow_title()}: {said}"
 
     def _times(self, snapshot: Snapshot) -> Text:

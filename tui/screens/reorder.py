@@ -54,14 +54,17 @@ class ReorderScreen(RoceScreen):
         left, right = self.query_one("#left", Static), self.query_one("#right", Static)
         below = self.query_one("#below", Static)
         record = flow.reordering if flow is not None else None
+        at = snapshot.find(self.view.session.selected)
+        between = 0 if at is None else snapshot.judged.late.get(at, 0)
         if flow is None or record is None:
             left.update("")
             right.update("")
             below.update("")
-            self._show_buckets([], [], "" if flow is None else "no late packet")
+            first = "no late packet at the first tap" if between else "no late packet"
+            self._show_buckets([], [], "" if flow is None else first)
             if flow is None:
                 return self.no_flow(snapshot)
-            return f"{self.flow_title()}: {sentences.reordering(flow)}"
+            return f"{self.flow_title()}: {sentences.reordering(flow, between)}"
         tall = self.size.height >= TALL
         self._with_buckets = tall or self._view == "RFC 4737"
         self.query_one("#buckets").display = self._with_buckets
@@ -103,7 +106,7 @@ class ReorderScreen(RoceScreen):
             )
             right.update(what_if(record, width))
         below.update(self._below(flow, snapshot))
-        return f"{self.flow_title()}: {sentences.reordering(flow)}"
+        return f"{self.flow_title()}: {sentences.reordering(flow, between)}"
 
     def _show_buckets(
         self, extents: list[Bar], lateness: list[Bar], empty: str = "no late packet"

@@ -28,7 +28,14 @@ from .diagnosing import Diagnosing
 from .feeds.feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
-from .snapshots.columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
+from .snapshots.columns import (
+    flow_bins,
+    flow_columns,
+    path_columns,
+    timeline,
+    usage_copy,
+    with_hops,
+)
 from .snapshots.judged import Judged
 from .snapshots.snapshot import FlowKey, Snapshot, SourceState
 from .taken import Taken
@@ -381,6 +388,7 @@ class Session:
         )
         if rates.by_flow is not None:
             flows = replace(flows, rate=rates.by_flow)
+        flows = with_hops(flows, judged)
         return Snapshot(
             source=replace(
                 source,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ....analyzer.measures.series import SERIES_COLUMNS
 from ....analyzer.track.tracker import PARTIAL_VIEW_SHARE
 from ....kernels.kernel import Array, Floats, Ints
+from .judged import Judged
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:
@@ -68,6 +70,30 @@ def flow_columns(tracker: FlowTracker) -> FlowColumns:
         ecn_marked=flows["ecn_marked"].copy(),
         rate=np.where(last > first, flows["wire_bytes"] * 8e9 / duration, 0.0),
     )
+
+
+def with_hops(flows: FlowColumns, judged: Judged) -> FlowColumns:
+    """Columns of the first tap of each flow, with what befell its packets after this tap."""
+    missing = {
+        flow: packets - int(flows.ecn_marked[flow])
+        for flow, packets in judged.marked.items()
+        if flow < len(flows)
+    }
+    return replace(
+        flows,
+        late=_added(flows.late, judged.late),
+        recovered=_added(flows.recovered, judged.lost),
+        ecn_marked=_added(flows.ecn_marked, {f: n for f, n in missing.items() if n > 0}),
+    )
+
+
+def _added(column: Ints, more: dict[int, int]) -> Ints:
+    """The column with more packets of some flows."""
+    sums = column.copy()
+    for flow, packets in more.items():
+        if flow < len(sums):
+            sums[flow] = max(0, int(sums[flow])) + packets
+    return sums
 
 
 def flow_bins(activity: Activity | None, flows: int) -> FlowBins:

@@ -64,6 +64,10 @@ class Judged:
     """By flow: how bad its worst finding is (larger is worse), and its name."""
     lost: dict[int, int] = field(default_factory=dict)
     """By flow: packets that were lost between taps."""
+    late: dict[int, int] = field(default_factory=dict)
+    """By flow: packets that were overtaken between taps."""
+    marked: dict[int, int] = field(default_factory=dict)
+    """By flow: packets that were marked CE before or between taps."""
     last_seen: frozenset[tuple[str, int]] = frozenset()
     """Tap and frame number of packets that no later tap saw, as far as the hops list them."""
 
@@ -86,6 +90,16 @@ class Judged:
             states=_states(diagnosis.findings, _answered(analysis)),
             lost={
                 flow.id: flow.lost_between_taps for flow in analysis.flows if flow.lost_between_taps
+            },
+            late={
+                flow.id: flow.reordered_between_taps
+                for flow in analysis.flows
+                if flow.reordered_between_taps
+            },
+            marked={
+                flow.id: flow.ecn_marked_packets
+                for flow in analysis.flows
+                if flow.ecn_marked_packets
             },
             last_seen=frozenset(
                 (hop.from_tap, frame) for hop in analysis.hops for frame in hop.lost_frames

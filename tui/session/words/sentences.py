@@ -149,8 +149,11 @@ def busiest_path(
     return f"{text}."
 
 
-def reordering(flow: Flow | None) -> str:
-    """The share of late packets and the receive buffer that restores their order."""
+def reordering(flow: Flow | None, between: int = 0) -> str:
+    """The share of late packets and the receive buffer that restores their order.
+
+    between: packets of the flow that were overtaken between taps.
+    """
     if flow is None:
         return "Select a flow on screen 2."
     if flow.reordered_packets is None:
@@ -159,9 +162,7 @@ def reordering(flow: Flow | None) -> str:
     if not flow.reordered_packets or record is None:
         text = "Every packet of this flow arrived in order at "
         text += "the tap that saw it first" if len(flow.taps) > 1 else "this tap"
-        if flow.reordered_between_taps:
-            text += f"; {human.count(flow.reordered_between_taps)} late at later taps (3)"
-        return f"{text}."
+        return f"{text}{_later(between, 'late')}."
     text = f"{human.percent(record.ratio)} of the packets arrive late"
     held, size = record.held_packets, record.byte_offset
     if held:
@@ -169,7 +170,11 @@ def reordering(flow: Flow | None) -> str:
         text += human.counted(round(held.p99), "packet")
         text += f" ({human.size(size.p99)})" if size else ""
         text += f", {held.max:.0f} for all" if held.max > held.p99 else ""
-    return f"{text}."
+    return f"{text}{_later(between, 'late')}."
+
+
+def _later(packets: int, what: str) -> str:
+    return f"; {human.count(packets)} {what} between taps (3)" if packets else ""
 
 
 def marks(flow: Flow, cnps: int) -> str:
@@ -186,15 +191,20 @@ def marks(flow: Flow, cnps: int) -> str:
     return f"; {', '.join(told)}" if told else ""
 
 
-def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
-    """Losses and the latency of recovery; without losses congestion. cnps: as `marks`."""
+def recovery(flow: Flow | None, cnps: int = UNKNOWN, between: int = 0) -> str:
+    """Losses and the latency of recovery; without losses congestion.
+
+    cnps: as `marks`. between: packets of the flow that were lost between taps.
+    """
     if flow is None:
         return "Select a flow on screen 2."
     again = flow.retransmitted_packets
     if again is None:
         return flow.notes[0] if flow.notes else "Losses are unknown: the flow has no PSN order."
     if not again and not flow.missing_packets:
-        return f"Nothing was lost before this tap or retransmitted{marks(flow, cnps)}."
+        where = "before the first tap" if len(flow.taps) > 1 else "before this tap"
+        later = _later(between, "lost")
+        return f"Nothing was lost {where} or retransmitted{later}{marks(flow, cnps)}."
     parts = []
     if again:
         text = f"{human.counted(again, 'packet')} retransmitted"
@@ -209,7 +219,7 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
     if wait and wait.count:
         kind = "NAK" if flow.recovery.nak_to_resend_ns else "timeout"
         parts.append(f"{kind} to retransmission p99 {human.duration(wait.p99)}")
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)}{_later(between, 'lost')}."
 
 
 def own_paths(paths: PathColumns, flows: Ints) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from dataclasses import replace as replace_columns
+
 import factories_results as factories
+import numpy as np
 from msgspec.structs import replace
 
 from rocescope.analyzer.results.diagnosis import Diagnosis
+from rocescope.tui.session.snapshots.columns import with_hops
 from rocescope.tui.session.snapshots.judged import STALLED, Judged
+from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowColumns
 
 LOSS, SPRAYING = factories.diagnosis().findings
 
@@ -32,3 +38,19 @@ def test_without_an_analysis_there_is_a_reason():
     nothing = Judged()
     assert nothing.diagnosis is None and nothing.why and not nothing.final
     assert not nothing.findings and nothing.ranks(3).tolist() == [0, 0, 0]
+
+
+def test_what_befell_packets_after_their_first_tap_is_added():
+    flows = replace_columns(
+        FlowColumns.none(),
+        **{f.name: np.zeros(3, np.int64) for f in fields(FlowColumns)},
+    )
+    first = replace_columns(
+        flows, late=np.array([2, UNKNOWN, UNKNOWN]), ecn_marked=np.array([0, 1, 0])
+    )
+    found = Judged(late={0: 5, 1: 4}, lost={2: 7, 9: 1}, marked={1: 3})
+    found = with_hops(first, found)
+    assert found.late.tolist() == [7, 4, UNKNOWN]
+    assert found.recovered.tolist() == [0, 0, 7]
+    assert found.ecn_marked.tolist() == [0, 3, 0]
+    assert first.late.tolist() == [2, UNKNOWN, UNKNOWN]

@@ -17,7 +17,7 @@ from rocescope.tui.session.snapshots.snapshot import (
     Snapshot,
     SourceState,
 )
-from rocescope.tui.session.words.sentences import queue_pairs, reordering
+from rocescope.tui.session.words.sentences import queue_pairs, recovery, reordering
 
 
 def said(taps=("a",), judged=None, **columns):
@@ -66,8 +66,10 @@ def test_losses_between_taps_are_told():
 def test_a_flow_in_order_at_its_first_tap_may_be_late_at_others():
     flow = factories.flow(0, 100, reordered_packets=0)
     assert reordering(flow) == "Every packet of this flow arrived in order at this tap."
-    several = structs.replace(flow, taps={"a": 100, "b": 100}, reordered_between_taps=0)
+    several = structs.replace(flow, taps={"a": 100, "b": 100})
     first = "Every packet of this flow arrived in order at the tap that saw it first"
     assert reordering(several) == f"{first}."
-    late = structs.replace(several, reordered_between_taps=9)
-    assert reordering(late) == f"{first}; 9 late at later taps (3)."
+    assert reordering(several, 9) == f"{first}; 9 late between taps (3)."
+    nothing = "Nothing was lost before the first tap or retransmitted"
+    assert recovery(several) == f"{nothing}."
+    assert recovery(several, between=3) == f"{nothing}; 3 lost between taps (3)."
