@@ -94,6 +94,27 @@ def test_an_evicted_sum_goes_to_the_server_of_its_own_job():
     assert received.tolist() == found.tally[:, ty.SERVER].tolist()
 
 
+def test_the_result_releases_the_slot_of_its_fragment():
+    jobs, fabric = small_jobs("workers=2,fragments=1,iterations=1,window=1")
+    still = Conditions(slots=4, jitter=0.0)
+    found = simulate(Atp({}), jobs, fabric, still)
+    to_server_and_back = 2 * (WIRE_BYTES * 80 + 500_000)  # ps at 100 Gb/s
+    assert found.usage.sum(1).tolist() == [to_server_and_back] * 2 and found.slots_left == 0
+    at_once = simulate(Esa({"release": "completion"}), jobs, fabric, still)
+    assert at_once.usage.sum() == 0 == at_once.slots_left
+    before = found.at_ps - 500_000 - 2 * WIRE_BYTES * 80
+    waiting = simulate(Atp({}), jobs, fabric, still._replace(until_ps=before))
+    assert waiting.tally[0, ty.COMPLETED] == 1 == waiting.slots_left
+
+
+def test_a_collision_moves_its_window_position_to_another_slot():
+    jobs, fabric = small_jobs("count=2,workers=2,fragments=200,iterations=2,window=16")
+    full = Conditions(slots=64, jitter=0.2)
+    stays, moves = (simulate(Atp({"rehash": on}), jobs, fabric, full) for on in ("no", "yes"))
+    collided = moves.tally[:, ty.COLLISIONS].sum()
+    assert 0 < collided < stays.tally[:, ty.COLLISIONS].sum()
+
+
 def test_reminders_fetch_partial_sums():
     jobs, fabric = small_jobs("count=3,workers=4,fragments=400,window=64,iterations=2")
     slow = {"rto": "20ms", "rehash": "no"}
