@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 EndedFlows = Callable[[Iterator[Flow]], None]
 """Takes the records of flows that leave memory. Their ids, and those of their connections, begin at
 `AnalyzeOptions.max_flows`: the flows of the result have smaller ones."""
-BATCH_FRAMES = 1 << 14
+BATCH_FRAMES = 1 << 15
 """Large enough for a small share of Python time; larger batches only touch more fresh memory."""
 
 _PROGRESS_EVERY_S = 0.1

@@ -98,7 +98,6 @@ class FlowTracker:
         verdict = np.empty(len(table), np.uint8)
         if len(table):
             self.see_taps(int(table.tap.max()) + 1)
-            self.see_opcodes(np.flatnonzero(np.bincount(table.opcode, minlength=256)))
         flow = self.index_flows(
             table.src,
             table.dst,
@@ -130,7 +129,11 @@ class FlowTracker:
                 verdict,
             )
             if row < len(table):
-                self._grow_pools()
+                opcode = table.opcode[row : row + 1]
+                if self._column[opcode[0]] < 0:
+                    self.see_opcodes(opcode)
+                else:
+                    self._grow_pools()
         peer = self.flows["peer"].copy()
         return TrackedBatch(table, flow, verdict, peer, len(self))
 

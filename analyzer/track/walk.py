@@ -108,7 +108,7 @@ def walk(
     """Judge rows from `start`; fills `verdict_of_row` and the flows' counts.
 
     `table` is a `Columns` tuple. Returns the row at which it stopped: the number of rows, or less
-    when the pools must grow first.
+    when the pools must grow first, or the opcode of that row has no column yet.
     """
     for i in range(start, len(flow_of_row)):
         if (
@@ -117,9 +117,11 @@ def walk(
             or state.used[st.USED_LATES] == len(state.lates)
         ):  # fmt: skip
             return i
+        opcode = np.int64(table.opcode[i])
+        if column[opcode] < 0:
+            return i
         f = np.int64(flow_of_row[i])
         flow = state.flows[f]
-        opcode = np.int64(table.opcode[i])
         bits = np.int64(codes.OPCODE_CLASS[opcode])
         psn = np.int64(table.subject_psn[i])
         time = table.time_ns[i]

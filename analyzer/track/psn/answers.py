@@ -190,7 +190,8 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time:
             state.flows[best].evidence |= st.EVIDENCE_UDP_SOURCE_PORT
 
 
-@subkernel
+# Inlined: a call of its own would copy all array descriptors of `State`, for every ACK.
+@inlined
 def hear_answer(
     state: State, histograms: Histograms, f: Int, bits: Int, aeth: Int, psn: Int, time: Int
 ) -> Int:

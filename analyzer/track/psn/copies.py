@@ -118,7 +118,8 @@ def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways:
     return True
 
 
-@subkernel
+# Inlined: a call of its own would copy all array descriptors of `State`, for every ACK.
+@inlined
 def judge_unordered(
     state: State, flow: FlowRecord, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
 ) -> Int:
