@@ -8,7 +8,7 @@ from aggregating import small_jobs
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.aggregation.columns import ty
-from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.run import Conditions, _index, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
 from rocescope.replay.aggregation.schemes.switchml import SwitchMl
 
@@ -36,6 +36,29 @@ def test_the_end_of_the_simulated_time_leaves_jobs_open():
     jobs, fabric = small_jobs("workers=3,fragments=400")
     found = simulate(Atp({}), jobs, fabric, Conditions(slots=4096, until_ps=1_000_000))
     assert (found.finished_ps == -1).all()
+
+
+def _crc32(data: bytes) -> int:
+    """CRC-32 of IEEE 802.3, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def test_a_slot_is_the_crc32_of_job_position_and_the_first_salt_that_is_free():
+    jobs, _ = small_jobs("count=2,workers=2")
+    index = _index(jobs, (20, 20), Atp({}).conduct(), (0, 0), 24)
+    for number in range(2):
+        used: list[int] = []
+        for position in range(20):
+            salt = 0
+            while (slot := _crc32(bytes((number + 1, 0, position, 0, salt, 0))) % 24) in used:
+                salt += 1
+            used.append(slot)
+        assert index[number].tolist() == used
 
 
 @pytest.mark.parametrize(
