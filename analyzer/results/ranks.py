@@ -22,6 +22,9 @@ class RankPair(Record, frozen=True, kw_only=True):
     recovered_packets: Annotated[
         int | None, Meta(description="lost before the tap and retransmitted; None likewise")
     ]
+    lost_between_taps: Annotated[
+        int, Meta(description="seen at a tap and lost before the next; 0 with one tap")
+    ] = 0
     missing_packets: Annotated[int | None, Meta(description="never seen; None likewise")]
     messages: Annotated[int | None, Meta(description="None likewise")]
     completion_p50_ns: Annotated[

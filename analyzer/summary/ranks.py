@@ -91,6 +91,7 @@ def _pair(comm: str, sender: int, receiver: int, flows: Sequence[Flow]) -> RankP
         wire_bytes=sum(flow.wire_bytes for flow in flows),
         retransmitted_packets=_sum(flow.retransmitted_packets for flow in flows),
         recovered_packets=_sum(flow.recovered_packets for flow in flows),
+        lost_between_taps=sum(flow.lost_between_taps or 0 for flow in flows),
         missing_packets=_sum(flow.missing_packets for flow in flows),
         messages=_sum(flow.messages for flow in flows),
         completion_p50_ns=max((one.p50 for one in known), default=None),
@@ -108,7 +109,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _badness(pair: RankPair) -> tuple[object, ...]:
-    gone = (pair.missing_packets or 0) + (pair.recovered_packets or 0)
+    gone = (pair.missing_packets or 0) + (pair.recovered_packets or 0) + pair.lost_between_taps
     name = pair.comm, pair.sender, pair.receiver
     return -gone, -(pair.retransmitted_packets or 0), -pair.wire_bytes, name
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from ...analyzer.results.flow import Owner
+from ...analyzer.results.flow import Flow, Owner
 from ...analyzer.results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ...analyzer.words import printable
 from ..words import human
@@ -125,11 +125,18 @@ def _cell(pair: RankPair | None, glyphs: Glyphs) -> tuple[str, str, str]:
     return human.size(pair.wire_bytes), told, "" if longest is None else human.duration(longest)
 
 
+def lost_packets(counts: Flow | RankPair) -> int | None:
+    """Packets lost before or between taps; None: none known, and those before the tap unknown."""
+    before, between = counts.recovered_packets, counts.lost_between_taps
+    return (before or 0) + between if between else before
+
+
 def gone(pair: RankPair) -> int | None:
-    """Packets lost before the tap, and those never seen."""
-    if pair.recovered_packets is None or pair.missing_packets is None:
+    """Packets lost before or between taps, and those never seen."""
+    lost = lost_packets(pair)
+    if lost is None or (pair.missing_packets is None and not pair.lost_between_taps):
         return None
-    return pair.recovered_packets + pair.missing_packets
+    return lost + (pair.missing_packets or 0)
 
 
 def rank_table(table: Table, pairs: Sequence[RankPair]) -> None:
@@ -143,7 +150,7 @@ def rank_table(table: Table, pairs: Sequence[RankPair]) -> None:
             str(pair.receiver),
             human.size(pair.wire_bytes),
             human.count(pair.retransmitted_packets),
-            human.count(pair.recovered_packets),
+            human.count(lost_packets(pair)),
             human.count(pair.missing_packets),
             _duration(pair.completion_p50_ns),
             _duration(pair.completion_max_ns),

@@ -18,7 +18,7 @@ from ..words import human, verdicts
 from ..words.diagnosis import first_ns
 from ..words.human import UNKNOWN, Glyphs
 from .page import folded, numbers, texts
-from .ranks import ranks_of_owner
+from .ranks import lost_packets, ranks_of_owner
 
 _ADDRESS_WIDTH = 15
 _MAX_BARS = 32
@@ -180,9 +180,7 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
         rnr_naks = recovery.rnr_naks
         naks = None if rnr_naks is None else sum(recovery.naks.values()) + rnr_naks
-        lost = flow.recovered_packets
-        if flow.lost_between_taps:
-            lost = (lost or 0) + flow.lost_between_taps
+        lost = lost_packets(flow)
         cells = [
             *flow_cells(flow, glyphs, wide),
             human.count(flow.retransmitted_packets),
@@ -334,7 +332,8 @@ REORDERING = FlowTable(
 )
 LOSS = FlowTable(
     lambda flow: (
-        verdicts.carries_data(flow)
+        flow.lost_between_taps  # also of ACKs alone
+        or verdicts.carries_data(flow)
         and (troubled_packets(flow) or flow.recovery.rnr_naks or flow.recovery.naks)
     ),
     troubled_packets,

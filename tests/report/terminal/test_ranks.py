@@ -15,6 +15,7 @@ from rocescope.analyzer.results.base import Quantiles
 from rocescope.analyzer.results.flow import Owner
 from rocescope.analyzer.results.ranks import CommunicatorTiming, Ranks, RankTiming
 from rocescope.analyzer.summary.ranks import ranks_of
+from rocescope.report.terminal.ranks import gone, lost_packets
 from rocescope.report.terminal.report import print_report
 
 
@@ -61,6 +62,25 @@ def test_the_section_sums_and_never_makes_up_a_number():
     row = section[2].split()
     assert row[:2] == ["11", "3"]
     assert row[4:7] == ["12", "3", "?"]
+
+
+def test_packets_lost_between_taps_count_as_in_the_other_tables():
+    flows = [
+        owned(0, 11, 3, recovered_packets=2, lost_between_taps=40, missing_packets=1),
+        owned(1, 3, 11, recovered_packets=5, lost_between_taps=0, missing_packets=0),
+        owned(2, 11, 3, recovered_packets=None, lost_between_taps=3, missing_packets=None),
+        owned(3, 3, 11, comm="0xdef", recovered_packets=None, missing_packets=0),
+        owned(4, 11, 3, comm="0xdef", recovered_packets=0, lost_between_taps=9, missing_packets=0),
+    ]
+    pairs = {(one.comm, one.sender): one for one in ranks_of(flows, None).pairs}
+    found = {key: (lost_packets(one), gone(one)) for key, one in pairs.items()}
+    assert found == {
+        ("0xabc", 11): (43, 43),
+        ("0xabc", 3): (5, 5),
+        ("0xdef", 11): (9, 9),
+        ("0xdef", 3): (None, None),
+    }
+    assert list(pairs)[:3] == [("0xabc", 11), ("0xdef", 11), ("0xabc", 3)]  # worst first
 
 
 def test_without_logs_there_is_none():
