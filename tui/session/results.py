@@ -22,8 +22,10 @@ from ...analyzer.results.flow import Flow
 from ...analyzer.results.hops import CaptureLoss, Hop, TapClock
 from ...analyzer.results.ranks import Ranks
 from ...analyzer.words import printable
+from ...kernels.kernel import Ints
 from ...report.out_folder import SUMMARY
 from .session import Session
+from .snapshots.columns import with_hops
 from .snapshots.judged import Judged
 from .snapshots.snapshot import FlowColumns, FlowKey, Snapshot, SourceState
 
@@ -85,6 +87,17 @@ class ResultsSession(Session):
         first, last = rows.flows.first_ns, rows.flows.last_ns
         begins = [int(first.min())] if len(first) else []
         begins += [finding.from_ns for finding in summary.diagnosis.findings]
+        judged = Judged.of_results(
+            summary.diagnosis,
+            _answered(rows.flows),
+            summary.hops,
+            end_ns=int(last.max(initial=0)),
+            lost=_some(rows.lost),
+            late=_some(rows.late),
+            capture_losses=summary.capture_losses,
+            clocks=summary.clocks,
+            job_ranks=summary.ranks,
+        )
         return Snapshot(
             source=SourceState(
                 name=self.name,
@@ -101,20 +114,11 @@ class ResultsSession(Session):
                 tap_names=tuple(dict.fromkeys(tap.name for tap in taps)),
             ),
             addresses=rows.addresses,
-            flows=rows.flows,
+            flows=with_hops(rows.flows, judged),
             paths={"entropy": rows.paths},
             events=tuple(summary.events),
             events_omitted=summary.events_omitted,
-            judged=Judged.of_results(
-                summary.diagnosis,
-                _answered(rows.flows),
-                summary.hops,
-                end_ns=int(last.max(initial=0)),
-                lost={flow: count for flow, count in enumerate(rows.lost.tolist()) if count > 0},
-                capture_losses=summary.capture_losses,
-                clocks=summary.clocks,
-                job_ranks=summary.ranks,
-            ),
+            judged=judged,
             start_ns=min(begins, default=0),
             end_ns=int(last.max()) if len(last) else 0,
         )
@@ -160,6 +164,11 @@ class ResultsSession(Session):
     def command_line(self, key: FlowKey | None) -> str:
         """The command that shows the same."""
         return f"rocescope tui {shlex.quote(str(self._folder))}"
+
+
+def _some(packets: Ints) -> dict[int, int]:
+    """By flow: packets, of those flows that have some."""
+    return {flow: count for flow, count in enumerate(packets.tolist()) if count > 0}
 
 
 def _answered(flows: FlowColumns) -> dict[int, int]:

@@ -66,6 +66,7 @@ def test_the_columns_are_those_of_the_captures(folder: Path) -> None:
     assert found.paths["entropy"].seen().tolist() == expected.paths["entropy"].seen().tolist()
     assert found.judged.states == expected.judged.states != {}
     assert found.judged.lost == expected.judged.lost != {}
+    assert found.judged.late == expected.judged.late
     assert (found.judged.hops, found.judged.findings) == (
         expected.judged.hops,
         expected.judged.findings,

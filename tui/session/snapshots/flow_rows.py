@@ -28,6 +28,7 @@ _COUNTS = (
     "reordering_max_extent", "retransmitted_packets", "recovered_packets", "duplicate_packets",
     "mirror_duplicates", "missing_packets", "recovery_rewinds", "naks", "recovery_rnr_naks", "cnps",
     "ecn_marked_packets", "entropy_values", "lost_between_taps",
+    "reordered_between_taps",
 )  # fmt: skip
 _AGAIN = ("retransmitted_packets", "duplicate_packets", "mirror_duplicates")
 """Packets that are not the first with their PSN, but for those that were recovered."""
@@ -53,6 +54,8 @@ class FlowRows:
     """Widths and numbers of source ports, without the ports."""
     lost: Ints
     """Packets lost between taps; UNKNOWN if not known."""
+    late: Ints
+    """Packets overtaken between taps, likewise."""
     left_out: int
     """Flows beyond `most`."""
 
@@ -83,6 +86,7 @@ def read_flow_rows(folder: Path, listed: int, most: int = MOST_FLOWS) -> FlowRow
         _columns(every),
         _paths(every),
         every["lost_between_taps"].copy(),
+        every["reordered_between_taps"].copy(),
         count - len(left),
     )
 
@@ -119,10 +123,16 @@ def _worst(rows: Array, most: int) -> Array:
     """At most so many rows: those with the most trouble, as `Snapshot.trouble` orders them."""
     if len(rows) <= most:
         return rows
-    gone = np.maximum(rows["missing_packets"], 0) + np.maximum(rows["recovered_packets"], 0)
-    keys = (_rate(rows), rows["reordered_packets"], rows["retransmitted_packets"], gone)
+    gone = _known(rows, "missing_packets", "recovered_packets", "lost_between_taps")
+    late = _known(rows, "reordered_packets", "reordered_between_taps")
+    keys = (_rate(rows), late, rows["retransmitted_packets"], gone)
     kept = np.sort(np.lexsort(keys)[len(rows) - most :])
     return rows[kept]
+
+
+def _known(rows: Array, *names: str) -> Array:
+    """Sums of these numbers of packets, as far as they are known."""
+    return sum(np.maximum(rows[name], 0) for name in names)
 
 
 def _rate(rows: Array) -> Array:

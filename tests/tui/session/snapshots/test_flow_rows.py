@@ -36,8 +36,8 @@ def test_listed_flows_stay_and_the_worst_of_the_others(tmp_path: Path, flow: Flo
     listed = [structs.replace(flow, id=n, src=f"10.0.0.{n}") for n in (2, 0, 1)]
     left = [structs.replace(flow, id=100 + n, dest_qp=n) for n in range(60)]
     for number, trouble in (
-        (7, {"missing_packets": 3}),
-        (50, {"reordered_packets": 9}),
+        (7, {"missing_packets": 1, "lost_between_taps": 2}),
+        (50, {"reordered_packets": 1, "reordered_between_taps": 8}),
         (20, {"retransmitted_packets": 1}),
         (55, {"reordered_packets": 2, "missing_packets": None}),
     ):
@@ -51,6 +51,7 @@ def test_listed_flows_stay_and_the_worst_of_the_others(tmp_path: Path, flow: Flo
     assert len(found.addresses) == len({*found.addresses}) == 3
     whole = read_flow_rows(tmp_path, 3)
     assert (len(whole.flows), whole.left_out) == (63, 0)
+    assert (whole.lost[3 + 7], whole.late[3 + 50]) == (2, 8)
     assert whole.flows.missing[3 + 55] == UNKNOWN
     assert len(read_flow_rows(tmp_path, 3, most=2).flows) == 3
 
