@@ -333,8 +333,10 @@ REORDERING = FlowTable(
 LOSS = FlowTable(
     lambda flow: (
         flow.lost_between_taps  # also of ACKs alone
-        or verdicts.carries_data(flow)
-        and (troubled_packets(flow) or flow.recovery.rnr_naks or flow.recovery.naks)
+        or (
+            verdicts.carries_data(flow)
+            and (troubled_packets(flow) or flow.recovery.rnr_naks or flow.recovery.naks)
+        )
     ),
     troubled_packets,
     _loss_table,
