@@ -129,9 +129,9 @@ class FlowTracker:
                 verdict,
             )
             if row < len(table):
-                opcode = table.opcode[row : row + 1]
-                if self._column[opcode[0]] < 0:
-                    self.see_opcodes(opcode)
+                opcode = int(table.opcode[row])
+                if self._column[opcode] < 0:
+                    self.see_opcodes(np.array([opcode]))
                 else:
                     self._grow_pools()
         peer = self.flows["peer"].copy()

@@ -183,9 +183,12 @@ def read_summary(path: Path) -> Summary:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = msgspec.json.decode(memoryview(data), type=Summary)
             found.flows = [msgspec.Raw(bytes(flow)) for flow in found.flows]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         why = printable(str(error))
         raise UnreadableInput(f"{path} is not the summary of an analysis: {why}") from None
+    known = range(len(found.flows))
+    if any(flow not in known for finding in found.diagnosis.findings for flow in finding.flows):
+        raise UnreadableInput(f"{path} has findings of flows that it does not list")
     if found.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
         version = printable(found.schema_version)
         raise UnreadableInput(

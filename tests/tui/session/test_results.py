@@ -93,6 +93,7 @@ def test_what_needs_packets_is_refused(folder: Path) -> None:
     [
         ("summary.json", b"", "is not the summary of an analysis"),
         ("summary.json", b'{"schema_version": "1.5"}', "is not the summary of an analysis"),
+        ("summary.json", b'{"x":' + b"[" * 100_000, "is not the summary of an analysis"),
         ("flows/0.parquet", b"PAR1 cut", "cannot be read"),
         ("flows/0.parquet", None, "cannot be read"),
         ("flows/ended.parquet", b"no parquet", "cannot be read"),
@@ -109,6 +110,16 @@ def test_damaged_folders(
         (copy / name).write_bytes(content)
     found = read(ResultsSession(copy))
     assert said in found.source.error and "\n" not in found.source.error
+
+
+@pytest.mark.parametrize("flow", [-1, 8])
+def test_findings_of_flows_that_are_not_there(folder: Path, tmp_path: Path, flow: int) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    summary = json.loads((folder / "summary.json").read_bytes())
+    assert len(summary["flows"]) == 8
+    summary["diagnosis"]["findings"][0]["flows"] = [flow]
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    assert "flows that it does not list" in read(ResultsSession(tmp_path)).source.error
 
 
 def test_results_of_another_analysis_or_version(folder: Path, tmp_path: Path) -> None:

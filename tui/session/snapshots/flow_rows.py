@@ -96,6 +96,7 @@ def _rows(path: Path, addresses: dict[str, int]) -> Iterator[Array]:
     wanted = [*_COUNTS, *_FLOATS, *_TEXTS, "transport"]
     try:
         with pq.ParquetFile(path) as file:
+            _check(file.schema_arrow)
             for batch in file.iter_batches(_BATCH, columns=wanted):
                 rows = np.zeros(len(batch), _ROW)
                 for name in _COUNTS:
@@ -113,7 +114,18 @@ def _rows(path: Path, addresses: dict[str, int]) -> Iterator[Array]:
         raise UnreadableInput(f"{path} cannot be read: {why}") from None
 
 
+def _check(schema: Any) -> None:
+    """ValueError if a column is not of the type that an analysis writes."""
+    types = dict.fromkeys((*_TEXTS, "transport"), pa.string())
+    types |= dict.fromkeys(_COUNTS, pa.int64()) | dict.fromkeys(_FLOATS, pa.float64())
+    for name, type in types.items():
+        if schema.field(name).type != type:
+            raise ValueError(f"{name} is of type {schema.field(name).type}, not {type}")
+
+
 def _numbers(texts: Any, number: Any) -> Array:
+    if texts.null_count:
+        raise ValueError("a flow without addresses or transport")
     found = texts.dictionary_encode()
     known = np.array([number(text) for text in found.dictionary.to_pylist()], np.uint32)
     return known[found.indices.to_numpy(zero_copy_only=False)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from captures import data
 from msgspec import structs
@@ -13,6 +15,7 @@ from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.results.flow import Flow
+from rocescope.report.files.arrow import arrow_table
 from rocescope.report.files.flowtable import flow_columns
 from rocescope.report.files.rows import encode_records
 from rocescope.tui.session.snapshots.flow_rows import read_flow_rows
@@ -77,5 +80,16 @@ def test_files_that_do_not_fit(tmp_path: Path, flow: Flow) -> None:
     (tmp_path / "0.parquet").write_bytes(encode_records(flow_columns()[:3], [flow], "parquet"))
     with pytest.raises(UnreadableInput, match="cannot be read"):
         read_flow_rows(tmp_path, 1)
+    good = arrow_table(flow_columns(), [structs.replace(flow, id=0)])
+    for name, column in (
+        ("src", pa.nulls(1, pa.string())),
+        ("transport", pa.nulls(1, pa.string())),
+        ("dst", pa.array([b"\xff"])),
+        ("packets", pa.array([1e300])),
+    ):
+        at = good.schema.get_field_index(name)
+        pq.write_table(good.set_column(at, name, column), tmp_path / "0.parquet")
+        with pytest.raises(UnreadableInput, match="cannot be read"):
+            read_flow_rows(tmp_path, 1)
     write(tmp_path, "0.parquet", [])
     assert len(read_flow_rows(tmp_path, 0).flows) == 0

@@ -48,8 +48,8 @@ def test_what_befell_packets_after_their_first_tap_is_added():
     first = replace_columns(
         flows, late=np.array([2, UNKNOWN, UNKNOWN]), ecn_marked=np.array([0, 1, 0])
     )
-    found = Judged(late={0: 5, 1: 4}, lost={2: 7, 9: 1}, marked={1: 3})
-    found = with_hops(first, found)
+    judged = Judged(late={0: 5, 1: 4}, lost={2: 7, 9: 1}, marked={1: 3})
+    found = with_hops(first, judged)
     assert found.late.tolist() == [7, 4, UNKNOWN]
     assert found.recovered.tolist() == [0, 0, 7]
     assert found.ecn_marked.tolist() == [0, 3, 0]
