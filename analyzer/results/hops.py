@@ -95,3 +95,7 @@ class TapClock(Record, frozen=True):
     uncertainty_ns: Annotated[float, Meta(description="half their sum: the offset is within this")]
     drift_ppm: float | None
     steps: Annotated[int, Meta(description="times the offset jumped")]
+    first_step_ns: Annotated[
+        int | None, Meta(description="begin of the first window after a jump; None without any")
+    ] = None
+    last_step_ns: Annotated[int | None, Meta(description="the same for the last jump")] = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.kernel import Floats, Records
+from ...kernels.kernel import Floats, Ints, Records
 from ..measures.hops import state
 from ..measures.hops.measure import HopMeasure
 from ..measures.hops.ways import Way, Ways
@@ -155,7 +155,7 @@ def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
         one, other = int(there.whole["delay_min"]), int(back.whole["delay_min"])
         offsets, trips = _offsets(there, back)
         drift = _drift_ppm(offsets, trips, ways.window_ns)
-        steps = _steps(offsets, trips)
+        begins = (_steps(offsets, trips) * ways.window_ns + ways.origin_ns).tolist()
         found.append(
             TapClock(
                 tap=names[far],
@@ -163,7 +163,9 @@ def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
                 offset_ns=(one - other) / 2,
                 uncertainty_ns=abs(one + other) / 2,
                 drift_ppm=drift,
-                steps=steps,
+                steps=len(begins),
+                first_step_ns=begins[0] if begins else None,
+                last_step_ns=begins[-1] if begins else None,
             )
         )
     return found
@@ -189,14 +191,15 @@ def _drift_ppm(offsets: Floats, trips: Floats, window_ns: int) -> float | None:
     return float(np.polyfit(at * float(window_ns), offsets[at], 1)[0] * 1e6)
 
 
-def _steps(offsets: Floats, trips: Floats) -> int:
-    """Jumps of the offset that no queue explains.
+def _steps(offsets: Floats, trips: Floats) -> Ints:
+    """The windows after jumps of the offset that no queue explains.
 
     A queue changes the round trip too; one that empties while that of the other direction fills
     leaves it as it is, but the offset stays within half a round trip of what was measured.
     """
-    known = ~np.isnan(offsets) & (trips >= 0)  # below: the clock moved inside the window
+    # Below 0: the clock moved inside the window.
+    known = np.flatnonzero(~np.isnan(offsets) & (trips >= 0))
     offsets, trips = offsets[known], trips[known]
     jump, change = np.abs(np.diff(offsets)), np.abs(np.diff(trips))
     within = (trips[1:] + trips[:-1]) / 2
-    return int(np.count_nonzero((jump > np.maximum(_STEP_NS, within)) & (change < jump / 4)))
+    return known[1:][(jump > np.maximum(_STEP_NS, within)) & (change < jump / 4)]

@@ -102,8 +102,11 @@ def test_a_drifting_clock():
 
 def test_a_clock_that_steps():
     measure = settled(both_ways([1_000] * 200, lambda n: 0 if n < 100 else 400_000))
-    (clock,) = clocks(ways_of(measure, Tracker(), NAMES), NAMES)
+    ways = ways_of(measure, Tracker(), NAMES)
+    (clock,) = clocks(ways, NAMES)
     assert clock.steps == 1
+    assert clock.first_step_ns == clock.last_step_ns
+    assert abs(clock.first_step_ns - (START_NS + 100 * 10**6)) <= 2 * ways.window_ns
 
 
 def test_a_clock_that_steps_inside_a_window_of_many_packets():

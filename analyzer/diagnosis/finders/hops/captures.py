@@ -61,17 +61,18 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
             what = f"differs from those of the other taps by {duration(apart)}"
         else:
             continue
+        span = _jumped(case, tap, jumps[tap]) if tap in jumps else (case.first_ns, case.last_ns)
         yield finding(
             case,
             "clock",
             Place(capture=tap),
             {},
             0,
-            (case.first_ns, case.last_ns),
+            span,
             f"the clock of {printable(short[tap])} {what}",
             "synchronise the clocks (PTP); delays from and to this tap are not exact",
             severity="warning" if tap in jumps else "note",
-            until_ns=None,
+            until_ns=span[1] if tap in jumps else None,
             costs=False,
         )
 
@@ -136,6 +137,14 @@ def moving_clocks(case: Case, limit_ns: float) -> set[str]:
         if clock.steps or _drifted(case, clock) > limit_ns / 2
         for tap in (clock.tap, clock.relative_to)
     }
+
+
+def _jumped(case: Case, tap: str, times: int) -> tuple[int, int]:
+    """First and last of so many jumps against its neighbours, which each tell their own windows."""
+    beside = [clock for clock in case.clocks if tap in (clock.tap, clock.relative_to)]
+    first = min(clock.first_step_ns for clock in beside if clock.first_step_ns is not None)
+    last = max(clock.last_step_ns for clock in beside if clock.last_step_ns is not None)
+    return first, first if times == 1 else last
 
 
 def _drifted(case: Case, clock: TapClock) -> float:

@@ -61,6 +61,25 @@ def test_the_horizon_follows_the_longest_delay():
     assert passed["delay_max"] == 600_000_000
 
 
+def test_what_is_held_is_bounded_by_packets_in_flight_and_not_by_those_that_passed():
+    """Four times the packets at the same pace: no more of them wait, and no array is longer."""
+
+    def held(packets):
+        measure, most = HopMeasure(), 0
+        for batch in parts(
+            tracked(series(packets, 3, pace=2_000_000)), range(500, 3 * packets, 500)
+        ):
+            measure.update(batch)
+            used = measure.state.used
+            most = max(most, int(used[state.HEAD] - used[state.TAIL]))
+        assert edge(measure.settled(), 1, 2)["packets"] == packets
+        return most, [len(array) for array in measure.state]
+
+    waiting, lengths = held(6_000)
+    assert waiting < 6_000 / 2  # many followed packets have left
+    assert held(24_000) == (waiting, lengths)
+
+
 def test_full_rings_conclude_the_oldest_early(monkeypatch):
     monkeypatch.setattr(measure_module, "MOST_IN_FLIGHT", 1 << 10)
     measure = updated(series(5_000, 2, pace=1_000))
