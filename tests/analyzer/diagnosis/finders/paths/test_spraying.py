@@ -40,6 +40,6 @@ def test_a_switch_that_sprays_over_parallel_taps():
 def test_flows_of_acks_among_them_are_counted():
     """Everything else about spraying counts flows that carry data."""
     names = [f"leafspine/r09_packet_spray_h1/leaf2-spine{n}" for n in (1, 2, 3, 4)]
-    found = analyze([data(name) for name in names], AnalyzeOptions()).diagnosis.findings
+    found = analyze([str(data(name)) for name in names], AnalyzeOptions()).diagnosis.findings
     (one,) = (finding for finding in found if finding.kind == "spraying")
     assert "switches spray 6 flows (2 of ACKs) over 4 parallel taps" in one.sentence
