@@ -133,6 +133,8 @@ def _one_tap(case: Case) -> Iterator[str]:
             " a bad link from a rate limit and an incast"
         )
     elif taps and case.ways is not None and not case.ways.hops:
+        if any(len(flow.taps) > 1 for flow in case.flows):
+            return  # others tell why the hops are not judged
         yield (
             f"no packet was seen at two of the {number(len(taps))} taps: losses after them show"
             " only in NAKs and retransmissions; --fabric tells which tap comes next"

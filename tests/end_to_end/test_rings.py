@@ -11,7 +11,7 @@ import pytest
 from captures import DATA
 from clusters import in_tasks
 from examples import first
-from ring_files import rings
+from ring_files import HEADER, ring_files, rings
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -119,3 +119,23 @@ def test_a_gap_at_one_tap_makes_losses_unknown(tmp_path: Path) -> None:
     assert isinstance(capture.gaps, list)
     assert capture.gaps[0].reason.startswith("1 file is missing between ring_00002")
     assert "has 1 gap in its capture" in found.diagnosis.limits[0]
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_receiver_does_not_drop_what_a_tap_with_gaps_did_not_see(
+    tmp_path: Path, empty: bool
+) -> None:
+    """The network between the taps drops; hosts here have no router in between."""
+    files = {
+        tap: ring_files(DATA / f"i01_write_loss0.5_AtoB.at{tap}.pcap.gz", tmp_path / tap, 2)
+        for tap in "AB"
+    }
+    for path in files["B"]:
+        cut = path.read_bytes()
+        path.write_bytes(cut[:HEADER] if empty else cut[:-31] if path == files["B"][-1] else cut)
+    diagnosis = analysis(files).diagnosis
+    (loss,) = [finding for finding in diagnosis.findings if finding.kind == "loss"]
+    where = "lost or late after A" if empty else "gaps in captures hide where"
+    assert where in loss.sentence and loss.place.from_tap == ("A" if empty else None)
+    assert any("one tap: loss" in line for line in diagnosis.limits) == empty
+    assert not any("no packet was seen at two" in line for line in diagnosis.limits)

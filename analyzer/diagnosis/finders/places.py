@@ -65,7 +65,8 @@ def link_of_receiver(case: Case, flow: Flow) -> str | None:
     """The tap on the link of the flow's receiver, which the packets of `flow` pass last.
 
     The receiver's NAKs come there first, with a hop limit that no router has lowered. None where
-    that is not known, and with one tap: without a router every tap looks like this.
+    that is not known, and where one tap sees the packets or the NAKs, unless a router has lowered
+    the hop limit of the packets: without a router every tap looks like this.
     """
     peer = case.peers.get(flow.id)
     if peer is None or not case.measuring.many_taps:
@@ -73,6 +74,9 @@ def link_of_receiver(case: Case, flow: Flow) -> str | None:
     troubles = case.measuring.troubles
     naks = troubles.of(peer, NAK_SENT)
     if naks is None or int(troubles.progress(peer)["hop_limit"]) not in FULL_HOP_LIMITS:
+        return None
+    alone = len(flow.taps) == 1 or len(case.flows[peer].taps) == 1
+    if alone and int(troubles.progress(flow.id)["hop_limit"]) in FULL_HOP_LIMITS:
         return None
     tap = tap_of(case, [naks])
     return tap if tap in flow.taps else None

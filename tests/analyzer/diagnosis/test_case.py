@@ -28,7 +28,7 @@ def test_an_empty_case():
 
 def test_both_halves_of_a_read_and_both_directions_of_writes_are_one_queue_pair():
     for name, pairs in (("c04_rc_read_q4_64k.atB", 4), ("c16_rc_write_bidir.atB", 2)):
-        found = analyze([data(name)], AnalyzeOptions()).diagnosis
+        found = analyze([str(data(name))], AnalyzeOptions()).diagnosis
         assert found.summary.endswith(f"of {pairs} queue pairs"), found.summary
         assert f"{pairs} queue pairs: none stalled" in found.healthy
 

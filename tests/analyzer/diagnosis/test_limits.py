@@ -55,6 +55,8 @@ def test_taps_that_no_packet_passes_one_after_the_other():
     assert text in said(ways=alone, captures=taps)
     assert text not in said(ways=alone)
     assert text not in said(captures=taps)
+    both = [msgspec.structs.replace(flow, taps=["a", "b"]) for flow in case_of(ROWS).flows]
+    assert text not in said(ways=alone, captures=taps, flows=both)
 
 
 def test_samples():

@@ -63,6 +63,12 @@ def _seen(case: Case, f: int) -> list[Trouble]:
     return [trouble for trouble in found if trouble is not None]
 
 
+def _hidden(case: Case, flow: Flow) -> bool:
+    """Whether packets of the flow may be lost or late between taps without a trace: hops from and
+    to a tap with gaps are not judged, also when the flow does not live during a gap."""
+    return bool(gaps_in(flow, case.gaps)) or any(tap in case.gaps for tap in flow.taps)
+
+
 def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
     hits: dict[int, int] = {}
     seen: list[Trouble] = []
@@ -72,7 +78,7 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         seen += found
     could = sum(flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group))
     packets = sum(hits.values())
-    hidden = case.measuring.many_taps and any(gaps_in(flow, case.gaps) for flow in group)
+    hidden = case.measuring.many_taps and any(_hidden(case, flow) for flow in group)
     link = only(link_of_receiver(case, flow) or "" for flow in group) or None
     receiver = only(flow.dst for flow in group)
     tap = link or tap_of(case, seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from cases import case_of
 from conformance_traces import NAK, answer, last, write
 
@@ -43,3 +44,13 @@ def test_the_link_of_the_receiver_is_where_its_naks_begin():
     assert places.after(case, None) == "after the last tap"
     routed = both_taps(62)
     assert places.link_of_receiver(routed, routed.flows[0]) is None
+
+
+@pytest.mark.parametrize(("limit", "link"), [(64, None), (63, "b")])
+def test_one_of_several_taps_needs_a_router_before_it(limit, link):
+    rows = [
+        {"ip_id": 100 + i, "hop_limit": 64 if row.get("answer") else limit} | row | {"tap": 1}
+        for i, row in enumerate(ROWS)
+    ]
+    case = case_of(rows, taps=("a", "b"))
+    assert places.link_of_receiver(case, case.flows[0]) == link
