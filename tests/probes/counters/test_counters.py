@@ -351,9 +351,10 @@ def test_two_processors_count_apart(network):
     assert flow.wire_bytes == 10_000 * len(packet(0))
     assert np.count_nonzero(counted.reading.tally["counted"].sum(axis=0)) == 2
     assert counted.reading.total("inserted") == 2 and len(counted.reading.entries) == 1
-    # PSN 1 once moves the order on, and maybe 0 before it; all others are late.
+    # PSN 1 once moves the order on, and maybe 0 before it; all others are late. When both are the
+    # first ones at the same moment, the 0 may be written last, and one more 1 moves the order on.
     late, unordered = (int(counted.reading.entries[n].sum()) for n in ("late", "unordered"))
-    assert 9998 <= late + unordered <= 9999
+    assert 9997 <= late + unordered <= 9999
 
 
 def test_headers_and_counters_agree(network):
