@@ -30,7 +30,7 @@ from ..packets.model.model import PS, EngineResult, Model, Workload
 from ..packets.model.rules import Strategy
 from ..packets.received.reordering import reordering
 from ..packets.run import run_packets
-from ..results.base import TrafficSummary
+from ..results.base import LinkEvidence, TrafficSummary
 from ..results.packets import (
     FlowCompletion,
     FlowTimes,
@@ -68,6 +68,7 @@ class Load(NamedTuple):
     jobs: OfferedJobs | None = None
     by_job: tuple[Job, ...] = ()
     """The jobs of `jobs`."""
+    linked: LinkEvidence | None = None
 
 
 @dataclass
@@ -244,7 +245,7 @@ def replay_packets(
     return (
         ReplayResult(
             version=VERSION,
-            traffic=_traffic(base, sources),
+            traffic=_traffic(offered[0].load, sources),
             fabric=fabric_summary(fabric),
             strategies=[
                 _strategy(strategy, own, fabric, model, settings, even, base)
@@ -281,7 +282,8 @@ def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:
     return int(workload.packet_start[-1]) * 2 * tiers * (model.ack_every + 1) // model.ack_every
 
 
-def _traffic(workload: Workload, sources: Sequence[str]) -> TrafficSummary:
+def _traffic(load: Load, sources: Sequence[str]) -> TrafficSummary:
+    workload = load.workload
     return TrafficSummary(
         sources=list(sources),
         flows=len(workload.src),
@@ -290,6 +292,7 @@ def _traffic(workload: Workload, sources: Sequence[str]) -> TrafficSummary:
         wire_bytes=int(workload.message_bytes().sum()),
         hosts=len(np.unique(np.concatenate([workload.src, workload.dst]))),
         window_ns=None,
+        linked=load.linked,
     )
 
 
@@ -469,7 +472,7 @@ def _packets(
         if len(slowdown)
         else None,
         flows=_flows(workload, results[0], fabric, model.classes),
-        jobs=_jobs([own.jobs[run] for run in sorted(own.jobs)]),
+        jobs=_jobs([own.jobs[run] for run in sorted(own.jobs)], model.classes),
         flows_omitted=max(0, len(workload.src) - MOST_FLOWS),
         max_queue_packets=_spread(most) or Spread(min=0.0, mean=0.0, max=0.0),
         layers=_queues(results, fabric),
@@ -530,7 +533,9 @@ def _flows(
     ]
 
 
-def _jobs(runs: Sequence[Sequence[JobTimes]]) -> list[JobCompletion]:
+def _jobs(
+    runs: Sequence[Sequence[JobTimes]], classes: Sequence[TrafficClass]
+) -> list[JobCompletion]:
     found = []
     for times in zip(*runs, strict=True):
         done = [(one.end - one.start, one.bound) for one in times if one.end is not None]
@@ -551,6 +556,7 @@ def _jobs(runs: Sequence[Sequence[JobTimes]]) -> list[JobCompletion]:
                     [100 * (took / bound - 1) for took, bound in done if bound]
                 ),
                 iteration_ns=_spread(each),
+                priority=classes[times[0].priority % len(classes)].name,
             )
         )
     return found

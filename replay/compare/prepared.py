@@ -11,14 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration
 from ..fabrics.parse import parse_fabric
+from ..results.base import LinkEvidence
 from ..results.replay import ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
-from ..traffic.traffic import Traffic
+from ..traffic.traffic import SentMessages, Traffic
 from .captured import as_captured
 from .flows import SHORT, Listed, mapped, replay
 from .request import ReplayRequest
@@ -293,4 +295,20 @@ class PreparedReplay:
         told = CAPTURED if as_captured else ASAP
         if request.window:
             told = f"{CAPTURED}, by windows of {request.window}"
-        return lambda _run: Load(workload, (*warnings, *notes), offered=told)
+        linked = None if as_captured else _evidence(traffic.messages)
+        return lambda _run: Load(workload, (*warnings, *notes), offered=told, linked=linked)
+
+
+def _evidence(sent: SentMessages | None) -> LinkEvidence | None:
+    """The links between queue pairs in numbers; None if there were too many messages."""
+    if sent is None:
+        return None
+    told, gaps = sent.evidence, sent.links.gap_ns
+    return LinkEvidence(
+        queue_pairs=told.flows,
+        messages_tested=told.of,
+        messages_fixed=told.fixed,
+        fixed_percent=100 * told.fixed / told.of if told.of else None,
+        median_gap_ns=float(np.median(gaps)) if len(gaps) else None,
+        pairs_not_compared=told.not_compared,
+    )

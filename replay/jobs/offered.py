@@ -10,13 +10,12 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
-from ..generate.from_pattern import offered_traffic
 from ..generate.patterns.demands import Demands
 from ..generate.queue_pairs import QueuePairs, Sending, queue_pairs
 from ..packets.model.model import MOST_PACKETS, Model, Workload
 from ..packets.model.waits import LATEST_PS, Waits, all_with_all, earliest
 from ..packets.model.waits import Edges as AllEdges
-from ..packets.offers.offered import workload_of
+from ..packets.offers.offered import units_of, workload_of
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .graph import MOST_EDGES, MOST_NODES, Job, Nodes
 
@@ -83,13 +82,11 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
         Sending(),
         np.random.default_rng(seed),
     )
-    n = len(counts)
-    units = np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
     workload = workload_of(
         pairs[1],
         pairs[2],
         size,
-        offered_traffic(made, fabric.addresses).take(units),
+        units_of(made, fabric.addresses, flow, size, model),
         model,
         flow=flow,
         release_ps=whole.release[rows],

@@ -26,6 +26,8 @@ class JobTimes(NamedTuple):
     """Ends of the iterations that are done."""
     bound: int
     """Lower bound of `end - start`, alone on an idle fabric."""
+    priority: int = 0
+    """As of `Job`."""
 
 
 def alone_ps(jobs: Sequence[Job], fabric: Fabric, model: Model, rate_share: float) -> list[int]:
@@ -57,6 +59,7 @@ def job_times(
                 int(whole[-1]) if (done >= 0).all() else None,
                 tuple(whole[whole < np.iinfo(np.int64).max].tolist()),
                 bound,
+                job.priority,
             )
         )
     return found

@@ -27,6 +27,26 @@ class HostMapping(Record, frozen=True, kw_only=True):
     hosts: Annotated[dict[str, str], Meta(description="host by address")]
 
 
+class LinkEvidence(Record, frozen=True, kw_only=True):
+    """Captured queue pairs that wait for other queue pairs of their host (`offer=asap`)."""
+
+    queue_pairs: Annotated[int, Meta(description="queue pairs that wait for others")]
+    messages_tested: Annotated[
+        int, Meta(description="messages of these queue pairs after the first arrival")
+    ]
+    messages_fixed: Annotated[
+        int, Meta(description="of them, those that leave a fixed time after a message arrives")
+    ]
+    fixed_percent: Annotated[float | None, Meta(description="share; None: no queue pair waits")]
+    median_gap_ns: Annotated[
+        float | None,
+        Meta(description="from an arrival to the message that waits for it; None: none waits"),
+    ]
+    pairs_not_compared: Annotated[
+        int, Meta(description="pairs of queue pairs beyond those that are compared")
+    ]
+
+
 class TrafficSummary(Record, frozen=True, kw_only=True):
     """The replayed traffic."""
 
@@ -42,6 +62,10 @@ class TrafficSummary(Record, frozen=True, kw_only=True):
     mapping: Annotated[
         HostMapping | None,
         Meta(description="None: generated traffic"),
+    ] = None
+    linked: Annotated[
+        LinkEvidence | None,
+        Meta(description="of captures offered as fast as possible; None: not looked for"),
     ] = None
 
 

@@ -151,6 +151,7 @@ class JobCompletion(msgspec.Struct, frozen=True, kw_only=True):
     iteration_ns: Annotated[
         Spread | None, Meta(description="of single iterations; None: there is one")
     ]
+    priority: Annotated[str, Meta(description="class of its data")] = "data"
 
 
 class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,6 +95,7 @@ def sent_messages(
         notes=(*_notes(len(records), told), *_link_notes(evidence)),
         left_out=_left_out(log),
         links=links,
+        evidence=evidence,
     )
 
 

@@ -16,7 +16,7 @@ from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ..hashing.keys import PacketKeys
 from ..results.base import HostMapping
-from .linked import NO_LINKS, Links
+from .linked import NO_LINKS, Links, Told
 
 ON_ACKED, ON_RECEIVED = 0, 1
 """The end at which the predecessor of a message must be complete: its sender or its receiver."""
@@ -90,6 +90,8 @@ class SentMessages(NamedTuple):
     links: Links = NO_LINKS
     """Messages that wait for arrivals from other queue pairs; they have no other predecessor."""
     besides: Besides = NONE_BESIDES
+    evidence: Told = Told()
+    """Of `links`."""
 
 
 @dataclass(frozen=True)

@@ -70,14 +70,15 @@ def _verdict(known: list[StrategyResult]) -> str:
     alike = len(done) == len(known) > 1 and worst <= best.completion_time_ns * _ALIKE
     first = f"{best.name} completes{' first,' if len(known) > 1 else ''}"
     text = f"{'All complete' if alike else first} in "
-    text += human.duration(best.completion_time_ns)
+    least, most = map(human.duration, (best.completion_time_ns, worst))
+    text += f"{least} to {most}" if alike and most != least else least
     over = best.packets.over_bound_percent
     if over is not None:
         text += f", {over.mean:.1f} percent over the lower bound"
     if alike:
         queues = {one.name: one.packets.max_queue_packets.mean for one in done if one.packets}
-        least = min(queues, key=lambda name: queues[name])
-        text += f"; {least} has the shortest queues" if len(set(queues.values())) > 1 else ""
+        short = min(queues, key=lambda name: queues[name])
+        text += f"; {short} has the shortest queues" if len(set(queues.values())) > 1 else ""
     return text + "."
 
 
@@ -139,7 +140,8 @@ def _jobs(table: Table, known: list[StrategyResult]) -> None:
     packets = [one.packets for one in known if one.packets is not None]
     several = any(job.iteration_ns for one in packets for job in one.jobs)
     runs = any(one.runs > 1 for one in packets)
-    texts(table, "job", "strategy")
+    classes = any("classes" in one.model for one in packets)
+    texts(table, "job", *(["priority"] if classes else []), "strategy")
     numbers(table, "workers", "completion", *(("longest run",) if runs else ()), "over bound")
     numbers(table, *(("iteration",) if several else ()))
     for number in range(max(len(one.jobs) for one in packets)):
@@ -148,7 +150,8 @@ def _jobs(table: Table, known: list[StrategyResult]) -> None:
                 continue
             job = strategy.packets.jobs[number]
             done, each, over = job.completion_ns, job.iteration_ns, job.over_bound_percent
-            cells = [job.name, strategy.name, human.count(job.workers)]
+            cells = [job.name, *([job.priority] if classes else []), strategy.name]
+            cells.append(human.count(job.workers))
             cells.append(NONE if done is None else human.duration(done.mean))
             if runs:
                 cells.append(NONE if done is None else human.duration(done.max))

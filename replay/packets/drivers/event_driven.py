@@ -119,7 +119,8 @@ def run_event_driven(
         packet = max(workload.packet_bytes.max(initial=1), workload.last_bytes.max(initial=1))
         flows, wheel = len(workload.src), own.wheel
         rates = plan.rates(arrays.ps_per_byte_q20)
-        pauses = new_pauses(arrays, source, model, int(packet), flows, wheel, rates)
+        names = fabric.nodes.names
+        pauses = new_pauses(arrays, source, model, int(packet), flows, wheel, rates, names)
         run = run._replace(pauses=pauses)
     run, own = _grown_to(run, own, int(own.control[fb.MARGIN]) + len(workload.src))
     base, goal, ended = 0, 0, True

@@ -14,6 +14,7 @@ dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -92,11 +93,12 @@ def new_pauses(
     flows: int,
     wheel: Wheel,
     rates: tuple[Ints, Ints],
+    names: Sequence[str],
 ) -> Pauses:
     """The state before the first packet. packet: wire bytes of the largest. rates: ps
     per byte of each link, scaled by 2^20, least and most during the run; the headroom is enough for
-    both. UsageError for thresholds
-    and headroom that do not fit a switch."""
+    both. names: of the switches. UsageError for thresholds and headroom that do not fit a switch.
+    """
     pfc = model.pfc
     assert pfc is not None
     links, classes = len(arrays.target), len(model.classes)
@@ -127,6 +129,8 @@ def new_pauses(
         if not one.lossless:
             own[:, ROOM] = own[:, NEEDED] = 0
     pools = np.zeros((arrays.switches, 2), np.int64)
+    rooms = np.zeros(arrays.switches, np.int64)
+    np.add.at(rooms, arrays.target[into], rows[:, ROOM].reshape(links, classes).sum(1)[into])
     lossless = sum(one.lossless for one in model.classes)
     for switch in range(arrays.switches):
         ports = into[arrays.target[into] == switch]
@@ -136,14 +140,22 @@ def new_pauses(
         if total is None:
             per_byte = arrays.ps_per_byte_q20[ports] / (1 << 20)
             total = int((8_000 / per_byte).sum() * BUFFER_BYTES_PER_GBPS)
-        room = int(sum(rows[ports * classes + number, ROOM].sum() for number in range(classes)))
+        room = int(rooms[switch])
         free = total - room
         each = f"{len(ports):,} ports" + (f" and {lossless} classes" if lossless > 1 else "")
         if free < packet:
+            enough = 2 * -(-(int(rooms.max()) + packet) // 1_000_000)
+            lower = "" if pfc.headroom_bytes is None else ", or a smaller headroom=..."
             raise UsageError(
-                f"PFC: a shared buffer of {total:,} B is too small: the headroom of "
-                f"{each} takes {room:,} B, and a packet {packet:,} B: enlarge it (--lossless "
-                "pfc:buffer=...) or lower pfc:headroom=..."
+                f"PFC: {names[switch]}: a shared buffer of {total:,} B is too small: the headroom "
+                f"of {each}, with links of up to {int(arrays.delay_ps[ports].max()) / 1e6:g} us, "
+                f"takes {room:,} B: use a larger one (--lossless pfc:buffer={enough}MB){lower}"
+            )
+        if (model.ecn_low_bytes or 0) > free:
+            raise UsageError(
+                f"PFC: {names[switch]}: Kmin of --model ecn= ({model.ecn_low_bytes:,} B) exceeds "
+                f"the shared buffer, {free:,} B without the headroom of {each}: nothing would be "
+                "marked; lower ecn=, or enlarge --lossless pfc:buffer=..."
             )
         if (pfc.xon_bytes or 0) > free:
             raise UsageError(

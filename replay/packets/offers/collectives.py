@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...fabrics.fabric import Fabric
-from ...generate.from_pattern import generate, offered_traffic
+from ...generate.from_pattern import generate
 from ...generate.patterns.demands import Settings
 from ...generate.queue_pairs import QueuePairs, Sending
 from ...hashing.keys import PacketKeys
 from ...traffic.traffic import Traffic
 from ..model.model import Model, Workload
-from .offered import workload_of
+from .offered import units_of, workload_of
 
 ITERATED = frozenset({"ring-allreduce"})
 """Patterns whose messages are steps: all hosts complete a step before the next begins."""
@@ -50,18 +50,16 @@ def collective(
 
 def from_queue_pairs(pairs: QueuePairs, fabric: Fabric, model: Model, barriers: bool) -> Workload:
     """Generated queue pairs as flows; with barriers message i of every queue pair is in phase i."""
-    offered = offered_traffic(without_spray(pairs), fabric.addresses)  # per pair: data, then ACKs
-    n = len(pairs)
-    units = np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
-    flow = np.repeat(np.arange(n), pairs.messages)
+    flow = np.repeat(np.arange(len(pairs)), pairs.messages)
+    size = pairs.message_bytes[flow]
     number = np.arange(len(flow)) - np.repeat(
         np.cumsum(pairs.messages) - pairs.messages, pairs.messages
     )
     return workload_of(
         pairs.src,
         pairs.dst,
-        pairs.message_bytes[flow],
-        offered.take(units),
+        size,
+        units_of(without_spray(pairs), fabric.addresses, flow, size, model),
         model,
         flow=flow,
         phase=number if barriers else None,
@@ -82,7 +80,8 @@ def both_ways(traffic: Traffic, model: Model) -> Traffic:
     ]
     both = PacketKeys(*columns)
     twice = np.tile(np.arange(len(traffic)), 2)
-    acks = np.arange(2 * len(traffic)) >= len(traffic)
+    data = np.arange(2 * len(traffic)) < len(traffic)
+    acks = -(-traffic.packets // model.ack_every)
     src = np.concatenate([traffic.src_host, traffic.dst_host])
     dst = np.concatenate([traffic.dst_host, traffic.src_host])
     return Traffic(
@@ -90,11 +89,9 @@ def both_ways(traffic: Traffic, model: Model) -> Traffic:
         src_host=src,
         dst_host=dst,
         flow=np.arange(2 * len(traffic), dtype=np.int32),
-        packets=traffic.packets[twice],
-        wire_bytes=np.where(
-            acks, traffic.packets[twice] * model.ack_bytes, traffic.wire_bytes[twice]
-        ),
+        packets=np.concatenate([traffic.packets, acks]),
+        wire_bytes=np.concatenate([traffic.wire_bytes, acks * model.ack_bytes]),
         first_ns=traffic.first_ns[twice],
         last_ns=traffic.last_ns[twice],
-        has_data=~acks,
+        has_data=data,
     )

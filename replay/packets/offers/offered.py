@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array
+from ...fabrics.addressing import AddressPlan
+from ...generate.from_pattern import offered_traffic
+from ...generate.queue_pairs import QueuePairs
 from ...traffic.traffic import ON_ACKED, Traffic
 from ..model.model import MOST_MESSAGES, MOST_PACKETS, Model, Workload
+
+
+def units_of(
+    pairs: QueuePairs, plan: AddressPlan, flow: Array, message_bytes: Array, model: Model
+) -> Traffic:
+    """The data of generated queue pairs, then their ACKs, as the engine sends them.
+
+    flow: int[M], queue pair of each message, ascending; message_bytes: int[M] of payload.
+    """
+    n = len(pairs)
+    order = np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
+    units = offered_traffic(pairs, plan).take(order)  # per pair: data, then ACKs
+    packets = np.maximum(1, -(-message_bytes // model.payload_bytes))
+    sent, acks, payload = (
+        np.bincount(flow, each, n).astype(np.int64)
+        for each in (packets, -(-packets // model.ack_every), message_bytes)
+    )
+    return replace(
+        units,
+        packets=np.concatenate([sent, acks]),
+        wire_bytes=np.concatenate([payload + sent * model.header_bytes, acks * model.ack_bytes]),
+    )
 
 
 def workload_of(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 from captures import data
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.cli import run as cli
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -16,6 +19,8 @@ from rocescope.replay.generate.from_pattern import generate
 from rocescope.replay.generate.patterns.demands import Settings
 from rocescope.replay.generate.pcap_writer import write_pcap
 from rocescope.replay.generate.queue_pairs import Sending
+from rocescope.report.files import encode_json
+from rocescope.report.files.schemas import json_schema
 
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 TAPS = tuple(
@@ -72,6 +77,9 @@ def test_captures_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert complete and result.strategies[0].completion_time_ns
     assert result.strategies[0].packets is not None
     assert result.strategies[0].packets.model["offer"] == "asap"
+    told = result.traffic.linked
+    assert told is not None and told.queue_pairs == told.messages_tested == 0
+    assert told.fixed_percent is None and told.median_gap_ns is None
 
 
 def test_links_between_queue_pairs_are_inferred_for_asap_alone(
@@ -141,3 +149,24 @@ def test_captured_flows_have_the_class_of_their_dscp(tmp_path: Path) -> None:
     found, warnings = priorities("rest:dscp=0", "storage:dscp=8")
     assert found == [(names[0], "rest"), (names[1], "storage")]
     assert "flows with DSCP 26, of no class, have class rest" in warnings
+
+
+def test_the_evidence_of_links_is_in_the_result(tmp_path: Path) -> None:
+    """A ring of four: each message leaves when one has arrived from the predecessor."""
+    pcap = tmp_path / "ring.pcap"
+    fabric = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G,delay=500ns"
+    job = "--jobs=collective=ring,workers=4,size=40kB,iterations=4,place=spread"
+    asked = ["replay", job, "--fabric", fabric, "-s", "ecmp", "--lossless", "infinite"]
+    assert cli([*asked, "--sent", str(pcap), "-o", str(tmp_path / "job.json")]) == 0
+    request = ReplayRequest(
+        fabric, ("ecmp",), (str(pcap),), map="order", packets=True, model="offer=asap"
+    )
+    result, _ = PreparedReplay(request).by_packets(request.strategies)
+    told = result.traffic.linked
+    assert told is not None and told.queue_pairs == 4
+    assert f"{told.messages_fixed:,} of {told.messages_tested:,} messages" in result.warnings[-1]
+    assert told.fixed_percent == 100 * told.messages_fixed / told.messages_tested >= 80
+    assert told.median_gap_ns is not None and 0 <= told.median_gap_ns < 1000
+    jsonschema.validate(json.loads(encode_json(result)), json_schema("replay"))
+    timed, _ = PreparedReplay(replace(request, model="")).by_packets(request.strategies)
+    assert timed.traffic.linked is None  # not looked for

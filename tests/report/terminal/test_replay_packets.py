@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+from rich.table import Table
 
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
-from rocescope.report.terminal.replay_packets import _jobs_verdict
+from rocescope.report.terminal.replay_packets import _jobs, _jobs_verdict, _verdict
 from rocescope.report.terminal.replay_parts import title
 
 
@@ -30,3 +31,34 @@ def test_a_job_that_did_not_complete_is_named_before_the_one_farthest_over_its_b
     assert (
         _jobs_verdict([some]) == f"{first.name} under {title(one)} did not complete in 1 of 2 runs."
     )
+
+
+def test_the_class_of_every_job_is_shown() -> None:
+    request = ReplayRequest(
+        fabric="leaf-spine:leaves=2,spines=1,hosts=2,rate=100G,delay=500ns",
+        jobs=("workers=2,size=40kB", "workers=2,size=40kB,priority=back"),
+        priority=("data:weight=3", "back:weight=1"),
+        strategies=("ecmp",),
+        packets=True,
+    )
+    result, _ = PreparedReplay(request).by_packets(["ecmp"])
+    packets = result.strategies[0].packets
+    assert packets is not None and [job.priority for job in packets.jobs] == ["data", "back"]
+    table = Table()
+    _jobs(table, result.strategies)
+    names = [str(column.header) for column in table.columns]
+    assert list(table.columns[names.index("priority")].cells) == ["data", "back"]
+
+
+def test_the_headline_covers_every_row() -> None:
+    request = ReplayRequest(
+        fabric="leaf-spine:leaves=2,spines=1,hosts=2,rate=100G,delay=500ns",
+        pattern="permutation:message-size=40kB",
+        strategies=("ecmp",),
+        packets=True,
+    )
+    result, _ = PreparedReplay(request).by_packets(["ecmp"])
+    (one,) = result.strategies
+    first, last = (replace(one, completion_time_ns=ns) for ns in (1_494_900, 1_495_100))
+    assert _verdict([first, last]).startswith("All complete in 1.49 ms to 1.50 ms, ")
+    assert _verdict([first, first]).startswith("All complete in 1.49 ms, ")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.failures.changes import LINK_DOWN, LINK_RATE
 from rocescope.replay.packets.failures.schedule import Scheduled
@@ -22,12 +24,20 @@ FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=3,uplinks=2,rate=100G,
 """A leaf has seven ports of 100 Gb/s."""
 
 
-def _new(pfc: Pfc, flows: int = 3, rows: Sequence[tuple[int, int, int, int]] = ()) -> Pauses:
-    arrays = fabric_arrays(FABRIC)
-    source = FABRIC.links.source
-    plan = Scheduled(FABRIC, arrays.route[None], np.array(rows, np.int64).reshape(-1, 4))
+def _new(
+    pfc: Pfc,
+    flows: int = 3,
+    rows: Sequence[tuple[int, int, int, int]] = (),
+    ecn: int | None = None,
+    fabric: Fabric = FABRIC,
+) -> Pauses:
+    arrays = fabric_arrays(fabric)
+    source = fabric.links.source
+    plan = Scheduled(fabric, arrays.route[None], np.array(rows, np.int64).reshape(-1, 4))
     rates = plan.rates(arrays.ps_per_byte_q20)
-    return new_pauses(arrays, source, Model(pfc=pfc), 4160, flows, new_wheel(1, 1, 1), rates)
+    wheel, names = new_wheel(1, 1, 1), fabric.nodes.names
+    model = Model(pfc=pfc, ecn_low_bytes=ecn, ecn_high_bytes=ecn)
+    return new_pauses(arrays, source, model, 4160, flows, wheel, rates, names)
 
 
 def test_parallel_cables_keep_their_order() -> None:
@@ -71,12 +81,31 @@ def test_victims_of_very_many_flows_are_not_counted() -> None:
 @pytest.mark.parametrize(
     ("pfc", "words"),
     [
-        (Pfc(shared_bytes=100_000), "the headroom of . ports takes"),
+        (
+            Pfc(shared_bytes=100_000),
+            "leaf1: .*headroom of 7 ports, with links of up to 0.5 us, takes",
+        ),
         (Pfc(xoff_bytes=10**7), "xoff .* exceeds the shared buffer.*--lossless pfc:xoff="),
         (Pfc(xon_bytes=10**7), "xon .* exceeds the shared buffer.*--lossless pfc:xon="),
-        (Pfc(headroom_bytes=10**6), "is too small: .*--lossless pfc:buffer=.* pfc:headroom="),
+        (Pfc(headroom_bytes=10**6), "is too small: .*pfc:buffer=16MB.*smaller headroom="),
     ],
 )
 def test_thresholds_must_fit_the_buffer(pfc: Pfc, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         _new(pfc)
+
+
+def test_the_buffer_that_an_error_names_is_enough() -> None:
+    long = parse_fabric("leaf-spine:leaves=4,spines=2,hosts=2,rate=100G,delay=100us")
+    with pytest.raises(UsageError, match=r"leaf1: .*pfc:buffer=(\d+)MB\)$") as caught:
+        _new(Pfc(), fabric=long)
+    found = re.search(r"buffer=(\d+)MB", str(caught.value))
+    assert found is not None
+    _new(Pfc(shared_bytes=int(found[1]) * 10**6), fabric=long)
+
+
+def test_marks_that_never_come_are_an_error() -> None:
+    free = int(_new(Pfc()).pools[:, ps.SIZE].min())
+    _new(Pfc(), ecn=free)
+    with pytest.raises(UsageError, match=r"spine1: Kmin of --model ecn= .* exceeds .*pfc:buffer="):
+        _new(Pfc(), ecn=free + 1)
