@@ -155,7 +155,7 @@ def test_the_evidence_of_links_is_in_the_result(tmp_path: Path) -> None:
     """A ring of four: each message leaves when one has arrived from the predecessor."""
     pcap = tmp_path / "ring.pcap"
     fabric = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G,delay=500ns"
-    job = "--jobs=collective=ring,workers=4,size=40kB,iterations=4,place=spread"
+    job = "--jobs=collective=ring,workers=4,size=400kB,iterations=4,place=spread"
     asked = ["replay", job, "--fabric", fabric, "-s", "ecmp", "--lossless", "infinite"]
     assert cli([*asked, "--sent", str(pcap), "-o", str(tmp_path / "job.json")]) == 0
     request = ReplayRequest(
