@@ -11,8 +11,12 @@ _FILE = re.compile(r"(.*?)(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+(:.*
 """A file name and, of a pcapng with several interfaces, the interface."""
 _PARTS = re.compile(r"[^A-Za-z0-9.]+")
 _WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
-_PORT = re.compile(r"(eth|ethernet|et|xe|ge|swp|port)?\d+", re.IGNORECASE)
-"""A port of a device, or its number."""
+_PORT = re.compile(
+    r"(eth|ethernet|et|xe|ge|te|gi|fo|hu|swp|port|bond|mlx|rxe|irdma|ib)?\d+|et|xe|ge"
+    r"|(en|roce|ib)(o|s|p|x)\d\w*",
+    re.IGNORECASE,
+)
+"""A port of a device or host, or its number."""
 
 
 def short_names(names: Sequence[str]) -> list[str]:
@@ -85,9 +89,13 @@ def parts_of(name: str) -> list[str]:
 
 def device_between(near: str, far: str) -> str | None:
     """The device that both links have at one end; None when the names do not tell."""
-    there = set(parts_of(far))
-    shared = [part for part in parts_of(near) if part in there]
-    return shared[0] if len(shared) == 1 and len(there) > 1 else None
+    here, there = parts_of(near), set(parts_of(far))
+    shared = [part for part in here if part in there]
+    if len(shared) != 1 or len(there) < 2:
+        return None
+    # Ports of two devices may have the same name; where all are numbers these are devices.
+    port = _PORT.fullmatch(shared[0]) and not all(map(_PORT.fullmatch, (*here, *there)))
+    return None if port else shared[0]
 
 
 def direction(near: str, far: str) -> str | None:

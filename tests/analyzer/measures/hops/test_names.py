@@ -60,6 +60,14 @@ def test_short_names(names, short):
         ("leaf1-eth3-spine3-eth1", "leaf2-eth3-spine3-eth2", "spine3", "leaf1 to leaf2"),
         ("1-2", "2-3", "2", "1 to 3"),
         ("leaf1-eth1", "leaf1-eth2", "leaf1", "eth1 to eth2"),
+        ("a-et-0/0/1-b-et-0/0/2", "b-et-0/0/3-c-et-0/0/1", "b", "a to c"),
+        ("leaf1-Gi0/1-spine1-Gi0/2", "spine1-Gi0/3-leaf2-Gi0/1", "spine1", "leaf1 to leaf2"),
+        # Ports of two hosts or switches with the same name are no device in between.
+        ("h1-mlx5_0", "h2-mlx5_0", None, None),
+        ("h1-mlx5", "h2-mlx5", None, None),
+        ("h1-enp1s0f0np0", "h2-enp1s0f0np0", None, None),
+        ("leaf1_Ethernet1_1", "spine1_Ethernet1_2", None, None),
+        ("leaf1-1", "leaf2-1", None, None),
     ],
 )
 def test_devices(near, far, device, way):
