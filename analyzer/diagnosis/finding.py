@@ -39,6 +39,7 @@ def finding(
     until_ns: int | UnsetType | None = UNSET,
     costs: bool = True,
     sure_onset: bool = False,
+    uncertain_ns: int = 0,
     packets: int | None = None,
     seen: Collection[Trouble] = (),
     details: dict[str, str | int | float] | UnsetType = UNSET,
@@ -48,7 +49,8 @@ def finding(
     hits: packets that the fault hit, by flow. of_packets: packets that it could have hit. span:
     first and last hit in ns. says: the sentence without time and victims. severity: default by
     victims and cost. until_ns: default by the pace of the hits. sure_onset: nothing can have been
-    hit before the first hit. costs: False for kinds that cost
+    hit before the first hit. uncertain_ns: the onset is at least so uncertain. costs: False for
+    kinds that cost
     the flows no time; True: by `cost_ns`. packets: default the sum of `hits`.
     seen: the hits as the troubles of single flows; they give the evidence and the pace.
     """
@@ -57,6 +59,7 @@ def finding(
     pause_ns = max((trouble.pause_ns for trouble in seen), default=0)
     active = interval(case, flows, packets, span, pause_ns)
     first, uncertain = active.from_ns, 0 if sure_onset else active.uncertain_ns
+    uncertain = max(uncertain, uncertain_ns)
     if until_ns is UNSET:
         until_ns = active.until_ns
     victims = [victim_of(case, flow) for flow in flows]

@@ -65,17 +65,24 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         if cause.kind in OVERFLOWS:
             hits |= near
             of_packets += _packets(case, near)
+        span = (int(lost["time"][0]), int(lost["time"][-1]))
+        uncertain_ns = 0
+        if cause.kind in OVERFLOWS:  # from the first queue on, which begins inside a window
+            begin, end = _overflow(case, group, lost)
+            span = (min(span[0], begin + group.ways.window_ns), end)
+            uncertain_ns = span[0] - begin
         yield finding(
             case,
             cause.kind,
             group.place(case),
             hits,
             of_packets,
-            _span(case, group, lost, cause.kind),
+            span,
             cause.says + _by_fabric(group),
             cause.next_step,
             confidence="proven" if _is_proven(group) else "likely",
             evidence=loss_evidence(case, group),
+            uncertain_ns=uncertain_ns,
             details=cause.details,
         )
 
@@ -114,13 +121,6 @@ def _packets(case: Case, lost: Mapping[int, int]) -> int:
     """Packets of these flows, with the lost ones."""
     flows = [case.flows[f] for f in lost]
     return sum(lost.values()) + sum(f.request_packets + f.response_packets for f in flows)
-
-
-def _span(case: Case, group: HopGroup, lost: NDArray[Any], kind: Kind) -> tuple[int, int]:
-    """First and last loss; a slow link is slow from the first queue on."""
-    if kind in OVERFLOWS:
-        return _overflow(case, group, lost)
-    return int(lost["time"][0]), int(lost["time"][-1])
 
 
 def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int]:
@@ -180,7 +180,8 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
     overflows = limit is not None and queued_ns >= LONG_QUEUE_NS
     swallowed = set() if overflows else _swallowed(group, lost)
     of_swallowed = np.isin(lost["flow"], list(swallowed))
-    if swallowed and np.count_nonzero(of_swallowed) > 0.9 * len(lost):
+    alone = len(lost) - np.count_nonzero(of_swallowed)
+    if swallowed and (alone < 0.1 * len(lost) or alone < TOTAL_PACKETS <= len(lost) / 5):
         flows = counted(len(swallowed), "flow")
         others = _pass_meanwhile(group, lost) - swallowed
         size = _by_size(group, lost, others)
