@@ -183,6 +183,7 @@ class Replayed:
 
 def _live(path: str) -> Any:
     """The result of `analyze --live`."""
+    from rocescope.analyzer.analysis.heap import give_back_large_arrays
     from rocescope.probes import live_analysis
     from rocescope.probes.live import LiveOptions
     from rocescope.probes.live_analysis import LiveAnalysis, warm_up
@@ -192,6 +193,7 @@ def _live(path: str) -> Any:
     live.source = source
     live_analysis.time = source.clock()
     live._ports = []
+    give_back_large_arrays()
     warm_up(live.options.window_ns)
     live.run(lambda _interval: None)
     return live.result()
@@ -199,6 +201,7 @@ def _live(path: str) -> Any:
 
 def _session(path: str) -> Any:
     """The result of a live session of the terminal user interface, drawn as often as it is."""
+    from rocescope.analyzer.analysis.heap import give_back_large_arrays
     from rocescope.analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
     from rocescope.analyzer.wire.registry import Registry
     from rocescope.tui.session.feeds import live
@@ -214,12 +217,13 @@ def _session(path: str) -> Any:
     def feed(keep: str | None) -> Any:
         live.time = source.clock()
         made = live.LiveFeed(probes, keep)
-        source.waits = lambda: made.backlog() > 0.05
+        source.waits = lambda: made.backlog() > 0  # time passes with the packets that are measured
         return made
 
+    give_back_large_arrays()
     session = Session(feed, "churn", "live")
     session.start()
-    while not session.wait(0.25):
+    while not session.wait(0.05):
         session.snapshot()
     try:
         return session.analysis()

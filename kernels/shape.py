@@ -68,6 +68,11 @@ def _of_tuple(value: tuple[Any, ...]) -> _TupleShape:
 _SHAPES: dict[type, Callable[[Any], Any]] = {np.ndarray: _of_array, int: _of_int}
 
 
+def forget() -> None:
+    """Let go of the tuples of the latest calls: their arrays would stay until the next calls."""
+    _LAST.clear()
+
+
 def text_of(shape: Shape) -> str | None:
     """The shape as text that is valid in every process; None when impossible."""
     words = [_words(part) for part in shape]

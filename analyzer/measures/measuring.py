@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...kernels.kernel import Bools, Int32s
+from ...kernels.shape import forget
 from ..decode.headers.cm import CmMessage
 from ..results.ended import Ended
 from ..statistics.keeping import Kept
@@ -162,6 +163,7 @@ class Measuring:
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay; conformance has no flows that can leave."""
+        forget()  # else every array would stay beside its copy
         keep_flows(self.tracker, kept)
         measures = (
             self.activity, self.entropy, self.taps, self.hops, self.srv6, self.messages, self.idle,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rocescope.kernels.shape import shape_of, text_of
+from rocescope.kernels.shape import forget, shape_of, text_of
 
 RECORD = np.dtype([("a", "<i4"), ("b", "u1")])
 ALIGNED = np.dtype([("a", "<i4"), ("b", "u1")], align=True)
@@ -81,3 +82,14 @@ def test_subclasses_of_arrays_have_no_text() -> None:
     odd = np.zeros((2, 2)).view(np.matrix)
     assert text_of(shape_of((odd,))) is None
     assert text_of(shape_of((Pair(odd, odd),))) is None
+
+
+def test_forgotten_arrays_leave_memory() -> None:
+    array = np.zeros(9)
+    left = weakref.ref(array)
+    before = shape_of((Pair(array, array),))
+    del array
+    assert left() is not None
+    forget()
+    assert left() is None
+    assert shape_of((Pair(np.zeros(9), np.zeros(9)),)) == before

@@ -32,7 +32,7 @@ from .snapshots.snapshot import (
     Timeline,
 )
 
-BUDGET_BYTES = 24 << 20
+BUDGET_BYTES = 16 << 20
 STEP_NS = 1_000_000_000
 _LASTING = {"src", "dst", "qp", "transport", "peer", "path_mtu", "first_ns", "last_ns"}
 """Columns that are not counts. The largest extent is not a count either: it stays the maximum."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...analyzer.analysis.heap import give_back_freed
 from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.filtering.ranks import Ranks
@@ -344,6 +345,7 @@ class Session:
         taken = self._taken
         with feed.lock:
             m = feed.measuring
+            ended = bool(m.renumbered)
             if m.renumbered:
                 for kept in m.renumbered:
                     self.history.keep(kept)
@@ -368,6 +370,8 @@ class Session:
             addresses = tuple(feed.registry.endpoints.texts())
             owners = feed.owners
             omitted = taken.update(feed, running, self._summary)
+        if ended:
+            give_back_freed()  # the past without the ended flows leaves holes between its columns
         names = source.tap_names
         paths = {by: path_columns(by, records, len(flows)) for by, records in usage.items()}
         paths["entropy"] = replace(paths["entropy"], name=entropy_name)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Array, Int32s, Ints, UInt16s
+from ....kernels.kernel import Array, Bools, Int32s, Ints, UInt16s
 from ...statistics.histogram import HistogramPool
-from ...statistics.keeping import Kept, untouched
+from ...statistics.keeping import Kept, front_of
 from ...track.batch import TrackedBatch
 from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
@@ -152,40 +152,35 @@ class HopMeasure:
 
         Counts of all flows together do not change.
         """
-        s, used = self.state, self.state.used
-        whole, edges = self.edges["flow"] < 0, self.edges.copy()
-        stay = whole | kept.holds(edges["flow"])
-        number = np.full(len(edges), -1, np.int64)
-        number[stay] = np.arange(int(stay.sum()))
-        edges["flow"][stay & ~whole] = kept.number[edges["flow"][stay & ~whole]]
-        visits = self.visits.copy()
-        left = visits[~kept.holds(visits["flow"])]
-        real = left[left["tap"] < state.START]
-        for tap, packets in zip(real["tap"].tolist(), real["packets"].tolist(), strict=True):
+        whole, of_flow = self.edges["flow"] < 0, kept.holds(self.edges["flow"])
+        number = np.full(len(whole), -1, np.int64)
+        number[whole | of_flow] = np.arange(int((whole | of_flow).sum()))
+        left = self.visits[["flow", "tap", "packets"]]
+        left = left[~kept.holds(left["flow"]) & (left["tap"] < state.START)]
+        for tap, packets in zip(left["tap"].tolist(), left["packets"].tolist(), strict=True):
             self.left_at[tap] = self.left_at.get(tap, 0) + packets
-        visits = visits[kept.holds(visits["flow"])]
-        visits["flow"] = kept.number[visits["flow"]]
-        ends, resent = (m[kept.holds(m["flow"])] for m in (self.ends, self.resent))
-        for moments in (ends, resent):
-            moments["flow"] = kept.number[moments["flow"]]
-        ends["edge"] = number[ends["edge"]]
+        self._keep("edges", state.EDGES, whole | of_flow, kept)
+        for name, item in (
+            ("visits", state.VISITS), ("ends", state.ENDS), ("resent", state.RESENT),
+        ):  # fmt: skip
+            self._keep(name, item, kept.holds(getattr(self, name)["flow"]), kept)
+        self.ends["edge"] = number[self.ends["edge"]]
+        s, used = self.state, self.state.used
         hops = s.hops.copy()
         hops[: int(used[state.HOPS])] = number[s.hops[: int(used[state.HOPS])]]
         ring = s.transmissions
         in_flight = np.arange(int(used[state.TAIL]), int(used[state.HEAD])) & (len(ring) - 1)
         ring["flow"][in_flight] = kept.number[ring["flow"][in_flight]]
-        for name, item, records in (
-            ("edges", state.EDGES, edges[stay]),
-            ("visits", state.VISITS, visits),
-            ("ends", state.ENDS, ends),
-            ("resent", state.RESENT, resent),
-        ):
-            array = untouched(getattr(s, name))
-            array[: len(records)] = records
-            used[item] = len(records)
-            self._replace(**{name: array})
         self._replace(hops=hops)
         self._rehash_all()
+
+    def _keep(self, name: str, item: int, stays: Bools, kept: Kept) -> None:
+        """Only these records of an array stay, with the new numbers of their flows."""
+        places = np.flatnonzero(stays)
+        self._replace(**{name: front_of(getattr(self.state, name), places)})
+        self.state.used[item] = len(places)
+        flow = getattr(self, name)["flow"]
+        flow[:] = np.where(flow < 0, flow, kept.number[flow])
 
     def merge(self, other: HopMeasure, flow_map: Int32s, tap_map: UInt16s) -> None:
         """Add a later part; its flow i is our flow `flow_map[i]`, its tap t our `tap_map[t]`.

@@ -126,8 +126,8 @@ def note_copy(state: State, first_tap: Int, tap: Int) -> None:
     state.used[st.FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
 
 
-_STEP_BITS = 3
-"""A window grows by this, eightfold, until it has the first size."""
+_STEP_BITS = 2
+"""A window grows by this, fourfold, until it has the first size: 8, 32 and 128 slots."""
 
 
 @subkernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import msgspec
@@ -22,6 +23,7 @@ from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.packet_clock import LATEST
 from rocescope.analyzer.results.ended import Ended
 from rocescope.analyzer.summary.summarize import Summary
+from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.taps import Gap
 
 SECOND_NS = 1_000_000_000
@@ -457,3 +459,23 @@ def test_flows_whose_packets_another_tap_may_still_see_stay():
     assert make_room(measuring, 10, ["a", "b"], most_kept=0) == 0
     measuring.update(packets([write(60, 0, 10 * SECOND_NS) for _ in range(20)]))
     assert make_room(measuring, 10, ["a", "b"], most_kept=0) == 41
+
+
+def test_no_array_stays_in_memory_beside_its_copy(monkeypatch):
+    """The tables of the tracker are made anew after all arrays of its state."""
+    measuring = Measuring(100_000_000, many_taps=True)
+    measuring.update(packets([{"dest_qp": 2 + n, "psn": 5} for n in range(9)]))
+    before = [weakref.ref(array) for array in measuring.tracker.state]
+    stay = {id(measuring.tracker.state.events), id(measuring.tracker.state.copies)}
+    stay.add(id(measuring.tracker.state.began))
+    alive = []
+    rebuild = FlowTracker.rebuild
+
+    def rebuilt(tracker):
+        alive.extend(id(array()) for array in before if array() is not None)
+        rebuild(tracker)
+
+    monkeypatch.setattr(FlowTracker, "rebuild", rebuilt)
+    now_ns = int(measuring.tracker.flows["last_time"].max()) + 9 * SECOND_NS
+    assert end_at(measuring, now_ns, SECOND_NS, NAMES, 0, 1) == 9
+    assert set(alive) <= stay
