@@ -33,7 +33,7 @@ def store(value: Any, path: str) -> None:
 
 @cache
 def _say_full(folder: str) -> None:
-    """Once: later runs compile again, which takes half a minute."""
+    """Once: later runs compile again, which takes minutes."""
     with contextlib.suppress(OSError, AttributeError):  # there may be no standard error
         print(
             f"rocescope: compiled kernels are not cached in {folder}: no space left",

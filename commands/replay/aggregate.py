@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from ...analyzer.errors import UsageError
 from ..options.logs import JOB_LOGS, JobLogs
 from ..options.output import REPORT_OUTPUT, ReportOutput
 from ..options.parameter import Parameter
@@ -78,6 +79,8 @@ def aggregate(
     top
         Links per scheme in the report.
     """
+    if top < 1:
+        raise UsageError("--top must be 1 or more")
     to.chosen()
     captures, names = captured.captures(files, none_needed=True)
     check_uncombined(names, captured.concat)

@@ -59,8 +59,8 @@ def captured_jobs(
         raise UsageError(f"{fabric.name}: aggregation needs hosts with one port")
     if traffic.unmapped:
         raise UsageError(
-            f"{len(traffic.unmapped):,} addresses of the captures, such as {traffic.unmapped[0]}, "
-            f"belong to no host of {fabric.name}: try --map order"
+            f"no host of {fabric.name} has the address {traffic.unmapped[0]} of the captures "
+            f"({len(traffic.unmapped):,} without host): try --map order"
         )
     if traffic.messages is None:
         raise UsageError("the captures have too many messages to find collectives; use --filter")
@@ -268,4 +268,4 @@ def _fragments(part: _Message, workers: Sequence[int], fabric: Fabric) -> int:
 
 def _named(hosts: Sequence[int], fabric: Fabric) -> str:
     shown = ", ".join(fabric.host_name(host) for host in hosts[:3])
-    return shown if len(hosts) <= 3 else f"{shown} and {len(hosts) - 3} more hosts"
+    return shown if len(hosts) <= 3 else f"{shown} and {len(hosts) - 3} more"

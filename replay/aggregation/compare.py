@@ -8,6 +8,7 @@ from threading import Event
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...analyzer.words import noun
 from ...kernels.kernel import Floats, compiling
 from ...version import VERSION
 from ..compare.flows import fabric_summary
@@ -123,8 +124,8 @@ def aggregation_result(
         left = max(outcome.slots_left for outcome in outcomes)
         if left and all((outcome.finished_ps >= 0).all() for outcome in outcomes):
             warnings.append(
-                f"{scheme.name}: {left:,} slots were taken when all jobs had ended: packets that "
-                "arrived after their result claimed them"
+                f"{scheme.name}: {left:,} {noun(left, 'slot')} still taken when all jobs had "
+                "ended: packets that arrived after their result claimed them"
             )
     warnings += [
         f"{one.name}: a job did not end within the simulated time"

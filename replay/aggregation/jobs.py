@@ -128,6 +128,8 @@ def parse_jobs(specs: Sequence[str], first: int = 1) -> list[Plan]:
 
 def _parsed(spec: str) -> list[Plan]:
     given = parse_options(spec, "--jobs")
+    if not given:
+        raise UsageError("--jobs is empty; write for example --jobs workers=8,model=comm")
     for key in given:
         if key not in DEFAULTS:
             raise UsageError(f"--jobs has no key {key!r}; it has {', '.join(DEFAULTS)}")

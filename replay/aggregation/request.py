@@ -74,6 +74,9 @@ class PreparedAggregation:
             raise UsageError("--nccl-log needs captures")
         if not request.captures and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
+        own = request.window, request.silence
+        if not request.captures and own != (AggregationRequest.window, AggregationRequest.silence):
+            raise UsageError("--window and --silence need captures; --jobs has window=")
         if request.filter is not None:
             compile_filter(request.filter)
         self._silence_ns = parse_duration(request.silence, "--silence")

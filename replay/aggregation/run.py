@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...analyzer.words import noun
 from ...kernels.kernel import Array, Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..packets.model import run_state as rs
@@ -327,7 +328,10 @@ def _slots(
     if not conduct.has_server:
         share = memory // len(jobs)
         if share < 2:
-            raise UsageError(f"{name}: {memory:,} slots give {len(jobs):,} jobs less than two each")
+            raise UsageError(
+                f"{name}: {memory:,} {noun(memory, 'slot')} for {len(jobs):,} "
+                f"{noun(len(jobs), 'job')}; each needs two"
+            )
         shares = [min(share, 2 * job.window) // 2 * 2 for job in jobs]
         return [size // 2 for size in shares], shares, memory
     windows = [job.window for job in jobs]
@@ -337,7 +341,7 @@ def _slots(
         if job.window > memory:
             raise UsageError(
                 f"{name}: {job.name} has a window of {job.window:,} packets, more than the "
-                f"memory of {memory:,} slots"
+                f"memory of {memory:,} {noun(memory, 'slot')}"
             )
     return windows, [0] * len(jobs), memory
 

@@ -107,7 +107,8 @@ def traffic_from_capture(
             report()
         tracker, counter = counting.tracker, counting.counter
         if not len(counter.units):
-            raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
+            which = "RoCE packet" if keep is None else "packet that passes the filter"
+            raise UnreadableInput(f"no {which} in {', '.join(paths)}")
         sent = None if loop is None else loop.messages(tracker, counter)
         traffic = counting.traffic(registry.endpoints, fabric, mapping, sent, job)
         seen = None if at_taps is None else _seen(counter, at_taps, registry.tap_names)

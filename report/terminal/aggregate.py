@@ -54,9 +54,8 @@ def fill_aggregation(
         part = result.schemes[begin : begin + _SIDE_BY_SIDE]
         page.draw(lambda table, part=part: _jobs(table, result, part))  # type: ignore[misc]
     page.more(len(result.jobs) - _MOST_JOBS, "job")
-    if top > 0:
-        page.section("Fullest links")
-        page.draw(lambda table: _links(table, result, top))
+    page.section("Fullest links")
+    page.draw(lambda table: _links(table, result, top))
     page.section("Assumed")
     for line in result.assumed:
         page.say(line, indent=2)

@@ -15,7 +15,7 @@ class Ideal:
     """ATP without limits of memory."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options("ideal", given, {**TIMERS, "rto": "50ms"})
+        options = Options("ideal", given, TIMERS)
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
             pointer_to(at_switch, at_switch_signature),

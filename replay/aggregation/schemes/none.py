@@ -24,7 +24,7 @@ class NoAggregation:
     """A PS alone."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options("none", given, {**TIMERS, "rto": "50ms"})
+        options = Options("none", given, TIMERS)
         self.name, self.parameters = options.name, options.values
         self._conduct = Conduct(
             pointer_to(at_switch, at_switch_signature),

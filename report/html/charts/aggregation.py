@@ -170,7 +170,7 @@ def _lines(result: AggregationResult, ended: Sequence[SchemeResult], sizes: Sequ
 
     for tick in scale:
         drawing.line(left, y(tick * 1e6), right, y(tick * 1e6), "axis")
-        drawing.text(44, y(tick * 1e6) + 4, f"{tick:g} ms", "soft", "end")
+        drawing.text(52, y(tick * 1e6) + 4, human.duration(tick * 1e6), "soft", "end")
     for slots in sizes:
         drawing.text(x(slots), base + 16, human.count(slots), "soft", "middle")
     drawing.text((left + right) / 2, base + 34, "slots of each switch", "soft", "middle")

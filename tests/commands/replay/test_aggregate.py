@@ -49,6 +49,8 @@ def test_rows_per_scheme_and_job(capsys: pytest.CaptureFixture[str]) -> None:
         (["--jobs", "workers=70"], "workers is 1 to 62"),
         (["--jobs", "count=3,workers=8"], "do not fit the free hosts"),
         (["--until", "soon"], "--until"),
+        (["--top", "0"], "--top must be 1 or more"),
+        (["--jobs", ""], "--jobs is empty"),
     ],
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:

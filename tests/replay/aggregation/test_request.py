@@ -26,6 +26,9 @@ JOBS = ("count=2,workers=3,fragments=100,window=32",)
         ({"schemes": ("ring:steps=3",)}, "scheme ring has no option 'steps'; it has no options"),
         ({"silence": "soon"}, "--silence"),
         ({"filter": "ip.addr == 10.0.0.1"}, "need captures"),
+        ({"window": 100}, "--window and --silence need captures"),
+        ({"silence": "2ms"}, "--window and --silence need captures"),
+        ({"jobs": ("",)}, "--jobs is empty"),
         ({"jobs": ("workers=20",)}, "do not fit the free hosts"),
     ],
 )

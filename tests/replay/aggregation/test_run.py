@@ -66,7 +66,7 @@ def test_a_slot_is_the_crc32_of_job_position_and_the_first_salt_that_is_free():
     [
         (Atp({}), 100, "workers=2", "window of 400 packets, more than the memory of 100"),
         (Atp({}), 1 << 27, "workers=2", "more than 67,108,864 slots in all"),
-        (SwitchMl({}), 3, "count=2,workers=2", "less than two each"),
+        (SwitchMl({}), 3, "count=2,workers=2", "3 slots for 2 jobs; each needs two"),
     ],
 )
 def test_memory_that_is_too_small(scheme, slots, spec, said):

@@ -184,7 +184,7 @@ def test_a_damaged_capture_says_so(capture, tmp_path):
 def test_a_filter_that_lets_nothing_pass(capture):
     fabric = parse_fabric(SPEC)
     path = capture(generate("permutation", SETTINGS, seed=3), fabric.addresses)
-    with pytest.raises(UnreadableInput, match="no RoCE packet"):
+    with pytest.raises(UnreadableInput, match="no packet that passes the filter in"):
         traffic_from_capture([path], fabric, filter="psn == 1 and psn == 2")
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from aggregating import small_jobs
+from msgspec.structs import replace
 
 from rocescope.replay.aggregation.compare import aggregation_result
 from rocescope.replay.aggregation.run import Conditions
@@ -42,6 +43,21 @@ def test_a_line_per_scheme_over_memory(several: AggregationResult) -> None:
     )
     assert len(labels) == 6
     assert all(b - a >= 12.9 for a, b in pairwise(labels))
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1.0, 1e4])
+def test_times_of_the_axis_are_not_cut(several: AggregationResult, factor: float) -> None:
+    schemes = [
+        replace(one, mean_completion_ns=(one.mean_completion_ns or 0) * factor)
+        for one in several.schemes
+    ]
+    chart = completions(replace(several, schemes=schemes))
+    assert chart is not None
+    texts = [one for one in ET.fromstring(chart.picture()).iter() if one.tag.endswith("text")]
+    times = [one for one in texts if float(one.get("x") or 0) < 60]
+    assert len(times) > 1
+    # Seven pixels a character, on average.
+    assert all(float(one.get("x") or 0) >= 7 * len(one.text or "") for one in times)
 
 
 def test_bars_with_one_memory_and_for_the_fullest_link() -> None:
