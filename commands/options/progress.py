@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ...analyzer.analysis.progress import Progress
 
-COMPILES = "rocescope: compiling kernels (first run only, half a minute to three of processor time)"
+COMPILES = "rocescope: compiling kernels (first run only, up to three minutes of processor time)"
 
 Report: TypeAlias = "Callable[[Progress], None]"
 ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]

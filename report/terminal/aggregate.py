@@ -103,9 +103,14 @@ def _worth(result: AggregationResult, best: SchemeResult) -> str:
     ratio = one.mean_completion_ns / best.mean_completion_ns
     more = one.wire_bytes / best.wire_bytes
     return (
-        f" A {one.name} all-reduce among the workers takes {ratio:.2f} times as long, with "
-        f"{more:.2f} times the bytes on all links."
+        f" A {one.name} all-reduce among the workers{unlike(best)} takes {ratio:.2f} times as "
+        f"long, with {more:.2f} times the bytes on all links."
     )
+
+
+def unlike(best: SchemeResult) -> str:
+    """Words for what a ring or tree does not meet and the best scheme did: losses."""
+    return " without these losses" if best.lost else ""
 
 
 def _schemes(table: Table, result: AggregationResult) -> None:

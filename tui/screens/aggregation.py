@@ -13,7 +13,7 @@ from textual.widgets import Static
 from ...analyzer.errors import RocescopeError
 from ...analyzer.words import printable
 from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, SchemeResult
-from ...report.terminal.aggregate import fastest, plain, title
+from ...report.terminal.aggregate import fastest, plain, title, unlike
 from ...report.words import human
 from ..session.replays.aggregations import AggregationView
 from ..session.replays.background import STOPPING
@@ -186,7 +186,7 @@ def sentence(view: AggregationView) -> str:
     text = f"{title(best)} completes jobs first, in {human.duration(best.mean_completion_ns)}"
     if other is not None and other.mean_completion_ns:
         ratio = other.mean_completion_ns / best.mean_completion_ns
-        text += f"; a {other.name} all-reduce takes {ratio:.2f} times as long"
+        text += f"; a {other.name} all-reduce{unlike(best)} takes {ratio:.2f} times as long"
     return f"{text}."
 
 

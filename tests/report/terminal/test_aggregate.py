@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from aggregating import small_jobs
 
 from rocescope.replay.aggregation.compare import aggregation_result
@@ -26,3 +27,14 @@ def test_the_report_names_the_fastest_and_what_is_assumed():
     for heading in ("SCHEMES", "COMPLETION TIMES OF JOBS", "FULLEST LINKS", "ASSUMED"):
         assert heading in text
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.02])
+def test_a_ring_is_said_to_have_no_losses(loss: float):
+    jobs, fabric = small_jobs("count=1,workers=3,fragments=100,window=32,iterations=1")
+    schemes = parse_schemes(["atp:rto=50us", "ring"])
+    result = aggregation_result(schemes, [48], jobs, fabric, Conditions(0, loss=loss), 1)
+    assert bool(result.schemes[0].lost) == bool(loss)
+    assert ("ring all-reduce among the workers without these losses" in verdict(result)) == bool(
+        loss
+    )
