@@ -25,7 +25,6 @@ from ...analyzer.words import printable
 from ...kernels.kernel import Ints
 from ...report.out_folder import SUMMARY
 from .session import Session
-from .snapshots.columns import with_hops
 from .snapshots.judged import Judged
 from .snapshots.snapshot import FlowColumns, FlowKey, Snapshot, SourceState
 
@@ -114,7 +113,7 @@ class ResultsSession(Session):
                 tap_names=tuple(dict.fromkeys(tap.name for tap in taps)),
             ),
             addresses=rows.addresses,
-            flows=with_hops(rows.flows, judged),
+            flows=rows.flows,
             paths={"entropy": rows.paths},
             events=tuple(summary.events),
             events_omitted=summary.events_omitted,

@@ -315,7 +315,7 @@ class Session:
         """The displayed state: the current one, or one from the past of a live session."""
         now = self._snapshot()
         if self.kind != "live":
-            return now
+            return _with_hops(now)
         if len(now.flows):
             self._keep_record = self.history.add(now) or self._keep_record
         shown = now
@@ -325,8 +325,8 @@ class Session:
         if self.length_ns is not None:
             earlier = self.history.before(shown.end_ns - self.length_ns)
             shown = between(shown, earlier)
-        if self.looking_at is None:
-            return shown
+        if self.looking_at is None:  # what befell packets between taps is known of the whole only
+            return _with_hops(shown) if self.length_ns is None else shown
         return replace(
             shown,
             source=replace(now.source, behind_ns=max(1, now.end_ns - shown.end_ns)),
@@ -392,7 +392,6 @@ class Session:
         )
         if rates.by_flow is not None:
             flows = replace(flows, rate=rates.by_flow)
-        flows = with_hops(flows, judged)
         return Snapshot(
             source=replace(
                 source,
@@ -494,3 +493,8 @@ class Session:
     def command_line(self, key: FlowKey | None) -> str:
         """The rocescope command that reports the same."""
         return analyze_command(self.paths, self.name.split(","), self.packet_options(), key)
+
+
+def _with_hops(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with what befell packets between taps."""
+    return replace(snapshot, flows=with_hops(snapshot.flows, snapshot.judged))

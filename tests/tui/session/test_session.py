@@ -34,6 +34,7 @@ from rocescope.tui.screens.flow_row import flow_cells
 from rocescope.tui.session.feeds.feeds import STOPPED_EARLY, ended_words, measure_for_screens
 from rocescope.tui.session.packets.packets import PacketScan
 from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshots.judged import Judged
 from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey, SourceState
 
 
@@ -413,6 +414,30 @@ def test_flows_that_ended_leave_the_screens_and_the_past():
     assert then.flows.packets.tolist() == [3] * 6
     session.looking_at, session.length_ns = None, 30 * 10**9
     assert session.snapshot().flows.packets.tolist() == [3, 0, 0, 0, 0, 0, *[3] * 10]
+    session.close()
+
+
+def test_what_befell_packets_between_taps_is_shown_for_the_whole_session_only(monkeypatch):
+    feed = Churning()
+    session = Session(lambda keep: feed, "eth0", "live")
+    session.start()
+    session.wait(300)
+    feed.write([100, 101], 1)
+    before = session.snapshot()
+    feed.write([100], 90)
+    known = Judged(lost={0: 7}, late={0: 5}, marked={0: 2}, numbering=feed.measuring.numbering)
+    monkeypatch.setattr(session, "diagnosing", SimpleNamespace(judged=known))
+
+    def found():
+        flows = session.snapshot().flows
+        return [int(c[0]) for c in (flows.recovered, flows.late, flows.ecn_marked)]
+
+    assert found() == [7, 5, 2]
+    session.length_ns = 30 * 10**9
+    assert found() == [0, 0, 0]
+    session.length_ns = None
+    session.look_at(before.end_ns)
+    assert found() == [0, 0, 0]
     session.close()
 
 
