@@ -10,6 +10,8 @@ import pytest
 from captures import DATA, Tracked, tracked, truth
 from examples import first
 
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED, TAP_COPY
 
@@ -193,3 +195,14 @@ def test_batches_of_any_size_give_the_same(name, batch_frames):
     assert np.array_equal(whole.verdicts, pieces.verdicts)
     for field in whole.tracker.flows.dtype.names:
         assert np.array_equal(whole.tracker.flows[field], pieces.tracker.flows[field]), field
+
+
+def test_a_nak_that_makes_a_pair_counts_once():
+    """As many NAKs as tshark shows for four queue pairs of a sprayed run.
+
+    One of them completes the evidence for its pair: the pair counts it, not the PSN's return too.
+    """
+    taps = sorted((DATA / "leafspine" / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+    result = analyze([str(path) for path in taps], AnalyzeOptions())
+    naks = {f.dest_qp: sum(f.recovery.naks.values()) for f in result.flows}
+    assert {qp: naks[qp] for qp in range(0xA9, 0xAD)} == {0xA9: 21, 0xAA: 25, 0xAB: 10, 0xAC: 20}

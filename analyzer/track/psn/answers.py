@@ -140,6 +140,18 @@ def _name_perhaps(state: State, stream: StreamRecord, psn: Int, msn: Int, time: 
 
 
 @subkernel
+def _forget_question(state: State, first: Int, psn: Int, time: Int) -> None:
+    """A NAK turns out to be for the peer of its flow, which counts it: no other flow has to."""
+    c = first
+    while c >= 0:
+        stream = state.streams[2 * c + st.REQUESTS]
+        asked = stream.named == st.ASKED_PERHAPS and stream.named_psn == psn
+        if asked and stream.named_time == time:
+            stream.named = 0
+        c = np.int64(state.flows[c].next_in_pair)
+
+
+@subkernel
 def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time: Int) -> None:
     """Use PSN `psn` as evidence for the peer of flow `f`; pairs them when it is sufficient.
 
@@ -185,6 +197,8 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time:
     if best_score >= 8 or flow.candidate_hits >= _HITS_NEEDED:
         flow.peer = best
         state.flows[best].peer = f
+        if missed:
+            _forget_question(state, np.int64(state.pairs[flow.pair].head[direction]), psn, time)
         if best_score >= 8:
             flow.evidence |= st.EVIDENCE_UDP_SOURCE_PORT
             state.flows[best].evidence |= st.EVIDENCE_UDP_SOURCE_PORT
