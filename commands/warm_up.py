@@ -38,6 +38,8 @@ _LINES: dict[Use, tuple[str, ...]] = {
     "aggregate": (
         "aggregate plain --fabric leaf-spine:leaves=2,spines=2,hosts=4 "
         "--jobs workers=2,fragments=20,window=10,iterations=1",
+        "aggregate --fabric leaf-spine:leaves=2,spines=2,hosts=4 --loss 0.01 "
+        "--jobs workers=4,racks=2,fragments=20,window=10,iterations=1",
     ),
     "analyze": _ANALYZE,
     "check": ("check plain other", "check mrc"),
