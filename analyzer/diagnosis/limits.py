@@ -133,7 +133,7 @@ def _one_tap(case: Case) -> Iterator[str]:
             " a bad link from a rate limit and an incast"
         )
     elif taps and case.ways is not None and not case.ways.hops:
-        if any(len(flow.taps) > 1 for flow in case.flows):
+        if any(flow.tap_copies for flow in case.flows):
             return  # others tell why the hops are not judged
         yield (
             f"no packet was seen at two of the {number(len(taps))} taps: losses after them show"

@@ -55,7 +55,10 @@ def test_taps_that_no_packet_passes_one_after_the_other():
     assert text in said(ways=alone, captures=taps)
     assert text not in said(ways=alone)
     assert text not in said(captures=taps)
-    both = [msgspec.structs.replace(flow, taps=["a", "b"]) for flow in case_of(ROWS).flows]
+    flows = case_of(ROWS).flows
+    sprayed = [msgspec.structs.replace(flow, taps={"a": 1, "b": 1}) for flow in flows]
+    assert text in said(ways=alone, captures=taps, flows=sprayed)
+    both = [msgspec.structs.replace(flow, tap_copies=1) for flow in flows]
     assert text not in said(ways=alone, captures=taps, flows=both)
 
 
