@@ -109,7 +109,7 @@ class ResultsSession(Session):
                 undecodable=sum(
                     sum(capture.undecodable_frames.values()) for capture in summary.captures
                 ),
-                warnings=tuple(printable(line) for line in warnings),
+                warnings=tuple(warnings),
                 tap_names=tuple(dict.fromkeys(tap.name for tap in taps)),
             ),
             addresses=rows.addresses,

@@ -228,6 +228,21 @@ def test_the_selected_flow_has_its_whole_record():
     session.close()
 
 
+def test_no_state_of_a_session_steers_a_terminal(tmp_path):
+    """Not the first one either, which is shown before anything is read."""
+    named = tmp_path / "a\x1b[2Jb.pcap"
+    session = Session.open([str(named)])
+    states = [session.snapshot().source]
+    session.start()
+    assert session.wait(300)
+    states.append(session.snapshot().source)
+    assert states[1].error
+    for state in (*states, SourceState("", "live", warnings=("c\x9bd",), recording="e\x1bf")):
+        shown = (state.name, state.error, state.recording, *state.warnings)
+        assert all(map(str.isprintable, shown))
+    session.close()
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [

@@ -11,6 +11,7 @@ import numpy as np
 from ....analyzer.results.events import Event
 from ....analyzer.results.flow import Owner
 from ....analyzer.results.mrc import MrcPortOutage
+from ....analyzer.words import printable
 from ....kernels.kernel import Bools, Bytes, Floats, Int32s, Ints, UInt32s
 from .judged import Judged
 
@@ -57,6 +58,12 @@ class SourceState:
     """The file of the recording; empty if there is none."""
     behind_ns: int = 0
     """Age of this state in a live session; 0: live."""
+
+    def __post_init__(self) -> None:
+        """Names of files and interfaces may hold escape codes: no state of a session keeps them."""
+        for text in ("name", "error", "recording"):
+            object.__setattr__(self, text, printable(getattr(self, text)))
+        object.__setattr__(self, "warnings", tuple(map(printable, self.warnings)))
 
     @property
     def progress(self) -> float | None:
