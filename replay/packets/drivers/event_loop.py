@@ -175,8 +175,8 @@ def run_events(
             elif slots[slot, rs.KEY] & np.int64(ACK):
                 key, count = slots[slot, rs.KEY], slots[slot, rs.NEXT] >> np.int64(48)
                 finished = receive_ack(
-                    desk, own, evs, feedback, on_ack, on_cnp, on_loss, own.ends, counts, key,
-                    count, slot, time,
+                    desk, own, evs, feedback, on_ack, on_cnp, on_loss, own.ends, key, count, slot,
+                    time,
                 )  # fmt: skip
                 free_slot(net, slot)
                 slot = np.int64(-1)

@@ -13,12 +13,15 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
-from ..hosts.hosts import receive, serve_host
+from ...traffic.traffic import ON_ACKED, ON_RECEIVED
+from ..hosts.hosts import acknowledged, release_successors
+from ..hosts.reacting import receive_data
+from ..hosts.sending import serve_nic
 from ..links.queues import enqueue, serve, take_arrival
 from ..links.route import way_on
 from ..links.slots import free_slot
 from ..model import run_state as rs
-from ..model.model import NEVER
+from ..model.model import ACK, NEVER, message_of
 from ..model.rules import Choose, Emit, choose_at, emit_at
 from ..model.run_state import RunState
 
@@ -126,9 +129,33 @@ def _host_window(run: RunState, emit: Emit, state: Ints, host: Int, begin: Int, 
         time = begin + (tree[1] >> np.int64(_PORT_BITS))
         link = np.int64(run.in_links[first + position])
         slot = _take_arrival(run, link, position, leaves, begin, end)
-        serve_host(run, emit, state, host, time + 1)
-        receive(run, emit, state, host, link, slot, time)
-    serve_host(run, emit, state, host, end)
+        serve_nic(run, run, None, None, emit, state, None, None, host, time + 1)
+        _receive(run, emit, state, host, link, slot, time)
+    serve_nic(run, run, None, None, emit, state, None, None, host, end)
+
+
+@inlined
+def _receive(
+    run: RunState, emit: Emit, state: Ints, host: Int, came_by: Int, slot: Int, time: Int
+) -> None:
+    """Handle a packet that arrives at a host; the host has been served up to `time`, inclusive."""
+    key = run.slots[slot, rs.KEY]
+    if key & np.int64(ACK):
+        count = run.slots[slot, rs.NEXT] >> np.int64(48)
+        free_slot(run, slot)
+        if acknowledged(run, message_of(key), count, time):
+            release_successors(run, host, 2 * message_of(key) + ON_ACKED, time)
+        return
+    back = np.int64(run.return_link[came_by])
+    answered, complete, _ = receive_data(
+        run, run, None, run.arrived_ps, run.arrived_flags, emit, state, host, back, slot, time
+    )
+    if answered:
+        enqueue(run, back, slot, time)
+    else:
+        free_slot(run, slot)
+    if complete >= 0:
+        release_successors(run, host, 2 * complete + ON_RECEIVED, time)
 
 
 @subkernel

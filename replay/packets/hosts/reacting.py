@@ -3,6 +3,8 @@ the current time, inclusive."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....kernels.kernel import Bytes, Int, Ints, inlined, subkernel
@@ -13,13 +15,13 @@ from ..model import run_state as rs
 from ..model.labels import EvState, OnFeedback, OnWake
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit
-from ..model.run_state import Desk, Net
+from ..model.run_state import Desk, Messages, Net, Network
 from ..model.wheel import schedule
 from . import feedback_state as fb
 from . import recovery as rec
 from .congestion.algorithm import MSS, Heard, OnAck, OnCnp, OnLoss
 from .feedback_state import Feedback, drawn_key
-from .hosts import join_ring
+from .hosts import acknowledged, join_ring
 from .recovery import abandon, go_back, now_done, now_lost, overtaken, timeout_ps
 from .sending import unblock
 
@@ -47,7 +49,6 @@ def receive_ack(
     on_cnp: OnCnp,
     on_loss: OnLoss,
     ends: Ints,
-    counts: Ints,
     key: Int,
     count: Int,
     slot: Int,
@@ -93,17 +94,11 @@ def receive_ack(
             if control[fb.RECOVERY] == rec.NO_RECOVERY:
                 continue
             of = packets[packet, rec.MESSAGE]
-            messages[of, rs.ACKED] += 1
-            if messages[of, rs.ACKED] == messages[of, rs.SIZE]:
-                messages[of, rs.COMPLETED_PS] = time
-                counts[rs.COMPLETED] += 1
+            if acknowledged(desk, of, np.int64(1), time):
                 ends[completed] = 2 * of + ON_ACKED
                 completed += 1
         if control[fb.RECOVERY] == rec.NO_RECOVERY:  # each ACK reports different packets
-            messages[message, rs.ACKED] += count
-            if messages[message, rs.ACKED] == messages[message, rs.SIZE]:
-                messages[message, rs.COMPLETED_PS] = time
-                counts[rs.COMPLETED] += 1
+            if acknowledged(desk, message, count, time):
                 ends[0] = 2 * message + ON_ACKED
                 completed = np.int64(1)
     if newly:
@@ -142,11 +137,55 @@ def receive_ack(
     return completed
 
 
-@subkernel
-def receive_data(
+@inlined
+def _take_data(
     net: Net,
     desk: Desk,
     own: Feedback,
+    emit: Emit,
+    state: Ints,
+    host: Int,
+    back: Int,
+    slot: Int,
+    time: Int,
+) -> tuple[bool, bool, Int, Int, Int]:
+    """What recovery and marks make of a data packet that arrives: (whether it is new, whether it
+    is acknowledged even if it is not, key and message of the answer, slot of a CNP or -1)."""
+    messages, senders = desk.messages, own.senders
+    key = net.slots[slot, rs.KEY]
+    message = message_of(key)
+    flow = messages[message, rs.FLOW]
+    packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
+    notice: Int = np.int64(-1)
+    own.tally[fb.DATA_RECEIVED] += 1
+    if key & np.int64(MARKED):
+        senders[flow, rec.MARKED_EV] = 1 + own.slots[slot, fb.ECHO]
+        if own.control[fb.CNP_PS] and time >= senders[flow, rec.CNP_AT] and back >= 0:
+            notice = _notification(net, desk, own, emit, state, host, back, slot, time)
+    if own.got[packet]:
+        own.tally[fb.DUPLICATES] += 1
+        return False, True, key, message, notice
+    if own.control[fb.RECOVERY] == rec.GO_BACK_N and packet != senders[flow, rec.EXPECTED]:
+        own.tally[fb.OUT_OF_ORDER] += 1
+        asks = senders[flow, rec.ASKED] == 0
+        senders[flow, rec.ASKED] = 1
+        while messages[message, rs.FIRST_NUMBER] > senders[flow, rec.EXPECTED]:
+            message -= 1
+        number = senders[flow, rec.EXPECTED] - messages[message, rs.FIRST_NUMBER]
+        return False, asks, packet_key(message, number) | np.int64(TRIMMED), message, notice
+    own.got[packet] = 1
+    own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOGGED]] = packet
+    senders[flow, rec.LOGGED] += 1
+    senders[flow, rec.EXPECTED] = packet + 1
+    senders[flow, rec.ASKED] = 0
+    return True, True, key, message, notice
+
+
+@inlined
+def receive_data(
+    net: Network,
+    desk: Messages,
+    own: Feedback | None,
     arrived_ps: Ints,
     arrived_flags: Bytes,
     emit: Emit,
@@ -157,75 +196,73 @@ def receive_data(
     time: Int,
 ) -> tuple[bool, Int, Int]:
     """Handle a data packet or probe at a host: (whether its slot has become an ACK for the link
-    `back`, the completed message or -1, the slot of a CNP for the same link or -1)."""
-    messages, senders, slots = desk.messages, own.senders, net.slots
+    `back`, the completed message or -1, the slot of a CNP for the same link or -1).
+
+    own: None for a host without feedback, as in `sending.py`."""
+    messages, slots = desk.messages, net.slots
     key = slots[slot, rs.KEY]
     message = message_of(key)
+    packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
     flow = messages[message, rs.FLOW]
-    complete: Int = np.int64(-1)
     notice: Int = np.int64(-1)
+    complete: Int = np.int64(-1)
+    acknowledge = new = noted = False
     if key & np.int64(TRIMMED):
-        acknowledge = own.control[fb.RECOVERY] != rec.NO_RECOVERY
-        own.tally[fb.TRIMMED_RECEIVED] += 1
-        packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
-        if net.settings[rs.KEEP_ARRIVALS] and not acknowledge and arrived_ps[packet] < 0:
-            arrived_ps[packet] = time
-            arrived_flags[packet] = np.uint8(key >> np.int64(_FLAG_SHIFT) & 15)
+        if own is not None:
+            own.tally[fb.TRIMMED_RECEIVED] += 1
+            acknowledge = own.control[fb.RECOVERY] != rec.NO_RECOVERY
+        noted = not acknowledge
     elif key & np.int64(fb.PROBE):
         acknowledge = True
     else:
-        acknowledge = True
-        packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
-        own.tally[fb.DATA_RECEIVED] += 1
         messages[message, rs.UNACKED] += 1
-        if key & np.int64(MARKED):
-            senders[flow, rec.MARKED_EV] = 1 + own.slots[slot, fb.ECHO]
-            if own.control[fb.CNP_PS] and time >= senders[flow, rec.CNP_AT] and back >= 0:
-                notice = _notification(net, desk, own, emit, state, host, back, slot, time)
-        if own.got[packet]:
-            own.tally[fb.DUPLICATES] += 1
-        elif own.control[fb.RECOVERY] == rec.GO_BACK_N and packet != senders[flow, rec.EXPECTED]:
-            own.tally[fb.OUT_OF_ORDER] += 1
-            acknowledge = senders[flow, rec.ASKED] == 0
-            senders[flow, rec.ASKED] = 1
-            while messages[message, rs.FIRST_NUMBER] > senders[flow, rec.EXPECTED]:
-                message -= 1
-            number = senders[flow, rec.EXPECTED] - messages[message, rs.FIRST_NUMBER]
-            key = packet_key(message, number) | np.int64(TRIMMED)
-        else:
-            own.got[packet] = 1
-            if net.settings[rs.KEEP_ARRIVALS]:
-                arrived_ps[packet] = time
-                arrived_flags[packet] = np.uint8(key >> np.int64(_FLAG_SHIFT) & 15)
-            own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOGGED]] = packet
-            senders[flow, rec.LOGGED] += 1
-            senders[flow, rec.EXPECTED] = packet + 1
-            senders[flow, rec.ASKED] = 0
-            messages[message, rs.RECEIVED] += 1
-            if messages[message, rs.RECEIVED] == messages[message, rs.SIZE]:
-                messages[message, rs.RECEIVED_PS] = time
-                complete = message
-            elif messages[message, rs.UNACKED] < net.settings[rs.ACK_EVERY]:
-                acknowledge = key & np.int64(fb.ASKS) != 0
+        acknowledge = new = True
+        if own is not None:
+            new, acknowledge, key, message, notice = _take_data(
+                net, desk, own, emit, state, host, back, slot, time
+            )
+        noted = new
+    if noted and net.settings[rs.KEEP_ARRIVALS] and arrived_ps[packet] < 0:
+        arrived_ps[packet] = time
+        arrived_flags[packet] = np.uint8(key >> np.int64(_FLAG_SHIFT) & 15)
+    if new:
+        messages[message, rs.RECEIVED] += 1
+        if messages[message, rs.RECEIVED] == messages[message, rs.SIZE]:
+            messages[message, rs.RECEIVED_PS] = time
+            complete = message
+        elif messages[message, rs.UNACKED] < net.settings[rs.ACK_EVERY]:
+            acknowledge = key & np.int64(fb.ASKS) != 0
     if back < 0 or not acknowledge:
         return False, complete, notice
-    label = own.slots[slot, fb.ECHO]
-    if not own.control[fb.REFLECTS]:
+    label = np.int64(0)
+    if own is None:
+        label = emit(state, net.links, host, back, key | np.int64(ACK), time)
+    elif own.control[fb.REFLECTS]:
+        label = own.slots[slot, fb.ECHO]
+    else:
         drawn = drawn_key(key, own.slots[slot, fb.STAMP]) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
     slots[slot, rs.KEY] = key | np.int64(ACK)
     slots[slot, rs.META] = (desk.flows[flow, rs.SRC] << np.int64(32)) | (label & np.int64(_LABEL))
     slots[slot, rs.NEXT] = (net.settings[rs.ACK_BYTES] << np.int64(32)) | np.int64(rs.NO_SLOT)
-    own.slots[slot, fb.POSITION] = senders[flow, rec.LOGGED]
-    if not key & np.int64(fb.PROBE | TRIMMED):
+    of_data = not key & np.int64(fb.PROBE | TRIMMED)
+    if of_data:
         slots[slot, rs.NEXT] |= messages[message, rs.UNACKED] << np.int64(48)
         messages[message, rs.UNACKED] = 0
-        if senders[flow, rec.MARKED_EV]:  # for any packet since the last ACK
-            slots[slot, rs.KEY] |= np.int64(MARKED)
-            own.slots[slot, fb.ECHO] = senders[flow, rec.MARKED_EV] - 1
-            senders[flow, rec.MARKED_EV] = 0
-    own.slots[slot, fb.TRAIL] = (own.slots[slot, fb.TRAIL] >> np.int64(1)) * np.int64(fb.FORTH)
+    if own is not None:
+        _answer(slots, own, flow, slot, of_data)
     return True, complete, notice
+
+
+@inlined
+def _answer(slots: Ints, own: Feedback, flow: Int, slot: Int, of_data: Any) -> None:
+    """What an ACK tells: how much of the log, and a mark of any packet since the last ACK."""
+    own.slots[slot, fb.POSITION] = own.senders[flow, rec.LOGGED]
+    if of_data and own.senders[flow, rec.MARKED_EV]:
+        slots[slot, rs.KEY] |= np.int64(MARKED)
+        own.slots[slot, fb.ECHO] = own.senders[flow, rec.MARKED_EV] - 1
+        own.senders[flow, rec.MARKED_EV] = 0
+    own.slots[slot, fb.TRAIL] = (own.slots[slot, fb.TRAIL] >> np.int64(1)) * np.int64(fb.FORTH)
 
 
 @subkernel

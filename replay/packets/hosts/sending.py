@@ -1,4 +1,8 @@
-"""Sending hosts: turns of flows, windows and pacing, entropy values, retransmissions first."""
+"""Sending hosts: turns of flows, windows and pacing, entropy values, retransmissions first.
+
+A host of the open-loop driver is one without feedback: `own` is None, and numba leaves out what
+needs it (branches on `own is None`), as windows, pauses, classes and the calendar.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,16 @@ from ..model import run_state as rs
 from ..model.labels import OUTSTANDING, EvState, Select
 from ..model.model import AGAIN, NEVER, packet_key, service_ps
 from ..model.rules import Emit
-from ..model.run_state import Desk, Net
+from ..model.run_state import Desk, Messages, Net, Network
 from ..model.wheel import schedule
 from . import feedback_state as fb
 from . import recovery as rec
 from .congestion.algorithm import MSS, WINDOW, OnSend
 from .feedback_state import Feedback, drawn_key
-from .hosts import data_bytes, join_ring, release_first, ring_of, waits_for_its_time
+from .hosts import data_bytes, join_ring, release_first, ring_of, take_packet, take_turn
 from .recovery import now_under_way, timeout_ps
 
-_LABEL = 0xFFFFFFFF
+_LABEL = np.int64(0xFFFFFFFF)
 
 
 @inlined
@@ -35,25 +39,13 @@ def unblock(nics: Ints, hosts: Ints, host: Int, time: Int) -> None:
 
 
 @inlined
-def _take_turn(rings: Ints, flows: Ints, ring: Int) -> Int:
-    """Remove and return the first flow of a ring; -1 for an empty ring."""
-    flow = rings[ring, rs.RING_HEAD]
-    if flow >= 0:
-        following = flows[flow, rs.RING_NEXT]
-        rings[ring, rs.RING_HEAD] = following
-        if following < 0:
-            rings[ring, rs.RING_TAIL] = -1
-        flows[flow, rs.IN_RING] = 0
-    return flow
-
-
-@inlined
-def _has_more(senders: Ints, flows: Ints, messages: Ints, flow: Int) -> Any:
+def _has_more(desk: Messages, own: Feedback | None, flow: Int) -> Any:
     """Whether the flow has a packet to send, window aside."""
-    if senders[flow, rec.AGAIN_HEAD] >= 0:
-        return True
-    message = flows[flow, rs.CURSOR]
-    return message < flows[flow, rs.END] and messages[message, rs.READY] != 0
+    if own is not None:
+        if own.senders[flow, rec.AGAIN_HEAD] >= 0:
+            return True
+    message = desk.flows[flow, rs.CURSOR]
+    return message < desk.flows[flow, rs.END] and desk.messages[message, rs.READY] != 0
 
 
 @inlined
@@ -97,10 +89,10 @@ def _next_flow(
     begun: Int
     begun, later = np.int64(-1), np.int64(NEVER)
     while True:
-        flow = _take_turn(desk.rings, desk.flows, ring)
+        flow = take_turn(desk, ring)
         if flow < 0 or flow == begun:
             break
-        if not _has_more(senders, desk.flows, desk.messages, flow):
+        if not _has_more(desk, own, flow):
             continue
         if begun < 0:
             begun = flow
@@ -175,37 +167,34 @@ def _may_pull(net: Net, desk: Desk, host: Int, port: Int, time: Int) -> Any:
 
 
 @inlined
-def pull(
+def _choose(
     net: Net,
     desk: Desk,
     own: Feedback,
     evs: EvState,
-    emit: Emit,
-    state: Ints,
     select: Select,
-    on_send: OnSend,
     host: Int,
     port: Int,
     free: Int,
     start: Int,
     limit: Int,
-) -> Int:
-    """Send one packet of a ring by a free port; returns the port, -1 if no flow can send."""
+) -> tuple[Int, Int, Int, Int]:
+    """(flow, EV, port, class) of the next packet of a free port; flow -1 if no flow can send."""
     of: Int
     may: Int
     later: Int
     of, may, later = np.int64(0), np.int64(0), np.int64(NEVER)
+    link = np.int64(desk.access[host, port])
     several = net.settings[rs.CLASSES] > 1
     if several:
         may = _open_rings(net, desk, host, port, start)
-        of = next_class(net, np.int64(desk.access[host, port]), may, np.int64(1))
+        of = next_class(net, link, may, np.int64(1))
     while True:
         ring = ring_of(desk, host, port, of)
         flow, ev, by, until = _next_flow(desk, own, evs, select, ring, port, free, start)
         later = min(later, until)
         if flow >= 0 or not several:
             break
-        link = np.int64(desk.access[host, port])
         charge(net, link, of, np.int64(0), np.int64(1))  # nothing it may send: it saves nothing
         may &= ~(np.int64(1) << of)
         of = next_class(net, link, may, np.int64(1))
@@ -213,90 +202,147 @@ def pull(
             break
     if flow < 0:
         _hold_up(desk, own, host, free, later, limit)
-        return by
-    control, senders, messages = own.control, own.senders, desk.messages
-    packet = senders[flow, rec.AGAIN_HEAD]
-    flags = np.int64(0)
-    if packet >= 0:
-        message = own.packets[packet, rec.MESSAGE]
-        number = packet - messages[message, rs.FIRST_NUMBER]
-        flags = np.int64(AGAIN)
-        own.tally[fb.SENT_AGAIN] += 1
-    else:
-        message = desk.flows[flow, rs.CURSOR]
-        number = messages[message, rs.SENT]
-        packet = messages[message, rs.FIRST_NUMBER] + number
-        own.packets[packet, rec.MESSAGE] = message
-        if number == 0:
-            messages[message, rs.STARTED_PS] = start
-        messages[message, rs.SENT] = number + 1
-        if len(desk.sent_ps):
-            desk.sent_ps[packet] = start
-        if number + 1 == messages[message, rs.SIZE]:
-            desk.flows[flow, rs.CURSOR] = message + 1
-        else:
-            waits_for_its_time(desk, host, message, number + 1, start)
-    size = data_bytes(desk, message, number)
-    key = packet_key(message, number) | flags
-    link = np.int64(desk.access[host, by])
-    label = ev
-    if not control[fb.SELECTS]:
-        label = emit(state, net.links, host, link, drawn_key(key, start), start)
-    meta = (desk.flows[flow, rs.DST] << np.int64(32)) | (label & np.int64(_LABEL))
-    now_under_way(senders, own.packets, flow, packet, ev, start)
-    if control[fb.SEVERAL]:
-        asks = flags != 0 or (control[fb.CONTROLLED] != 0 and _window_full(own, flow))
-        if control[fb.MPR]:
-            asks |= packet + 1 - senders[flow, rec.UNACKNOWLEDGED] >= control[fb.MPR]
-        if asks:
-            key |= np.int64(fb.ASKS)
-            senders[flow, rec.ASKING] = packet
-    if _has_more(senders, desk.flows, messages, flow):
-        join_ring(desk, flow)
-    if several:
-        charge(net, link, of, size, np.int64(desk.rings[ring, rs.RING_HEAD] < 0))
-    slot = new_slot(net, key, meta, size)
-    own.slots[slot, fb.STAMP] = start
-    own.slots[slot, fb.ECHO] = ev
-    own.slots[slot, fb.TRAIL] = 0
-    start_service(net, link, slot, size, start)
-    add_jitter(net, link, slot, start)
-    schedule(own.wheel, 1 + link, net.links[link, rs.HEAD_TIME])
+    return flow, ev, by, of
+
+
+@inlined
+def _take_again(desk: Desk, own: Feedback, flow: Int) -> tuple[Int, Int]:
+    """(message, number) of the first packet to retransmit; message -1 if there is none."""
+    packet = own.senders[flow, rec.AGAIN_HEAD]
+    if packet < 0:
+        return np.int64(-1), np.int64(0)
+    message = own.packets[packet, rec.MESSAGE]
+    own.tally[fb.SENT_AGAIN] += 1
+    return message, packet - desk.messages[message, rs.FIRST_NUMBER]
+
+
+@inlined
+def _asks(own: Feedback, flow: Int, packet: Int, again: Any) -> Any:
+    """Whether a packet asks for an ACK, where an ACK is for several; if so, note it."""
+    asks = again or (own.control[fb.CONTROLLED] != 0 and _window_full(own, flow))
+    if own.control[fb.MPR]:
+        beyond = packet + 1 - own.senders[flow, rec.UNACKNOWLEDGED]
+        asks = asks or beyond >= own.control[fb.MPR]
+    if asks:
+        own.senders[flow, rec.ASKING] = packet
+    return asks
+
+
+@inlined
+def _pace(
+    net: Net,
+    desk: Desk,
+    own: Feedback,
+    on_send: OnSend,
+    flow: Int,
+    by: Int,
+    size: Int,
+    again: Any,
+    start: Int,
+) -> None:
+    """After a packet: the calendar, the pace of its port and flow, its timer."""
+    control, senders, links = own.control, own.senders, net.links
+    link = np.int64(desk.access[desk.flows[flow, rs.SRC], by])
+    schedule(own.wheel, 1 + link, links[link, rs.HEAD_TIME])
     own.ports[flow, by] += size
     own.tally[fb.DATA_SENT] += 1
     if control[fb.PACE] != 1 << 20:
-        service = service_ps(size, net.links[link, rs.RATE])
+        service = service_ps(size, links[link, rs.RATE])
         own.wires[link, fb.PACED] = start + ((service * control[fb.PACE]) >> np.int64(20))
     if control[fb.PACED_FLOWS]:
         wait = on_send(own.window, own.window_params, flow, size, start)
         senders[flow, rec.NEXT_PS] = start + wait
     # Without losses, only a reordering that go-back-N takes for a loss needs the timer: a receiver
     # asks once per gap, also if what is retransmitted is reordered too.
-    again = flags != 0 and control[fb.RECOVERY] == rec.GO_BACK_N
+    again = again and control[fb.RECOVERY] == rec.GO_BACK_N
     if (control[fb.CAN_LOSE] or again) and control[fb.RECOVERY] >= rec.SACK:
         patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
         due = max(control[fb.NOW_PS], start + patience)
         schedule(own.wheel, control[fb.TIMERS] + flow, due)
+
+
+@inlined
+def _pull(
+    net: Network,
+    desk: Messages,
+    own: Feedback | None,
+    evs: EvState | None,
+    emit: Emit,
+    state: Ints,
+    select: Select | None,
+    on_send: OnSend | None,
+    host: Int,
+    port: Int,
+    free: Int,
+    start: Int,
+    limit: Int,
+) -> Int:
+    """Send one packet of a ring by a free port; returns the port, -1 if no flow can send."""
+    of = ev = np.int64(0)
+    message = np.int64(-1)
+    by: Int = port
+    if own is None:
+        flow = take_turn(desk, ring_of(desk, host, port, of))
+    else:
+        flow, ev, by, of = _choose(
+            net, desk, own, evs, select, host, port, free, start, limit
+        )  # fmt: skip
+        if flow < 0:
+            return np.int64(-1)
+        message, number = _take_again(desk, own, flow)
+    again = message >= 0
+    if not again:
+        message = desk.flows[flow, rs.CURSOR]
+        number = take_packet(desk, host, message, start)
+    size = data_bytes(desk, message, number)
+    key = packet_key(message, number)
+    if again:
+        key |= np.int64(AGAIN)
+    link = np.int64(desk.access[host, by])
+    label = ev
+    if own is None:
+        label = emit(state, net.links, host, link, key, start)
+    else:
+        if not own.control[fb.SELECTS]:
+            label = emit(state, net.links, host, link, drawn_key(key, start), start)
+        packet = desk.messages[message, rs.FIRST_NUMBER] + number
+        own.packets[packet, rec.MESSAGE] = message
+        now_under_way(own.senders, own.packets, flow, packet, ev, start)
+        if own.control[fb.SEVERAL] and _asks(own, flow, packet, again):
+            key |= np.int64(fb.ASKS)
+    if _has_more(desk, own, flow):
+        join_ring(desk, flow)
+    slot = new_slot(net, key, (desk.flows[flow, rs.DST] << np.int64(32)) | (label & _LABEL), size)
+    if own is not None:
+        if net.settings[rs.CLASSES] > 1:
+            ring = ring_of(desk, host, port, of)
+            charge(net, link, of, size, np.int64(desk.rings[ring, rs.RING_HEAD] < 0))
+        own.slots[slot, fb.STAMP] = start
+        own.slots[slot, fb.ECHO] = ev
+        own.slots[slot, fb.TRAIL] = 0
+    start_service(net, link, slot, size, start)
+    add_jitter(net, link, slot, start)
+    if own is not None:
+        _pace(net, desk, own, on_send, flow, by, size, again, start)
     return by
 
 
 @inlined
 def serve_nic(
-    net: Net,
-    desk: Desk,
-    own: Feedback,
-    evs: EvState,
+    net: Network,
+    desk: Messages,
+    own: Feedback | None,
+    evs: EvState | None,
     emit: Emit,
     state: Ints,
-    select: Select,
-    on_send: OnSend,
+    select: Select | None,
+    on_send: OnSend | None,
     host: Int,
     limit: Int,
 ) -> None:
     """Send the packets that the NIC ports of a host begin before `limit`; release messages."""
     ports = desk.access.shape[1]
-    links, messages, nics, wires = net.links, desk.messages, own.nics, own.wires
-    item = own.control[fb.HOST_ITEMS] + host
+    links, messages, only = net.links, desk.messages, np.int64(0)
     while True:
         start, port = np.int64(NEVER), np.int64(-1)
         for p in range(ports):
@@ -305,45 +351,66 @@ def serve_nic(
                 continue
             at = links[link, rs.FREE]
             if links[link, rs.WAITING_PACKETS] == 0:
-                shut = (nics[host, fb.BLOCKED] | ~nics[host, fb.UP]) >> p & 1
-                if shut:
-                    continue
-                at = max(at, max(wires[link, fb.PACED], desk.hosts[host, rs.NOW]))
-                if not _may_pull(net, desk, host, np.int64(p), at):
-                    continue
+                at = max(at, desk.hosts[host, rs.NOW])
+                if own is None:
+                    if desk.rings[ring_of(desk, host, p, only), rs.RING_HEAD] < 0:
+                        continue
+                else:
+                    if (own.nics[host, fb.BLOCKED] | ~own.nics[host, fb.UP]) >> p & 1:
+                        continue
+                    at = max(at, own.wires[link, fb.PACED])
+                    if not _may_pull(net, desk, host, np.int64(p), at):
+                        continue
             if at < start:
                 start, port = at, np.int64(p)
         pending = desk.hosts[host, rs.PENDING]
         if pending >= 0 and messages[pending, rs.RELEASE] <= start:
             if messages[pending, rs.RELEASE] >= limit:
-                schedule(own.wheel, item, messages[pending, rs.RELEASE])
+                if own is not None:
+                    item = own.control[fb.HOST_ITEMS] + host
+                    schedule(own.wheel, item, messages[pending, rs.RELEASE])
                 return
             release_first(desk, host)
-            nics[host, fb.BLOCKED] = 0
+            if own is not None:
+                own.nics[host, fb.BLOCKED] = 0
             continue
         if start >= limit:
-            if start != NEVER and links[desk.access[host, port], rs.HEAD_TIME] == NEVER:
-                schedule(own.wheel, item, start)
+            if own is not None:
+                if start != NEVER and links[desk.access[host, port], rs.HEAD_TIME] == NEVER:
+                    schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, start)
             return
         link = np.int64(desk.access[host, port])
         if links[link, rs.WAITING_PACKETS] > 0:
             slot = take_waiting(net, link, start)
             start_service(net, link, slot, size_of(net.slots, slot), start)
-            schedule(own.wheel, 1 + link, links[link, rs.HEAD_TIME])
+            if own is not None:
+                schedule(own.wheel, 1 + link, links[link, rs.HEAD_TIME])
             continue
         free = np.int64(1) << port
-        if desk.settings[rs.ANY_PORT]:
-            for p in range(ports):
-                other = np.int64(desk.access[host, p])
-                if other < 0 or max(links[other, rs.FREE], wires[other, fb.PACED]) > start:
-                    continue
-                if not _all_open(net, other, start):
-                    continue
-                if links[other, rs.WAITING_PACKETS] == 0 and nics[host, fb.UP] >> p & 1:
-                    free |= np.int64(1) << p
-        by = pull(net, desk, own, evs, emit, state, select, on_send, host, port, free, start, limit)
-        if by < 0:
-            if wires[link, fb.PACED] <= start:
-                nics[host, fb.BLOCKED] |= free
-        elif desk.settings[rs.ANY_PORT]:  # a packet of one port may enable another port
-            unblock(nics, desk.hosts, host, start)
+        if own is not None:
+            if desk.settings[rs.ANY_PORT]:
+                free |= _free_ports(net, desk, own, host, start)
+        by = _pull(
+            net, desk, own, evs, emit, state, select, on_send, host, port, free, start, limit
+        )
+        if own is not None:
+            if by < 0:
+                if own.wires[link, fb.PACED] <= start:
+                    own.nics[host, fb.BLOCKED] |= free
+            elif desk.settings[rs.ANY_PORT]:  # a packet of one port may enable another port
+                unblock(own.nics, desk.hosts, host, start)
+
+
+@inlined
+def _free_ports(net: Net, desk: Desk, own: Feedback, host: Int, start: Int) -> Int:
+    """Mask of the ports that can begin a packet at `start`."""
+    free = np.int64(0)
+    for p in range(desk.access.shape[1]):
+        link = np.int64(desk.access[host, p])
+        if link < 0 or max(net.links[link, rs.FREE], own.wires[link, fb.PACED]) > start:
+            continue
+        if not _all_open(net, link, start):
+            continue
+        if net.links[link, rs.WAITING_PACKETS] == 0 and own.nics[host, fb.UP] >> p & 1:
+            free |= np.int64(1) << p
+    return free
