@@ -39,7 +39,7 @@ def _send_again(desk: Desk, own: Feedback, flow: Int, time: Int) -> None:
     schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, time)
 
 
-@subkernel
+@inlined
 def receive_ack(
     desk: Desk,
     own: Feedback,
