@@ -10,6 +10,8 @@ Conservative synchronisation: Chandy, Misra, "Distributed Simulation", IEEE TSE 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
@@ -29,6 +31,8 @@ DONE, MORE, GROW = range(3)
 """No packet is in flight or pending; stopped at the limit; slots may not suffice for a window."""
 
 _PORT_BITS = 16
+NOBODY: Any = None
+"""In place of what only hosts with feedback have: EVs, their selection, the pace of a flow."""
 
 
 @inlined
@@ -129,9 +133,9 @@ def _host_window(run: RunState, emit: Emit, state: Ints, host: Int, begin: Int, 
         time = begin + (tree[1] >> np.int64(_PORT_BITS))
         link = np.int64(run.in_links[first + position])
         slot = _take_arrival(run, link, position, leaves, begin, end)
-        serve_nic(run, run, None, None, emit, state, None, None, host, time + 1)
+        serve_nic(run, run, None, NOBODY, emit, state, NOBODY, NOBODY, host, time + 1)
         _receive(run, emit, state, host, link, slot, time)
-    serve_nic(run, run, None, None, emit, state, None, None, host, end)
+    serve_nic(run, run, None, NOBODY, emit, state, NOBODY, NOBODY, host, end)
 
 
 @inlined

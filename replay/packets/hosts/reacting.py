@@ -139,8 +139,8 @@ def receive_ack(
 
 @inlined
 def _take_data(
-    net: Net,
-    desk: Desk,
+    net: Network,
+    desk: Messages,
     own: Feedback,
     emit: Emit,
     state: Ints,
@@ -234,7 +234,7 @@ def receive_data(
             acknowledge = key & np.int64(fb.ASKS) != 0
     if back < 0 or not acknowledge:
         return False, complete, notice
-    label = np.int64(0)
+    label: Int = np.int64(0)
     if own is None:
         label = emit(state, net.links, host, back, key | np.int64(ACK), time)
     elif own.control[fb.REFLECTS]:
@@ -267,8 +267,8 @@ def _answer(slots: Ints, own: Feedback, flow: Int, slot: Int, of_data: Any) -> N
 
 @subkernel
 def _notification(
-    net: Net,
-    desk: Desk,
+    net: Network,
+    desk: Messages,
     own: Feedback,
     emit: Emit,
     state: Ints,

@@ -19,7 +19,7 @@ from ..model import run_state as rs
 from ..model.labels import OUTSTANDING, EvState, Select
 from ..model.model import AGAIN, NEVER, packet_key, service_ps
 from ..model.rules import Emit
-from ..model.run_state import Desk, Messages, Net, Network
+from ..model.run_state import Messages, Network
 from ..model.wheel import schedule
 from . import feedback_state as fb
 from . import recovery as rec
@@ -70,7 +70,7 @@ def _ack_expected(own: Feedback, flow: Int) -> Any:
 
 @inlined
 def _next_flow(
-    desk: Desk,
+    desk: Messages,
     own: Feedback,
     evs: EvState,
     select: Select,
@@ -120,7 +120,7 @@ def _next_flow(
 
 
 @inlined
-def _hold_up(desk: Desk, own: Feedback, host: Int, free: Int, later: Int, limit: Int) -> None:
+def _hold_up(desk: Messages, own: Feedback, host: Int, free: Int, later: Int, limit: Int) -> None:
     """Only its pace holds a flow up: until before `limit`, the free ports are held up until then;
     else the host is served again then."""
     if later < limit:  # nothing has changed at this host since then: it is served late
@@ -135,7 +135,7 @@ def _hold_up(desk: Desk, own: Feedback, host: Int, free: Int, later: Int, limit:
 
 
 @subkernel
-def _open_rings(net: Net, desk: Desk, host: Int, port: Int, time: Int) -> Int:
+def _open_rings(net: Network, desk: Messages, host: Int, port: Int, time: Int) -> Int:
     """Mask of the classes that have flows in the rings of a port and are not paused there."""
     link, mask = np.int64(desk.access[host, port]), np.int64(0)
     for of in range(net.settings[rs.CLASSES]):
@@ -147,7 +147,7 @@ def _open_rings(net: Net, desk: Desk, host: Int, port: Int, time: Int) -> Int:
 
 
 @inlined
-def _all_open(net: Net, link: Int, time: Int) -> Any:
+def _all_open(net: Network, link: Int, time: Int) -> Any:
     """Whether no class is paused at a link."""
     for of in range(net.settings[rs.CLASSES]):
         if is_paused(net, link, np.int64(of), time):
@@ -156,7 +156,7 @@ def _all_open(net: Net, link: Int, time: Int) -> Any:
 
 
 @inlined
-def _may_pull(net: Net, desk: Desk, host: Int, port: Int, time: Int) -> Any:
+def _may_pull(net: Network, desk: Messages, host: Int, port: Int, time: Int) -> Any:
     """Whether a flow of a port may send, its window and pace aside."""
     if net.settings[rs.CLASSES] > 1:
         return _open_rings(net, desk, host, port, time) != 0
@@ -168,8 +168,8 @@ def _may_pull(net: Net, desk: Desk, host: Int, port: Int, time: Int) -> Any:
 
 @inlined
 def _choose(
-    net: Net,
-    desk: Desk,
+    net: Network,
+    desk: Messages,
     own: Feedback,
     evs: EvState,
     select: Select,
@@ -206,7 +206,7 @@ def _choose(
 
 
 @inlined
-def _take_again(desk: Desk, own: Feedback, flow: Int) -> tuple[Int, Int]:
+def _take_again(desk: Messages, own: Feedback, flow: Int) -> tuple[Int, Int]:
     """(message, number) of the first packet to retransmit; message -1 if there is none."""
     packet = own.senders[flow, rec.AGAIN_HEAD]
     if packet < 0:
@@ -230,8 +230,8 @@ def _asks(own: Feedback, flow: Int, packet: Int, again: Any) -> Any:
 
 @inlined
 def _pace(
-    net: Net,
-    desk: Desk,
+    net: Network,
+    desk: Messages,
     own: Feedback,
     on_send: OnSend,
     flow: Int,
@@ -266,11 +266,11 @@ def _pull(
     net: Network,
     desk: Messages,
     own: Feedback | None,
-    evs: EvState | None,
+    evs: EvState,
     emit: Emit,
     state: Ints,
-    select: Select | None,
-    on_send: OnSend | None,
+    select: Select,
+    on_send: OnSend,
     host: Int,
     port: Int,
     free: Int,
@@ -278,9 +278,10 @@ def _pull(
     limit: Int,
 ) -> Int:
     """Send one packet of a ring by a free port; returns the port, -1 if no flow can send."""
-    of = ev = np.int64(0)
-    message = np.int64(-1)
-    by: Int = port
+    of: Int
+    ev: Int
+    message: Int
+    of, ev, message, by = np.int64(0), np.int64(0), np.int64(-1), port
     if own is None:
         flow = take_turn(desk, ring_of(desk, host, port, of))
     else:
@@ -332,11 +333,11 @@ def serve_nic(
     net: Network,
     desk: Messages,
     own: Feedback | None,
-    evs: EvState | None,
+    evs: EvState,
     emit: Emit,
     state: Ints,
-    select: Select | None,
-    on_send: OnSend | None,
+    select: Select,
+    on_send: OnSend,
     host: Int,
     limit: Int,
 ) -> None:
@@ -402,7 +403,7 @@ def serve_nic(
 
 
 @inlined
-def _free_ports(net: Net, desk: Desk, own: Feedback, host: Int, start: Int) -> Int:
+def _free_ports(net: Network, desk: Messages, own: Feedback, host: Int, start: Int) -> Int:
     """Mask of the ports that can begin a packet at `start`."""
     free = np.int64(0)
     for p in range(desk.access.shape[1]):
