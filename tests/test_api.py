@@ -106,6 +106,7 @@ def test_a_fabric():
         rocescope.fabric("torus")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("root")
 def test_live_in_a_process_that_goes_on(network):
     there = network()

@@ -99,6 +99,7 @@ def only_line(text: str) -> str:
     return text.rstrip("\n")
 
 
+@pytest.mark.thorough
 def test_json_goes_to_standard_output_and_matches_the_schema(
     engine: Engine, run: Callable[..., Done]
 ) -> None:
@@ -403,6 +404,7 @@ def test_a_reader_that_goes_away_is_no_error(checkout: Path, command: str) -> No
     assert process.wait() == 141
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, data: Path) -> None:
     limit = (4_000, 4_000)  # bytes of a file: a disk that is full after these
     process = start(
@@ -423,6 +425,7 @@ def growing(tmp_path: Path, data: Path) -> Iterator[Path]:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("follow", [False, True])
 def test_interrupt_prints_the_report_so_far(growing: Path, follow: bool) -> None:
     """A pipe that does not end is interrupted; a followed file ends in no other way."""
@@ -445,6 +448,7 @@ def test_interrupt_prints_the_report_so_far(growing: Path, follow: bool) -> None
     assert follow or err.splitlines()[-1].startswith("rocescope: interrupted")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("idle_after", "left"), [("5s", 1500), ("20s", 0)])
 def test_flows_of_a_followed_file_end_after_the_time_given(
     tmp_path: Path, idle_after: str, left: int
@@ -469,6 +473,7 @@ def test_flows_of_a_followed_file_end_after_the_time_given(
     assert results["complete"] is True
 
 
+@pytest.mark.thorough
 def test_analysis_of_a_real_capture_matches_the_schema(
     data: Path, run: Callable[..., Done]
 ) -> None:

@@ -50,6 +50,7 @@ def test_the_packet_table_loads_no_user_interface() -> None:
     assert loaded.isdisjoint({"rich", "textual"})
 
 
+@pytest.mark.thorough
 def test_a_later_analysis_loads_neither_compiler_nor_parser(checkout: Path) -> None:
     """Numba alone takes longer to load than most captures take to analyse."""
     capture = checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap"
@@ -62,6 +63,7 @@ def test_a_later_analysis_loads_neither_compiler_nor_parser(checkout: Path) -> N
     assert loaded.isdisjoint({"cyclopts", "lark", "pyarrow", "textual", "rich", "lz4", "hashlib"})
 
 
+@pytest.mark.thorough
 def test_screens_begin_without_compiler_and_parser() -> None:
     """The first packets of a capture are to be seen within a second."""
     loaded = modules_after("import rocescope.tui.app.app, rocescope.tui.screens.qps")
@@ -69,6 +71,7 @@ def test_screens_begin_without_compiler_and_parser() -> None:
     assert loaded.isdisjoint({"numba", "llvmlite", "scipy", "cyclopts", "lark", "pyarrow"})
 
 
+@pytest.mark.thorough
 def test_screens_of_a_live_session_load_no_replay() -> None:
     """Numba and the replays take 40 MB, and a session without files has nothing to replay."""
     statement = (

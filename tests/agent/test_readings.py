@@ -62,6 +62,7 @@ def test_everything_is_counted_once(source):
     assert {peer for peer, _ in out.peers} == {"10.0.0.2"}
 
 
+@pytest.mark.thorough
 def test_small_tables_say_what_they_lost(network):
     net = network()
     with CounterSource([net.interface("left")], CounterOptions(max_flows=4)) as source:

@@ -53,6 +53,7 @@ def packets_by_queue_pair(paths):
     return {flow.dest_qp: flow.packets for flow in flows}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quick")
 def test_packets_around_a_finding_stay(network, tmp_path, monkeypatch):
     """Its time stands still while packets are sent, however long that takes."""

@@ -82,6 +82,7 @@ def test_the_agent_begins(run: Run) -> None:
     assert "prometheus" not in result.stderr and result.stderr.count("\n") == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("package", "words"),
     [
@@ -101,6 +102,7 @@ def test_what_needs_a_missing_package_says_so_in_one_line(
     assert not list(tmp_path.glob("x.*"))
 
 
+@pytest.mark.thorough
 def test_the_agent_runs(run: Run) -> None:
     """As far as its options: with its modules loaded, but without a port."""
     result = run("agent", "lo", "--source", "queue-pairs", "--listen", "192.0.2.1:1")

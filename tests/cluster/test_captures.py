@@ -24,6 +24,7 @@ def captures_of(folder: str) -> Captures:
     return Captures(work, read_plan(work))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partitions", [1, 5])
 @pytest.mark.parametrize(
     "paths", [SPRAYED, [str(data("h01"))], [str(data("c10")), str(data("h01")), str(data("c15"))]]

@@ -68,6 +68,7 @@ def test_every_capture(tmp_path: Path, paths: list[str]) -> None:
     check(tmp_path, paths, OPTIONS, [1, 3, 5, 7])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [
@@ -82,6 +83,7 @@ def test_options(tmp_path: Path, options: AnalyzeOptions) -> None:
     check(tmp_path, [SENDER, RECEIVER], options, [2])
 
 
+@pytest.mark.thorough
 def test_files_of_one_name_and_any_order(tmp_path: Path) -> None:
     paths = SPRAYED[:4]
     random.Random(3).shuffle(paths)
@@ -97,6 +99,7 @@ def test_a_cut_capture_gives_the_warnings_of_one_process(tmp_path: Path) -> None
     check(tmp_path, [str(path), RECEIVER], OPTIONS, [3])
 
 
+@pytest.mark.thorough
 def test_parts_that_depend_on_each_other_are_measured_again_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def folder(tmp_path: Path, sprayed: Path) -> str:
     return str(tmp_path / "w")
 
 
+@pytest.mark.thorough
 def test_a_partition_leaves_its_state_and_the_place_of_every_flow(folder: str) -> None:
     for number in range(5):
         reduce_partition(folder, number)

@@ -59,6 +59,7 @@ def test_tasks_run_once_and_their_progress_grows_to_the_end(tmp_path: Path) -> N
     assert msgspec.json.encode(merge(folder)) == json(PATHS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_task_of_a_killed_worker_runs_again(tmp_path: Path, stage: str) -> None:
     folder = planned(tmp_path / "w", PATHS, 2)
@@ -71,6 +72,7 @@ def test_the_task_of_a_killed_worker_runs_again(tmp_path: Path, stage: str) -> N
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_workers_that_always_die_end_the_run(tmp_path: Path) -> None:
     folder = planned(tmp_path / "w", PATHS[:1], 1)
     with pytest.raises(RocescopeError, match=r"workers of stage map die \(3 in a row, at map 0"):

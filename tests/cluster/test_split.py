@@ -98,6 +98,7 @@ def test_the_folder_of_the_plan_may_be_gone_unless_paths_need_it(
 IN_A_PROCESS = f"import sys; sys.path[:] = {sys.path!r}\n"
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     """The limit of a file's size fails as a full disk does."""
     folder = planned(tmp_path, [str(data("i03"))], 1)

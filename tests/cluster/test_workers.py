@@ -31,6 +31,7 @@ def check(folder: Path, workers: module.Workers) -> None:
     assert msgspec.json.encode(merge(str(folder))) == msgspec.json.encode(expected)
 
 
+@pytest.mark.thorough
 def test_processes_of_this_machine(tmp_path: Path) -> None:
     workers = workers_of("local:2")
     assert (workers.processes, workers.here) == (2, True)

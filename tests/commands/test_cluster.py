@@ -19,6 +19,7 @@ def run(*words: object) -> int:
     return cli.run(["cluster", *map(str, words)])
 
 
+@pytest.mark.thorough
 def test_plan_map_reduce_merge(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert cli.run(["analyze", *PATHS, "-f", "json", "--filter", "psn > 5"]) == 0
     expected = capfdbinary.readouterr().out

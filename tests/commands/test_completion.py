@@ -43,6 +43,7 @@ def output(*command: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("line", "found"), LINES)
 def test_bash(need_tool, script, line: str, found: set[str]) -> None:
     shell = need_tool("bash")
@@ -50,6 +51,7 @@ def test_bash(need_tool, script, line: str, found: set[str]) -> None:
     assert set(words.split()) == found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("line", "found"), LINES)
 def test_fish(need_tool, script, tmp_path: Path, line: str, found: set[str]) -> None:
     shell = need_tool("fish")
@@ -58,6 +60,7 @@ def test_fish(need_tool, script, tmp_path: Path, line: str, found: set[str]) -> 
     assert found <= {offered.split("\t")[0] for offered in lines}
 
 
+@pytest.mark.thorough
 def test_zsh_can_read_it(need_tool, script) -> None:
     path = script("zsh")
     assert path.read_text().startswith("#compdef rocescope")

@@ -44,6 +44,8 @@ def test_the_commands_pass(server, need_tool):
     assert "net.ipv4.ip_forward" in ask(server, "/sbin/sysctl -a").stdout
 
 
+@pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "command",
     [

@@ -70,6 +70,7 @@ def test_nothing_is_an_error(live):
         flows.traffic()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("following", [False, True])
 def test_more_flows_than_fit(live, monkeypatch, following):
     """While following, those that are known stay."""

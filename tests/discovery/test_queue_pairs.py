@@ -113,6 +113,7 @@ def test_an_agent_that_does_not_tell_all_is_no_answer(content, told, tmp_path):
         read_queue_pairs(tmp_path, "h1")
 
 
+@pytest.mark.thorough
 def test_sixteen_hosts_with_32_queue_pairs_over_ssh(root, need_tool, tmp_path, monkeypatch):
     """Queue pair i of host a leads to host a xor (1 + i mod 15): known by its numbers alone.
 

@@ -13,6 +13,7 @@ from examples import first
 from nbclient import NotebookClient
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", first(1, ["incident", "hashes"]))
 def test_a_notebook_shows_what_it_gives(
     checkout: Path, tmp_path: Path, golden: Callable[[str, str], None], name: str

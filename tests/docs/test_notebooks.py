@@ -58,6 +58,7 @@ def test_results(capture: Path, names: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_the_notebook_runs(checkout: Path, capture: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(checkout / "docs/first-look.ipynb", as_version=4)
     (tmp_path / "capture.pcap").symlink_to(capture)
@@ -75,6 +76,7 @@ def test_the_notebook_runs(checkout: Path, capture: Path, tmp_path: Path) -> Non
     assert "<table>" in shown[0]["text/html"]
 
 
+@pytest.mark.thorough
 def test_bytes_per_flow(names: dict[str, Any], tshark_rows: list[list[str]]) -> None:
     by_flow: Counter[tuple[str, ...]] = Counter()
     for src, dst, qp, _, length, *_ in tshark_rows:

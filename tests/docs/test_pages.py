@@ -175,6 +175,7 @@ def test_commands_run_as_written(
     run_block(block, *folders(block.page), need_tool)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("live_capture")
 @pytest.mark.parametrize("block", _blocks(on_interfaces=True), ids=_ids)
 def test_commands_on_interfaces_run_as_written(

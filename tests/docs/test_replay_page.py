@@ -18,6 +18,7 @@ from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, 
 ROW = re.compile(r"\| `(leaf-spine:[^`]+)` \| `([^`]+)` \|(.+)\|")
 
 
+@pytest.mark.thorough
 def test_the_example_has_the_numbers_that_come_out(checkout: Path) -> None:
     rows = ROW.findall((checkout / "docs" / "replay.md").read_text())
     assert len(rows) == 4

@@ -26,6 +26,7 @@ def cut(source: Path, into: Path, share: float) -> Path:
     return into
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.5, 0.9])
 @pytest.mark.parametrize("early", [0, 1])
 def test_losses_are_those_before_the_end(

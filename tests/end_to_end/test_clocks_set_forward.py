@@ -62,11 +62,13 @@ def found_in(folder, tmp_path, tap=None, change=None):
     return [f for f in diagnosis.findings if f.severity != "note"]
 
 
+@pytest.mark.thorough
 def test_no_clock_is_set(stretched, tmp_path):
     run, folder = stretched
     assert [(f.kind, f.packets) for f in found_in(folder, tmp_path)] == [TRUE[run]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tap", first(4, TAPS))
 @pytest.mark.parametrize("seconds", first(1, [5, 0.5, 60, 3600]))
 def test_a_clock_that_is_set_forward_is_found_beside_the_loss(stretched, tmp_path, tap, seconds):

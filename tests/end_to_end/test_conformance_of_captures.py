@@ -35,6 +35,7 @@ def test_every_capture_conforms(path: Path) -> None:
     assert not found.violations
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", sorted(DATA.glob("leafspine/r*")), ids=lambda path: path.name)
 def test_every_tap_of_the_fabric_conforms(run: Path) -> None:
     files = sorted(run.glob("*.pcap*"))

@@ -85,6 +85,7 @@ def check_cut(done: Done, ends: list[int], cut: int) -> None:
         assert done.err.count("\n") == 1 and "could not be read completely" in done.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [41, *thorough([7])])
 def test_pcap_cut_anywhere(
     analyzed: Callable[[bytes], Done], frames: list[Frame], step: int

@@ -200,6 +200,7 @@ def test_every_opcode(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
         assert table.payload_bytes[opcode] == 100 - 4 - sum(SIZES[h] for h in headers), opcode
 
 
+@pytest.mark.thorough
 def test_extension_headers_of_every_opcode(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
     frames = batch([ethernet(V4 / udp(opcode)) for opcode in range(256)], base_offset=24)
     table = decoder().decode(frames)
@@ -258,6 +259,7 @@ def test_extension_headers_of_every_opcode(tmp_path: Path, need_tool: Callable[[
     assert found.present[0x1D] == ext.RETH and found.present[0x07] == 0
 
 
+@pytest.mark.thorough
 def test_encapsulations(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
     tool = need_tool("tshark")
     options = [IPOption_Router_Alert(), IPOption_NOP(), IPOption_NOP()]

@@ -70,6 +70,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Frame], list[F
     return frames, analysed(tmp_path_factory.mktemp("plain"), frames).flows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_the_same_flows_and_figures(
     name: str, plain: tuple[list[Frame], list[Flow]], tmp_path: Path

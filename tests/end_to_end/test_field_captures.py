@@ -165,6 +165,7 @@ def test_the_plain_capture(tmp_path: Path) -> None:
     assert found.flows[0].messages == 1 and found.flows[0].path_mtu == 1024
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WRAPPED)
 def test_the_same_flows_wherever_they_are_found(tmp_path: Path, name: str) -> None:
     plain = analysed(written(tmp_path / "plain.pcap", [ether(p) for p in PACKETS]))

@@ -115,6 +115,7 @@ def test_a_file_of_somebody_else(small: Path) -> None:
     assert "permission denied" in one_line(done.stderr)
 
 
+@pytest.mark.thorough
 def test_standard_streams_that_are_full_or_closed(small: Path) -> None:
     for options in ("", "--format json", "--format csv"):
         done = shell(f"rocescope analyze {small} {options} > /dev/full")
@@ -131,6 +132,7 @@ def test_standard_streams_that_are_full_or_closed(small: Path) -> None:
     assert "standard input is empty" in one_line(done.stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_in_the_middle(data: Path, unbuffered: str) -> None:
     """PYTHONUNBUFFERED makes writes partial: what is left must not be taken for written."""
@@ -148,6 +150,7 @@ def test_a_reader_that_leaves_in_the_middle(data: Path, unbuffered: str) -> None
     assert process.wait(300) == 141
 
 
+@pytest.mark.thorough
 def test_a_pipe_and_standard_input_are_captures(small: Path) -> None:
     for line in (f"cat {small} | rocescope analyze -", f"rocescope analyze <(cat {small})"):
         done = shell(line)
@@ -155,6 +158,7 @@ def test_a_pipe_and_standard_input_are_captures(small: Path) -> None:
         assert "20 RoCE packets" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)]
 )
@@ -199,6 +203,7 @@ def test_three_hundred_taps(tmp_path: Path, small: Path) -> None:
     assert set(flow.taps.values()) == {20}
 
 
+@pytest.mark.thorough
 def test_too_many_flows_leave_memory_or_end_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(pcap_bytes(Frame(TIME_NS + i, packet(0, source=i)) for i in range(2000)))
@@ -230,6 +235,7 @@ def test_file_names_that_are_not_utf_8(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", first(2, ["1", "x", "-1", "0", "9" * 5000]), ids=len)
 def test_widths_that_are_none(small: Path, columns: str) -> None:
     for command in ((*ANALYZE, small), ("--help",), ("analyze", "--help")):
@@ -239,6 +245,7 @@ def test_widths_that_are_none(small: Path, columns: str) -> None:
         assert max(map(len, done.stdout.splitlines())) <= 110
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["--help", "fabric --help", "doctor"])
 def test_readers_that_leave_at_once(command: str) -> None:
     reader, writer = os.pipe()
@@ -260,6 +267,7 @@ LINK = "{a: h1, b: leaf, rate: 400G}"
 FABRIC = f"nodes: {{leaf: {{kind: switch}}, h1: {{kind: host}}}}\nlinks: [{LINK}]"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "content", "message"),
     [

@@ -92,6 +92,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_prints_them_raw(
     named: dict[str, str], capfd: pytest.CaptureFixture[str], command: str

@@ -59,6 +59,7 @@ def test_of_a_prefix_as_of_a_folder(running: Store, tmp_path: Path) -> None:
             assert SECRET.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.thorough
 def test_a_refused_task_runs_again_and_leaves_no_gap(running: Store, tmp_path: Path) -> None:
     _filled(running, tmp_path)
     expected = msgspec.json.encode(analyze(*_options(str(tmp_path))))

@@ -34,6 +34,7 @@ def report_of(fabric, inventory, *options):
     return done, json.loads(done.stdout or "null")
 
 
+@pytest.mark.thorough
 def test_the_fabric_is_what_was_wired(fabric, tmp_path):
     file, raw = tmp_path / "fabric.yaml", tmp_path / "raw"
     done, report = report_of(fabric, fabric.inventory(), "-o", file, "--raw", raw)
@@ -72,6 +73,7 @@ def test_the_fabric_is_what_was_wired(fabric, tmp_path):
     assert {**again, "source": ""} == {**report, "source": ""}
 
 
+@pytest.mark.thorough
 def test_one_switch_with_a_wrong_host_key_and_one_that_is_off(fabric):
     """Both are named, and the others are read."""
     known = fabric.home / ".ssh" / "known_hosts"
@@ -98,6 +100,7 @@ def test_one_switch_with_a_wrong_host_key_and_one_that_is_off(fabric):
     assert len(report["devices"]) == 6
 
 
+@pytest.mark.thorough
 def test_a_user_without_rights_behind_the_gate(fabric):
     """Everything but what needs root is read, without sudo."""
     line = f'restrict,command="/run/lab/gate" {fabric.public_key}\n'
@@ -129,6 +132,7 @@ esac
 """
 
 
+@pytest.mark.thorough
 def test_a_hostile_switch_harms_nothing(fabric):
     """Endless output, escape sequences, endless errors: one line, and no more memory."""
     script = fabric.folder / "hostile"

@@ -67,6 +67,7 @@ def faulty(files: dict[str, list[Path]], seed: int) -> dict[str, list[Path]]:
     return left
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", first(2, range(12)))
 def test_what_files_hide_is_no_loss(tmp_path: Path, seed: int) -> None:
     paths = CLEAN if seed % 2 else random.Random(seed).sample(CLEAN, 3)
@@ -81,11 +82,13 @@ def test_what_files_hide_is_no_loss(tmp_path: Path, seed: int) -> None:
     assert not any({hop.from_tap, hop.to_tap} & hidden for hop in found.hops)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", first(2, [2, 0, 1, *range(3, 12)]))
 def test_a_link_down_is_found_or_its_effects(tmp_path: Path, seed: int) -> None:
     check_only_effects(analysis(faulty(rings(REROUTED, tmp_path, 6), seed)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", first(3, [2, 13, 15, *({*range(30)} - {2, 13, 15})]))
 def test_a_rate_limit_is_found_or_its_effects(tmp_path: Path, seed: int) -> None:
     check_only_effects(analysis(faulty(rings(SPRAYED, tmp_path, 6), seed)))

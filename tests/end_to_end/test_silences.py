@@ -50,6 +50,7 @@ def taps_of(name: str) -> tuple[list[list[Frame]], int]:
     return [sorted(tap, key=lambda frame: frame.time_ns) for tap in taps], len(captured)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", first(1, ["c16", "c08", "c07"]))
 def test_nothing_is_lost_after_a_silence(tmp_path: Path, name: str) -> None:
     taps, packets = taps_of(name)

@@ -74,6 +74,7 @@ def agrees(run, taps):
                 assert finding.place.device == "spine2", finding.sentence
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", MISLED)
 def test_all_twelve_taps_have_exactly_the_fault(run):
     (found,) = [f for f in diagnosis_of(taps_of(run)).findings if f.severity != "note"]
@@ -100,6 +101,7 @@ def test_one_tap_left_out(run, left_out):
         assert before == last or (taps[left_out].name.startswith(last) and before.startswith("H"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("run", "names"), [(run, names) for run, some in MISLED.items() for names in some]
 )
@@ -134,6 +136,7 @@ def test_late_packets_of_ways_without_a_tap_are_not_counted_as_lost(names):
     assert any(f.kind == "reordering" and f.severity != "note" for f in diagnosis.findings)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", MISLED)
 @pytest.mark.parametrize("seed", [*range(5), *thorough(range(5, 15))])
 def test_several_taps_left_out(run, seed):

@@ -188,6 +188,7 @@ def test_a_sprayed_flow_over_four_links_with_one_slow():
     assert not np.any(found.verdicts == TAP_COPY)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", first(2, ["c04", "c15", "c16", "i03", "c40"]))
 @pytest.mark.parametrize("batch_frames", [1, 97])
 def test_batches_of_any_size_give_the_same(name, batch_frames):

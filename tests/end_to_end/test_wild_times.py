@@ -45,6 +45,7 @@ def wild(records: list[Record], rng: random.Random) -> bytes:
     return made.bytes()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("number", range(24))
 def test_wild_times_leave_results_whole(tmp_path: Path, data: Path, number: int) -> None:

@@ -21,10 +21,12 @@ def test_mutated_captures() -> None:
     fuzz(2_000, 0, workers=1, bounds_checks=False)
 
 
+@pytest.mark.thorough
 def test_mutated_captures_in_guarded_memory() -> None:
     fuzz(200, 0, workers=1, bounds_checks=False, guard=True)
 
 
+@pytest.mark.thorough
 def test_a_read_beyond_guarded_memory_names_its_mutant() -> None:
     """A kernel reads one byte too far: unseen in ordinary memory, SIGSEGV in guarded memory."""
     fuzz(20, 0, workers=1, bounds_checks=False, module="tests.fuzz.planted")
@@ -43,6 +45,7 @@ def test_random_tables_with_bounds_checks(checkout: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+@pytest.mark.thorough
 def test_bounds_checks_are_compiled_in(tmp_path: Path, checkout: Path) -> None:
     """The proof that the proof can fail: an index outside an array raises."""
     (tmp_path / "beyond.py").write_text(

@@ -283,6 +283,7 @@ def test_a_pipe_in_the_cache_is_not_waited_for(attack: Attack) -> None:
     assert attack.run()[0] == "21"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("variable", first(1, ["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"]))
 def test_root_with_the_environment_of_a_user(attack: Attack, tmp_path: Path, variable: str) -> None:

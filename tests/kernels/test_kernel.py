@@ -176,6 +176,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, printed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", first(2, FAILURES))
 def test_whatever_fails_while_loading_numba_does_the_same(
     tmp_path: Path, compiled: tuple[Path, str], name: str
@@ -255,6 +256,7 @@ def together(folder: Path, told: dict[str, str]) -> list[str]:
     return sorted(process.communicate()[0].strip() for process in processes)
 
 
+@pytest.mark.thorough
 def test_processes_that_start_together_compile_a_kernel_once(tmp_path: Path) -> None:
     assert together(tmp_path, {}) == ["10 1", "10 False"]  # the other one loads the image
     (folder,) = (tmp_path / "cache" / "rocescope").iterdir()

@@ -34,6 +34,7 @@ def uncompressed(folder: Path) -> Captured:
     return Captured(folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [4, pytest.param(6, marks=pytest.mark.thorough)])
 def test_a_clean_run_loses_and_repeats_nothing(tmp_path: Path, family: int) -> None:
     traffic = Traffic(seed=1, seconds=1, rate=500, family=family, timeout_s=5)
@@ -60,6 +61,7 @@ def test_a_clean_run_loses_and_repeats_nothing(tmp_path: Path, family: int) -> N
     ) + 25
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", first(1, [4, 6]))
 def test_damaged_packets_are_dropped_by_their_hosts(tmp_path: Path, family: int) -> None:
     """The captures, the kernel and the hosts agree on the ICRCs that the rule makes wrong."""
@@ -107,6 +109,7 @@ def test_gray_loss_is_what_the_kernel_counted(tmp_path: Path) -> None:
     assert retransmitted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind", first(1, ["pause", "mrc-plane", "silent-receiver", "collision", "small-mtu"])
 )

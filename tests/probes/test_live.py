@@ -33,6 +33,7 @@ def watch(names, **options):
     return Watched(LiveSource(names, LiveOptions(ring_bytes=1 << 20, **options)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("hook", "becomes"),
     [
@@ -55,6 +56,7 @@ def test_every_hook_sees_what_arrives(network, hook, becomes):
     assert (loss.matched, loss.exported, loss.ring_full) == (300, 300, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact"])
 def test_both_directions_are_taps_of_their_own(network, hook):
     net = network()
@@ -114,6 +116,7 @@ def test_snap_length(network, snap_bytes):
     assert seen.frames == [frame[:kept] for frame in sent]
 
 
+@pytest.mark.thorough
 def test_two_namespaces_with_equal_ifindex(network):
     one, two = network(), network()
     with watch([one.interface("right"), two.interface("right")]) as seen:
@@ -125,6 +128,7 @@ def test_two_namespaces_with_equal_ifindex(network):
     assert seen.column("psn", 2) == list(range(500, 525))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "xdp", "xdp-generic"])
 def test_jumbo_frames(network, hook):
     net = network(mtu=9000)
@@ -136,6 +140,7 @@ def test_jumbo_frames(network, hook):
     assert set(seen.column("captured_bytes")) == {96}
 
 
+@pytest.mark.thorough
 def test_without_tcx_and_frames_in_several_buffers(network, monkeypatch):
     """What kernels before 6.6 and 5.18 lack, taken away from this one."""
     create = bpf.create_link
@@ -163,6 +168,7 @@ def test_without_tcx_and_frames_in_several_buffers(network, monkeypatch):
     assert seen.column("psn") == list(range(20))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact", "xdp"])
 def test_interface_down_and_up(network, hook):
     net = network()
@@ -176,6 +182,7 @@ def test_interface_down_and_up(network, hook):
     assert seen.column("psn") == [1, 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact", "xdp"])
 def test_interface_is_deleted(network, hook):
     gone, stays = network(), network()
@@ -239,6 +246,7 @@ def test_another_program_removes_the_probes(network):
         assert [interface.name for interface in seen.source.gone()] == ["left"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["xdp", "xdp-generic"])
 def test_an_xdp_program_of_others_stays(network, hook):
     """Neither a capture at XDP, which is refused, nor one at tc disturbs it."""
@@ -272,6 +280,7 @@ def test_a_small_ring_says_exactly_what_it_lost(network):
     assert source.loss() == loss
 
 
+@pytest.mark.thorough
 def test_order_over_cpus(network):
     """Two processors send at once; the tables are in order of time all the same."""
     net = network()
@@ -314,6 +323,7 @@ def test_tables_come_in_order_of_time(network):
     assert np.all(np.diff(times) >= 0)
 
 
+@pytest.mark.thorough
 def test_nothing_stays_attached(network):
     net = network()
     with watch([net.interface("left")], hook="tc"):
@@ -369,6 +379,7 @@ def test_interface_given_twice(network):
             pass
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact"])
 @pytest.mark.parametrize("tpid", first(1, [0x8100, 0x88A8]))
 def test_a_tag_in_metadata_goes_back_into_the_frame(network, hook, tpid):
@@ -390,6 +401,7 @@ def test_a_tag_in_metadata_goes_back_into_the_frame(network, hook, tpid):
     assert seen.column("wire_bytes", 3) == [len(frame) for frame in sent]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact", "xdp", "xdp-generic"])
 def test_tags_in_the_frame(network, hook):
     net = network()
@@ -405,6 +417,7 @@ def test_tags_in_the_frame(network, hook):
     assert seen.column("wire_bytes") == [len(frame) for frame in sent]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact", "xdp", "xdp-generic"])
 def test_every_encapsulation_on_a_wire(network, hook):
     net = network()
@@ -444,6 +457,7 @@ def test_filter_and_sample(network):
     assert set(seen.column("dest_qp")) == {0x22}
 
 
+@pytest.mark.thorough
 def test_frames_in_flows_out(live_capture, need_tool):
     """At the generator's full rate every PSN of every flow is accounted for."""
     need_tool("ethtool")

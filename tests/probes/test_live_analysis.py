@@ -33,6 +33,7 @@ def opened(net, options=None, **more):
     return LiveAnalysis(["left"], live, options, **more)
 
 
+@pytest.mark.thorough
 def test_rdma_ports_in_result_and_report(network, tree):  # noqa: F811
     net = network()
     with opened(net, rdma_devices=tree) as live:
@@ -56,6 +57,7 @@ def test_rdma_ports_in_result_and_report(network, tree):  # noqa: F811
     assert section[3].split() == ["rxe0/1", "sent_pkts", "12,335"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["__init__", "update", "owners"])
 def test_owner_probes_that_fail_do_not_end_the_capture(network, monkeypatch, where):
     def fail(*_, **__):
@@ -78,6 +80,7 @@ def test_with_a_filter_flows_begin_later_than_cm_messages_say(network, keep):
     assert LiveAnalysis(["left"], live).measuring.filtered == (keep is not None)
 
 
+@pytest.mark.thorough
 def test_more_flows_than_fit_end_it_and_are_said(network):
     net = network()
     intervals = []

@@ -90,6 +90,7 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.thorough
 def test_rows_of_flows_that_left_memory_are_those_of_an_analysis_with_room_for_all(
     tmp_path: Path,
 ) -> None:

@@ -295,6 +295,7 @@ def test_an_analysis_leaves_memory_at_its_end(monkeypatch):
         gc.enable()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("most", [100_000, 20])
 def test_following_in_a_thread_of_its_own_changes_nothing(most):
     """With and without other readers of the state; also when a limit ends reading."""

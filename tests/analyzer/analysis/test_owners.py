@@ -93,6 +93,7 @@ def many_flows(sources):
     return frames
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("comments", [2, *thorough([2200])])
 def test_comments_that_all_name_the_same_flows_cost_little(tmp_path, comments):
     """Each flow has two owners at once, hence none; the work is bounded too."""

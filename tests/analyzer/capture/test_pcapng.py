@@ -57,6 +57,7 @@ def epoch(time_ns: int) -> str:
     return f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_gives_the_frames_that_were_written(
     tmp_path: Path, order: str, need_tool: Callable[[str], str]
@@ -157,6 +158,7 @@ def test_sections_interfaces_and_block_types(
     assert [a for i, a in enumerate(ours) if i != 5] == [a for i, a in enumerate(lines) if i != 5]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("resolution", [0, 3, 6, 9, 12, 18, 0x80, 0x8A, 0xA0, 0xA1, 0xBE])
 def test_time_units(tmp_path: Path, resolution: int, need_tool: Callable[[str], str]) -> None:
     base = 2 if resolution & 0x80 else 10

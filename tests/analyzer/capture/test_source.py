@@ -248,6 +248,7 @@ def test_compressed_data_cut_at_every_byte(tmp_path: Path, kind: str) -> None:
             assert any("cut short" in line for line in capture.warnings)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", COMPRESSORS)
 def test_damaged_compressed_data_delivers_what_is_before(tmp_path: Path, kind: str) -> None:
     data = pcap_bytes(noise_frames(1500))
@@ -281,6 +282,7 @@ def test_compressed_twice_is_told(tmp_path: Path) -> None:
     assert "xz compressed a second time: decompress it once" in refusal(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["zstd", "gzip", *thorough(["xz", "lz4"])])
 def test_a_decompression_bomb_needs_no_memory(tmp_path: Path, kind: str) -> None:
     warm, bomb = tmp_path / "warm", tmp_path / "bomb"
@@ -303,6 +305,7 @@ def test_a_decompression_bomb_needs_no_memory(tmp_path: Path, kind: str) -> None
     assert int(done.stdout) < 130 << 10  # KiB
 
 
+@pytest.mark.thorough
 def test_closing_early_ends_the_thread(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(pcap_bytes(noise_frames(30_000)), 1))
@@ -494,6 +497,7 @@ def test_the_capture_filter_of_an_interface(
     assert (taps[0].filter, taps[0].leaves_out_roce) == (text, leaves_out)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["xz", "zstd"])  # gzip and lz4 expand less
 def test_a_decompression_bomb_ends_early_and_says_so(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x"

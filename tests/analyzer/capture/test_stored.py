@@ -89,6 +89,7 @@ def test_an_object_that_is_replaced_meanwhile_is_no_capture_that_ends_early(
                 pass
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small_pieces")
 def test_a_store_that_refuses_while_a_thread_decompresses(running: Store) -> None:
     with open_capture(running.put("a.pcap.gz", CAPTURE), Taps(), batch_frames=1) as capture:

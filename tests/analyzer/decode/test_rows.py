@@ -70,6 +70,7 @@ def compare(frames: Frames, check_icrc: bool = True) -> None:
     assert sum(n for _, n in dec.counters.contents()) == len(frames)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.randoms(use_true_random=False).map(frame), min_size=1, max_size=8))
 @examples(150)
 def test_equals_the_twin_on_any_frames(frames: Frames) -> None:

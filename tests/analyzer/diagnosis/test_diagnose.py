@@ -106,6 +106,7 @@ def test_a_clean_fabric_is_healthy():
     assert any("no loss" in claim for claim in diagnosis.healthy)
 
 
+@pytest.mark.thorough
 def test_the_order_of_the_files_does_not_matter():
     paths = [data("i01_write_loss0.5_AtoB.atA"), data("i01_write_loss0.5_AtoB.atB")]
 

@@ -173,6 +173,8 @@ def test_empty_table_gives_an_empty_mask() -> None:
     assert mask.tolist() == []
 
 
+@pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -176,6 +176,7 @@ def cut_capture(draw):
     return rows, cut
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(cut_capture())
 def test_a_clean_cut_makes_no_difference(capture):
@@ -198,6 +199,7 @@ def nonsense(rng, rows):
     return table
 
 
+@pytest.mark.thorough
 @examples(30)
 @given(st.integers(0, 2**31), st.integers(2, 400))
 def test_parts_without_a_common_host_pair_are_exact(seed, rows):
@@ -215,6 +217,7 @@ def test_parts_without_a_common_host_pair_are_exact(seed, rows):
     assert one.merge(two).results() == expected
 
 
+@pytest.mark.thorough
 @examples(30)
 @given(st.integers(0, 2**31), st.integers(0, 400))
 def test_every_cut_conserves_packets_and_bytes(seed, cut):

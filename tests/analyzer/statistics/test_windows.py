@@ -122,6 +122,7 @@ def test_columns_that_come_one_by_one_are_as_wide_as_those_that_come_at_once(ord
     assert copies < 12
 
 
+@pytest.mark.thorough
 @given(TIMES, TIMES, st.sampled_from([1, 7, 2**40]))
 def test_same_window_without_overflow(time, other, width):
     start = (other // width * width + 2**63) % 2**64 - 2**63  # as int64 wraps

@@ -92,6 +92,7 @@ BRIEF = (random_psns, half_the_space, reversed_order, enormous_reads)
 """Whose work is counted within seconds."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [*BRIEF, *thorough(k for k in KINDS if k not in BRIEF)])
 def test_work_per_packet_is_bounded(kind, monkeypatch):
     # The search for peers is unlimited up to this number of candidates, and rationed after it.

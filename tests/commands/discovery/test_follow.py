@@ -48,6 +48,7 @@ def arguments(case, *more):
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_events_as_json_lines_until_ctrl_c(case):
     routers, _ = case
     process = subprocess.Popen(
@@ -75,6 +76,7 @@ def test_events_as_json_lines_until_ctrl_c(case):
     ip(["link set down1-1 up"], routers.name("spine1"))
 
 
+@pytest.mark.thorough
 def test_a_summary_after_the_duration(case, capfd):
     assert cli.run(arguments(case, "--duration", "1500ms")) == 0
     out, err = capfd.readouterr()

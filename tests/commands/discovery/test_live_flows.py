@@ -71,6 +71,7 @@ def send(routers, count, seed, times=1):
         time.sleep(0.005)
 
 
+@pytest.mark.thorough
 def test_paths_of_captured_flows(case):
     routers, _ = case
     process = started(case, "--ask", "all", "--verify", "counters")
@@ -89,6 +90,7 @@ def test_paths_of_captured_flows(case):
     assert counters["flows_too_small"] == 0
 
 
+@pytest.mark.thorough
 def test_ranks_and_counters_of_a_wrong_prediction(case):
     """Logs name the receiver of some flows. With another seed of leaf1 in the fabric file, counters
     of its ports disagree."""
@@ -120,6 +122,7 @@ def test_ranks_and_counters_of_a_wrong_prediction(case):
     assert any(one["link"].startswith("leaf1>") for one in counters["disagreements"])
 
 
+@pytest.mark.thorough
 def test_new_flows_while_following(case):
     routers, _ = case
     process = started(case, "--follow")
@@ -158,6 +161,7 @@ def sending(routers):
         thread.join()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
@@ -186,6 +190,7 @@ def test_a_capture_that_fails_while_following(case, capfd, monkeypatch, error, c
     assert [event["kind"] for event in events] == ["began", "ended"]
 
 
+@pytest.mark.thorough
 def test_what_was_lost_and_the_rest_of_the_duration(case, capfd, monkeypatch):
     asked = []
     counted, events = LiveSource.loss, Follow.events

@@ -136,6 +136,7 @@ def test_captures_or_hosts(run, files, routers, tmp_path):
     assert (code, "names no host" in err) == (2, True)
 
 
+@pytest.mark.thorough
 def test_sixteen_hosts_with_32_queue_pairs_over_ssh(run, root, need_tool, tmp_path, monkeypatch):
     """Queue pair i of host a leads to host a xor (1 + i mod 15)."""
     need_tool("sshd")

@@ -157,6 +157,7 @@ def expressions(deploy) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_alert_rules_and_dashboard(network, prometheus, checkout, need_tool, tmp_path):
     deploy = checkout / "deploy"
     rules = deploy / "prometheus/rocescope-alerts.yml"
@@ -208,6 +209,7 @@ def test_files_for_kubernetes_and_systemd(checkout, need_tool):
     assert {".git", "**/.venv", "**/*.key", "**/*.pem"} <= set(ignored)
 
 
+@pytest.mark.thorough
 def test_the_capabilities_of_the_daemon_set_suffice(network, need_tool):
     net = network()
     held = "-all,+bpf,+perfmon,+net_admin,+setuid,+setgid,+setpcap"
@@ -222,6 +224,7 @@ def test_the_capabilities_of_the_daemon_set_suffice(network, need_tool):
             assert 0 not in thread.users and thread.kept == {"CAP_BPF", "CAP_DAC_READ_SEARCH"}
 
 
+@pytest.mark.thorough
 def test_privileges_are_given_up(network):
     net = network()
     with running(net.interface("left")) as agent:
@@ -232,6 +235,7 @@ def test_privileges_are_given_up(network):
             assert thread.kept == {"CAP_BPF", "CAP_DAC_READ_SEARCH"}
 
 
+@pytest.mark.thorough
 def test_recordings_in_a_folder_of_root(network, tmp_path):
     net = network()
     tmp_path.chmod(0o700)
@@ -253,6 +257,7 @@ def test_recordings_in_a_folder_of_root(network, tmp_path):
     assert line["recordings"] == [name]
 
 
+@pytest.mark.thorough
 def test_it_ends_when_the_interface_goes(network):
     net = network()
     with running(net.interface("left"), "--interval", "100ms") as agent:
@@ -283,6 +288,8 @@ def test_a_recording_that_needs_probes_is_not_dropped_in_silence():
     assert note in under_test._lines(None, readings)
 
 
+@pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -105,6 +105,7 @@ def test_every_psn_is_accounted_for_in_json(network, tmp_path):
     assert "rdma_ports" not in analysis or Path("/sys/class/infiniband").exists()
 
 
+@pytest.mark.thorough
 def test_a_critical_finding_is_a_line_while_it_runs(network, tmp_path):
     """A receiver refuses a request: on standard error, so that standard output stays JSON."""
     net = network()
@@ -150,6 +151,7 @@ def test_idle_flows_leave_memory_after_the_time_given(network, tmp_path):
     assert max(line["flows"] for line in intervals[-5:]) <= 1
 
 
+@pytest.mark.thorough
 def test_what_a_small_ring_loses_is_in_every_record(network, tmp_path):
     """While the process stands still, its ring of 4 KiB overflows: received + lost == sent."""
     net = network()
@@ -172,6 +174,7 @@ def test_what_a_small_ring_loses_is_in_every_record(network, tmp_path):
     assert f"the capture itself lost {lost} frames" in analysis["warnings"][0]
 
 
+@pytest.mark.thorough
 def test_lines_and_report(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "--interval", "300ms", "--duration", "1s")
@@ -192,6 +195,7 @@ def test_lines_and_report(network, tmp_path):
     assert "1 packet was never seen" in report
 
 
+@pytest.mark.thorough
 def test_both_ends_of_a_link_count_once(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", net.interface("right"), "-f", "json")
@@ -207,6 +211,7 @@ def test_both_ends_of_a_link_count_once(network, tmp_path):
     assert [hop["lost_packets"] for hop in analysis["hops"]] == [0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", first(1, [signal.SIGTERM, signal.SIGHUP]))
 def test_signals_end_it_with_its_report(network, tmp_path, number):
     net = network()
@@ -217,6 +222,7 @@ def test_signals_end_it_with_its_report(network, tmp_path, number):
     assert [flow["packets"] for flow in live.lines()[-1]["flows"]] == [50]
 
 
+@pytest.mark.thorough
 def test_count(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-f", "json", "--count", "70")
@@ -227,6 +233,7 @@ def test_count(network, tmp_path):
     assert [flow["packets"] for flow in analysis["flows"]] == [70]
 
 
+@pytest.mark.thorough
 def test_without_packets_there_is_a_report_all_the_same(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-f", "json", "--duration", "200ms")
@@ -236,6 +243,7 @@ def test_without_packets_there_is_a_report_all_the_same(network, tmp_path):
     assert analysis["warnings"] == [f"{net.interface('left')}: it holds no RoCE (no frames)"]
 
 
+@pytest.mark.thorough
 def test_the_interface_goes_away(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-o", str(tmp_path / "report.json"), "-f", "json")
@@ -249,6 +257,7 @@ def test_the_interface_goes_away(network, tmp_path):
     assert analysis["flows"][0]["packets"] == 20
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("libibverbs")
 def test_flows_know_their_processes(network, tmp_path):
     net, job = network(), Job(5)
@@ -311,6 +320,8 @@ OWNERS = "the helper for owners, a child of each of these except `capture` witho
 FILES, GUARD = "the helper for files, see below", "a guard in another network namespace"
 
 
+@pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "arguments", "row", "children"),
     first(
@@ -351,6 +362,7 @@ def test_no_thread_of_any_process_has_more_than_it_needs(
         assert net.run("tc", "qdisc", "show", "dev", "left", "clsact") == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("writable", [True, False])
 def test_files_come_into_folders_of_root_too(network, tmp_path, writable):
     """The result is written when privileges are gone: to a folder of the user or of root."""
@@ -367,6 +379,7 @@ def test_files_come_into_folders_of_root_too(network, tmp_path, writable):
         assert (file.stat().st_uid == 0) is not writable
 
 
+@pytest.mark.thorough
 def test_a_report_for_a_browser_and_the_ranks_of_logs_that_come_later(network):
     """The process has given up root when it reads the logs and writes the report."""
     net = network()
@@ -410,6 +423,7 @@ def test_an_unknown_interface_is_one_line(live_capture, capsys):
     assert "nosuch0" in said and len(said.splitlines()) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("libibverbs")
 @pytest.mark.parametrize("command", first(1, ["analyze", "capture"]))
 def test_a_helper_for_owners_that_hangs_is_said_while_it_runs(network, tmp_path, command):

@@ -36,6 +36,7 @@ def total(path: Path, name: str) -> int:
     return sum(getattr(flow, name) or 0 for flow in flows)
 
 
+@pytest.mark.thorough
 def test_the_file_has_the_verdicts_of_its_analysis(network, tmp_path, need_tool):
     """Reordered packets of Soft-RoCE, sent again over the interface; the capture gives up root."""
     tool, net, path = need_tool("tshark"), network(), tmp_path / "out.pcapng"
@@ -56,6 +57,7 @@ def test_the_file_has_the_verdicts_of_its_analysis(network, tmp_path, need_tool)
     assert sorted(tmp_path.iterdir()) == [path, raw]
 
 
+@pytest.mark.thorough
 def test_a_link_stays_and_what_was_captured_on_another_port_is_judged(network, tmp_path, need_tool):
     tool, net, link = need_tool("tshark"), network(), tmp_path / "link.pcapng"
     link.symlink_to("file.pcapng")
@@ -69,6 +71,7 @@ def test_a_link_stays_and_what_was_captured_on_another_port_is_judged(network, t
     assert verdicts(tool, link) == {"ahead": 1, "reordered": 2}
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_the_capture_as_it_is(network, tmp_path):
     net, disk = network(), tmp_path / "disk"
     disk.mkdir()

@@ -137,6 +137,7 @@ def test_signals_end_it_in_good_order(network, tmp_path, number):
     assert not any(map(link_exists, links))
 
 
+@pytest.mark.thorough
 def test_a_closed_terminal_ends_it_in_good_order(network, tmp_path):
     """SIGHUP, and standard error that can no longer be written; the file is complete."""
     net, path = network(), tmp_path / "out.pcapng"
@@ -157,6 +158,7 @@ def test_a_closed_terminal_ends_it_in_good_order(network, tmp_path):
     assert [tap.dropped for tap in taps.items] == [0, 0]
 
 
+@pytest.mark.thorough
 def test_nohup_is_respected(network, tmp_path):
     net = network()
     capture = Capturing(
@@ -168,6 +170,7 @@ def test_nohup_is_respected(network, tmp_path):
     assert "10 packets captured" in capture.said
 
 
+@pytest.mark.thorough
 def test_kill_9_leaves_no_clsact_filter(network):
     """Filters are no links: a guard removes them, and the qdisc they were the only ones on."""
     net = network()
@@ -193,6 +196,7 @@ def test_the_guard_of_a_killed_capture_leaves_the_filters_of_another(network, tm
     assert "clsact" not in net.run("tc", "qdisc", "show", "dev", "right")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "xdp"])
 def test_kill_9_leaves_a_readable_file_and_no_program(network, tmp_path, hook):
     net, path = network(), tmp_path / "out.pcapng"
@@ -208,6 +212,7 @@ def test_kill_9_leaves_a_readable_file_and_no_program(network, tmp_path, hook):
     assert "prog/xdp" not in net.ip("-d", "link", "show", "right")
 
 
+@pytest.mark.thorough
 def test_standard_output(network, need_tool):
     net = network()
     capture = Capturing(net, "left", "-w", "-", "--count", "30", stdout=subprocess.PIPE)
@@ -224,6 +229,7 @@ def test_standard_output(network, need_tool):
     assert out.split() == [b"%d" % psn for psn in range(30)]
 
 
+@pytest.mark.thorough
 def test_a_closed_pipe_ends_it(network):
     net = network()
     capture = Capturing(net, "left", "-w", "-", stdout=subprocess.PIPE)
@@ -247,6 +253,7 @@ def test_count_and_duration(network, tmp_path):
     assert len(read([path])[0]) == 20
 
 
+@pytest.mark.thorough
 def test_counting_only(network):
     net = network()
     capture = Capturing(net, "left", "--count", "5")
@@ -255,6 +262,7 @@ def test_counting_only(network):
     assert "5 packets captured of 5 RoCE packets, 0 lost" in capture.said
 
 
+@pytest.mark.thorough
 def test_filter_is_in_the_file(network, tmp_path, need_tool):
     net, path = network(), tmp_path / "out.pcapng"
     capture = Capturing(net, "left", "-w", str(path), "--filter", "psn < 10")
@@ -266,6 +274,7 @@ def test_filter_is_in_the_file(network, tmp_path, need_tool):
     assert b"filter: psn < 10" in info.stdout
 
 
+@pytest.mark.thorough
 def test_losses_are_in_the_file(network, tmp_path):
     net, path = network(), tmp_path / "out.pcapng"
     capture = Capturing(net, "left", "-w", str(path), "--ring", "4096")
@@ -278,6 +287,7 @@ def test_losses_are_in_the_file(network, tmp_path):
     assert f"{dropped} lost because the ring was full" in capture.said
 
 
+@pytest.mark.thorough
 def test_rotation_by_size(network, tmp_path):
     net, path = network(), tmp_path / "out.pcapng"
     arguments = ("--rotate-size", "10kB")
@@ -294,6 +304,7 @@ def test_rotation_by_size(network, tmp_path):
     assert sum(tap.dropped or 0 for tap in taps.items) == 0
 
 
+@pytest.mark.thorough
 def test_files_that_are_smaller_than_their_head_hold_a_packet_each(network, tmp_path):
     net = network()
     capture = Capturing(net, "left", "-w", str(tmp_path / "out.pcapng"), "--rotate-size", "50")
@@ -303,6 +314,7 @@ def test_files_that_are_smaller_than_their_head_hold_a_packet_each(network, tmp_
     assert frames == [frame[:96] for frame in roce_frames(5)]
 
 
+@pytest.mark.thorough
 def test_rotation_by_time_keeps_the_newest(network, tmp_path):
     net, path = network(), tmp_path / "out.pcapng"
     arguments = ("--rotate-every", "100ms", "--files", "2")
@@ -313,6 +325,7 @@ def test_rotation_by_time_keeps_the_newest(network, tmp_path):
     assert before + 1 == last >= 4
 
 
+@pytest.mark.thorough
 def test_full_disk_keeps_what_is_written(network, tmp_path):
     net = network()
     disk = tmp_path / "disk"
@@ -336,6 +349,7 @@ def test_full_disk_keeps_what_is_written(network, tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.thorough
 def test_full_device(network):
     net = network()
     done = subprocess.run(
@@ -349,6 +363,7 @@ def test_full_device(network):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_folder_that_does_not_exist(network, tmp_path):
     net = network()
     done = run_failing(net, "left", "-w", str(tmp_path / "no" / "out.pcapng"))
@@ -365,6 +380,7 @@ def run_failing(net: Network, *arguments: str, prefix: tuple[str, ...] = ()):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("missing", ["bpf,-perfmon,-sys_admin", "net_admin", "sys_admin"])
 def test_missing_capabilities_are_named(network, missing, need_tool):
     prefix = (need_tool("setpriv"), f"--bounding-set=-{missing}")
@@ -377,6 +393,7 @@ def test_missing_capabilities_are_named(network, missing, need_tool):
     assert "run with sudo" in lines[0]
 
 
+@pytest.mark.thorough
 def test_the_three_capabilities_are_enough(network, need_tool):
     """Without CAP_SYS_ADMIN, inside the namespace."""
     net = network()
@@ -424,6 +441,7 @@ def test_mistakes_are_one_line(live_capture, capsys, arguments, code, what):
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_nothing_can_be_written_but_the_file(network, need_tool, checkout):
     """A read-only installation, temporary folder and home."""
     net = network()
@@ -440,6 +458,7 @@ def test_nothing_can_be_written_but_the_file(network, need_tool, checkout):
     assert done.stdout.startswith(b"\n\r\r\n")
 
 
+@pytest.mark.thorough
 def test_wakeups_are_few(network):
     """An idle capture sleeps: it takes little processor time."""
     net = network()

@@ -25,6 +25,7 @@ def run(net: Any, *arguments: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.thorough
 def test_interface_goes_away(network):
     net = network()
     process = run(net)
@@ -37,6 +38,7 @@ def test_interface_goes_away(network):
     )
 
 
+@pytest.mark.thorough
 def test_command_writes_json(network, tmp_path):
     net = network()
     process = run(net, "--format", "json", "--interval", "200ms")
@@ -56,6 +58,7 @@ def test_command_writes_json(network, tmp_path):
     assert json.loads(file.read_text())["flows"][0]["packets"] == 1
 
 
+@pytest.mark.thorough
 def test_command_prints_a_report(network):
     net = network()
     process = run(net, "--duration", "300ms")
@@ -83,6 +86,7 @@ def test_options_that_make_no_sense(capsys, arguments, message):
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_every_format_takes_it(network):
     net = network()
     with Counted(net) as counted:

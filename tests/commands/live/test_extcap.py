@@ -23,6 +23,7 @@ PACKAGES = os.environ.get("PYTHONPATH", "")
 CAPABILITIES = "+net_admin,+bpf,+perfmon,+dac_read_search"
 
 
+@pytest.mark.thorough
 def test_install_list_uninstall(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)

@@ -16,6 +16,7 @@ from rocescope import cli
 LOCAL = ["--cluster", "local:1", "--progress", "none"]
 
 
+@pytest.mark.thorough
 def test_the_result_is_that_of_one_process(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -28,6 +29,7 @@ def test_the_result_is_that_of_one_process(
     assert os.listdir(tmp_path) == []  # the temporary folder is gone
 
 
+@pytest.mark.thorough
 def test_the_state_stays_in_the_work_folder(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["analyze", str(data("c10")), *LOCAL, "--work", str(tmp_path / "w"), "-o", str(out)]
@@ -49,6 +51,7 @@ def with_a_pause(path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.thorough
 def test_the_priorities_of_dscps_reach_the_diagnosis(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -57,6 +57,7 @@ def test_replay_of_a_capture_with_windows(capsys: pytest.CaptureFixture[str], da
     assert all(one["windows"] > 1 and 0 < one["peak_utilisation"] < 1 for one in over)
 
 
+@pytest.mark.thorough
 def test_json_is_complete(capsys: pytest.CaptureFixture[str], links: list[str]) -> None:
     fabric = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2", "--map", "subnets"]
     words = ["replay", *links, *fabric, "-s", "ecmp:seed=305419896,per-switch=equal"]
@@ -129,6 +130,7 @@ def test_recovered_links_have_the_names_of_taps(
     assert named == ["up0", "up1", "up2", "up3"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("named", [False, True])
 def test_the_printed_replay_runs_as_printed(
     capsys: pytest.CaptureFixture[str], links: list[str], named: bool
@@ -223,6 +225,7 @@ def test_progress_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert last == {"step": "seeds", "done": 50, "total": 50}
 
 
+@pytest.mark.thorough
 def test_the_loads_as_captured_come_first_packet_by_packet(
     capsys: pytest.CaptureFixture[str], links: list[str]
 ) -> None:

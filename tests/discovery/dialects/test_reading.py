@@ -71,6 +71,7 @@ def test_texts_without_end_are_refused(text, told, tmp_path):
     assert reader.problems == (f"`show b`: {told}",)
 
 
+@pytest.mark.thorough
 def test_lines_that_nobody_keeps_take_little_memory(tmp_path):
     (tmp_path / "s.b.text").write_text("\n" * 400_000)
     reader = Reader(tmp_path, "s", QUESTIONS)

@@ -119,6 +119,7 @@ def now(following):
     return ways_of(paths.placement.links, following._state.fabric)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [4, pytest.param(6, marks=pytest.mark.thorough)])
 def test_a_link_that_fails_and_comes_back(routers, tmp_path, family):
     """Every event leaves the paths of a fresh trace; only its two routers are read."""
@@ -172,6 +173,7 @@ def test_a_route_that_is_lost_and_one_that_changes(routers, tmp_path):
     routers.set_routes()
 
 
+@pytest.mark.thorough
 def test_the_port_of_a_host(routers, tmp_path):
     """Its flows end at the leaf, or do not begin, and come back."""
     fabric = routers.fabric(tmp_path / "first")
@@ -191,6 +193,7 @@ def test_the_port_of_a_host(routers, tmp_path):
     assert found[-1].complete_flows == FLOWS
 
 
+@pytest.mark.thorough
 def test_a_router_that_is_not_heard_is_named_and_comes_back(routers, tmp_path, monkeypatch):
     monkeypatch.setattr("rocescope.discovery.following.follow._FIRST_PAUSE_SECONDS", 0.2)
     fabric = routers.fabric(tmp_path / "first")
@@ -210,6 +213,7 @@ def test_a_router_that_is_not_heard_is_named_and_comes_back(routers, tmp_path, m
     assert list(following.summary().ever_lost) == ["spine1"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("question", "most_bytes"),
     first(2, [("/sbin/sysctl -a", 1000), ("ip -j addr", 0), ("/sbin/sysctl -a", 0)]),
@@ -233,6 +237,7 @@ def test_an_answer_that_fails_is_no_change(routers, tmp_path, monkeypatch, quest
     assert following.summary().changes == 0
 
 
+@pytest.mark.thorough
 def test_a_reading_that_fails_is_said(routers, tmp_path, monkeypatch):
     """A full disk, for example."""
     monkeypatch.setattr("rocescope.discovery.following.follow._RETRY_SECONDS", 0.1)
@@ -265,6 +270,7 @@ class Hung(Recorded):
         return super().__call__(requests)
 
 
+@pytest.mark.thorough
 def test_a_router_that_hangs_delays_no_other(routers, tmp_path):
     fabric = routers.fabric(tmp_path / "first")
     traffic = units_of(routers.flows(FLOWS, 4), fabric)
@@ -284,6 +290,7 @@ def test_a_router_that_hangs_delays_no_other(routers, tmp_path):
     routers.set_routes()
 
 
+@pytest.mark.thorough
 def test_a_router_that_hangs_does_not_delay_the_beginning(routers, tmp_path, monkeypatch):
     monkeypatch.setattr("rocescope.discovery.following.follow.FIRST_SECONDS", 1.0)
     fabric = routers.fabric(tmp_path / "first")
@@ -305,6 +312,7 @@ def test_a_router_that_hangs_does_not_delay_the_beginning(routers, tmp_path, mon
     assert "spine2" in following.summary().ever_lost
 
 
+@pytest.mark.thorough
 def test_new_flows_have_the_paths_of_a_fresh_trace(routers, tmp_path):
     fabric = routers.fabric(tmp_path / "first")
     keys = routers.flows(FLOWS, 4)
@@ -322,6 +330,7 @@ def test_new_flows_have_the_paths_of_a_fresh_trace(routers, tmp_path):
     assert [event.kind for event in events] == ["ended"]
 
 
+@pytest.mark.thorough
 def test_nothing_happens_without_a_change(routers, tmp_path):
     fabric = routers.fabric(tmp_path / "first")
     traffic = units_of(routers.flows(32, 4), fabric)

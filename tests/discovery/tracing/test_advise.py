@@ -100,6 +100,7 @@ def test_routes_do_what_is_said(fabric):
     assert max(busy) == found.busy_ns < before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["e;reboot", "$(id)", "-batch", "a b", "swp"])
 def test_only_plain_names_of_ports_are_part_of_a_command(fabric, name):
     ports = tuple((f"{name}{i}", f"{name}{i}") for i in range(len(fabric.links.source) // 2))

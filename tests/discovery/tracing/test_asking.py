@@ -37,6 +37,7 @@ def asked_switches(asking):
     return {one.switch: one for one in asking.report().switches}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", [0, 1, 2, 3])
 def test_all_hops_of_512_flows(policy, routers, tmp_path):
     for number, node in enumerate(routers.routers):

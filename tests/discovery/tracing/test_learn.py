@@ -37,6 +37,7 @@ def fabric(routers, tmp_path):
     return replace(read, hash_settings=(None,) * read.switches)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", [0, 1])
 @pytest.mark.parametrize("weighted", first(1, [False, True]))
 def test_policy_and_seed_of_a_router(policy, weighted, routers, tmp_path):
@@ -94,6 +95,7 @@ def test_answers_outside_the_group_contradict(routers, fabric):
     assert warning.startswith(f"{moved[0]} of {ANSWERS + AGAIN} answers of leaf1 name ports")
 
 
+@pytest.mark.thorough
 def test_a_group_without_a_link_that_the_router_uses(routers, fabric):
     routers.hash_by("leaf1", 1, 777)
     result = learn(

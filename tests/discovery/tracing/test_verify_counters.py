@@ -171,6 +171,7 @@ def test_counters_of_other_seeds_disagree(fabric, flows, seed):
     assert len(check.disagreements) >= 4
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("family", [4, 6])
 def test_counters_of_real_routers(family, need_tool, tmp_path):

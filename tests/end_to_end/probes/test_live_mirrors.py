@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import encapsulations as enc
+import pytest
 from network import Watched, roce
 
 from rocescope.probes.live import LiveOptions, LiveSource
@@ -38,6 +39,7 @@ def test_sessions_are_taps_beside_the_interface(network):
     assert source.decoder.counters.frames() == source.loss().exported == 61
 
 
+@pytest.mark.thorough
 def test_the_result_of_a_live_analysis_tells_the_mirrors(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "right", "--format", "json", "--hook", "xdp")

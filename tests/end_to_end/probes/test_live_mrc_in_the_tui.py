@@ -26,6 +26,7 @@ def frames_of(path):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mirror", [None, "erspan2:session=7"])
 def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
     path, told = tmp_path / "mrc.pcap", tmp_path / "mrc.json"

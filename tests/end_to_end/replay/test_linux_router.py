@@ -67,6 +67,7 @@ def check(
     assert len(np.unique(predicted)) > 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [4, 6])
 def test_five_tuple_both_ways_with_a_seed_per_leaf(fabric: LeafSpine, family: int) -> None:
     check(fabric, 1, flows(1, 2, 2000, family), equal_cost(4))
@@ -110,6 +111,7 @@ def test_link_down_and_up_again(fabric: LeafSpine, family: int) -> None:
         fabric.set_routes(1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("kind", ["mpath", "resilient"])
 def test_nexthop_groups(fabric: LeafSpine, family: int, kind: str) -> None:
@@ -160,6 +162,7 @@ def test_ip_route_get_agrees(fabric: LeafSpine) -> None:
     assert told == predicted.tolist()
 
 
+@pytest.mark.thorough
 def test_four_leaves(need_tool: Callable[[str], str]) -> None:
     need_tool("ip")
     need_seed_sysctl()

@@ -108,6 +108,7 @@ def check_retirements(expected: dict[str, Any], mrc: MrcFlow) -> None:
             assert found[key].cause_time_ns <= truth["retired_ns"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 def test_every_figure(tmp_path: Path, seed: int) -> None:
     options = drawn(seed)
@@ -219,6 +220,7 @@ def test_one_direction_only(tmp_path: Path) -> None:
     assert not any(isinstance(flow.mrc, MrcFlow) for flow in analysis.flows)
 
 
+@pytest.mark.thorough
 def test_reordered_between_taps(tmp_path: Path) -> None:
     """At the second tap packets come up to 20 us out of order, and its clock differs."""
     truth = {}

@@ -150,6 +150,7 @@ def test_random_ports_are_uniform() -> None:
     assert (abs(counts - 1000) < 5 * 27.4).all()  # binomial
 
 
+@pytest.mark.thorough
 def test_adaptive_bands_of_5_10_and_20_percent_are_stale_for_100_ns() -> None:
     rules = parse_packet_strategy("adaptive").rules(messages([(0, 4)], 1), THREE, 1)
     state, queues = rules.state, np.zeros((len(THREE.links.source), LINK_COLUMNS), np.int64)
@@ -182,6 +183,7 @@ def test_least_levels_keep_what_is_among_them() -> None:
     assert chosen(1, NONE) == {0}
 
 
+@pytest.mark.thorough
 def test_spraying_in_turns_uses_every_entropy_value_once_per_turn() -> None:
     """A value keeps its link, so that every turn loads the links alike, in another order."""
     sent = order_of("host-spray:evs=8,order=turns", 32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from types import SimpleNamespace
 
+import pytest
 from generate import write
 
 from rocescope.analyzer.analysis.fair_lock import FairLock
@@ -32,6 +33,7 @@ def batches(path, registry):
                 yield table.slice(begin, min(begin + ROWS, len(table)))
 
 
+@pytest.mark.thorough
 def test_a_longer_session_takes_no_more_memory(tmp_path):
     path = tmp_path / "long.pcap"
     with path.open("wb") as file:

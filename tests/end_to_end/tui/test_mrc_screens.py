@@ -153,6 +153,7 @@ def test_columns_have_entries_for_flows_that_come_later(seen):
     assert len(planes.seen()) == len(planes.width) == more and not planes.seen()[-3:].any()
 
 
+@pytest.mark.thorough
 def test_screens_of_mrc(made):
     path, told = made
     flow = told["flows"][0]
@@ -203,6 +204,7 @@ def test_without_mrc_there_is_nothing_of_it():
     assert "RETRANS" in lines[4] and "PLANES" not in lines[4] and "RTX" not in lines[4]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "keys"),
     [("qps", []), ("paths", ["p", "p", "4"]), ("recovery", ["6"]), ("packets", ["7"])],

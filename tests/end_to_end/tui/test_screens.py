@@ -138,6 +138,7 @@ def judged_of(seen):
     return Judged.of(factories.analysis(diagnosis=diagnosis, hops=hops), True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["diagnosis", "evidence", "hops"])
 def test_pictures_of_a_diagnosis(seen, golden, name):
     """Made by hand: pictures do not change with thresholds."""
@@ -190,6 +191,7 @@ def data_segment_lists(path):
     return found
 
 
+@pytest.mark.thorough
 def test_segment_lists_of_mrc(tmp_path, golden, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     path = tmp_path / "mrc.pcap"

@@ -183,6 +183,7 @@ FEW = ("one-queue-pair", "150-queue-pairs")
 """States between those of no flow and of thousands."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", [*(s for s in STATES if s not in FEW), *thorough(FEW)])
 def test_state(state, tmp_path, golden, capture):
     make, keys, before = STATES[state]
@@ -229,6 +230,7 @@ def test_colours_are_seen_where_they_may_be():
     assert len(found) > 3
 
 
+@pytest.mark.thorough
 def test_a_missing_tshark_is_said_where_its_dissection_would_be(monkeypatch):
     monkeypatch.setattr(packets, "dissect", dissect)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -254,6 +256,7 @@ def test_nothing_is_lost_where_there_is_hardly_a_screen(capture):
     assert len(lines) == 100 and "rocescope" in lines[0]
 
 
+@pytest.mark.thorough
 def test_a_snapshot_that_says_nothing_at_all():
     seen = visit(Still(SourceState("", "capture"), Snapshot(SourceState("", ""))), EVERY)
     assert {name for name, *_ in seen} == set(NAMES)

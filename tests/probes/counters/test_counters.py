@@ -42,6 +42,7 @@ from rocescope.probes.program.program import ProgramOptions
 from rocescope.probes.program.stub_headers import stub_headers
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact", "xdp", "xdp-generic"])
 def test_counts_are_those_of_what_was_sent(network, hook):
     net = network()
@@ -80,6 +81,7 @@ def test_counts_are_those_of_what_was_sent(network, hook):
     assert [(t.frames, t.dropped_frames) for t in capture.taps if t.frames] == [(305, 0)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("psns", "late", "gaps", "passed"),
     [
@@ -120,6 +122,7 @@ def twin(psns: list[int]) -> tuple[int, int, int, int]:
     return late, gaps, passed, restarts
 
 
+@pytest.mark.thorough
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     flows=st.lists(
@@ -306,6 +309,7 @@ def test_what_was_read_is_not_lost(network):
     assert not any("missing from the flows" in line for line in counted.analysis.warnings)
 
 
+@pytest.mark.thorough
 def test_reading_while_entries_change_hands(network):
     """No reading mixes two flows, none loses a packet it had told before."""
     net = network()
@@ -357,6 +361,7 @@ def test_two_processors_count_apart(network):
     assert 9997 <= late + unordered <= 9999
 
 
+@pytest.mark.thorough
 def test_headers_and_counters_agree(network):
     net = network()
     live = LiveSource([net.interface("left")], LiveOptions(ring_bytes=1 << 20))
@@ -388,6 +393,7 @@ def test_headers_and_counters_agree(network):
     assert ours == {name: theirs[name] for name in ours} and len(ours) == 2
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_at_full_rate(live_capture, need_tool):
     need_tool("ethtool")
     frames = 256_000
@@ -404,6 +410,7 @@ def test_nothing_is_lost_at_full_rate(live_capture, need_tool):
     assert {(flow.reordered_packets, flow.missing_packets) for flow in flows} == {(0, 0)}
 
 
+@pytest.mark.thorough
 def test_two_taps_see_a_packet_twice(network):
     net = network()
     source = CounterSource([net.interface("left"), net.interface("right")])

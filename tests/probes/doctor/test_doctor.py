@@ -32,6 +32,7 @@ def states(text):
     return {check["name"]: check["state"] for check in json.loads(text)["checks"]}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("root", "libibverbs")
 def test_where_everything_works(need_tool):
     need_tool("tshark")
@@ -45,6 +46,7 @@ def test_where_everything_works(need_tool):
     assert found["tshark"] == "ok"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("root", "libibverbs")
 @pytest.mark.parametrize("before", [NOBODY, POWERLESS], ids=["nobody", "powerless root"])
 def test_without_privileges(before, need_tool, unavailable):
@@ -62,6 +64,7 @@ def test_without_privileges(before, need_tool, unavailable):
     assert "Live capture does not work: see capabilities, loading, ring" in table.stdout
 
 
+@pytest.mark.thorough
 def test_fits_80_columns():
     lines = run().stdout.splitlines()
     assert len(lines) > 15

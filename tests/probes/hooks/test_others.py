@@ -107,6 +107,7 @@ def test_a_tcx_program_behind_the_probe_is_no_matter(network):
         assert live.others.lines() == []
 
 
+@pytest.mark.thorough
 def test_filters_run_before_a_probe_on_clsact(network):
     net = network()
     drop = bpf.load_program(bpf.PROG_SCHED_CLS, returning(TCX_DROP), name="firewall")
@@ -130,6 +131,7 @@ def test_filters_run_before_a_probe_on_clsact(network):
     os.close(drop)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["tc", "clsact"])
 def test_captures_of_our_own_are_no_others(network, hook):
     net = network()
@@ -161,6 +163,7 @@ def test_the_commands_say_it(network, tmp_path):
         assert "another program (xdp id" in counting.err.read_text()
 
 
+@pytest.mark.thorough
 def test_names_of_programs_steer_no_terminal_and_doctor_lists_them(network):
     net = network()
     with xdp(net, name="fire.wall"):

@@ -20,6 +20,7 @@ def comments(path, capinfos):
     return re.findall(r"(owner: .*)", text)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_owners_learned_during_the_capture_are_in_the_file(tmp_path, need_tool, ending):
     capinfos, path = need_tool("capinfos"), tmp_path / "out.pcapng"

@@ -197,6 +197,7 @@ def test_processes_at_once(probes, events):
     assert probes.lost == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mounted", [True, False])
 def test_with_and_without_tracefs(mounted, need_tool):
     unshare, mount = need_tool("unshare"), need_tool("mount")

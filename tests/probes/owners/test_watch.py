@@ -32,6 +32,7 @@ def jobs():
         job.kill()
 
 
+@pytest.mark.thorough
 def test_flows_know_their_processes(jobs, tmp_path):
     with Network(f"rs-owner-{os.getpid()}") as net:
         net.ip("addr", "add", f"{HERE}/24", "dev", "left")

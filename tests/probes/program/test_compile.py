@@ -80,6 +80,7 @@ def test_a_damaged_file_is_compiled_again(compiled: list[str], folder: Path) -> 
     assert len(compiled) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("base", [None, "/proc/none"])
 def test_a_cache_that_takes_nothing_is_no_error(
     compiled: list[str], monkeypatch: pytest.MonkeyPatch, base: str | None
@@ -94,6 +95,7 @@ def test_a_mistake_in_the_source_is_one_error(compiled: list[str], folder: Path)
     assert not list(folder.iterdir())
 
 
+@pytest.mark.thorough
 def test_no_compiler_stays_in_the_process(live_capture: None) -> None:
     program = f"""
 from rocescope.analyzer.errors import CaptureError

@@ -55,6 +55,7 @@ def test_nothing_comes_back():
     ) == [[], 0]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("libibverbs")
 def test_watching_queue_pairs_goes_on():
     """Events come in, ranks of other users' processes are read, new files are watched."""

@@ -18,6 +18,8 @@ from .conftest import CSV
 pytestmark = pytest.mark.usefixtures("root")
 
 
+@pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

@@ -35,6 +35,7 @@ records = st.lists(
 )
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(
     rings=st.lists(st.tuples(records, st.integers(0, 1)), min_size=1, max_size=3),

@@ -61,6 +61,7 @@ def loaded(ring_bytes: int, cpus: list[int]) -> Iterator[Loaded]:
     probe.rings.close()
 
 
+@pytest.mark.thorough
 def test_every_byte_over_chunks_and_laps(on_cpu_0, order):
     frames = [roce(psn, payload_bytes=psn) for psn in (40, 100, 101, 200)]
     frames.append(b"".join((frames[0][:12], b"\x81\0\0\7", frames[0][12:])))

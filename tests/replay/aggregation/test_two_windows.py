@@ -39,6 +39,7 @@ def period(run, kinds=(), took: int = 0) -> tuple[int, int]:
     return int(row[wk.CONGESTION]) // ONE_PACKET, int(row[wk.AGGREGATORS])
 
 
+@pytest.mark.thorough
 def test_a_period_without_feedback_adds_a_packet_to_both_windows():
     run = beginning()
     assert period(run) == (21, 21) and period(run) == (22, 22)

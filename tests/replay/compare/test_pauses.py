@@ -105,6 +105,7 @@ def test_a_short_headroom_is_named_and_its_losses_are_counted() -> None:
     assert any("packets were lost without recovery" in note for note in one.notes)
 
 
+@pytest.mark.thorough
 def test_a_deadlock_is_why_runs_did_not_complete(tmp_path: Path) -> None:
     (tmp_path / "ring.yaml").write_text("""
 nodes: {s1: {tier: 1}, s2: {tier: 1}, s3: {tier: 1},

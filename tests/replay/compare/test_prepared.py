@@ -65,6 +65,7 @@ def test_mistakes_are_told_before_anything_is_read(
         PreparedReplay(replace(PATTERN, **changes))  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_captures_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = PreparedReplay(ReplayRequest(FABRIC, captures=TAPS, map="order", offer="asap"))
     whole = prepared.read(messages=True)

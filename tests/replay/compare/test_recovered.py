@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from captures import DATA
 
 from rocescope.replay.compare.recovered import with_recovered_seeds
@@ -21,6 +22,7 @@ TRUE = HashSettings("linux", seed=0x12345678, extra={"policy": 1})
 """The seed of the routers, see topology.json of the run."""
 
 
+@pytest.mark.thorough
 def test_both_leaves_by_the_links_of_one() -> None:
     request = ReplayRequest("", captures=SPINES, map="order")
     fabric, found = with_recovered_seeds(request, FABRIC, NEAR)

@@ -83,6 +83,7 @@ def test_links_of_other_rates_have_other_shares() -> None:
     assert huge.max_over_mean == pytest.approx(1)
 
 
+@pytest.mark.thorough
 def test_flows_that_never_meet_do_not_collide() -> None:
     # Two units on link 3 of the layer (3, 4), in different windows: each window has one.
     links = np.array([[3], [3]], np.int32)

@@ -31,6 +31,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.thorough
 @examples(25)
 @given(st.integers(0, len(FABRICS) - 1), st.lists(st.integers(0, 3), min_size=1), st.integers(0))
 def test_every_switch_hashes_in_its_own_way(number: int, kinds: list[int], seed: int) -> None:

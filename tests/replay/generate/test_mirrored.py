@@ -52,6 +52,7 @@ def fields_of_plain(plain: Path, need_tool: Callable[[str], str]) -> list[list[s
     return fields(need_tool("tshark"), plain)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mirror", MIRRORS)
 def test_frames_are_those_of_the_plain_capture(
     mirror: str,

@@ -104,6 +104,7 @@ def bth(frame):
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_messages_psns_reth_and_aeth():
     pairs = generate("incast", SETTINGS._replace(fan_in=1), Sending(path_mtu=4096), seed=1)
     (src_qp,), (dst_qp,) = pairs.src_qp.tolist(), pairs.dst_qp.tolist()

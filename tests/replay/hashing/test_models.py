@@ -40,6 +40,7 @@ def test_the_registry_holds_what_switches_offer():
         assert model.help and model.source
 
 
+@pytest.mark.thorough
 @examples(30)
 @given(SEEDS, st.integers(0, 31), st.integers(0, 31), st.integers(0, 9))
 def test_halves_seeds_rotation_and_offset_of_crc32(seed, rotate, offset, number):
@@ -63,6 +64,7 @@ def test_halves_seeds_rotation_and_offset_of_crc32(seed, rotate, offset, number)
             assert bound.values(seed).tolist() == [expected[use]]
 
 
+@pytest.mark.thorough
 @examples(12)
 @given(SEEDS, SEEDS, st.sampled_from(SEED_USES), st.integers(0, 9))
 @pytest.mark.parametrize("name", ASIC)
@@ -76,6 +78,7 @@ def test_values_at_are_the_values_of_each_seed(name, one, other, use, number):
     assert both.max() < 1 << bound.bits
 
 
+@pytest.mark.thorough
 @examples(12)
 @given(SEEDS, st.integers(0, 9))
 @pytest.mark.parametrize("use", SEED_USES)
@@ -101,6 +104,7 @@ def test_mixed_in_at_the_end_a_seed_is_linear_in_any_model(name):
 
 
 # The upper bits of an XOR fold see only parts of the fields, which are not spread evenly.
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [n for n in MODELS if not n.startswith("xor")])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_choosing_is_spread_over_all_members(name, reduction):

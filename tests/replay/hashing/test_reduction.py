@@ -72,6 +72,7 @@ def test_any_weights(reduction, weights, bits, values):
     ]
 
 
+@pytest.mark.thorough
 @examples(25)
 @given(st.integers(1, 65_535), st.integers(0, (1 << 32) - 1))
 @example(65_535, (1 << 32) - 1)

@@ -24,6 +24,7 @@ def ipv6_keys(n: int, seed: int) -> PacketKeys:
     return packet_keys(ends[0], ends[1], rng.integers(49152, 65536, n))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weights", [[1, 1], [1, 1, 1], [3, 1, 4, 1], [1, 0, 1]])
 @pytest.mark.parametrize("ipv6", [False, True])
 @given(seed=st.integers(0, (1 << 32) - 1), n=st.integers(1, 12), policy=st.sampled_from([0, 1]))

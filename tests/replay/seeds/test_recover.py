@@ -71,6 +71,8 @@ def test_linux_with_both_address_families() -> None:
     assert (candidate.seed, candidate.validated_flows) == (50_000, 20)
 
 
+@pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("settings", "links"),
     [
@@ -108,6 +110,7 @@ def test_every_fitting_seed_of_a_linear_hash_is_counted() -> None:
     assert candidate.seeds_searched == 1 << 16
 
 
+@pytest.mark.thorough
 def test_hash_and_fields_are_found_without_a_hint() -> None:
     direction = planted(HashSettings("crc16-ccitt", "5-tuple+qpn", seed=1), [1] * 4)
     record, tried = recover(direction, Wanted(seeds=NARROW), (), None)
@@ -191,6 +194,7 @@ def test_no_claim_by_chance(truth: str, flows: int, draw: int) -> None:
     assert record.flows_needed["linux"] == 25
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("draw", [0, 1, *thorough(range(2, 10))])
 def test_no_claim_by_chance_with_many_flows(draw: int) -> None:
     direction = planted(HashSettings("random-oracle", seed=draw), [1] * 4, 50, seed=draw)
@@ -235,6 +239,7 @@ def test_a_seed_of_one_direction_is_tried_in_the_other() -> None:
     assert [one.candidates[-1].seed for one in result.switches] == [12_345, 54_321]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("flows", [1, 3])
 def test_too_few_flows(flows: int) -> None:
     record, _ = recover(planted(HashSettings(), [1, 1], flows), Wanted(), (), None)

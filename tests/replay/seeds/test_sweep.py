@@ -86,6 +86,7 @@ def test_chance_is_the_closed_form() -> None:
             assert layer.mean == pytest.approx(exact, abs=4 * spread / 2 / 4000**0.5)
 
 
+@pytest.mark.thorough
 def test_memory_is_that_of_a_chunk() -> None:
     """A thousand times more seeds than are looked at: the range itself takes no memory."""
     import tracemalloc

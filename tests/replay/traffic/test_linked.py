@@ -54,6 +54,7 @@ def _times(begun: NDArray[np.int64], length: int) -> Columns:
     return [begun, begun + length, begun + length + 2_000]
 
 
+@pytest.mark.thorough
 def test_a_flow_that_answers_another_after_a_fixed_time_is_linked() -> None:
     rng = np.random.default_rng(1)
     first = np.cumsum(rng.integers(20_000, 90_000, 40))

@@ -30,6 +30,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 def test_every_packet_as_tshark_sees_it(
     data: Path, tmp_path: Path, need_tool: Callable[[str], str], suffix: str

@@ -47,6 +47,7 @@ def test_brief_fits_80_columns_and_ends_after_the_limits() -> None:
     assert not any("FLOWS" in line for line in text)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [20, 30, 40, 60, 80, 120, 200])
 @pytest.mark.parametrize("findings", [0, 1, 2, 5, 6, 40])
 def test_at_most_eight_rows_however_much_there_is_to_say(
@@ -73,6 +74,7 @@ def test_what_is_cut_says_so_and_the_worst_finding_loses_least() -> None:
     assert text[-1].endswith("; 4 more")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", range(20, 81, 6))
 def test_a_claim_is_whole_or_counted(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -22,6 +22,7 @@ def section(path: Path, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> str
     return text.partition("\nMRC\n")[2].partition("\nCONGESTION")[0]
 
 
+@pytest.mark.thorough
 def test_planes_and_feedback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.pcap"
     generate_mrc(output=path, messages=20, trim=0.002, ce=0.01, always_skip=2, fail_plane=2)

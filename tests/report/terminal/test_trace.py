@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from answers import recorded, traffic_of, truth
 
 from rocescope.discovery.discover import discover_folder
@@ -21,6 +22,7 @@ def printed(folder, *strategies):
     return " ".join(stream.getvalue().split())
 
 
+@pytest.mark.thorough
 def test_known_paths_loads_and_flows(tmp_path):
     text = printed(recorded(tmp_path), "static")
     assert "The path of 256 of 256 flows is known to the destination." in text

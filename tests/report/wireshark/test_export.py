@@ -92,6 +92,7 @@ def test_verdicts_are_filters_of_tshark_and_count_as_analyzed(tmp_path, need_too
     assert len(rows(tool, path, "rocescope.late_by > 3", "frame.number")) == len(late) > 0
 
 
+@pytest.mark.thorough
 def test_losses_before_and_after_a_tap(tmp_path, need_tool):
     tool = need_tool("tshark")
     sent, received = data("i01_write_loss0.5_AtoB.atA"), data("i01_write_loss0.5_AtoB.atB")
@@ -123,6 +124,7 @@ def with_a_gap():
     return [Frame(time // 1000 * 1000, data) for time, _, data in frames[:100] + frames[101:]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", "<>")
 def test_a_pcapng_keeps_its_blocks_and_comments(tmp_path, need_tool, order):
     """Simple and custom blocks, secrets, options; exported again nothing is there twice."""
@@ -190,6 +192,7 @@ def test_a_filter_leaves_out_other_frames(tmp_path):
     assert again.frames == 81 and frames_of(twice) == frames_of(path)
 
 
+@pytest.mark.thorough
 def test_ranks_of_logs(tmp_path, need_tool):
     source = data("c13_rc_write_rdmacm_ipv4.atB")
     flow = max(analyzed(source).flows, key=lambda flow: flow.packets)
@@ -204,6 +207,7 @@ def test_ranks_of_logs(tmp_path, need_tool):
     assert not rows(tool, path, "rocescope.rank == 4", "frame.number")
 
 
+@pytest.mark.thorough
 def test_hostile_names_stay_one_line_of_text(tmp_path, need_tool):
     sent, received = data("i01_write_loss0.5_AtoB.atA"), data("i01_write_loss0.5_AtoB.atB")
     names = {str(sent): "a\x1b[31m] x=1", str(received): "b\n\u202e[rocescope lost_before=9]"}

@@ -70,6 +70,7 @@ def test_sorting_by_key_and_by_heading():
     assert up == down[::-1] and not descending
 
 
+@pytest.mark.thorough
 def test_filter_prompt_completes_and_explains():
     def explained(app):
         return str(app.screen.query_one("#prompt-title").render())
@@ -95,6 +96,7 @@ def test_acknowledging_flows_on_request():
     assert drive(I03, ["a"], look=lambda app: app.view.visible_count) == 8
 
 
+@pytest.mark.thorough
 def test_freeze_holds_the_screen():
     def look(app):
         before = app.view.snapshot
@@ -105,6 +107,7 @@ def test_freeze_holds_the_screen():
     assert drive(I03, ["space", "space"], look=lambda app: app.view.frozen) is False
 
 
+@pytest.mark.thorough
 def test_time_window_keys():
     def packets(app):
         return app.view.snapshot.source.packets, app.view.session.window
@@ -136,6 +139,7 @@ def test_packets_next_odd_and_odd_only():
     assert cursor == 0 and only.is_odd().all() and odd < total
 
 
+@pytest.mark.thorough
 def test_a_bucket_leads_to_its_packets():
     def shown(app):
         return app.screen.packets.extent.tolist(), text_of(app)[2]
@@ -146,6 +150,7 @@ def test_a_bucket_leads_to_its_packets():
     assert len(everything) > len(extents)
 
 
+@pytest.mark.thorough
 def test_a_packet_for_wireshark(monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -153,6 +158,7 @@ def test_a_packet_for_wireshark(monkeypatch):
     assert command[:3] == ["tshark", "-r", str(I03[0])] and command[4].startswith("frame.number")
 
 
+@pytest.mark.thorough
 def test_one_pane_and_all_panes():
     def panes(app):
         return {w.id for w in app.screen.query("#packets, #panes, #why") if w.region.area}
@@ -161,6 +167,7 @@ def test_one_pane_and_all_panes():
     assert one == {"packets"} and all_of_them == {"packets", "panes", "why"}
 
 
+@pytest.mark.thorough
 def test_reading_is_stopped_and_begun_again():
     before, after = [], []
     look = lambda to: lambda app: to.append(app.view.snapshot.source.packets)  # noqa: E731
@@ -210,6 +217,7 @@ def test_replay_from_inside_to_the_flows_of_a_link():
     assert any("linux(its policy's fields, seed 0x" in line for line in packets)
 
 
+@pytest.mark.thorough
 def test_dissection_and_bytes(need_tool):
     need_tool("tshark")
     shown = drive(I03, ["7", "tab", "j", "j"], look=screen)
@@ -217,6 +225,7 @@ def test_dissection_and_bytes(need_tool):
     assert "0000" in shown and "[" in shown
 
 
+@pytest.mark.thorough
 def test_an_event_leads_to_its_packet():
     def look(app):
         packets = app.screen.packets
@@ -227,6 +236,7 @@ def test_an_event_leads_to_its_packet():
     assert got == wanted
 
 
+@pytest.mark.thorough
 def test_keys_of_a_burst_are_for_nobody_while_a_prompt_leaves():
     def burst(*keys):
         def send(app):
@@ -243,6 +253,7 @@ def test_keys_of_a_burst_are_for_nobody_while_a_prompt_leaves():
     assert (mode, comments) == ("recovery", ["x"])
 
 
+@pytest.mark.thorough
 def test_what_a_filter_leaves_is_shown_with_its_own_record():
     def look(app):
         flow = app.view.snapshot.find(app.view.session.selected)
@@ -256,6 +267,7 @@ def test_what_a_filter_leaves_is_shown_with_its_own_record():
         assert "0x00002c" in sentence and f"{resent:,} packets retransmitted" in sentence
 
 
+@pytest.mark.thorough
 def test_the_first_sentence_tells_all_troubles():
     assert "443 marked CE" in drive([data("i13_write_ecn_ce2_AtoB")], look=screen)
     shown = drive([data("i04_write_duplicate1_AtoB")], look=screen)
@@ -267,6 +279,7 @@ def test_the_first_sentence_tells_all_troubles():
     assert "14 records are out of time order" in drive(I03, ["D"], look=screen)
 
 
+@pytest.mark.thorough
 def test_a_mark_is_no_comment():
     def mark(app):
         grid = app.screen.query_one("#packets")
@@ -303,6 +316,7 @@ def test_palette_runs_actions():
     assert drive(I03, ["colon", typed("freeze"), "enter"], look=lambda app: app.view.frozen) is True
 
 
+@pytest.mark.thorough
 def test_jump_mode():
     focused = drive(I03, ["7", "ctrl+o", "s"], look=lambda app: app.focused.id)
     assert focused == "fields"
@@ -338,6 +352,7 @@ def test_keys_and_theme_from_the_settings():
     assert (frozen, theme) == (True, "nord")
 
 
+@pytest.mark.thorough
 def test_columns_from_the_settings():
     settings = Settings(columns={"qps": ["qp", "late", "activity"]})
     lines = drive(I03, [], (80, 24), text_of, settings=settings)
@@ -369,6 +384,7 @@ def test_mouse():
 ALL_KEYS = ["j", "enter", "escape", "m", "s", "v", "r", "o", "p", "n", "l", "a", "G", "k"]
 
 
+@pytest.mark.thorough
 def test_nothing_panics_without_packets(tmp_path):
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(pcap_bytes(some_frames(3)))
@@ -377,12 +393,14 @@ def test_nothing_panics_without_packets(tmp_path):
     assert "No RoCE packet in 3 frames" in lines[2]
 
 
+@pytest.mark.thorough
 def test_nothing_panics_when_the_file_is_not_there():
     keys = [key for number in NUMBERS for key in (number, *ALL_KEYS)]
     lines = drive(["/nowhere/x.pcap"], keys, (80, 24), text_of)
     assert "no such file" in lines[0]
 
 
+@pytest.mark.thorough
 def test_a_capture_that_vanishes_while_its_packets_are_shown(tmp_path):
     copy = tmp_path / "copy.pcap"
     copy.write_bytes(data("c05_rc_atomic_fetchadd").read_bytes())

@@ -52,6 +52,7 @@ def test_export(tmp_path, monkeypatch, suffix):
         assert len(json.loads(out)["flows"]) == 8
 
 
+@pytest.mark.thorough
 def test_packets_are_exported_from_any_screen(tmp_path, monkeypatch):
     """With what was said about the flow; those of the flow under the cursor."""
     monkeypatch.chdir(tmp_path)
@@ -60,6 +61,7 @@ def test_packets_are_exported_from_any_screen(tmp_path, monkeypatch):
     assert b"marked: slow one" in content and re.search(rb"gap: \d+ missing", content)
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_there_is_replaced_only_when_asked_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     there = tmp_path / "a.json"
@@ -74,6 +76,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_again(tmp_path, monkey
     assert json.loads(there.read_text())
 
 
+@pytest.mark.thorough
 def test_exports_that_cannot_be_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     copy = tmp_path / "own.pcapng"
@@ -104,6 +107,7 @@ assert [path.name for path in out.parent.iterdir()] == [out.name]
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("suffix", first(1, [".json", ".html", ".pcapng"]))
 def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path, suffix, need_tool, unavailable):

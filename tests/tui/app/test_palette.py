@@ -19,6 +19,7 @@ def searched(*keys, text, size=(80, 24)):
     return drive(I03, [*keys, "colon", typed(text)], size, found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keys", [["9"], []], ids=["on its screen", "on another"])
 def test_words_come_before_scattered_letters(keys):
     shown = searched(*keys, text="seed")
@@ -35,6 +36,7 @@ def test_words_in_any_order():
     assert searched("9", text="seeds best")[0].startswith("Run the best seeds")
 
 
+@pytest.mark.thorough
 def test_a_command_of_another_screen_goes_there():
     def look(app):
         app.view.replays.stop()

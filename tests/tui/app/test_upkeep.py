@@ -21,6 +21,7 @@ from rocescope.tui.session.session import Session
 I03 = [data("i03_write_reorder5_AtoB")]
 
 
+@pytest.mark.thorough
 def test_a_snapshot_is_drawn_after_the_key_that_came_before_it(monkeypatch):
     async def run():
         app = RocescopeApp(Session.open([str(I03[0])]))

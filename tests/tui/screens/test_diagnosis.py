@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from captures import data
 from tui_driver import drive, text_of
 
@@ -9,6 +10,7 @@ PAIR = [data(f"i01_write_loss0.5_AtoB.at{side}") for side in "AB"]
 CLEAN = [data("c05_rc_atomic_fetchadd")]
 
 
+@pytest.mark.thorough
 def test_the_app_begins_with_the_diagnosis_at_80_columns():
     lines = drive(PAIR, [], (80, 24), text_of, start="diagnosis")
     assert "1 Diag" in lines[1]
@@ -23,6 +25,7 @@ def test_a_clean_capture_says_what_was_checked():
     assert any(line.startswith(" ✓ ") for line in lines)
 
 
+@pytest.mark.thorough
 def test_escape_leads_back_to_the_diagnosis():
     modes = []
     note = lambda app: modes.append(app.current_mode)  # noqa: E731

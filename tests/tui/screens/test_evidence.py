@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from captures import DATA, data
 from tui_driver import drive, text_of
 
 PAIR = [data(f"i01_write_loss0.5_AtoB.at{side}") for side in "AB"]
 
 
+@pytest.mark.thorough
 def test_interval_victims_and_the_way_to_packets():
     seen = []
     look = lambda app: seen.append((app.current_mode, text_of(app)))  # noqa: E731
@@ -41,6 +43,7 @@ def test_a_frame_of_one_tap_leads_to_the_packet_of_this_tap():
     assert (time, frame) == (first.time_ns, first.frame_number)
 
 
+@pytest.mark.thorough
 def test_screens_of_a_flow_show_the_flow_under_the_cursor():
     """Not the flow that is selected on screen 2."""
 
@@ -54,6 +57,7 @@ def test_screens_of_a_flow_show_the_flow_under_the_cursor():
         assert drive(FABRIC, keys, look=look, start="diagnosis") == (True, mode)
 
 
+@pytest.mark.thorough
 def test_numbers_of_victims_are_whole_on_80_columns():
     lines = drive(FABRIC, ["enter"], (80, 24), text_of, start="diagnosis")
     heading = next(line for line in lines if "SOURCE" in line)
@@ -62,12 +66,14 @@ def test_numbers_of_victims_are_whole_on_80_columns():
     assert "3 queue pairs affected" in lines[2]
 
 
+@pytest.mark.thorough
 def test_flows_that_wait_for_lost_acks_have_a_state_and_moved_flows_do_not_spray():
     lines = drive(FABRIC, ["2"], (120, 40), text_of, start="diagnosis")
     assert sum("link-down" in line for line in lines) == 3
     assert "spray over several taps" not in " ".join(lines[2:4])
 
 
+@pytest.mark.thorough
 def test_packets_lost_between_taps_are_not_called_in_order_everywhere():
     """Packets are judged at the first tap, which saw all of them in order."""
     steps = ["enter", "down", "down", "enter"]

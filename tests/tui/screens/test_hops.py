@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import factories_results as factories
 import msgspec
+import pytest
 from captures import data
 from tui_driver import drive, text_of
 
@@ -22,12 +23,14 @@ FABRIC = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_losses_between_two_captures():
     """The facts of the run: 180 packets were lost between both."""
     lines = drive(PAIR, ["3"], (120, 40), text_of)
     assert "180 of " in lines[2] and "passages over 2 hops lost" in lines[2]
 
 
+@pytest.mark.thorough
 def test_columns_that_do_not_fit_are_counted():
     narrow = drive(PAIR, ["3"], (80, 24), text_of)
     line = next(i for i, text in enumerate(narrow) if "FROM" in text)

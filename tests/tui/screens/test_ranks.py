@@ -63,6 +63,7 @@ def still():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("size", "shown"), [((80, 24), 5), ((160, 50), 13)])
 def test_arrival_and_matrix_fit_and_say_what_is_left_out(still, size, shown):
     both, matrix = each([], ["K"], ["v"], look=text_of, session=still, size=size)
@@ -80,6 +81,7 @@ def test_cells_name_unknown_numbers():
     assert cells[5] == cells[6] == "?"  # nobody acknowledges
 
 
+@pytest.mark.thorough
 def test_queue_pairs_have_their_ranks_where_logs_name_them(tmp_path):
     logs = AnalyzeOptions(job_logs=(write_logs(tmp_path, data(LOSSY).parent),))
     session = Session.open([str(data(LOSSY))], logs)

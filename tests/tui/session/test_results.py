@@ -132,6 +132,7 @@ def test_results_of_another_analysis_or_version(folder: Path, tmp_path: Path) ->
     assert "has schema version 2.0" in read(ResultsSession(tmp_path)).source.error
 
 
+@pytest.mark.thorough
 def test_the_screens(folder: Path) -> None:
     """Screens without packets say so, and no key breaks them."""
     keys = [*"37nl4p", "enter", *"5o6890rs", "D", "1", "enter", "escape", "e", "escape"]

@@ -61,6 +61,7 @@ def as_textual_does(grid):
     return Widget.render_lines(grid, grid.size.region)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("no_colour", [False, True])
 def test_lines_are_those_that_textual_would_paint(no_colour, monkeypatch):
     """After any keys, those kept from earlier paints too."""

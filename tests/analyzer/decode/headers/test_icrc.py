@@ -62,6 +62,7 @@ def test_every_bit_counts_but_those_routers_change() -> None:
         assert state(bytes(damaged)) == (ICRC_OK if at in free else ICRC_BAD), at
 
 
+@pytest.mark.thorough
 @given(st.binary(max_size=600), st.integers(0, 20), st.integers(0, 0xFFFFFFFF))
 def test_crc_equals_zlib(data: bytes, start: int, seed: int) -> None:
     start = min(start, len(data))

@@ -88,6 +88,7 @@ def compare(samples: list[tuple[bytes, int, int]]) -> Counter[str]:
     return seen
 
 
+@pytest.mark.thorough
 def test_equals_the_twin_on_a_large_corpus() -> None:
     rng = random.Random(47)
     seen = compare([corpus.frame(rng) for _ in range(4_000)])

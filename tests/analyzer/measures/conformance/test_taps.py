@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from captures import DATA
 from conformance_traces import NAK, answer, write
 from traffic import packets
@@ -52,6 +53,7 @@ def test_parts_of_one_tap_add_up() -> None:
     assert scopes == alone[1][2]  # and the first has no marks
 
 
+@pytest.mark.thorough
 def test_taps_of_parts_stay_apart() -> None:
     whole = summed(*measured(FILES, True))
     ours, theirs = (measured([path], True) for path in FILES)
@@ -70,6 +72,7 @@ def test_a_mirror_session_is_judged_by_itself() -> None:
     assert other.states["requests"].sum() == 2
 
 
+@pytest.mark.thorough
 def test_hundreds_of_interfaces_with_a_flow_each_take_little_memory() -> None:
     """A hostile pcapng has thousands of interfaces: a book begins with room for few flows."""
     taps = 600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,6 +124,7 @@ def facts(measure):
     return found
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(
     st.lists(

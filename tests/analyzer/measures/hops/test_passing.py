@@ -113,6 +113,7 @@ def check(measure, rows):
         assert edge["wire_bytes"] == sum(e["wire_bytes"] for e in mine)
 
 
+@pytest.mark.thorough
 @examples(150)
 @given(journeys(), st.lists(st.integers(0, 100), max_size=4))
 def test_equals_the_twin_however_the_batches_are_cut(rows, cuts):
@@ -151,6 +152,7 @@ def test_the_present_follows_packets_after_a_silence_and_after_a_wrong_first_tim
 SILENCE_NS = 15 * 10**9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("packets", [AHEAD_TRUSTED - 1, AHEAD_TRUSTED, 20, 5_000])
 @pytest.mark.parametrize("cuts", [(), range(0, 10_000, 5)], ids=["whole", "cut"])
 def test_packets_on_their_way_when_a_silence_ends_arrive(packets, cuts):

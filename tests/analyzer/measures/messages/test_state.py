@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +108,7 @@ def nonsense(draw):
     return rows
 
 
+@pytest.mark.thorough
 @examples(200)
 @given(conversations() | nonsense(), st.lists(st.integers(0, 60), max_size=4))
 def test_equals_the_twin_however_the_capture_is_split(rows, cuts):

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -293,6 +294,7 @@ def test_either_order_and_none() -> None:
         assert why is not None and reason in why
 
 
+@pytest.mark.thorough
 def test_merged_parts_are_the_whole() -> None:
     first = [write(n, EV + n % 3, timestamp=n) for n in range(20)]
     second = [{"opcode": SACK, "entropy": EV, "psn": 30, "timestamp": 9, "rcvd_bytes": 3}]

@@ -50,6 +50,7 @@ def rows_of(order, twice, start):
     return rows
 
 
+@pytest.mark.thorough
 @examples(300)
 @given(disordered(), st.sampled_from([0, 5, 0xFFFFF0, 0xFFFFFF]), st.lists(st.integers(1, 150)))
 def test_equals_the_definitions(traffic, start, cuts):

@@ -287,6 +287,7 @@ def test_acknowledged_but_never_seen_is_suspected_capture_loss():
     assert tracker.missing(0, state.REQUESTS) == (3, 3)
 
 
+@pytest.mark.thorough
 @examples(40)
 @given(st.integers(0, 2**31), st.lists(st.integers(1, 2000), max_size=6))
 def test_any_packets_in_any_batches(seed, cuts):

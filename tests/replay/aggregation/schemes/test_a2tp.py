@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aggregating import memory, packet
 
 from rocescope.replay.aggregation.columns import COLLIDED, CONTENDED, RESENT, cl, pk, ty
@@ -12,6 +13,7 @@ from rocescope.replay.aggregation.state import TWO_WINDOWS
 WHOLE = 0b11
 
 
+@pytest.mark.thorough
 def test_a_slot_that_another_fragment_wanted_says_so_with_its_sum():
     held = memory()
     at_switch(held, packet(0, 5), 0, 0, WHOLE, 0)

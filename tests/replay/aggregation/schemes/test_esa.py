@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aggregating import memory, packet
 
 from rocescope.replay.aggregation.columns import cl, pk, ty
@@ -12,6 +13,7 @@ WHOLE = 0b11
 AGEING, EARLY = (1, 0), (1, 1)
 
 
+@pytest.mark.thorough
 def test_a_higher_priority_takes_the_slot():
     held = memory(own=AGEING)
     at_switch(held, packet(0, 5, job=0, priority=10), 0, 0, WHOLE, 0)

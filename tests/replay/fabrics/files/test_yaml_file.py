@@ -165,6 +165,7 @@ def test_a_document_too_deep_for_the_stack(text, parse):
         parse(text)
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=200))
 def test_any_text_is_a_fabric_or_an_error(tmp_path_factory, text):
     file = tmp_path_factory.getbasetemp() / "any.yaml"

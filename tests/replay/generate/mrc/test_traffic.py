@@ -91,6 +91,7 @@ def flow_of(analysis: Analysis, truth: dict[str, Any]) -> tuple[Flow, MrcFlow]:
 TROUBLED = {"messages": 8, "loss": 0.003, "trim": 0.003, "ce": 0.02, "always_skip": 2}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "at_receiver"),
     [
@@ -158,6 +159,7 @@ def test_analysis_finds_the_truth(
             assert mrc.timestamped_packets == 0
 
 
+@pytest.mark.thorough
 def test_a_plane_fails(tmp_path: Path) -> None:
     capture, truth = generated(tmp_path, messages=20, fail_plane=3, seed=2)
     analysis = analysed(capture, path_by="srv6")
@@ -239,6 +241,7 @@ def test_impossible_options(tmp_path: Path, options: dict[str, Any]) -> None:
     assert not (tmp_path / "x.pcap").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{"fail_plane": 2, "seed": 1}, {"rtt": "1ms", "ipv4": True}])
 def test_taps_in_series(tmp_path: Path, options: dict[str, Any]) -> None:
     """The same traffic seen by senders and receivers: nothing counts twice, losses show.

@@ -61,6 +61,7 @@ def test_any_bytes(texts, seed):
     assert values(texts, [seed, 0]) == [[lookup3(t, s) for t in texts] for s in (seed, 0)]
 
 
+@pytest.mark.thorough
 @given(ROWS, SEEDS)
 def test_seed_in_front(texts, seed):
     expected = [lookup3(seed.to_bytes(4, "big") + t, 0) for t in texts]

@@ -103,6 +103,7 @@ def test_settings_the_kernel_does_not_have(extra):
         bind(some_keys(1), HashSettings(extra={"policy": 3, **extra}))
 
 
+@pytest.mark.thorough
 def test_captures_of_a_real_fabric(data):
     """31,200 packets of 48 queue pairs, both ways: every one is on the predicted uplink."""
     folder = data / "leafspine" / "r01_clean_write"

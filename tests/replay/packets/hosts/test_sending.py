@@ -83,6 +83,7 @@ def run(
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 @examples(15)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_no_packet_is_sent_by_an_ev_that_is_not_good(seed: int, trims: bool) -> None:

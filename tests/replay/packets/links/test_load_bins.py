@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from rocescope.replay.packets.model import run_state as rs
 LINKS, BINS = 2, 8
 
 
+@pytest.mark.thorough
 @examples(80)
 @given(
     st.lists(

@@ -3,6 +3,7 @@
 import heapq
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +37,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.thorough
 @examples(80)
 @given(steps, st.sampled_from([1, 50]))
 def test_as_a_heap(history, between) -> None:

@@ -49,6 +49,7 @@ def seen(path: str) -> dict[tuple[str, str, int], np.ndarray]:
     return {key: np.array(own) for key, own in rows.items()}
 
 
+@pytest.mark.thorough
 def test_a_real_fabric_as_captured() -> None:
     """48 queue pairs through Linux routers, 1.7 s: every packet is sent when it was, and comes to
     its host when the capture of that host's link has it, but for what the routers took."""

@@ -1,5 +1,6 @@
 """Penalties of the Ultra Ethernet bitmap against a plain model."""
 
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ class PlainBitmap:
         return fallback
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, EVS - 1)), max_size=80))
 def test_penalties(steps) -> None:

@@ -1,5 +1,7 @@
 """Hopper: when a flow probes, and when it moves, by hand (arXiv 2506.08132)."""
 
+import pytest
+
 from rocescope.replay.packets.model.labels import (
     ACKED,
     NEVER,
@@ -31,6 +33,7 @@ def probed(state: EvState, now: int) -> list[int]:
     return labels
 
 
+@pytest.mark.thorough
 def test_a_flow_probes_two_labels_above_one_and_a_half_base_rtts() -> None:
     state, ev = started()
     answered(state, ev, 15_000, BASE)

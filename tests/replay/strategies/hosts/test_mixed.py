@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from rocescope.replay.strategies.hosts import mixed as kernels
 EVS = 8
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, EVS - 1)), max_size=80))
 def test_stored_values_first_then_those_of_the_bitmap(steps: list[tuple[int, int]]) -> None:

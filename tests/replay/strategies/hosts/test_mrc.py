@@ -1,6 +1,7 @@
 """MRC's EV states against a plain model of the specification's transitions, and its invariants."""
 
 import numpy as np
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(steps)
 def test_states_and_invariants(history) -> None:

@@ -1,5 +1,7 @@
 """PLB: rounds, thresholds, pauses, by hand (Linux, tcp_plb.c)."""
 
+import pytest
+
 from rocescope.replay.packets.model.labels import ACKED, MARKED, OUTSTANDING, TIMEOUT
 from rocescope.replay.strategies.hosts import plb as kernels
 
@@ -19,6 +21,7 @@ def _round(state, now: int, marked: int, of: int) -> int:
     return now + ROUND
 
 
+@pytest.mark.thorough
 def test_a_label_stays_until_enough_rounds_are_congested() -> None:
     state = _state(percent=50, rounds=3, idle_rounds=3)
     state.rows[0, OUTSTANDING] = 4

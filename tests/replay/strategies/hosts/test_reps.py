@@ -1,5 +1,6 @@
 """REPS against a plain model of the paper's algorithm, with lists instead of rings."""
 
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +56,7 @@ events = st.lists(
 )
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(events)
 def test_ring(steps) -> None:

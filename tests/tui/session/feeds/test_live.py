@@ -68,6 +68,7 @@ def test_packets_appear_while_they_come_and_the_freeze_holds(network):
     asyncio.run(run())
 
 
+@pytest.mark.thorough
 def test_a_vanished_interface_is_said_on_line_1(network):
     async def run():
         net = network()
@@ -93,6 +94,7 @@ def test_an_unknown_interface_becomes_one_line():
         session.analysis()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("libibverbs")
 def test_flows_know_their_owners_and_a_filter_leaves_the_probes_in_place(network):
     net = network()
@@ -138,6 +140,7 @@ def test_flows_know_their_owners_and_a_filter_leaves_the_probes_in_place(network
         job.kill()
 
 
+@pytest.mark.thorough
 def test_privileges_are_given_up_before_the_screen_comes(network):
     net = network()
     code = f"""
@@ -164,6 +167,7 @@ session.close()
     assert held == {sum(1 << dropping._NUMBERS[name] for name in names)}
 
 
+@pytest.mark.thorough
 def test_logs_that_grow_during_the_session_name_ranks(network, tmp_path):
     net = network()
     net.ip("addr", "add", f"{HERE}/24", "dev", "left")

@@ -66,6 +66,7 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
     assert [int(psn) for psn in shown] == list(range(600))
 
 
+@pytest.mark.thorough
 def test_all_that_was_recorded_is_read_when_it_ends_and_again(network, tmp_path):
     """`X` ends the recording, `X` again reads the file anew: always every frame of it."""
     path = tmp_path / "record.pcapng"
@@ -121,6 +122,7 @@ def test_a_recording_names_owners(network, tmp_path):
     assert (owner.pid, owner.rank, owner.end) == (job.pid, 5, "source")
 
 
+@pytest.mark.thorough
 def test_a_recorded_session_whose_interface_vanishes_stands(network, tmp_path):
     async def run():
         net = network()

@@ -41,6 +41,7 @@ def by_pyshark(path: Path) -> list[tuple[str, int, int]]:
         loop.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [0, 5])
 def test_the_fields_are_those_of_pyshark(data, tmp_path, need_tool, number):
     need_tool("tshark")

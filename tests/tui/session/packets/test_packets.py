@@ -38,6 +38,7 @@ def tshark(tool, path, display_filter, *fields):
     return [line.split("\t") for line in run.stdout.splitlines()]
 
 
+@pytest.mark.thorough
 def test_the_packets_are_those_wireshark_finds(need_tool):
     path = data(I03)
     packets = PacketScan([str(path)], KEY, limit=100_000).run()
@@ -250,6 +251,7 @@ def test_packets_of_a_rotated_series_are_those_of_the_whole(tmp_path):
         assert several.file_of(row) == (paths[number // 9_000], number % 9_000 + 1)
 
 
+@pytest.mark.thorough
 def test_packets_are_read_as_their_analysis_reads_them(tmp_path):
     """On another port, filtered before they are tracked; the copied command says the same."""
     moved = []

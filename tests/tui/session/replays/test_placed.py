@@ -113,6 +113,7 @@ def i03_replayed(app):
     app.screen.redraw()
 
 
+@pytest.mark.thorough
 def test_all_screens_and_the_command_say_the_same_of_a_link():
     """Four similar flows; two of them on one of four spines are about twice its fair share."""
     shown = {}

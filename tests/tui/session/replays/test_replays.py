@@ -285,6 +285,7 @@ def screen_7(view, size=(80, 24)):
     )
 
 
+@pytest.mark.thorough
 def test_what_was_asked_for_last_is_seen_while_it_is_pending():
     made = replays()
     made.run(["ecmp", "static", "assign", "wcmp", "subflow"])

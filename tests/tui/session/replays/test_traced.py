@@ -57,6 +57,7 @@ def test_without_a_hash_nothing_is_traceable(spec):
     assert not traceable(parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2,rate=10G"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)])
 def test_the_screens_show_them(spec, size):
     def begin(app):
@@ -76,6 +77,7 @@ def test_the_screens_show_them(spec, size):
     assert "FIM over time" not in fabric
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("root")
 def test_fim_over_time(need_tool, tmp_path):
     need_tool("ip")

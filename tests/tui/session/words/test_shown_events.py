@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import numpy as np
+import pytest
 from captures import data
 from tui_driver import drive, text_of, typed
 
@@ -27,6 +28,7 @@ def shown(*keys):
     return lines[2], lines[1], times
 
 
+@pytest.mark.thorough
 def test_events_are_those_of_the_window_and_of_the_flows_that_pass():
     found = analyze([str(CAPTURE)], AnalyzeOptions())
     start = min(flow.first_time_ns for flow in found.flows)

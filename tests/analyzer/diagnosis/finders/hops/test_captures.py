@@ -42,6 +42,7 @@ def stepped(ns):
     return lambda time_ns: time_ns + (ns if time_ns > START_NS + 200 * MS else 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tap", ["H1-leaf1", "leaf1-spine2", "leaf2-spine3", "H4-leaf2"])
 @pytest.mark.parametrize("ipv6", [False, True])
 def test_frames_that_a_capture_misses(tmp_path, clean, tap, ipv6):
@@ -65,6 +66,7 @@ def test_loss_and_missed_frames_are_two_findings(tmp_path):
     names(next(one for one in found if one.kind == "loss"), "loss", SPINE, run.hits)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tap", ["H1-leaf1", "leaf1-spine2"])
 @pytest.mark.parametrize("ns", [30 * MS, -30 * MS])
 def test_another_clock_is_a_note(tmp_path, clean, tap, ns):
@@ -85,6 +87,7 @@ def test_clocks_that_differ_a_little_are_no_finding(tmp_path, clean):
     assert warnings(diagnosis(write(tmp_path, taps))) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tap", ["H1-leaf1", "leaf1-spine2", "leaf2-spine3"])
 @pytest.mark.parametrize("ns", [5 * MS, -5 * MS])
 def test_a_clock_that_steps_is_the_only_finding(tmp_path, clean, tap, ns):
@@ -95,6 +98,7 @@ def test_a_clock_that_steps_is_the_only_finding(tmp_path, clean, tap, ns):
     assert abs(one.from_ns - (START_NS + 200 * MS)) < 20 * MS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tap", ["H1-leaf1", "leaf1-spine2", "leaf2-spine3"])
 @pytest.mark.parametrize("ns", [2_000 * MS, 3_600_000 * MS])
 @pytest.mark.parametrize("ahead", ["before", "between"])
@@ -127,6 +131,7 @@ def test_a_clock_that_drifts_makes_no_queue(tmp_path, clean):
     assert [one.kind for one in warnings(diagnosis(write(tmp_path, taps)))] in ([], ["clock"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tap", [FAR, "H3-leaf2"])
 @pytest.mark.parametrize("ns", [30 * MS, -30 * MS, -500 * US])
 def test_a_loss_beside_another_clock(tmp_path, tap, ns):

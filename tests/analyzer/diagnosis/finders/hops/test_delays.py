@@ -54,6 +54,7 @@ def overtaken_between(run, near, far):
     return [(address(p.src), address(p.dst), p.dest_qp) for p in late]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ipv6", [False, True])
 @pytest.mark.parametrize("bits", [12e6, 18e6])
 def test_a_queue_without_loss(tmp_path, bits, ipv6):

@@ -89,6 +89,7 @@ def lossy():
     return simulate(fault=between(NEAR, FAR, drop, FROM, which=some(0.1)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pairs", "ipv6"),
     [
@@ -213,6 +214,7 @@ def test_a_link_that_fails_again_and_again(tmp_path):
     assert "for a while, 3 times" in one.sentence
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.3, 0.6])
 def test_much_random_loss_is_no_row_of_outages(tmp_path, share):
     run = simulate(usual_pairs(), between(NEAR, FAR, drop, which=some(share)))
@@ -240,6 +242,7 @@ def test_an_overload_is_one_finding_without_the_tap_of_a_sender_beside_the_recei
     assert one.packets <= len(run.lost)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", [0, 330 * MS], ids=["all the time", "later"])
 def test_losses_of_a_sender_beside_the_receiver_at_another_time_are_a_fault_of_their_own(
     tmp_path, first
@@ -349,6 +352,7 @@ HOPS += [(f"leaf{a}-spine{s}", f"H{h}-leaf{a}") for a in (1, 2) for s in (1, 2) 
 HOPS += [("H1-leaf1", f"leaf1-spine{s}") for s in range(1, 5)]
 
 
+@pytest.mark.thorough
 @examples(12)
 @given(
     hop=st.sampled_from(HOPS),

@@ -61,6 +61,7 @@ def test_it_is_one_finding(tmp_path, monkeypatch):
     assert {tap_of(frame.tap) for frame in one.evidence} == {"leaf2-spine2"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("hop", "parts", "outage"),
     [
@@ -120,6 +121,7 @@ def test_flows_that_lost_nothing_there_are_not_excused(tmp_path, monkeypatch):
     assert not known.explains("stalled", idle.id, DOWN, UP)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sports", "cause", "explained"),
     [

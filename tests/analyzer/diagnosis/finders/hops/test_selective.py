@@ -35,6 +35,7 @@ SPINE = (NEAR, FAR, "spine2", "leaf1 to leaf2")
 FROM = 100 * MS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("which", "says"),
     [
@@ -62,6 +63,7 @@ def test_packets_that_are_too_long(tmp_path, first):
     assert one.details == {"longest_passed_bytes": 54 + 12 + 256 - 8}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", [0, FROM])
 def test_flows_that_are_too_long(tmp_path, first):
     """Every packet of some flows is too long: they are no blackhole."""

@@ -79,6 +79,7 @@ class Twin:
             self.increase()
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(
     st.lists(

@@ -27,6 +27,7 @@ def target(cwnd: float) -> float:
     return float(RTT + HOPS * RTT / 6.55 + max(0.0, min(scaling, 5 * RTT)))
 
 
+@pytest.mark.thorough
 def test_grows_below_the_target_and_cuts_once_per_round_trip_above() -> None:
     control = congestion(SWIFT, 1, Line(MSS, TRIPS, False))
     rows, params = control.rows, control.params
