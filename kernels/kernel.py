@@ -61,7 +61,11 @@ def subkernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Like `subkernel`, for small helpers that LLVM should inline into their callers."""
+    """Like `subkernel`, for helpers that LLVM should inline into their callers.
+
+    Small ones, and those that a hot loop calls with a tuple of many arrays: a call passes seven
+    words for each array, which takes longer than the work of most helpers.
+    """
     return cast(F, Kernel(function, {"forceinline": True, **_HELPER}))
 
 

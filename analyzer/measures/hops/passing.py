@@ -140,7 +140,7 @@ def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> In
     return index
 
 
-@subkernel
+@inlined
 def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
     """The edge of a flow (-1: of all flows), and that of all flows, created when new.
 
@@ -194,7 +194,7 @@ def _rewindow(p: Passing, width: Int, origin: Int) -> None:
     p.clock[st.WIDTH], p.clock[st.ORIGIN] = width, origin
 
 
-@subkernel
+@inlined
 def window_of(p: Passing, time: Int) -> Int:
     """The window of a time; windows are multiples of their width since the Unix epoch.
 
@@ -249,7 +249,7 @@ def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
     moment.later = p.clock[st.NEWEST]
 
 
-@subkernel
+@inlined
 def _note_pass(
     p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int, late: bool
 ) -> None:
@@ -355,7 +355,7 @@ def _note_lag(p: Passing, one: Any, other: Any, direction: Int) -> None:
     lags[st.SAMPLES] += 1
 
 
-@subkernel
+@inlined
 def _note_next(p: Passing, visit: Any, next_tap: Int, time: Int) -> None:
     if visit.went_on == 0:
         visit.first_next_tap = next_tap
@@ -369,7 +369,7 @@ def _note_next(p: Passing, visit: Any, next_tap: Int, time: Int) -> None:
     visit.run = 0
 
 
-@subkernel
+@inlined
 def _conclude(
     p: Passing, histograms: Histograms, way: NDArray[np.int64], copies: NDArray[np.int64]
 ) -> None:
@@ -453,7 +453,7 @@ def _conclude(
     _grown(whole, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
 
 
-@kernel
+@subkernel
 def conclude_until(
     p: Passing,
     histograms: Histograms,
@@ -474,7 +474,7 @@ def conclude_until(
     return DONE
 
 
-@subkernel
+@inlined
 def visit_of(p: Passing, flow: Int, tap: Int) -> Int:
     """The visits of a flow at a tap, created when new; room is there."""
     place = _visit_place(p, flow, tap)
@@ -506,7 +506,7 @@ def _is_late(visit: Any, opcode: Int, psn: Int) -> bool:
     return True
 
 
-@subkernel
+@inlined
 def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, head: Int) -> Int:
     """The transmission that row i is a sighting of; -1 for a new one, -2 for a row to ignore.
 
@@ -601,7 +601,7 @@ def _tick(p: Passing, time: Int) -> None:
             p.transmissions[number & (len(p.transmissions) - 1)].first_ns = time
 
 
-@kernel
+@subkernel
 def follow(
     p: Passing,
     histograms: Histograms,
