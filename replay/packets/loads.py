@@ -69,11 +69,13 @@ def layer_load(
 
 
 def _over_time(result: EngineResult, members: Ints, fabric: Fabric) -> LayerOverTime | None:
-    """Means over the intervals with traffic, weighted by bytes."""
+    """Means over the intervals with traffic, weighted by bytes; None if nothing was carried."""
     if result.loads is None:
         return None
     loads = result.loads[:, members]
     total = loads.sum(1)
+    if not total.any():
+        return None
     loads, total = loads[total > 0], total[total > 0]
     rates = fabric.links.rate_bits_per_second[members]
     share = loads / (rates / rates.sum() * total[:, None])

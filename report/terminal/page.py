@@ -21,6 +21,8 @@ ColorWhen: TypeAlias = Literal["auto", "always", "never"]
 MOST_WARNINGS = 20
 _KEPT = 4
 """Leading columns of a table that are shown on the narrowest terminal."""
+_FOLDED = 16
+"""Least width of text on several lines."""
 _USUAL_WIDTH, _NARROWEST, _WIDEST = 80, 20, 1000
 """In columns; rich draws the frames of help forever on a few."""
 
@@ -136,22 +138,30 @@ class Page:
         """Print a table, with wide gaps between its columns where they fit.
 
         `drop` omits columns without any value, and columns at the right that do not fit:
-        a truncated number misleads.
+        a truncated number misleads. Without it these columns follow in a second table.
         """
         filled = new_table(2)
         fill(filled)
         columns = [c for c in filled.columns if not drop or any(cell != "-" for cell in c.cells)]
         table = with_columns(filled, columns)
+        rest: Sequence[Column] = ()
         widths = [self._width(column) for column in table.columns]
         if sum(widths) + 2 * (len(widths) - 1) > self.console.width:
             table.padding = (0, 1, 0, 0)
+            names = next((n for n, c in enumerate(columns) if c.justify != "left"), len(columns))
+            least = _KEPT if drop else names + 1
+            if not drop:
+                widths = list(map(_at_least, columns, widths))
             kept = len(widths)
-            while drop and kept > _KEPT and sum(widths[:kept]) + kept - 1 > self.console.width:
+            while kept > least and sum(widths[:kept]) + kept - 1 > self.console.width:
                 kept -= 1
             if kept < len(widths):
-                table = with_columns(table, table.columns[:kept])
+                table = with_columns(table, columns[:kept])
+                rest = () if drop else [*columns[:names], *columns[kept:]]
         self.unknowns |= any(str(cell) == UNKNOWN for c in table.columns for cell in c.cells)
         self.console.print(table)
+        if rest:
+            self.draw(lambda second: _fill(second, rest))
 
     def _width(self, column: Column) -> int:
         """Terminal width of a column without wrapped cells."""
@@ -175,13 +185,23 @@ def new_table(gap: int) -> Table:
 def with_columns(table: Table, columns: Sequence[Column]) -> Table:
     """The table with only these columns; no text in a cell breaks its line."""
     narrower = new_table(table.padding[1])
+    _fill(narrower, columns)
+    return narrower
+
+
+def _fill(table: Table, columns: Sequence[Column]) -> None:
+    """Add columns with their cells to an empty table."""
     for c in columns:
-        narrower.add_column(
+        table.add_column(
             c.header, justify=c.justify, style=c.style, no_wrap=c.no_wrap, overflow=c.overflow
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
-        narrower.add_row(*map(_cell, cells))
-    return narrower
+        table.add_row(*map(_cell, cells))
+
+
+def _at_least(column: Column, width: int) -> int:
+    """The least width of a column: text on several lines needs less than its own."""
+    return width if column.no_wrap else min(width, _FOLDED)
 
 
 def _cell(content: RenderableType) -> RenderableType:

@@ -144,14 +144,7 @@ def run_events(
             unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)
         if link >= 0:
-            if pfc:
-                due = next_due(net, link, time)
-                if due != NEVER:
-                    schedule(wheel, item, due)
-            elif links[link, rs.HEAD_TIME] != NEVER:
-                schedule(wheel, item, links[link, rs.HEAD_TIME])
-            elif links[link, rs.WAITING_PACKETS] > 0:
-                schedule(wheel, item, max(time, links[link, rs.FREE]))
+            _schedule_link(net, wheel, link, time)
 
         # The packet to forward, and the link for it.
         finished: Int
@@ -214,12 +207,7 @@ def run_events(
             else:
                 free_slot(net, slot)
                 stats[out, rs.DROPS] += 1
-            if pfc:
-                due = next_due(net, out, time)
-                if due != NEVER:
-                    schedule(wheel, 1 + out, due)
-            elif links[out, rs.HEAD_TIME] != NEVER:
-                schedule(wheel, 1 + out, links[out, rs.HEAD_TIME])
+            _schedule_link(net, wheel, out, time)
             if slot < 0:
                 continue
         else:
@@ -228,6 +216,21 @@ def run_events(
                 stats[out, rs.DROPS] += 1
         _lost(net, own, run.messages, slot, time)
     return DONE
+
+
+@inlined
+def _schedule_link(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
+    """Make the next event of a link due: an arrival, or where its wire is empty and packets wait
+    (gaps, cut-through), the end of what occupies it."""
+    due: Int
+    if net.settings[rs.PFC]:
+        due = next_due(net, link, time)
+    else:
+        due = net.links[link, rs.HEAD_TIME]
+        if due == NEVER and net.links[link, rs.WAITING_PACKETS] > 0:
+            due = max(time, net.links[link, rs.FREE])
+    if due != NEVER:
+        schedule(wheel, 1 + link, due)
 
 
 @subkernel
@@ -312,8 +315,7 @@ def _send_notice(net: Net, own: Feedback, link: Int, slot: Int, time: Int) -> No
         return
     serve(net, link, time + 1)
     enqueue(net, link, slot, time)
-    if net.links[link, rs.HEAD_TIME] != NEVER:
-        schedule(own.wheel, 1 + link, net.links[link, rs.HEAD_TIME])
+    _schedule_link(net, own.wheel, link, time)
 
 
 @inlined

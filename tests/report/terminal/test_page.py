@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.table import Table
 
-from rocescope.report.terminal.page import Page, console_for, numbers, texts
+from rocescope.report.terminal.page import Page, console_for, folded, numbers, texts
 
 
 def page_of(width: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Page, io.StringIO]:
@@ -47,6 +47,26 @@ def test_dropped_columns_are_dropped_whole(
     page.draw(fill, drop=True)
     head, row = stream.getvalue().splitlines()
     assert "empty" not in head and len(head.split()) == len(row.split()) == kept
+
+
+@pytest.mark.parametrize(("width", "tables"), [(120, 1), (60, 2), (44, 3), (20, 7)])
+def test_columns_that_do_not_fit_follow_in_a_second_table(
+    width: int, tables: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, stream = page_of(width, monkeypatch)
+
+    def fill(table: Table) -> None:
+        folded(table, "strategy")
+        numbers(table, *(f"number{i}" for i in range(7)))
+        for name in ("adaptive-flowlet (gap=16us)", "plb"):
+            table.add_row(name, *(f"1234567{i}" for i in range(7)))
+
+    page.draw(fill)
+    lines = [line.split() for line in stream.getvalue().splitlines()]
+    heads, rows = ([line for line in lines if line[0] == first] for first in ("strategy", "plb"))
+    assert len(heads) == len(rows) == tables and max(map(len, stream.getvalue().split())) < 20
+    assert sum((head[1:] for head in heads), []) == [f"number{i}" for i in range(7)]
+    assert sum((row[1:] for row in rows), []) == [f"1234567{i}" for i in range(7)]
 
 
 def test_left_out_rows_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

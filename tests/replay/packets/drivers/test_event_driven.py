@@ -39,6 +39,7 @@ FABRICS = (
     "fat-tree:k=4,rate=800G,delay=20ns,down=leaf1-spine1,slow=leaf3-spine3:70G",
     "multi-plane:planes=2,leaves=2,spines=2,hosts=2,rate=100G,delay=30ns",
     "leaf-spine:leaves=2,spines=2,hosts=3,uplinks=2,rate=100G,delay=40ns",
+    "leaf-spine:leaves=2,spines=2,hosts=3,rate=25G,delay=1ns",  # shorter than a gap
 )
 PLANES = "multi-plane:planes=4,leaves=2,spines=4,hosts=4,rate=100G,delay=500ns"
 
@@ -125,10 +126,20 @@ EITHER = (
     st.sampled_from([(64, 0, 1), (1000, 20, 1), (4096, 20, 3)]),
     st.sampled_from([None, 2, 5]),
     st.booleans(),
+    st.booleans(),
 )
-@example(34915, FABRICS[0], "switch-random", (64, 0, 1), None, False)  # released while busy
+@example(34915, FABRICS[0], "switch-random", (64, 0, 1), None, False, False)  # while busy
+# A packet waits for a link whose wire is empty: during a gap, or the rest of a packet cut through.
+@example(1, FABRICS[5], "switch-random", (1000, 20, 1), None, False, False)
+@example(1, FABRICS[5], "switch-random", (1000, 0, 1), None, False, True)
 def test_both_drivers_agree_on_every_packet(
-    seed: int, spec: str, name: str, sizes: tuple[int, int, int], buffer: int | None, trims: bool
+    seed: int,
+    spec: str,
+    name: str,
+    sizes: tuple[int, int, int],
+    buffer: int | None,
+    trims: bool,
+    through: bool,
 ) -> None:
     payload, gap, ack_every = sizes
     model = Model(
@@ -139,6 +150,7 @@ def test_both_drivers_agree_on_every_packet(
         trim_bytes=64 if trims else None,
         ecn_low_bytes=payload,
         ecn_high_bytes=3 * payload,
+        cut_through=through,
         pfc=None,
     )
     fabric = parse_fabric(spec)
