@@ -146,6 +146,12 @@ class ViewState:
         self.path_key = keys[(now + 1) % len(keys)]
         return len(keys) > 1
 
+    def trace_on(self, fabric: TracedOn | None) -> None:
+        """Trace flows on a fabric; Paths then begins with the traced links."""
+        self.traced_on = fabric
+        if fabric is not None:
+            self.path_key = "fabric"
+
     @property
     def replays(self) -> Replays:
         """The replays of the session's captures; created on first use."""

@@ -318,7 +318,7 @@ class Follow:
     def _changed(self, readings: Sequence[_Read]) -> Iterator[FollowEvent]:
         """Take over what devices answered, and walk the flows through those that changed."""
         away = set(self._lost)
-        first_heard = {one.device: one.first for one in readings}
+        first_heard = {one.device: one.first for one in reversed(readings)}
         differ, remarks = self._take(readings)
         for name in [name for name in first_heard if name in away and name not in self._lost]:
             since = self._since.pop(name, None)
@@ -388,7 +388,7 @@ class Follow:
             self._readings += 1
             changed, notes = self._state.update(one.told, f"{MONITOR}: read while tracing")
             if changed:
-                differ.append(name)
+                differ += [] if name in differ else [name]  # it may have been read twice
                 remarks += [
                     f"{note.device}: {note.kind}: {note.text}".replace(one.folder, "")
                     for note in notes

@@ -151,9 +151,10 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
         sum(getattr(one, name) for one in asked.switches)
         for name in ("questions", "answers", "computed_too", "agreeing")
     )
+    answering = sum(one.answers > 0 for one in asked.switches)
     page.say(
         f"{human.count(answers)} of {human.counted(questions, 'question')} answered by "
-        f"{human.counted(len(asked.switches), 'switch', 'switches')}; {human.count(agreeing)} of "
+        f"{human.counted(answering, 'switch', 'switches')}; {human.count(agreeing)} of "
         f"{human.counted(both, 'answer')} agree with the computed next hop."
     )
     differ = [s for s in asked.switches if s.agreeing < s.computed_too]

@@ -68,7 +68,7 @@ class RocescopeApp(Host):
         super().__init__()
         self.settings = settings or Settings()
         self.view = ViewState(session, self.settings.columns.get("qps", ()))
-        self.view.traced_on = traced_on
+        self.view.trace_on(traced_on)
         self.snapshots = Snapshots(self)
         self.sources = Sources(self)
         self.times = Times(self)

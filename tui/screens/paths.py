@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from os.path import commonprefix
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
@@ -36,6 +37,9 @@ from .base import RoceScreen, own_bindings
 from .compare import compare_marked
 from .mrc_planes import plane_line
 
+if TYPE_CHECKING:
+    from ..session.replays.placed import Placed
+
 _BY = {
     "entropy": "port", "tap": "tap", "srv6": "segments", "plane": "plane", "fabric": "replay",
 }  # fmt: skip
@@ -63,14 +67,27 @@ class PathsScreen(RoceScreen):
         self._sprayed = False
         """Whether most bytes shown are sprayed."""
         self._cell = SMALL_CELL
+        self._drawn: Placed | None = None
 
     def body(self) -> ComposeResult:
         grid = Grid((), id="heat")
         yield grid
         yield Static(id="legend")
 
+    def on_mount(self) -> None:
+        self.set_interval(0.25, self._while_tracing)
+
+    def _while_tracing(self) -> None:
+        """Show traced links as soon as they are there, and whenever switches move flows."""
+        view = self.view
+        if self.is_current and view.path_key == "fabric" and view.placed() is not self._drawn:
+            self.redraw()
+
     def draw(self, snapshot: Snapshot) -> str:
         shown = self.view
+        if shown.traced_on is not None:
+            shown.replays  # noqa: B018 - its first use begins to trace
+        self._drawn = shown.placed()
         paths = shown.paths()
         wide = self.size.width
         name = 42 if wide >= 110 else 34 if wide >= 90 else 30

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import pytest
 from examples import first
@@ -344,3 +345,25 @@ def test_a_fabric_without_ports(routers):
     traffic = units_of(routers.flows(1, 4), fabric)
     with pytest.raises(UsageError, match="does not name the ports"):
         Follow(Namespaces(), {}, fabric, traffic)
+
+
+@pytest.mark.thorough
+def test_a_router_that_is_read_twice_for_one_event_is_named_once(routers, tmp_path):
+    """The event has the time at which it was first heard."""
+    fabric = routers.fabric(tmp_path / "first")
+    traffic = units_of(routers.flows(FLOWS, 4), fabric)
+    following, events, _ = followed(routers, fabric, traffic)
+    heard = following._began
+    try:
+        routers.hash_by("spine1", 1, 4242)
+        (once,) = following._asked(["spine1"], heard)
+        routers.hash_by("spine1", 1, 4243)
+        (again,) = following._asked(["spine1"], heard + 1)
+        (event,) = following._changed([once, again])
+    finally:
+        following.stop()
+        list(events)
+        routers.hash_by("spine1", 1, 1000 + routers.routers.index("spine1"))
+    assert event.devices == ["spine1"]
+    began = datetime.fromtimestamp(following._began_unix, UTC)
+    assert event.time == began.isoformat(timespec="milliseconds")

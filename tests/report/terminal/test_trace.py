@@ -7,7 +7,9 @@ import io
 import pytest
 from answers import recorded, traffic_of, truth
 
+from rocescope.discovery.asking.commands import Said
 from rocescope.discovery.discover import discover_folder
+from rocescope.discovery.tracing.asking import Asking
 from rocescope.discovery.tracing.trace import trace
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.report.terminal.trace import print_trace
@@ -42,3 +44,15 @@ def test_paths_that_end_early_are_named_and_nothing_else_is_claimed(tmp_path):
     assert "No advice: no flow with a known path runs between switches." in text
     assert "256 flows left out: their paths are not known" in text
     assert "h1>leaf1 ?" in text
+
+
+def test_a_switch_that_answers_nothing_is_not_among_those_that_answered(tmp_path):
+    folder = recorded(tmp_path)
+    fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
+    units = traffic_of(fabric, truth(folder, "healthy"))
+    asking = Asking(lambda asked: [Said(b"", "no route to host") for _ in asked], "all")
+    stream = io.StringIO()
+    print_trace(trace(units, fabric, [], ["x"], asking=asking), stream, 3)
+    text = " ".join(stream.getvalue().split())
+    assert "0 of 512 questions answered by 0 switches" in text
+    assert "leaf1 answered 0 of 128 questions: no route to host" in text

@@ -61,7 +61,7 @@ def test_without_a_hash_nothing_is_traceable(spec):
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)])
 def test_the_screens_show_them(spec, size):
     def begin(app):
-        app.view.traced_on = TracedOn(spec, None, {})
+        app.view.trace_on(TracedOn(spec, None, {}))
         app.view.replays.wait(300)
         app.switch_mode("fabric")
 
@@ -75,6 +75,24 @@ def test_the_screens_show_them(spec, size):
     assert "traced / fair share" in fabric
     assert " traced: " in fabric or " traced (" in fabric
     assert "FIM over time" not in fabric
+
+
+@pytest.mark.thorough
+def test_paths_begins_with_traced_links(spec):
+    """They appear on the screen that is shown, as soon as they are known."""
+
+    def begin(app):
+        app.view.trace_on(TracedOn(spec, None, {}))
+        app.switch_mode("paths")
+
+    def traced_now(app):
+        app.view.replays.wait(300)
+        app.screen._while_tracing()
+
+    steps = [begin, traced_now]
+    text = drive([str(file) for file in FILES], steps, look=lambda app: "\n".join(text_of(app)))
+    assert "paths traced" in text
+    assert "only hint at paths" not in text
 
 
 @pytest.mark.thorough
