@@ -15,7 +15,6 @@ from .report.html.chart import Chart
 from .report.html.charts import aggregation as schemes
 from .report.html.charts import boxes, extents, heat, shares
 from .report.html.charts import over_time as time_charts
-from .report.terminal.replay_parts import title
 
 
 def over_time(result: Analysis) -> Chart | None:
@@ -88,7 +87,7 @@ def fullest_links(result: Aggregation) -> Chart | None:
 
 def _strategy(result: Replay, name: str) -> StrategyResult:
     for one in result.record.strategies:
-        if name in (one.name, title(one)):
+        if name in (one.name, one.title):
             return one
-    names = ", ".join(map(title, result.record.strategies))
+    names = ", ".join(one.title for one in result.record.strategies)
     raise UsageError(f"{name} was not replayed; replayed strategies: {names}")

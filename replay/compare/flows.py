@@ -43,6 +43,7 @@ from ..seeds.sweep import Scores, Sweep, chance_of, sweep
 from ..strategies.base import FlowStrategy
 from ..strategies.placed import Outcome
 from ..traffic.traffic import Traffic
+from .titles import titled
 
 CHANCE_DRAWS, LEAST_DRAWS = 1000, 50
 _CHANCE_WORK = 1_000_000
@@ -85,7 +86,7 @@ def replay(
         version=VERSION,
         traffic=traffic_summary(traffic, sources),
         fabric=fabric_summary(fabric),
-        strategies=results,
+        strategies=titled(results),
         warnings=warnings,
     )
 
@@ -216,6 +217,7 @@ def result_of(
         notes.append(f"{dropped:,} of {len(traffic):,} flows have no path to their host")
     return StrategyResult(
         name=name,
+        title=name,
         parameters=outcome.parameters,
         fim_percent=max((r.fim_flows_percent or 0.0 for r in chosen), default=None),
         max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),

@@ -44,6 +44,7 @@ from ..results.replay import LinkLoad, ReplayResult, StrategyResult
 from .conditions import Conditions
 from .flows import fabric_summary
 from .pauses import circle_text, pause_notes, pause_summary
+from .titles import titled
 
 COMPILING = "compiling (once)"
 """Name of the progress step that compiles kernels."""
@@ -247,11 +248,13 @@ def replay_packets(
             version=VERSION,
             traffic=_traffic(offered[0].load, sources),
             fabric=fabric_summary(fabric),
-            strategies=[
-                _strategy(strategy, own, fabric, model, settings, even, base)
-                for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
-                if own.by_run and number not in unfit
-            ],
+            strategies=titled(
+                [
+                    _strategy(strategy, own, fabric, model, settings, even, base)
+                    for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
+                    if own.by_run and number not in unfit
+                ]
+            ),
             warnings=warnings,
         ),
         complete,
@@ -347,6 +350,7 @@ def _strategy(
     done = packets.completion_ns
     return StrategyResult(
         name=strategy.name,
+        title=strategy.name,
         parameters=_parameters([result for result, _ in own.results]),
         switches=list(first.switches),
         fim_percent=None,

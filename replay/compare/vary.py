@@ -182,6 +182,7 @@ def _summary(one: StrategyResult) -> VariedStrategy:
     )
     return VariedStrategy(
         name=one.name,
+        title=one.title,
         parameters=one.parameters,
         completion_ns=packets.completion_ns if packets is not None else None,
         over_bound_percent=packets.over_bound_percent if packets is not None else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -178,6 +180,9 @@ class StrategyResult(Record, frozen=True, kw_only=True):
     """Results of one strategy on this traffic."""
 
     name: str
+    title: Annotated[
+        str, Meta(description="the name, with the parameters that distinguish the strategy")
+    ]
     parameters: dict[str, str]
     fim_percent: Annotated[
         float | None, Meta(description="FIM of flows in the worst layer in which hashing chooses")
@@ -234,6 +239,7 @@ class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
     """A strategy under one combination of `--vary`; None without the packet engine."""
 
     name: str
+    title: Annotated[str, Meta(description="as in `strategies`")]
     parameters: dict[str, str]
     completion_ns: Annotated[Spread | None, Meta(description="time of the completed runs")]
     over_bound_percent: Spread | None
@@ -260,6 +266,12 @@ class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
         if self.by_packet or busy is None:
             return self.completion_ns
         return Spread(min=busy, mean=busy, max=busy)
+
+
+def short_titles(strategies: Sequence[StrategyResult] | Sequence[VariedStrategy]) -> list[str]:
+    """The name of each strategy of a result; its title where several have this name."""
+    names = Counter(one.name for one in strategies)
+    return [one.name if names[one.name] == 1 else one.title for one in strategies]
 
 
 class VariedResult(msgspec.Struct, frozen=True, kw_only=True):

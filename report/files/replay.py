@@ -9,7 +9,7 @@ import msgspec
 from ...discovery.tracing.results import TraceResult
 from ...replay.results.aggregation import AggregationResult
 from ...replay.results.recover import RecoverResult
-from ...replay.results.replay import ReplayResult
+from ...replay.results.replay import ReplayResult, short_titles
 from ...replay.results.sweep import SweepResult
 from . import encode_json
 from .rows import encode_csv
@@ -45,8 +45,10 @@ def _rows(result: Result) -> list[dict[str, Any]]:
             ]
         case ReplayResult():
             rows = [
-                {"strategy": one.name, **msgspec.structs.asdict(link)}
-                for one in result.strategies
+                {"strategy": name, **msgspec.structs.asdict(link)}
+                for name, one in zip(
+                    short_titles(result.strategies), result.strategies, strict=True
+                )
                 for link in one.links
             ]
             if not any(one.packets for one in result.strategies):

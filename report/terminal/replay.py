@@ -20,7 +20,6 @@ from .replay_parts import (
     fim,
     print_head,
     say_hashes,
-    title,
 )
 from .replay_varied import print_varied
 
@@ -74,12 +73,12 @@ def verdict(result: ReplayResult) -> str:
     best = min(known, key=lambda one: one.max_over_mean or 0)
     worst = max(known, key=lambda one: one.max_over_mean or 0)
     text = (
-        f"{title(best)} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
+        f"{best.title} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
         "fullest link between switches"
     )
     if factor(best.max_over_mean) == factor(worst.max_over_mean):
         return f"{text}{'; the other strategies do the same' if len(known) > 1 else ''}."
-    return f"{text}; {title(worst)} puts {factor(worst.max_over_mean)} times."
+    return f"{text}; {worst.title} puts {factor(worst.max_over_mean)} times."
 
 
 def _strategies(table: Table, results: list[StrategyResult]) -> None:
@@ -88,7 +87,7 @@ def _strategies(table: Table, results: list[StrategyResult]) -> None:
         table.add_column(heading, justify="right", no_wrap=heading != "busiest link")
     for one in results:
         table.add_row(
-            title(one),
+            one.title,
             fim(one.fim_percent),
             factor(one.max_over_mean),
             one.busiest_link or NONE,
@@ -98,7 +97,7 @@ def _strategies(table: Table, results: list[StrategyResult]) -> None:
 
 def print_flow_strategy(page: Page, one: StrategyResult, top: int) -> None:
     """Print the layers and the worst links of one strategy."""
-    page.section(title(one))
+    page.section(one.title)
     page.warn(one.notes)
     say_hashes(page, one.switches)
     if any(layer.choice for layer in one.layers):

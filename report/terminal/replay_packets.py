@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.table import Table
 
 from ...replay.results.packets import PacketReplay
-from ...replay.results.replay import ReplayResult, StrategyResult
+from ...replay.results.replay import ReplayResult, StrategyResult, short_titles
 from ..words import human
 from .page import Page, folded, numbers, texts
-from .replay_parts import NONE, captured_links, factor, fim, say_hashes, title
+from .replay_parts import NONE, captured_links, factor, fim, say_hashes
 from .replay_pauses import print_pauses
 
 _CONDITIONS = (
@@ -46,7 +46,7 @@ def print_packets(page: Page, result: ReplayResult) -> None:
 
 def print_strategy(page: Page, one: StrategyResult, top: int) -> None:
     """The queues of one strategy, and the `top` flows that complete last."""
-    page.section(title(one))
+    page.section(one.title)
     page.warn(one.notes)
     say_hashes(page, one.switches)
     page.draw(lambda table: _queues(table, one))
@@ -68,7 +68,8 @@ def _verdict(known: list[StrategyResult]) -> str:
     worst = max(one.completion_time_ns or 0 for one in known)
     assert best.packets is not None and best.completion_time_ns is not None
     alike = len(done) == len(known) > 1 and worst <= best.completion_time_ns * _ALIKE
-    first = f"{best.name} completes{' first,' if len(known) > 1 else ''}"
+    name = short_titles(known)[known.index(best)]
+    first = f"{name} completes{' first,' if len(known) > 1 else ''}"
     text = f"{'All complete' if alike else first} in "
     least, most = map(human.duration, (best.completion_time_ns, worst))
     text += f"{least} to {most}" if alike and most != least else least
@@ -76,7 +77,8 @@ def _verdict(known: list[StrategyResult]) -> str:
     if over is not None:
         text += f", {over.mean:.1f} percent over the lower bound"
     if alike:
-        queues = {one.name: one.packets.max_queue_packets.mean for one in done if one.packets}
+        pairs = zip(short_titles(known), known, strict=True)
+        queues = {name: one.packets.max_queue_packets.mean for name, one in pairs if one.packets}
         short = min(queues, key=lambda name: queues[name])
         text += f"; {short} has the shortest queues" if len(set(queues.values())) > 1 else ""
     return text + "."
@@ -98,9 +100,9 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
         packets = one.packets
         fair = [factor(one.max_over_mean)] * captured
         if packets is None:  # as captured
-            table.add_row(title(one), *[NONE] * (len(headings) - 1), *fair)
+            table.add_row(one.title, *[NONE] * (len(headings) - 1), *fair)
             continue
-        cells = [title(one), human.duration(one.completion_time_ns)]
+        cells = [one.title, human.duration(one.completion_time_ns)]
         if runs:
             cells.append(_range(packets))
         over, order = packets.over_bound_percent, packets.received
@@ -123,7 +125,7 @@ def _jobs_verdict(known: list[StrategyResult]) -> str:
         if one.packets and job.completed_runs < one.packets.runs:
             runs, failed = one.packets.runs, one.packets.runs - job.completed_runs
             some = f" in {failed:,} of {runs:,} runs" if job.completed_runs else ""
-            return f"{job.name} under {title(one)} did not complete{some}."
+            return f"{job.name} under {one.title} did not complete{some}."
     found = [
         (job.over_bound_percent.mean, job.name, one)
         for job, one in every
@@ -132,7 +134,7 @@ def _jobs_verdict(known: list[StrategyResult]) -> str:
     if not found:
         return "No bound of a job is known."
     over, name, one = max(found, key=lambda item: item[0])
-    return f"Farthest over its lower bound: {name} under {title(one)}, {over:.1f} percent."
+    return f"Farthest over its lower bound: {name} under {one.title}, {over:.1f} percent."
 
 
 def _jobs(table: Table, known: list[StrategyResult]) -> None:
@@ -145,12 +147,12 @@ def _jobs(table: Table, known: list[StrategyResult]) -> None:
     numbers(table, "workers", "completion", *(("longest run",) if runs else ()), "over bound")
     numbers(table, *(("iteration",) if several else ()))
     for number in range(max(len(one.jobs) for one in packets)):
-        for strategy in known:
+        for name, strategy in zip(short_titles(known), known, strict=True):
             if strategy.packets is None:
                 continue
             job = strategy.packets.jobs[number]
             done, each, over = job.completion_ns, job.iteration_ns, job.over_bound_percent
-            cells = [job.name, *([job.priority] if classes else []), strategy.name]
+            cells = [job.name, *([job.priority] if classes else []), name]
             cells.append(human.count(job.workers))
             cells.append(NONE if done is None else human.duration(done.mean))
             if runs:

@@ -19,10 +19,6 @@ _SEEDS_FROM = {
     "option": "Seeds of the options",
     "default": "Hash or seed not known, seeds derived from 0",
 }
-_TOLD = ("hash", "k", "by")
-"""Parameters that distinguish strategies of one name."""
-_OF_FLOWS, _OF_PACKETS = ("seed",), ("evs", "reshuffle", "acks", "gap")
-"""The same for strategies of whole flows, and for those packet by packet."""
 
 
 def print_head(
@@ -50,13 +46,6 @@ def print_head(
         more = ", ..." * (len(pairs) > _MAPPED)
         page.say(f"mapping: {mapping.rule}; {', '.join(pairs[:_MAPPED])}{more}")
     page.warn(warnings)
-
-
-def title(one: StrategyResult) -> str:
-    """The name, with the parameters that distinguish strategies of that name."""
-    told = _TOLD + (_OF_FLOWS if one.packets is None else _OF_PACKETS)
-    shown = [f"{k}={v}" for k, v in one.parameters.items() if k in told]
-    return f"{one.name} ({', '.join(shown)})" if shown else one.name
 
 
 def fim(value: float | None) -> str:

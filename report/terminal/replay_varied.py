@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import TypeAlias
 
 from rich.table import Table
 
 from ...replay.compare.specs.words import CAPTURED
-from ...replay.results.replay import ReplayResult, VariedStrategy
+from ...replay.results.replay import ReplayResult, VariedStrategy, short_titles
 from ..words import human
 from .page import Page, numbers, texts
 from .replay_parts import NONE, factor
 
-_Case: TypeAlias = tuple[float, dict[str, str], VariedStrategy]
-"""Time in ns, values of the parameters, row."""
+_Case: TypeAlias = tuple[float, dict[str, str], str, VariedStrategy]
+"""Time in ns, values of the parameters, strategy, row."""
 
 
 def print_varied(page: Page, result: ReplayResult) -> None:
@@ -35,18 +36,18 @@ def print_varied(page: Page, result: ReplayResult) -> None:
 
 
 def _verdict(result: ReplayResult) -> str:
-    rows = [(one.settings, row) for one in result.varied for row in one.strategies]
-    packets = any(row.by_packet for _, row in rows)
-    found = [(time.mean, told, row) for told, row in rows if (time := row.compared_ns)]
+    rows = list(_named(result))
+    packets = any(row.by_packet for *_, row in rows)
+    found = [(time.mean, *row) for row in rows if (time := row[-1].compared_ns)]
     cases = human.counted(len(result.varied), "case")
     if packets and not found:
-        if any(row.lost_packets for _, row in rows):
+        if any(row.lost_packets for *_, row in rows):
             return f"{cases}; packets are lost, and no case completes: --transport recovers them."
         return f"{cases}; none completes."
     if not found:
         return f"{cases}; no link between switches carries data."
     best, worst = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
-    alone = len({row.name for _, row in rows}) == 1
+    alone = len({name for _, name, _ in rows}) == 1
     what = "" if packets else "the busiest link is busy for "
     text = f"{_told(best, alone)}, {what}{human.duration(best[0])}"
     if len(result.varied) == 1:
@@ -65,10 +66,10 @@ def _verdict(result: ReplayResult) -> str:
 
 def _shares(found: list[_Case], alone: bool) -> str:
     """The least and the largest load of the fullest link, over its fair share."""
-    known = [case for case in found if case[2].max_over_mean is not None]
-    ends = [end(known, key=lambda case: case[2].max_over_mean or 0) for end in (min, max) if known]
-    told = [f"{factor(case[2].max_over_mean)} ({_told(case, alone)})" for case in ends]
-    if not ends or factor(ends[0][2].max_over_mean) == factor(ends[1][2].max_over_mean):
+    known = [case for case in found if case[3].max_over_mean is not None]
+    ends = [end(known, key=lambda case: case[3].max_over_mean or 0) for end in (min, max) if known]
+    told = [f"{factor(case[3].max_over_mean)} ({_told(case, alone)})" for case in ends]
+    if not ends or factor(ends[0][3].max_over_mean) == factor(ends[1][3].max_over_mean):
         return ""
     return f"; the fullest link has {told[0]} to {told[1]} times its fair share"
 
@@ -76,7 +77,7 @@ def _shares(found: list[_Case], alone: bool) -> str:
 def _told(case: _Case, alone: bool) -> str:
     """`spines=8 with ecmp`; alone: there is one strategy."""
     settings = ", ".join(f"{key}={value}" for key, value in case[1].items())
-    return settings if alone else f"{settings} with {case[2].name}"
+    return settings if alone else f"{settings} with {case[2]}"
 
 
 def _rows(table: Table, result: ReplayResult) -> None:
@@ -94,23 +95,20 @@ def _rows(table: Table, result: ReplayResult) -> None:
     texts(table, *result.varied[0].settings, "strategy")
     numbers(table, *(("completion", "over bound", "max queue") if packets else ("busy for",)))
     numbers(table, "x fair", *(heading for heading, _ in extra))
-    for one in result.varied:
-        for row in one.strategies:
-            cells = [*one.settings.values(), row.name]
-            if packets:
-                done, over = row.completion_ns, row.over_bound_percent
-                cells.append(NONE if done is None else human.duration(done.mean))
-                cells.append(NONE if over is None else f"{over.mean:.1f} %")
-                cells.append(
-                    NONE if row.max_queue_packets is None else f"{row.max_queue_packets:.0f}"
-                )
-            else:
-                cells.append(human.duration(row.busy_ns))
-            cells.append(factor(row.max_over_mean))
-            for _, name in extra:
-                value = getattr(row, name)
-                cells.append(NONE if value is None else human.count(value))
-            table.add_row(*cells)
+    for settings, title, row in _named(result):
+        cells = [*settings.values(), title]
+        if packets:
+            done, over = row.completion_ns, row.over_bound_percent
+            cells.append(NONE if done is None else human.duration(done.mean))
+            cells.append(NONE if over is None else f"{over.mean:.1f} %")
+            cells.append(NONE if row.max_queue_packets is None else f"{row.max_queue_packets:.0f}")
+        else:
+            cells.append(human.duration(row.busy_ns))
+        cells.append(factor(row.max_over_mean))
+        for _, name in extra:
+            value = getattr(row, name)
+            cells.append(NONE if value is None else human.count(value))
+        table.add_row(*cells)
 
 
 def _jobs(table: Table, result: ReplayResult) -> None:
@@ -118,11 +116,14 @@ def _jobs(table: Table, result: ReplayResult) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row.jobs_ns))
     texts(table, *result.varied[0].settings, "strategy")
     numbers(table, *names)
+    for settings, title, row in _named(result):
+        times = [row.jobs_ns.get(name) for name in names]
+        told = (NONE if time is None else human.duration(time) for time in times)
+        table.add_row(*settings.values(), title, *told)
+
+
+def _named(result: ReplayResult) -> Iterator[tuple[dict[str, str], str, VariedStrategy]]:
+    """Values of the parameters, strategy and row of every case."""
     for one in result.varied:
-        for row in one.strategies:
-            times = [row.jobs_ns.get(name) for name in names]
-            table.add_row(
-                *one.settings.values(),
-                row.name,
-                *(NONE if time is None else human.duration(time) for time in times),
-            )
+        for title, row in zip(short_titles(one.strategies), one.strategies, strict=True):
+            yield one.settings, title, row

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ....replay.results.replay import ReplayResult
 from ....replay.results.sweep import Distribution, SweepResult
-from ...terminal.replay_parts import title
 from ...words import human
 from ..chart import Chart, Value
 from ..drawing import WIDTH, Drawing, shorten, ticks
@@ -61,7 +60,7 @@ def strategies(result: ReplayResult) -> Chart | None:
             if link.layer in layers and link.over_mean is not None
         )
         if loads:
-            boxes.append(Box(title(one), _quartiles(loads)))
+            boxes.append(Box(one.title, _quartiles(loads)))
     if not boxes:
         return None
     worst = max(boxes, key=lambda box: box.five[-1])

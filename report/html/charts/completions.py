@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....replay.results.replay import ReplayResult, StrategyResult
-from ...terminal.replay_parts import title
 from ...words import human
 from ..chart import Chart
 from .lines import MOST, lines
@@ -26,7 +25,7 @@ def completions(result: ReplayResult) -> Chart | None:
         for (one, times), found in zip(shown, points, strict=True)
     ]
     rows = [
-        (title(one), share, time)
+        (one.title, share, time)
         for (one, _), found in zip(shown, points, strict=True)
         for time, share in found
     ]
@@ -54,7 +53,7 @@ def _times(one: StrategyResult) -> list[float]:
 
 def _told(one: StrategyResult, times: Sequence[float]) -> str:
     assert one.packets is not None
-    text = f"{title(one)}: half by {human.duration(times[len(times) // 2])}, "
+    text = f"{one.title}: half by {human.duration(times[len(times) // 2])}, "
     missing = len(one.packets.flows) - len(times)
     if missing:
         return text + f"{human.counted(missing, 'flow')} never"

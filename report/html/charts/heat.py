@@ -9,7 +9,6 @@ from ....analyzer.results.hops import Hop
 from ....analyzer.results.ranks import RankPair, Ranks
 from ....replay.results.replay import StrategyResult
 from ...terminal.ranks import gone
-from ...terminal.replay_parts import title
 from ...words import human
 from ...words.hops import short_taps
 from ..chart import Chart, Value
@@ -124,7 +123,7 @@ def fabric(one: StrategyResult, layer: str) -> Chart | None:
     rows, columns = rows[:MOST_SIDE], columns[:MOST_SIDE]
     values = [[loads.get((row, column)) for column in columns] for row in rows]
     return heat_map(
-        f"Load of the links, {layer}, {title(one)}",
+        f"Load of the links, {layer}, {one.title}",
         f"Bytes of each link over its fair share, from the switch of the row to that of the "
         f"column; 1 is fair, the strongest is {max(loads.values()):.2f}; ? is no link, or none "
         "that this traffic can reach.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ....replay.results.replay import LinkLoad, StrategyResult
-from ...terminal.replay_parts import title
 from ...words import human
 from ..chart import Chart
 from .lines import MOST, lines
@@ -41,7 +40,7 @@ def queues(one: StrategyResult) -> Chart | None:
     words += "packet in service included; 0 where no packet waited. First run."
     left = len(found) - len(shown)
     return Chart(
-        f"Queues over time, {title(one)}",
+        f"Queues over time, {one.title}",
         words,
         lines(named, max(_queue(shown[0])), human.size, "time since the first packet"),
         ("from, ns", *(f"{link.name}, B" for link in shown)),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ....analyzer.results.paths import Imbalance
 from ....replay.results.replay import StrategyResult
-from ...terminal.replay_parts import title
 from ...words import human, verdicts
 from ..chart import Chart
 from ..drawing import WIDTH, Drawing, shorten, ticks
@@ -47,9 +46,9 @@ def links(one: StrategyResult, layer: str) -> Chart | None:
         return None
     from ....replay.results.replay import AS_CAPTURED  # slow to load: only reports of replays
 
-    how = title(one) if one.name == AS_CAPTURED else f"placed by {title(one)}"
+    how = one.title if one.name == AS_CAPTURED else f"placed by {one.title}"
     words = f"{human.counted(len(found), 'link')} of layer {layer}, {how}."
-    return _columns(f"Bytes per link, {layer}, {title(one)}", words, loads, "link")
+    return _columns(f"Bytes per link, {layer}, {one.title}", words, loads, "link")
 
 
 def _columns(

@@ -3,7 +3,7 @@ the busiest link is busy."""
 
 from __future__ import annotations
 
-from ....replay.results.replay import ReplayResult
+from ....replay.results.replay import ReplayResult, short_titles
 from ...words import human
 from ..chart import Chart
 from ..drawing import WIDTH, Drawing, shorten, ticks
@@ -16,19 +16,19 @@ _KINDS = ("one", "two", "three")
 def varied(result: ReplayResult) -> Chart | None:
     """A bar per combination of values and strategy; None if no case is complete."""
     found = [
-        (", ".join(f"{k}={v}" for k, v in one.settings.items()), row)
+        (", ".join(f"{k}={v}" for k, v in one.settings.items()), name, row)
         for one in result.varied
-        for row in one.strategies
+        for name, row in zip(short_titles(one.strategies), one.strategies, strict=True)
     ]
-    times = [one.mean for _, row in found if (one := row.compared_ns) is not None]
+    times = [one.mean for *_, row in found if (one := row.compared_ns) is not None]
     if not times or not max(times):
         return None
-    what = "Completion" if any(row.by_packet for _, row in found) else "Time of the busiest link"
+    what = "Completion" if any(row.by_packet for *_, row in found) else "Time of the busiest link"
     shown = found[:MOST]
     scale = ticks(max(times), 5)
     bottom = _TOP + _ROW * len(shown)
     drawing = Drawing(bottom + 40)
-    names = list(dict.fromkeys(row.name for _, row in found))
+    names = list(dict.fromkeys(name for _, name, _ in found))
 
     def x(value: float) -> float:
         return _LEFT + (WIDTH - 60 - _LEFT) * value / scale[-1]
@@ -39,14 +39,14 @@ def varied(result: ReplayResult) -> Chart | None:
     drawing.text(
         x(scale[-1] / 2), bottom + 34, f"{what.lower()}, mean of the runs", "soft", "middle"
     )
-    for number, (told, row) in enumerate(shown):
+    for number, (told, name, row) in enumerate(shown):
         middle = _TOP + _ROW * (number + 0.5)
-        drawing.text(_LEFT - 8, middle + 4, shorten(f"{told} {row.name}", 36), "", "end")
+        drawing.text(_LEFT - 8, middle + 4, shorten(f"{told} {name}", 36), "", "end")
         time = row.compared_ns
         if time is None:
             drawing.text(_LEFT + 4, middle + 4, "not completed", "soft")
             continue
-        kind = _KINDS[names.index(row.name) % len(_KINDS)]
+        kind = _KINDS[names.index(name) % len(_KINDS)]
         drawing.rect(_LEFT, middle - 8, max(1.0, x(time.mean) - _LEFT), 16, kind)
         drawing.line(x(time.min), middle, x(time.max), middle, "whisker")
     words = f"{what} for {human.counted(len(result.varied), 'case')}"
@@ -54,14 +54,14 @@ def varied(result: ReplayResult) -> Chart | None:
     rows = [
         (
             told,
-            row.name,
+            name,
             *(
                 (None, None, None)
                 if (time := row.compared_ns) is None
                 else (time.mean, time.min, time.max)
             ),
         )
-        for told, row in shown
+        for told, name, row in shown
     ]
     left = len(found) - len(shown)
     return Chart(

@@ -8,7 +8,6 @@ from rich.table import Table
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.report.terminal.replay_packets import _jobs, _jobs_verdict, _verdict
-from rocescope.report.terminal.replay_parts import title
 
 
 def test_a_job_that_did_not_complete_is_named_before_the_one_farthest_over_its_bound() -> None:
@@ -26,10 +25,10 @@ def test_a_job_that_did_not_complete_is_named_before_the_one_farthest_over_its_b
     assert _jobs_verdict([one]).startswith(f"Farthest over its lower bound: {over.name} under ecmp")
     never = replace(second, completed_runs=0, completion_ns=None, over_bound_percent=None)
     changed = replace(one, packets=replace(one.packets, jobs=[first, never]))
-    assert _jobs_verdict([one, changed]) == f"{second.name} under {title(one)} did not complete."
+    assert _jobs_verdict([one, changed]) == f"{second.name} under {one.title} did not complete."
     some = replace(one, packets=replace(one.packets, runs=2, jobs=[first, second]))
     assert (
-        _jobs_verdict([some]) == f"{first.name} under {title(one)} did not complete in 1 of 2 runs."
+        _jobs_verdict([some]) == f"{first.name} under {one.title} did not complete in 1 of 2 runs."
     )
 
 

@@ -35,7 +35,7 @@ def test_rows_and_the_fastest_case() -> None:
     assert len(rows) == 4 and rows[0][:2] == ["64kB", "jsq"]  # completion, then times of jobs
     assert "lost" not in text and "pauses" not in text
     csv = encode(replay_varied(request, ["jobs.size=64kB,256kB"])[0], "csv").decode()
-    assert csv.splitlines()[0].startswith("jobs.size,name,parameters,completion_ns")
+    assert csv.splitlines()[0].startswith("jobs.size,name,title,parameters,completion_ns")
     assert len(csv.splitlines()) == 3
 
 

@@ -54,5 +54,7 @@ def test_links_of_a_layer_with_a_strategy() -> None:
     assert {row[0]: row[1] for row in chart.rows} == loads
     assert links(one, "no such layer") is None
     assert ", placed by ecmp" in chart.description
-    measured = links(msgspec.structs.replace(one, name="as captured", parameters={}), "leaf-spine")
+    measured = links(
+        msgspec.structs.replace(one, name="as captured", title="as captured"), "leaf-spine"
+    )
     assert measured is not None and "of layer leaf-spine, as captured." in measured.description
