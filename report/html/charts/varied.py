@@ -41,7 +41,8 @@ def varied(result: ReplayResult) -> Chart | None:
     )
     for number, (told, name, row) in enumerate(shown):
         middle = _TOP + _ROW * (number + 0.5)
-        drawing.text(_LEFT - 8, middle + 4, shorten(f"{told} {name}", 36), "", "end")
+        case = told if len(names) == 1 else f"{told} {name}"
+        drawing.text(_LEFT - 8, middle + 4, shorten(case, 36), "", "end")
         time = row.compared_ns
         if time is None:
             drawing.text(_LEFT + 4, middle + 4, "not completed", "soft")

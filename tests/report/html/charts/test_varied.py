@@ -39,3 +39,4 @@ def test_whole_flows_are_compared_by_their_busiest_link() -> None:
     assert chart is not None and chart.title == "Time of the busiest link by rate"
     assert [row[2] for row in chart.rows] == [one.strategies[0].busy_ns for one in result.varied]
     assert chart.rows[0][2] == 2 * chart.rows[1][2] > 0  # type: ignore[operator]
+    assert ">rate=100G<" in chart.svg()  # all bars are of one strategy
