@@ -8,7 +8,7 @@ from ....analyzer.units import parse_size
 from ...fabrics.fabric import Fabric
 from ...generate.from_pattern import generate, offered_traffic
 from ...generate.patterns.demands import Settings
-from ...generate.queue_pairs import QueuePairs, Sending
+from ...generate.queue_pairs import PATH_MTUS, QueuePairs, Sending
 from ...packets.model.model import Model, Workload
 from ...packets.offers.collectives import ITERATED, from_queue_pairs
 from ...traffic.traffic import Traffic
@@ -55,25 +55,29 @@ def pairs_of(
         raise UsageError(f"--pattern {name}: {hosts} hosts, but the fabric has {fabric.hosts}")
     rate = int(fabric.links.rate_bits_per_second.max())
     size = parse_size(options.get("message-size", "1MiB"), f"--pattern {name}: message-size")
-    pairs = generate(
-        name,
-        Settings(
-            hosts=hosts,
-            message_bytes=size,
-            messages=number("messages", 4),
-            flows=number("flows", 100),
-            fan_in=number("fan-in", 0) or None,
-            load=0.5,
-            rate_bits_per_second=rate,
-        ),
-        Sending(
-            qps=number("qps", 1),
-            entropy_values=number("spray", 1),
-            rate_bits_per_second=rate,
-            path_mtu=path_mtu,
-        ),
-        number("seed", 1) + more_seed,
+    if path_mtu not in PATH_MTUS:
+        allowed = ", ".join(map(str, PATH_MTUS))
+        raise UsageError(f"--model: mtu={path_mtu}: a path MTU of RoCE is one of {allowed}")
+    settings = Settings(
+        hosts=hosts,
+        message_bytes=size,
+        messages=number("messages", 4),
+        flows=number("flows", 100),
+        fan_in=number("fan-in", 0) or None,
+        load=0.5,
+        rate_bits_per_second=rate,
     )
+    sending = Sending(
+        qps=number("qps", 1),
+        entropy_values=number("spray", 1),
+        rate_bits_per_second=rate,
+        path_mtu=path_mtu,
+    )
+    try:
+        pairs = generate(name, settings, sending, number("seed", 1) + more_seed)
+    except UsageError as error:  # with the options of `rocescope generate`
+        told = str(error).removeprefix(f"{name}: ").replace("--", "")
+        raise UsageError(f"--pattern {name}: {told}") from None
     acks = options.get("acks", "yes")
     if acks not in ("yes", "no"):
         raise UsageError(f"--pattern {name}: acks={acks}: use yes or no")
