@@ -91,12 +91,13 @@ class HopMeasure:
         if table.fingerprint is None:
             columns["fingerprint"] = _NO_FINGERPRINTS
         rows = Rows(flow=batch.flow, verdict=batch.verdict, **columns)
+        hashes = np.zeros(len(batch), np.int64)
         row, may_grow = 0, True
         while row < len(batch):
             self._grow_moments()
             row = follow(
                 self.state, self.histograms.arrays, rows, row, may_grow, self._reason, self._way,
-                self._copies,
+                self._copies, hashes,
             )  # fmt: skip
             if row < len(batch):
                 may_grow = self._grow(int(self._reason[0]))

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, kernel, subkernel
+from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
 from ....kernels.named import NamedTuple
+from ....kernels.prefetch import prefetch_item
 from ...statistics.histogram import Histograms, observe
 from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED
 from ...wire import opcodes
@@ -47,6 +48,8 @@ MOST_MOMENTS = 1 << 20
 _RESTART = 1 << 20
 """A PSN so far below the highest one starts a new sequence."""
 _MOST_TWINS = 8
+_AHEAD = 4
+"""Rows, and transmissions, between a prefetch and its use."""
 _EMPTY = -1
 _COPY = 1 << 62
 _NEVER = -(2**63)
@@ -89,6 +92,44 @@ def _mixed(a: Int, b: Int, salt: NDArray[np.uint64]) -> Int:
     """Multiply-shift hash of two integers with random odd factors."""
     mixed = np.uint64(a) * salt[0] + np.uint64(b) * salt[1]
     return np.int64((mixed ^ (mixed >> np.uint64(29))) * salt[2] >> _SHIFT)
+
+
+@inlined
+def _identity(rows: Rows, i: Int) -> tuple[Int, Int, Int]:
+    """What sightings of one transmission have in common beside the flow: label, ip_id, extra."""
+    opcode = np.int64(rows.opcode[i])
+    is_v6 = np.int64(rows.decode_flags[i]) & IPV6 != 0
+    ip_id = np.int64(0) if is_v6 else np.int64(rows.ip_id[i])
+    extra = np.int64(0)
+    if np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.ACKNOWLEDGE:
+        extra = np.int64(rows.aeth[i])
+    elif np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.MARKS_RESENDS:
+        # MRC: transmissions of one PSN differ by path or RTX bit.
+        is_rtx = np.int64(rows.bth_flags[i]) & RTX != 0
+        extra = (np.int64(rows.udp_sport[i]) << 1) | is_rtx
+        ip_id = np.int64(0)
+    if len(rows.fingerprint) > 0:
+        extra ^= np.int64(rows.fingerprint[i])
+    return (opcode << 24) | np.int64(rows.psn[i]), ip_id, extra
+
+
+@inlined
+def _hash(flow: Int, label: Int, ip_id: Int, extra: Int, salt: NDArray[np.uint64]) -> Int:
+    return _mixed((flow << 32) | label, (extra << 16) | ip_id, salt)
+
+
+@inlined
+def _fetch_ahead(p: Passing, hashes: Ints, i: Int) -> None:
+    """Prefetch what the next rows need: packets in flight exceed the caches."""
+    buckets, ring = len(p.buckets) - 1, len(p.transmissions) - 1
+    if i + 3 * _AHEAD < len(hashes):
+        prefetch_item(p.buckets, hashes[i + 3 * _AHEAD] & buckets)
+        newest = p.buckets[hashes[i + 2 * _AHEAD] & buckets]
+        prefetch_item(p.transmissions, newest & ring)
+        t = p.transmissions[p.buckets[hashes[i + _AHEAD] & buckets] & ring]
+        prefetch_item(p.sightings, np.int64(t.sighting) & (len(p.sightings) - 1))
+    t = p.transmissions[(p.used[st.TAIL] + _AHEAD) & ring]
+    prefetch_item(p.sightings, np.int64(t.sighting) & (len(p.sightings) - 1))
 
 
 @inlined
@@ -574,8 +615,8 @@ def rehash(p: Passing) -> None:
         p.visit_slots[_visit_place(p, np.int64(visit.flow), np.int64(visit.tap))] = index
     for number in range(p.used[st.TAIL], p.used[st.HEAD]):
         t = p.transmissions[number & (len(p.transmissions) - 1)]
-        key = (np.int64(t.flow) << 32) | np.int64(t.label)
-        bucket = _mixed(key, (np.int64(t.extra) << 16) | np.int64(t.ip_id), p.salt)
+        flow, label = np.int64(t.flow), np.int64(t.label)
+        bucket = _hash(flow, label, np.int64(t.ip_id), np.int64(t.extra), p.salt)
         bucket &= len(p.buckets) - 1
         t.chain = p.buckets[bucket]
         p.buckets[bucket] = number
@@ -611,13 +652,18 @@ def follow(
     reason: NDArray[np.int64],
     way: NDArray[np.int64],
     copies: NDArray[np.int64],
+    hashes: NDArray[np.int64],
 ) -> int:
     """Take in rows from `start`; returns their number, or the row that has no room.
 
-    `reason`, int64[1]: what has no room. Without `may_grow` the oldest transmissions are concluded
-    early for want of room in the rings.
+    `reason`, int64[1]: what has no room. `hashes`, int64[rows]: overwritten. Without
+    `may_grow` the oldest transmissions are concluded early for want of room in the rings.
     """
     for i in range(start, len(rows.flow)):
+        label, ip_id, extra = _identity(rows, i)
+        hashes[i] = _hash(np.int64(rows.flow[i]), label, ip_id, extra, p.salt)
+    for i in range(start, len(rows.flow)):
+        _fetch_ahead(p, hashes, i)
         flow, tap = np.int64(rows.flow[i]), np.int64(rows.tap[i])
         time = rows.time_ns[i]
         opcode, psn = np.int64(rows.opcode[i]), np.int64(rows.psn[i])
@@ -655,21 +701,8 @@ def follow(
         if p.used[st.VISITS] + 2 > len(p.visits):
             reason[0] = NO_VISITS
             return i
-        label = (opcode << 24) | psn
-        is_v6 = np.int64(rows.decode_flags[i]) & IPV6 != 0
-        ip_id = np.int64(0) if is_v6 else np.int64(rows.ip_id[i])
-        extra = np.int64(0)
-        if np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.ACKNOWLEDGE:
-            extra = np.int64(rows.aeth[i])
-        elif np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.MARKS_RESENDS:
-            # MRC: transmissions of one PSN differ by path or RTX bit.
-            is_rtx = np.int64(rows.bth_flags[i]) & RTX != 0
-            extra = (np.int64(rows.udp_sport[i]) << 1) | is_rtx
-            ip_id = np.int64(0)
-        if len(rows.fingerprint) > 0:
-            extra ^= np.int64(rows.fingerprint[i])
-        bucket = _mixed((flow << 32) | label, (extra << 16) | ip_id, p.salt)
-        bucket &= len(p.buckets) - 1
+        label, ip_id, extra = _identity(rows, i)
+        bucket = hashes[i] & (len(p.buckets) - 1)
         late = _is_late(p.visits[visit_of(p, flow, tap)], opcode, psn)
         found = _match(p, rows, i, label, ip_id, extra, np.int64(p.buckets[bucket]))
         if found == -2:

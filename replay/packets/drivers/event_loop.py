@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.kernel import Bool, Int, Int32s, Ints, inlined, subkernel
+from ....kernels.prefetch import prefetch
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts import feedback_state as fb
@@ -34,7 +35,6 @@ from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
 from ..model.labels import EvState, feedback_at, select_at, wake_at
 from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of
-from ..model.prefetch import prefetch
 from ..model.rules import Choose, choose_at, emit_at
 from ..model.run_state import Desk, Net, RunState
 from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, next_event, schedule

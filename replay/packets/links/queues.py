@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined
+from ....kernels.prefetch import prefetch
 from ..model import run_state as rs
 from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
-from ..model.prefetch import prefetch
 from ..model.run_state import Network
 from .classes import append, class_of, take_next
 from .load_bins import add_load, add_queue

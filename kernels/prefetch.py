@@ -1,0 +1,57 @@
+"""A hint to the processor, inside kernels: an item will be needed soon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .kernel import FromNumba
+
+
+def _hint(context: Any, builder: Any, array_type: Any, array: Any, indices: list[Any]) -> Any:
+    """Fetch the cache line of an item of a C-contiguous array to write it; it reads nothing."""
+    from llvmlite import ir
+    from numba.core import cgutils
+
+    value = context.make_array(array_type)(context, builder, array)
+    flat = indices[0]
+    for dimension, index in enumerate(indices[1:], 1):
+        flat = builder.add(builder.mul(flat, builder.extract_value(value.shape, dimension)), index)
+    pointer = builder.bitcast(builder.gep(value.data, [flat]), ir.IntType(8).as_pointer())
+    flag = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
+    declare: Any = cgutils.get_or_insert_function
+    hint = declare(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(hint, [pointer, flag(1), flag(3), flag(1)])  # to write, keep, data
+    return context.get_dummy_value()
+
+
+def _of_one_dimension() -> Any:
+    from numba import types
+    from numba.extending import intrinsic
+
+    def fetch(typingctx: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return _hint(context, builder, signature.args[0], arguments[0], [arguments[1]])
+
+        return types.void(array, types.int64), generate
+
+    return intrinsic(fetch)
+
+
+def _of_two_dimensions() -> Any:
+    from numba import types
+    from numba.extending import intrinsic
+
+    def fetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return _hint(context, builder, signature.args[0], arguments[0], list(arguments[1:]))
+
+        return types.void(array, types.int64, types.int64), generate
+
+    return intrinsic(fetch)
+
+
+prefetch_item: Any = FromNumba(_of_one_dimension)
+"""prefetch_item(array, index): fetch the cache line of array[index], which may be out of range."""
+prefetch: Any = FromNumba(_of_two_dimensions)
+"""prefetch(array, row, column): fetch the cache line of array[row, column]."""

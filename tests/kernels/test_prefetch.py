@@ -1,0 +1,49 @@
+"""The hint reaches the processor and reads nothing."""
+
+from typing import Any, cast
+
+import numpy as np
+
+from rocescope.kernels.kernel import kernel
+from rocescope.kernels.prefetch import prefetch, prefetch_item
+
+FAR = 1 << 50
+
+
+@kernel
+def hinted(flat, square, records):
+    prefetch_item(flat, 1)
+    prefetch_item(flat, -FAR)
+    prefetch_item(records, FAR)
+    prefetch(square, 1, 2)
+    prefetch(square, FAR, 0)
+    return flat[0] + square[1, 2] + records[0].count
+
+
+def assembly_of(function, *arguments):
+    compiled = cast(Any, function).compiled
+    compiled(*arguments)
+    (assembly,) = compiled.inspect_asm().values()
+    return assembly
+
+
+def test_hints_are_instructions_that_may_name_any_address():
+    records = np.array([(3,)], [("count", np.int64)])
+    flat, square = np.ones(4, np.int64), np.full((2, 3), 2, np.int64)
+    assert hinted(flat, square, records) == 6
+
+    assert assembly_of(hinted, flat, square, records).count("prefetch") >= 5
+
+
+def test_an_item_is_where_the_array_has_it():
+    """Five records of 24 bytes behind the first."""
+    records = np.zeros(4, [("a", np.int64), ("b", np.int64), ("c", np.int64)])
+
+    @kernel
+    def fifth(records):
+        prefetch_item(records, 5)
+        return records[0].a
+
+    lines = assembly_of(fifth, records).splitlines()
+    hints = [line for line in lines if "prefetch" in line]
+    assert any("120(" in line for line in hints), hints
