@@ -17,6 +17,7 @@ from ..kernels.kernel import Ints
 from ..report.words import human
 from .session.session import Session
 from .session.snapshots.snapshot import FlowKey, PathColumns, Snapshot, SourceState
+from .session.snapshots.tap_paths import at_one_place, known_sets
 from .session.windowing import Span
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class ViewState:
     traced_on: TracedOn | None = None
     """The fabric on which flows are traced."""
     _record: Flow | None = None
+    _tap_columns: tuple[Snapshot | None, PathColumns] = field(
+        default_factory=lambda: (None, PathColumns.none())
+    )
     _replays: Replays | None = None
     _aggregations: Aggregations | None = None
 
@@ -132,12 +136,25 @@ class ViewState:
         """The paths by the selected key."""
         if self.path_key == "fabric" and (placed := self.placed()) is not None:
             return placed.path_columns(self.snapshot)
+        if self.path_key == "tap" and "tap" in self.snapshot.paths:
+            return self._by_tap(self.snapshot)
         return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
 
     def prepare(self, snapshot: Snapshot) -> None:
         """Compute derived data of a snapshot in the thread that made it, before it is drawn."""
         if self.path_key == "fabric" and not self.frozen and (placed := self.placed()) is not None:
             placed.path_columns(snapshot)
+        if self.path_key == "tap" and not self.frozen and "tap" in snapshot.paths:
+            self._by_tap(snapshot)
+
+    def _by_tap(self, snapshot: Snapshot) -> PathColumns:
+        known, columns = self._tap_columns
+        if known is not snapshot:
+            sets = snapshot.judged.parallel_taps
+            members = None if sets is None else known_sets(snapshot.source.tap_names, sets)
+            columns = at_one_place(snapshot.paths["tap"], members)
+            self._tap_columns = snapshot, columns
+        return columns
 
     def next_path_key(self) -> bool:
         """Switch to the next path key; False if there is only one."""

@@ -138,6 +138,17 @@ class Case:
         return 0 < needing <= self._unpaired[flow.dst, flow.src, False]
 
     @cached_property
+    def likely_answered(self) -> frozenset[int]:
+        """Flows without a known connection whose packets all answers of one other flow name, at
+        least two: too few for a connection, but no other flow has sent these packets."""
+        flows = self.measuring.tracker.flows
+        hits = flows["candidate_hits"]
+        names = (flows["peer"] < 0) & (flows["candidate"] >= 0)
+        names &= (hits >= 2) & (hits == flows["pairing_tries"])
+        named, times = np.unique(flows["candidate"][names], return_counts=True)
+        return frozenset(named[times == 1].tolist())
+
+    @cached_property
     def hosts_seen(self) -> frozenset[tuple[str, str]]:
         """(source, destination) of all flows."""
         return frozenset((flow.src, flow.dst) for flow in self.flows)

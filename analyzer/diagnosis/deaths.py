@@ -63,11 +63,13 @@ def _answered_in_a_gap(case: Case, flow: Flow, since_ns: int) -> bool:
 
 def answered_elsewhere(case: Case, flow: Flow) -> bool:
     """Whether the sender went back to a packet after its first one and no tap saw any answer: what
-    it did not go back to was acknowledged. Not so if it goes back there again and again, and
-    answers that are too few to be paired may be its own."""
+    it did not go back to was acknowledged. Not so if answers that are too few to be paired name its
+    packets, or if it goes back there again and again and they may be its own."""
     progress = case.measuring.troubles.progress(flow.id)
     ahead = int(progress["base_psn"]) - int(progress["first_psn"]) & PSN_MASK
     if not progress["rounds"] or progress["answer_time"] or not 0 < ahead < PSN_HALF:
+        return False
+    if flow.id in case.likely_answered:
         return False
     return bool(progress["rounds"] < ROUNDS) or not case.unpaired_answers(flow)
 

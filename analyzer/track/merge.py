@@ -333,7 +333,9 @@ def _join_peers(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, is_new
     flows, others = mine.state.flows, theirs.state.flows
     for flow, into in enumerate(flow_map.tolist()):
         if is_new[flow]:
-            flows[into]["peer"] = flows[into]["candidate"] = -1
+            candidate = int(others[flow]["candidate"])
+            flows[into]["peer"] = -1
+            flows[into]["candidate"] = flow_map[candidate] if candidate >= 0 else -1
     exact = st.EVIDENCE_CM | st.EVIDENCE_HOST_PROBE
     for flow, into in enumerate(flow_map.tolist()):
         peer = int(others[flow]["peer"])

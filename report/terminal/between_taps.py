@@ -49,12 +49,11 @@ def _short(hops: Sequence[Hop]) -> dict[str, str]:
 
 
 def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs, width: int) -> None:
-    """One row per hop and direction, those with losses first. width: of the terminal."""
+    """One row per hop and direction, in this order. width: of the terminal."""
     trims = any(hop.trimmed_packets for hop in hops)
     titles = ["packets", "lost", "CE", "late", "dup", *["trim"] * trims, "delay p50", "p99"]
     texts(table, "from", "to")
     numbers(table, *titles)
-    hops = sorted(hops, key=lambda hop: -hop.lost_packets)
     rows = [_figures(hop, glyphs, trims) for hop in hops]
     taken = sum(1 + max(map(len, cells)) for cells in zip(titles, *rows, strict=True))
     short = _short(hops)

@@ -18,6 +18,7 @@ from ...analyzer.results.paths import Imbalance
 from ...analyzer.results.ranks import Ranks
 from ..words import diagnosis as words
 from ..words import human, verdicts
+from ..words.hops import worst_first
 from ..words.human import UNKNOWN
 from . import conformance_tables, tables
 from . import hosts as host_tables
@@ -126,7 +127,7 @@ class Report:
         if analysis.hops:
             text = between_taps(analysis.hops, analysis.capture_losses)
             self.page.section("Between taps", text)
-            worst = sorted(analysis.hops, key=lambda hop: (-hop.lost_packets, -hop.packets))
+            worst = worst_first(sorted(analysis.hops, key=lambda hop: -hop.packets))
             shown, width = worst[: self.top], self.page.console.width
             self.page.draw(lambda table: hop_table(table, shown, self.glyphs, width))
             self.page.more(len(worst) - self.top, "hop")

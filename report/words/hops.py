@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from statistics import median
 
 from ...analyzer.measures.hops.names import short_names
 from ...analyzer.results.hops import CaptureLoss, Hop, TapClock
@@ -17,6 +18,43 @@ EXPECTED_BY = {
     "partner": "its parallel link leads there",
     "fabric": "by the fabric file",
 }
+
+
+LONG_QUEUE_NS = 200_000
+QUEUE_FACTOR = 10
+"""A queueing delay (p99) that stands out: at least this, and this many times the median hop's."""
+
+
+def worst_first(hops: Iterable[Hop]) -> list[Hop]:
+    """Hops with losses first, then those that mark, reorder, copy, trim or delay; else as given."""
+    hops = list(hops)
+    waits = [hop.queueing_ns.p99 for hop in hops if hop.queueing_ns is not None]
+    usual = max(LONG_QUEUE_NS, QUEUE_FACTOR * median(waits)) if waits else 0
+
+    def trouble(hop: Hop) -> tuple[float, ...]:
+        wait = 0 if hop.queueing_ns is None else hop.queueing_ns.p99
+        return (
+            hop.lost_packets,
+            hop.ce_marked_packets,
+            hop.reordered_packets,
+            hop.duplicate_packets,
+            hop.trimmed_packets,
+            wait if wait >= usual else 0,
+        )
+
+    return sorted(hops, key=trouble, reverse=True)
+
+
+def mostly_at(hops: Iterable[Hop], counter: str) -> str:
+    """`most of them from a to b`, for a counter of hops; empty where no hop has any."""
+    hops = list(hops)
+    counts_ = {hop.id: int(getattr(hop, counter)) for hop in hops}
+    worst = max(hops, key=lambda hop: counts_[hop.id], default=None)
+    if worst is None or not counts_[worst.id]:
+        return ""
+    short = short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
+    which = "all" if counts_[worst.id] == sum(counts_.values()) else "most"
+    return f"{which} of them from {short[worst.from_tap]} to {expected_tap(worst, short)}"
 
 
 def short_taps(names: Iterable[str]) -> dict[str, str]:
@@ -33,6 +71,15 @@ def tier(device: str) -> str:
 def expected_tap(hop: Hop, short: dict[str, str]) -> str:
     """The next tap; `?` if nothing tells where the lost packets were going."""
     return "?" if hop.to_tap is None else short.get(hop.to_tap, printable(hop.to_tap))
+
+
+def expected_by(hop: Hop) -> str:
+    """How the next tap of lost packets is known, or that it is not."""
+    if hop.to_tap is not None:
+        return EXPECTED_BY.get(hop.expected_by or "", "")
+    if hop.expected_by == "fabric":
+        return "one of several by the fabric file"
+    return "not known; similar packets went on over several"
 
 
 def counts(hop: Hop) -> str:

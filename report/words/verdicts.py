@@ -15,7 +15,7 @@ from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, Spraying
 from ...analyzer.words import printable
 from .diagnosis import first_ns, lost_again
-from .hops import short_taps
+from .hops import mostly_at, short_taps
 from .human import count, counted, duration, message_size, percent, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5
@@ -258,6 +258,8 @@ def reordering(analysis: Analysis) -> str:
     if not late:
         if partly := sum(flow.missing_packets is None for flow in judged):
             rest += f" The order of {counted(partly, 'flow')} is known only in part."
+        if overtaken := _overtaken(analysis):
+            return f"{overtaken}; none was late at the tap that saw it first.{rest}"
         return f"No packet arrived out of order.{rest}{first_taps(analysis)}"
     packets = total(flow.reordered_packets for flow in late)
     everything = sum(map(first_transmissions, judged))
@@ -291,11 +293,20 @@ def first_taps(analysis: Analysis) -> str:
     note = " Each packet is judged at the tap that saw it first; "
     if any(flow.tap_copies and flow.reordered_between_taps is None for flow in analysis.flows):
         return f"{note}to judge the order at the receiver, analyse only the tap next to it."
-    late = [n for flow in analysis.flows if (n := flow.reordered_between_taps)]
-    if late:
-        packets, flows = counted(sum(late), "packet"), counted(len(late), "flow")
-        return f"{note}{packets} of {flows} were overtaken on the way to later taps."
+    if overtaken := _overtaken(analysis):
+        return f"{note}{overtaken}."
     return f"{note}between taps none was overtaken."
+
+
+def _overtaken(analysis: Analysis) -> str:
+    """How many packets were overtaken after their first tap, and where most; empty for none."""
+    late = [n for flow in analysis.flows if (n := flow.reordered_between_taps)]
+    if not late:
+        return ""
+    packets, flows = counted(sum(late), "packet"), counted(len(late), "flow")
+    text = f"{packets} of {flows} were overtaken on the way to later taps"
+    where = mostly_at(analysis.hops, "reordered_packets")
+    return f"{text}, {where}" if where else text
 
 
 def worst_path(flows: list[Flow]) -> tuple[float, str | None]:

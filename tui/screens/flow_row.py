@@ -60,7 +60,7 @@ def flow_cells(
         human.rate(float(flows.rate[f])).removesuffix("b/s").rstrip() or "0",
         human.count(int(flows.packets[f])),
         human.size(int(flows.wire_bytes[f])).removesuffix("B").rstrip(),
-        str(seen),
+        str(int(np.count_nonzero(paths.packets[rows])) if paths.counts is None else seen),
         f"{width:.1f}/{seen}",
         (spray(paths, f, bars), "accent"),
         share(late, arrivals),

@@ -112,7 +112,7 @@ class HopsScreen(RoceScreen):
 
     def draw(self, snapshot: Snapshot) -> str:
         judged = snapshot.judged
-        self._hops = sorted(judged.hops, key=lambda hop: (-hop.lost_packets, hop.id))
+        self._hops = words.worst_first(sorted(judged.hops, key=lambda hop: hop.id))
         hops = self._hops
         short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
         trims = any(hop.trimmed_packets for hop in hops)
@@ -146,7 +146,7 @@ class HopsScreen(RoceScreen):
                 first, last = ((t - start) / 1e9 for t in (hop.first_lost_ns, hop.last_lost_ns))
                 text.append(f"lost from {first:.3f} s to {last:.3f} s")
                 if hop.expected_by in words.EXPECTED_BY:
-                    text.append(f"; next tap: {words.EXPECTED_BY[hop.expected_by]}", "dim")
+                    text.append(f"; next tap: {words.expected_by(hop)}", "dim")
                 text.append("\n")
             if delay := words.delay(hop):
                 text.append(f"{delay}\n")
@@ -186,8 +186,11 @@ def sentence(hops: Sequence[Hop]) -> str:
         return f"{human.counted(passed, 'passage')} over {on}, no loss."
     worst = max(hops, key=lambda hop: hop.lost_packets)
     short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
-    where = f"{short[worst.from_tap]} > {words.expected_tap(worst, short)}"
     text = f"{human.count(lost)} of {human.counted(passed, 'passage')} over {on} lost"
+    if worst.to_tap is None:
+        after = f"most after {short[worst.from_tap]}, next tap unknown"
+        return f"{text}; {after}: {human.count(worst.lost_packets)}."
+    where = f"{short[worst.from_tap]} > {words.expected_tap(worst, short)}"
     most = f"{human.count(worst.lost_packets)} of {human.count(worst.packets)}"
     return f"{text}; most on {where}: {most}."
 
@@ -242,6 +245,12 @@ def drawn_fabric(hops: Sequence[Hop], measure: Measure, columns: int, rows: int 
             for device in shown:
                 text.append_text(_map_cell(row.get(device), measure, most))
             text.append("\n")
+    if text and measure is MEASURES[0]:
+        short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
+        for hop in hops:  # of no column
+            if hop.to_tap is None and hop.lost_packets:
+                lost = f"{human.count(hop.lost_packets)} lost after {short[hop.from_tap]}"
+                text.append(f" {UNICODE.bad} {lost}, next tap unknown\n", "bold red")
     return text
 
 

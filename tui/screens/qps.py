@@ -40,7 +40,7 @@ _SORTS: dict[str, Values] = {
     "rate": lambda s, p: s.flows.rate,
     "packets": lambda s, p: s.flows.packets,
     "bytes": lambda s, p: s.flows.wire_bytes,
-    "paths": lambda s, p: p.seen(),
+    "paths": lambda s, p: p.used(),
     "width": lambda s, p: p.width,
     "late": lambda s, p: s.flows.late / np.maximum(s.flows.arrivals, 1),
     "extent": lambda s, p: s.flows.max_extent,

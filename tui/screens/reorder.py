@@ -56,11 +56,13 @@ class ReorderScreen(RoceScreen):
         record = flow.reordering if flow is not None else None
         at = snapshot.find(self.view.session.selected)
         between = 0 if at is None else snapshot.judged.late.get(at, 0)
+        first = "no late packet"
+        if between:
+            first += f" at the first tap; {human.count(between)} late between taps (3)"
         if flow is None or record is None:
             left.update("")
             right.update("")
             below.update("")
-            first = "no late packet at the first tap" if between else "no late packet"
             self._show_buckets([], [], "" if flow is None else first)
             if flow is None:
                 return self.no_flow(snapshot)
@@ -75,6 +77,7 @@ class ReorderScreen(RoceScreen):
             self._show_buckets(
                 log2_bars(record.extent_histogram, record.extent_packets, str),
                 log2_bars(record.late_time_histogram, record.late_time_ns, human.duration),
+                first,
             )
         if self._view == "RFC 5236" or (tall and self._view == "RFC 4737"):
             left.update(
@@ -108,9 +111,7 @@ class ReorderScreen(RoceScreen):
         below.update(self._below(flow, snapshot))
         return f"{self.flow_title()}: {sentences.reordering(flow, between)}"
 
-    def _show_buckets(
-        self, extents: list[Bar], lateness: list[Bar], empty: str = "no late packet"
-    ) -> None:
+    def _show_buckets(self, extents: list[Bar], lateness: list[Bar], empty: str) -> None:
         """Histograms with selectable rows."""
         self._buckets = {"extents": extents, "lateness": lateness}
         pane = self.size.width // 2 - 1
@@ -137,7 +138,8 @@ class ReorderScreen(RoceScreen):
         late = [path for path in flow.paths if path.reordered_packets]
         total = sum(path.reordered_packets for path in late)
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f"view {self._view} (o)   late packets by path: ", "dim")
+        where = " at the first tap" if flow.tap_copies else ""
+        text.append(f"view {self._view} (o)   late packets{where} by path: ", "dim")
         for path in sorted(late, key=lambda p: -p.reordered_packets)[:4]:
             share = path.reordered_packets / total
             text.append(f"{path.path} ", "bold")

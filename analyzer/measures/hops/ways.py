@@ -59,6 +59,9 @@ LOST = np.dtype(
     ]
 )
 
+ENDED = np.dtype([("flow", np.int32), ("tap", np.int32), ("last_ns", np.int64)])
+"""A tap after which no tap saw some packets of a flow, and when it saw the last of them."""
+
 
 @dataclass(slots=True)
 class Way:
@@ -134,6 +137,8 @@ class Ways:
     open_sources: frozenset[int] = frozenset()
     """Endpoints that spray packets, some of them over ways without a tap."""
 
+    ended: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ENDED))
+    """ENDED per flow and tap, arrived or not."""
     unknown: dict[int, int] = field(default_factory=dict)
     """By flow, the packets counted in `undecided`, `left` and `hidden`."""
     untapped: frozenset[int] = frozenset()
@@ -400,6 +405,7 @@ def ways_of(
         left=left,
         open_sources=frozenset(src for src, _ in open_ends) | _begin_anywhere(tables),
         elsewhere=len(elsewhere),
+        ended=_ended(tables.ends),
         unknown=unknown_of,
         untapped=frozenset(elsewhere),
         hurried=int(measure.state.clock[state.HURRIED]),
@@ -408,6 +414,13 @@ def ways_of(
         names=names,
         devices=_devices(hops, names),
     )
+
+
+def _ended(ends: NDArray[Any]) -> NDArray[Any]:
+    found = np.zeros(len(ends), ENDED)
+    found["flow"], found["tap"] = ends["flow"], ends["from_tap"]
+    found["last_ns"] = ends["last_ns"]
+    return found
 
 
 def _ended_early(

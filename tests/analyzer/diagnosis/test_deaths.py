@@ -53,6 +53,22 @@ def test_answers_without_a_partner_may_be_those_of_the_sender():
     assert death_of(fewer, fewer.flows[0]) is None
 
 
+def test_two_answers_that_only_this_sender_can_have_got_are_its_own():
+    """They are too few for a connection: the queue pair ended after two ACKs."""
+    begin = [write(0, at=0), last(1, at=1), last(2, at=10)]
+    again = [resend(200 * MS, 91), resend(520 * MS, 92), last(9, at=1100 * MS, dest_qp=0x77)]
+    mine = [answer(psn, at=11 + psn, udp_sport=50_001) for psn in (0, 1)]
+    case = case_of([*begin, *mine, *again])
+    assert not case.connections
+    dead = death_of(case, case.flows[0])
+    assert (dead.why, dead.packets) == ("unanswered", 2)
+    one = case_of([*begin, *mine[1:], *again])
+    assert death_of(one, one.flows[0]) is None
+    also = answer(4000, at=14, udp_sport=50_001)  # of a PSN that no tap saw
+    doubtful = case_of([*begin, *mine, also, *again])
+    assert death_of(doubtful, doubtful.flows[0]) is None
+
+
 def test_two_rewinds_and_half_a_second():
     rows = [last(2, at=10), resend(200 * MS, 91), resend(520 * MS, 92)]
     assert death(rows).why == "unanswered"

@@ -123,3 +123,18 @@ def test_psns_of_the_earlier_part_are_not_lost_before_the_later_one(gap):
     track(one, again)
     assert one.stream(0, REQUESTS)["recovered"] == 0
     assert one.missing(0, REQUESTS) == (0, 0)
+
+
+def test_answers_too_few_for_a_connection_still_name_their_flow():
+    mine, theirs = FlowTracker(), FlowTracker()
+    acks = [
+        {"psn": n, "opcode": ACK, "answer": True, "aeth": n, "decode_flags": HAS_AETH,
+         "udp_sport": 50_001}
+        for n in (1, 2)
+    ]  # fmt: skip
+    track(mine, packets([{"psn": 0, "opcode": WRITE_ONLY, "dest_qp": 99}]))
+    track(theirs, packets([{"psn": n, "opcode": WRITE_ONLY} for n in (1, 2, 3)] + acks))
+    flow_map = merge_trackers(mine, theirs, HOSTS + 2, TAPS)
+    requests, answers = flow_map.tolist()
+    record = mine.flows[answers]
+    assert (record["peer"], record["candidate"], record["candidate_hits"]) == (-1, requests, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import factories_results as factories
 
-from rocescope.analyzer.results.hops import CaptureLoss, TapClock
+from rocescope.analyzer.results.hops import CaptureLoss, Hop, TapClock
 from rocescope.report.words import hops as words
 
 SHORT = words.short_taps(["a/leaf1-spine1.pcap.gz", "a/leaf1-spine2.pcap.gz"])
@@ -28,9 +28,25 @@ def test_delays_between_two_clocks_may_be_negative() -> None:
     assert words.delay(factories.hop(delay_ns=None)) == ""
 
 
+def test_hops_with_any_trouble_come_first_and_others_stay_in_order() -> None:
+    def hop(number: int, wait_ns: int = 2_000, **more: int) -> Hop:
+        waits = factories.quantiles(10, 0, wait_ns // 2, wait_ns)
+        return factories.hop(id=number, queueing_ns=waits, **{"lost_packets": 0} | more)
+
+    hops = [
+        hop(0), hop(1, 90_000), hop(2, 5_000_000), hop(3, reordered_packets=91), hop(4),
+        hop(5, lost_packets=1), hop(6, ce_marked_packets=3),
+    ]  # fmt: skip
+    assert [hop.id for hop in words.worst_first(hops)] == [5, 6, 3, 2, 0, 1, 4]
+    assert words.worst_first([]) == []
+
+
 def test_next_tap_is_unknown_when_nothing_tells() -> None:
     assert words.expected_tap(factories.hop(to_tap=None), {}) == "?"
     assert words.expected_tap(factories.hop(), {"leaf2-spine2": "two"}) == "two"
+    assert words.expected_by(factories.hop()) == "other packets of the same flow went there"
+    assert words.expected_by(factories.hop(to_tap=None)).startswith("not known")
+    assert "fabric" in words.expected_by(factories.hop(to_tap=None, expected_by="fabric"))
 
 
 def test_capture_loss_and_clocks() -> None:

@@ -166,13 +166,22 @@ def test_several_taps_are_judged_at_the_first() -> None:
     ("late", "says"),
     [
         (0, "between taps none was overtaken."),
-        (7, "7 packets of 1 flow were overtaken on the way to later taps."),
+        (
+            7,
+            "7 packets of 1 flow were overtaken on the way to later taps, most of them from a to"
+            " b; none was late at the tap that saw it first.",
+        ),
     ],
 )
 def test_packets_overtaken_between_taps(late: int, says: str) -> None:
     flow = factories.flow(0, 100, tap_copies=100, reordered_between_taps=late)
-    analysis = factories.analysis(flows=[flow])
+    hops = [
+        factories.hop(id=n, from_tap=ends[0], to_tap=ends[1], reordered_packets=packets)
+        for n, (ends, packets) in enumerate((("bc", 0), ("ab", late and 4), ("ac", late and 3)))
+    ]
+    analysis = factories.analysis(flows=[flow], hops=hops)
     assert verdicts.reordering(analysis).endswith(says)
+    assert ("No packet" in verdicts.reordering(analysis)) == (not late)
     assert verdicts.is_orderly(analysis) == (not late)
 
 

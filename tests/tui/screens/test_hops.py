@@ -82,13 +82,22 @@ def test_a_loss_beside_the_tier_is_on_the_map():
         ),
     ]
     lines = drawn_fabric([*FABRIC, *beside], MEASURES[0], 8).plain.splitlines()
-    assert [line[:18].strip() for line in lines[1:]] == [
+    assert [line[:18].strip() for line in lines[1:4]] == [
         "leaf1 from spine", "leaf1 to leaf2", "leaf1 to spine",
     ]  # fmt: skip
     assert lines[1].split()[3:] == ["·", "●", "2.5", "%"]
     assert lines[3].split()[3:] == ["0", "%", "·"]
     few = drawn_fabric([*FABRIC, *beside], MEASURES[0], 8, rows=2).plain.splitlines()
-    assert few == lines[:3]
+    assert few == [*lines[:3], *lines[4:]]
+
+
+def test_losses_whose_next_tap_nothing_tells_are_on_the_map():
+    """A leaf that swallows packets before it chooses a spine: no column has them."""
+    after = factories.hop(from_tap="H2-leaf1", to_tap=None, device=None, lost_packets=1_235)
+    lines = drawn_fabric([*FABRIC, after], MEASURES[0], 8).plain.splitlines()
+    assert lines[-1] == " ● 1,235 lost after H2-leaf1, next tap unknown"
+    assert "H2-leaf1" not in drawn_fabric([*FABRIC, after], MEASURES[1], 8).plain
+    assert sentence([after]).endswith("most after H2-leaf1, next tap unknown: 1,235.")
 
 
 def test_names_that_tell_no_fabric_draw_none():

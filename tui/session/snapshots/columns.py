@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MAX_TIMELINE = 240
 """Most windows of a snapshot's time line; more are summed in groups of neighbours."""
 
-_LEVELS = 8
+LEVELS = 8
+TAP_BITS = 20
 
 
 def flow_columns(tracker: FlowTracker) -> FlowColumns:
@@ -113,36 +114,35 @@ def usage_copy(usage: PathUsage) -> UsageRecords:
 def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
     """Paths by flow and key: of data packets, or of ACKs where a flow has no data.
 
-    Of the levels (hop limits) of a flow the level with the largest spraying width counts;
-    among equals the one with the most bytes.
+    A packet passes several taps, so that with `tap` the keys are those of `level_and_tap`:
+    `tap_paths.at_one_place` makes paths of them.
     """
     paths, flow = records.paths, records.flow
     has_data = np.zeros(flows, np.bool_)
     has_data[flow[records.data]] = True
     own = records.data | ~has_data[flow]
     own[own] &= flow[own] < flows
-    paths, flow, level = paths[own], flow[own], records.level[own]
-    group = flow * _LEVELS + level
-    if by == "tap":
-        wide, weights = widths(group, _weights(paths), flows * _LEVELS)
-        # Widths are rounded, so that noise does not decide between levels.
-        score = np.round(wide, 1).reshape(flows, _LEVELS) * 1e18
-        best = np.argmax(score + weights.reshape(flows, _LEVELS), axis=1)
-        chosen = level == best[flow]
-        paths, flow = paths[chosen], flow[chosen]
-    order = np.lexsort((paths["key"], flow))
-    paths, flow = paths[order], flow[order]
+    paths, flow = paths[own], flow[own]
+    key = level_and_tap(records.level[own], paths["key"]) if by == "tap" else paths["key"]
+    order = np.lexsort((key, flow))
+    paths, flow, key = paths[order], flow[order], key[order]
     width, _ = widths(flow, _weights(paths), flows)
     return PathColumns(
         by=by,
         starts=np.searchsorted(flow, np.arange(flows + 1)),
-        key=np.ascontiguousarray(paths["key"]),
+        key=np.ascontiguousarray(key),
         packets=np.ascontiguousarray(paths["packets"]),
         wire_bytes=np.ascontiguousarray(paths["wire_bytes"]),
         late=np.ascontiguousarray(paths["late"]),
         marked=np.ascontiguousarray(paths["marked"]),
         width=width,
     )
+
+
+def level_and_tap(level: Ints, tap: Ints) -> Ints:
+    """One key of a level (hop limit modulo 8) and a tap."""
+    key: Ints = level.astype(np.int64) << TAP_BITS | tap.astype(np.int64) & (1 << TAP_BITS) - 1
+    return key
 
 
 def _weights(paths: Array) -> Floats:

@@ -13,6 +13,7 @@ from ....analyzer.logs.join import NOTE
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
 from ....analyzer.results.hops import CaptureLoss, Hop, TapClock
+from ....analyzer.results.paths import Imbalance
 from ....analyzer.results.ranks import Ranks
 
 STALLED = "STALLED"
@@ -56,6 +57,8 @@ class Judged:
     hops: Sequence[Hop] = ()
     capture_losses: Sequence[CaptureLoss] = ()
     clocks: Sequence[TapClock] = ()
+    parallel_taps: Sequence[Sequence[str]] | None = None
+    """Sets of taps on parallel links; None while they are not known."""
     job_ranks: Ranks | None = None
     """What the logs of the job tell about ranks; None without any."""
     job_notes: Sequence[str] = ()
@@ -85,6 +88,7 @@ class Judged:
             hops=analysis.hops,
             capture_losses=analysis.capture_losses,
             clocks=analysis.clocks,
+            parallel_taps=_parallel(analysis.imbalance),
             job_ranks=analysis.ranks if isinstance(analysis.ranks, Ranks) else None,
             job_notes=[line for line in analysis.warnings if line.startswith(NOTE)],
             states=_states(diagnosis.findings, _answered(analysis)),
@@ -134,6 +138,16 @@ class Judged:
             if flow < flows:
                 ranks[flow] = rank
         return ranks
+
+
+def _parallel(imbalances: Sequence[Imbalance]) -> list[tuple[str, ...]]:
+    """The sets of parallel taps, once for both directions."""
+    sets = (
+        tuple(sorted(share.path for share in one.shares))
+        for one in imbalances
+        if one.path_by == "tap"
+    )
+    return list(dict.fromkeys(sets))
 
 
 def _answered(analysis: Analysis) -> dict[int, int]:

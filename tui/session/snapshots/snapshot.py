@@ -157,6 +157,13 @@ class PathColumns:
         """Paths per flow."""
         return np.diff(self.starts) if self.counts is None else self.counts
 
+    def used(self) -> Ints:
+        """Paths per flow with packets."""
+        if self.counts is not None:
+            return self.counts
+        flow = np.repeat(np.arange(len(self.starts) - 1), self.seen())
+        return np.bincount(flow[self.packets > 0], minlength=len(self.starts) - 1)
+
     def of(self, flow: int) -> slice:
         """The rows of one flow."""
         if flow + 1 >= len(self.starts):

@@ -117,8 +117,6 @@ def over_taps(snapshot: Snapshot, paths: PathColumns, data: Bools) -> int:
         return 0
     sprayed = {f for one in snapshot.judged.findings if one.kind == "spraying" for f in one.flows}
     wide = data & (paths.width < SPRAYS_FROM_WIDTH)
-    if taps is not None:
-        wide &= taps.width >= SPRAYS_FROM_WIDTH
     return len(sprayed & set(np.flatnonzero(wide).tolist()))
 
 

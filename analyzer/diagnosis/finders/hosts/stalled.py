@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ....measures.troubles import RESENT
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....wire.packets import FULL_HOP_LIMITS
+from ....words import printable
 from ...case import Case
 from ...deaths import Death, death_of
 from ...finding import finding
 from ...known import Known
 from ...words import flow_name, hosts
 from ..groups import by_hosts
+
+MOST_TAPS = 4
+"""Taps that a sentence names."""
 
 
 def stalled(case: Case, known: Known) -> Iterator[Finding]:
@@ -42,8 +48,11 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death], near: set[st
     step = "check that the receiver's queue pair exists and answers; capture on the way to it"
     hidden = case.measuring.many_taps and near.isdisjoint(receivers)
     if hidden:
-        what += ": the receiver is dead, or packets are lost between it and the last tap"
+        last = _last_taps(case, dead)
+        seen = f", never seen after {last}" if last else ""
+        what += f"{seen}: the receiver is dead, or packets are lost between it and the last tap"
         step = "capture on the link of the receiver; check that its queue pair exists and answers"
+        step += "; --fabric FILE may tell the next tap" if last else ""
     return finding(
         case,
         "stalled",
@@ -61,6 +70,19 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death], near: set[st
         severity="critical",
         until_ns=None,
     )
+
+
+def _last_taps(case: Case, dead: dict[int, Death]) -> str:
+    """The taps after which no tap saw the packets without an answer."""
+    if case.ways is None:
+        return ""
+    ended = case.ways.ended
+    ended = ended[np.isin(ended["flow"], list(dead))]
+    since = np.array([dead[flow].since_ns for flow in ended["flow"].tolist()], np.int64)
+    taps = np.unique(ended["tap"][ended["last_ns"] >= since]).tolist()
+    names = sorted(printable(case.ways.names[tap]) for tap in taps)
+    more = f" and {len(names) - MOST_TAPS} more" if len(names) > MOST_TAPS else ""
+    return ", ".join(names[:MOST_TAPS]) + more
 
 
 def _near_the_taps(case: Case) -> set[str]:

@@ -18,6 +18,7 @@ from rocescope.report.terminal.replay import print_replay
 from rocescope.tui.session.replays.replays import Replays
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.matrix import ROWS, path_matrix
+from rocescope.tui.session.snapshots.tap_paths import at_one_place
 
 TAPS = [
     str(path)
@@ -164,5 +165,6 @@ def test_fair_shares_do_not_depend_on_what_a_row_is(replays, snapshot, measure):
 
 def test_paths_that_are_only_seen_in_use_are_fair_when_equal(snapshot):
     flows = np.arange(len(snapshot.flows))
-    matrix = path_matrix(snapshot, snapshot.paths["tap"], flows, "pair", "bytes", 100)
+    by_tap = at_one_place(snapshot.paths["tap"], None)
+    matrix = path_matrix(snapshot, by_tap, flows, "pair", "bytes", 100)
     assert matrix.fair == pytest.approx(np.tile(matrix.loads.mean(axis=1), (4, 1)).T)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from cases import case_of
 from conformance_traces import answer, last, write
-from fabric_captures import START_NS, queue, simulate, warnings
+from fabric_captures import START_NS, Pair, between, drop, queue, simulate, warnings
 from fabric_captures import diagnosis as diagnosis_of
 from fabric_captures import write as write_taps
 from factories_results import diagnosis
@@ -66,3 +66,15 @@ def test_without_a_tap_on_the_link_of_the_receiver_it_may_be_the_network(limit, 
     assert one.next_step.startswith("capture on the link of the receiver") == far
     (alone,) = stalled(case_of(rows), Known())
     assert alone.confidence == "likely"
+
+
+def test_packets_that_a_device_swallows_where_nothing_tells_the_next_tap(tmp_path):
+    """The only queue pair between these hosts: the finding says where its packets were last."""
+    vanish = between("leaf1-spine2", "leaf2-spine2", drop)
+    run = simulate([Pair(1, 3, 0x101, 50001)], vanish, lambda packet, now: 2)
+    (one,) = warnings(diagnosis_of(write_taps(tmp_path, run.taps)))
+    assert one.kind == "stalled"
+    assert (
+        "without an answer, never seen after leaf1-spine2: the receiver is dead, or" in one.sentence
+    )
+    assert "--fabric" in one.next_step
