@@ -122,7 +122,9 @@ class ReplayScreen(RoceScreen):
     def _sweeps(self, view: ReplayView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         fabric = view.fabric or "no fabric yet"
-        text.append(f" hosts by {view.mapping} on {fabric} {view.options}".rstrip(), "dim")
+        told = f"hosts by {view.mapping} on {fabric} {view.options}".rstrip()
+        lines = wrap(told, max(20, self.size.width - 4), break_on_hyphens=False)
+        text.append(" " + "\n   ".join(lines), "dim")
         if view.running:
             text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
         # The latest request comes first: small terminals cut the rest.
@@ -144,8 +146,12 @@ class ReplayScreen(RoceScreen):
         return text
 
     def _pauses(self, view: ReplayView) -> Text:
-        """The pauses of the strategy under the cursor."""
-        text, one = Text(), view.strategies.get(self._chosen() or "")
+        """Why the strategy under the cursor failed, or what PFC did under it."""
+        name = self._chosen() or ""
+        text, one = Text(), view.strategies.get(name)
+        if why := view.failed.get(name):
+            told = wrap(f"{_shown_name(name)}: {why}", max(20, self.size.width - 4))
+            text.append("\n ▲ " + "\n   ".join(told), "yellow")
         if one is not None and one.packets is not None and one.packets.pfc is not None:
             for line, style in pause_lines(one.packets.pfc):
                 told = wrap(f"{one.name}: {line}", max(20, self.size.width - 4))
@@ -211,6 +217,9 @@ class ReplayScreen(RoceScreen):
         """Set a fabric that fits the hosts if none is set."""
         shown = self.view
         if not shown.session.paths:
+            return False
+        if shown.replays.busy:
+            self.notify("A replay is running; x stops it")
             return False
         if not shown.replays.view.fabric:
             if not len(shown.snapshot.flows):
@@ -283,6 +292,8 @@ class ReplayScreen(RoceScreen):
         ]
         if not names:
             self.notify("Sweep seeds first (d)")
+            return
+        if not self._ready():
             return
         self.view.replays.run(names)
         self.redraw()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from captures import data
 from msgspec.structs import replace
 from textual.widgets import Static
@@ -9,6 +10,7 @@ from tui_driver import drive
 
 from rocescope.replay.results.packets import PausedPort, PauseSummary
 from rocescope.tui.screens.replay import pause_lines
+from rocescope.tui.session.replays.replays import Replays
 
 WORDS = (
     "leaf-spine:leaves=2,spines=1,hosts=4,rate=100G,delay=500ns,uplink_rate=400G "
@@ -51,6 +53,43 @@ def test_the_pauses_of_the_strategy_under_the_cursor() -> None:
             assert f"‖ {one.name}: {line}" in words
         assert "pause storm at " in words and " victim flow" in words
     assert "‖ ecmp" not in seen[0][2] and "‖ jsq" not in seen[1][2]
+
+
+def test_the_options_are_shown_whole() -> None:
+    def below(app) -> str:
+        return " ".join(str(app.screen.query_one("#sweeps", Static).render()).split())
+
+    long = WORDS + " --transport congestion=dcqcn,recovery=sack --model ecn=5kB+200kB+1%"
+    keys = ["9", lambda app: app.view.replays.set_words(long), lambda app: app.screen.redraw()]
+    words = drive([data("i03_write_reorder5_AtoB")], keys, (80, 24), below)
+    for part in long.split():
+        assert part in words
+
+
+def test_why_the_strategy_under_the_cursor_failed() -> None:
+    def failed(app) -> None:
+        app.view.replays.set_words(WORDS.replace("xoff=40kB", "xoff=40MB"))
+        app.view.replays.run(["jsq"])
+        app.view.replays.wait(300)
+        app.screen.redraw()
+
+    def below(app) -> str:
+        return " ".join(str(app.screen.query_one("#sweeps", Static).render()).split())
+
+    words = drive([data("i03_write_reorder5_AtoB")], ["9", failed], (80, 24), below)
+    assert "▲ jsq ▪: PFC: xoff (40,000,000 B) exceeds the shared buffer, " in words
+    assert "--lossless pfc:xoff=... or buffer=..." in words
+
+
+def test_keys_during_a_replay_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replays, "busy", True)
+    keys = ["9", lambda app: app.view.replays.set_words(WORDS), "r", "upper_r", "d"]
+    told = drive(
+        [data("i03_write_reorder5_AtoB")],
+        keys,
+        look=lambda app: [note.message for note in app._notifications],
+    )
+    assert told == ["A replay is running; x stops it"] * 3
 
 
 def test_ports_victims_storms_losses_and_deadlocks() -> None:

@@ -120,6 +120,11 @@ class Replays(Background[ReplayView]):
         self._searched = False
         self._followed: Followed | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether what is asked for now would not run; what only searches seeds makes way."""
+        return self.running and not self._searching
+
     def set_fabric(self, spec: str, mapping: str = "order") -> None:
         """Replay on this fabric. UsageError for an invalid fabric."""
         self._set(replace(self.request, fabric=spec, map=mapping))
@@ -206,9 +211,9 @@ class Replays(Background[ReplayView]):
 
     def _begin(self, work: Callable[[PreparedReplay], None], **changes: object) -> None:
         prepared = self._prepared
-        before = self._thread if self.running else None
-        if prepared is None or (before is not None and not self._searching):
+        if prepared is None or self.busy:
             return
+        before = self._thread if self.running else None
         self._hurry.set()
         self._stopping.clear()
         self._tell(running="reading the traffic", done=0.0, error="", **changes)
