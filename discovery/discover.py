@@ -10,7 +10,7 @@ import msgspec
 
 from ..analyzer.errors import UsageError
 from ..analyzer.words import printable
-from ..replay.fabrics.devices.assemble import assemble
+from ..replay.fabrics.devices.assemble import Assembled, assemble
 from ..replay.fabrics.devices.cabling import Note
 from ..replay.fabrics.fabric import Fabric
 from ..replay.hashing import HashSettings
@@ -42,8 +42,7 @@ def discover_folder(
     told = {one.device.name: _told(one) for one in answers}
     devices = [one.device for one in answers]
     assembled = assemble(name, devices, rate_bits_per_second, delay_ns, told, strict=False)
-    notes = [*assembled.notes, *_same_device(answers), *lost_members(assembled, answers)]
-    notes += failing_routes(assembled.fabric)
+    notes = [*assembled.notes, *_same_device(answers), *_faults(assembled, answers)]
     report = _report(assembled.fabric, answers, unread, notes, name)
     pairs: dict[str, list[Entry]] = {}
     remarks = list(report.remarks)
@@ -61,6 +60,22 @@ def discover_folder(
     found = joined(pairs, complete=hosts <= pairs.keys())
     report = msgspec.structs.replace(report, queue_pairs=found, remarks=remarks)
     return Discovered(assembled.fabric, report)
+
+
+def _faults(assembled: Assembled, answers: list[Answers]) -> list[Note]:
+    """What is wrong with the tables; of IPv6 what is not said of IPv4."""
+
+    def of_family(fabric: Fabric) -> list[Note]:
+        lost = lost_members(assembled._replace(fabric=fabric), answers)
+        return [*lost, *failing_routes(fabric)]
+
+    found, six = of_family(assembled.fabric), assembled.fabric.of_ipv6()
+    known = {(note.kind, note.device, note.text.partition(", but ")[0]) for note in found}
+    return found + [
+        note._replace(text=f"IPv6: {note.text}")
+        for note in (() if six is None else of_family(six))
+        if (note.kind, note.device, note.text.partition(", but ")[0]) not in known
+    ]
 
 
 def _told(one: Answers) -> str:

@@ -60,7 +60,7 @@ def _alike(fabric: Fabric, edges: Int32s) -> tuple[Ints, Ints]:
     for group in range(len(start) - 1):
         links = forwarding.group_links[start[group] : start[group + 1]].tobytes()
         equal[group] = known.setdefault(links, len(known))
-    columns = np.concatenate([equal[forwarding.group_of], edges.T])
+    columns = np.concatenate([equal[forwarding.of_family(4)], edges.T])
     _, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
     return first, number.reshape(-1)
 

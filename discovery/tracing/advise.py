@@ -8,14 +8,16 @@ all is relieved; bytes per rate are compared.
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ...kernels.kernel import Floats, Int32s, Ints
+from ...kernels.kernel import Bools, Floats, Int32s, Ints
 from ...replay.compare.captured import links_by_port
+from ...replay.fabrics.addressing import Address
 from ...replay.fabrics.fabric import Fabric
-from ...replay.fabrics.routes import edge_per_host
+from ...replay.fabrics.routes import edge_per_host, with_ipv6
 from ...replay.hashing.keys import address_text
 from ...replay.traffic.traffic import Traffic
 from ..asking.route_get import is_port
@@ -193,6 +195,8 @@ def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> A
     """Routes to single hosts over one link of the switch before the fullest link."""
     port = {link: name for (_, name), link in links_by_port(fabric).items()}
     changed, links = edge_per_host(fabric), links.copy()
+    if traffic.keys.ipv6.any():
+        changed = replace(changed, forwarding=with_ipv6(changed.forwarding))
     changes: list[str] = []
     routed: set[tuple[int, int]] = set()
     after = [loads]
@@ -207,10 +211,13 @@ def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> A
         for host in np.argsort(-carried, kind="stable")[:_HOSTS].tolist():
             if not carried[host] or (switch, host) in routed:
                 continue
-            units = np.flatnonzero(traffic.dst_host == host)
-            others, _ = changed.group(switch, int(changed.attachments.edge[host]))
+            address = _address(traffic, fabric, host, on)
+            six = address.version == 6
+            units = np.flatnonzero((traffic.dst_host == host) & (traffic.keys.ipv6 == six))
+            edge = int(changed.edge_of(np.array([host], np.int32), six)[0])
+            others, _ = changed.group(switch, edge)
             for link in others[others != full].tolist():
-                one = _over(changed, switch, host, link)
+                one = _over(changed, switch, edge, link)
                 paths = trace_paths(traffic.take(units), one)
                 if paths.placement.dropped.any():
                     continue
@@ -219,14 +226,13 @@ def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> A
                 own[:, :width] = paths.placement.links[:, :width]
                 new = _moved(loads, links[units], own, traffic.wire_bytes[units], fabric)
                 if new.score < best.score:
-                    best, kept = new, (host, link, one, units, own)
+                    best, kept = new, (host, address, link, one, units, own)
         if kept is None:
             break
-        host, link, changed, units, own = kept
+        host, address, link, changed, units, own = kept
         links[units], loads = own, best
         routed.add((switch, host))
         after.append(loads)
-        address = fabric.address_of(host)
         width = 32 if address.version == 4 else 128
         name = port.get(link, "")
         safe = is_port(name)  # the change is made to be pasted, and switches choose these names
@@ -241,11 +247,20 @@ def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> A
     return _option("static routes", changes, loads, fabric)
 
 
-def _over(fabric: Fabric, switch: int, host: int, link: int) -> Fabric:
-    """The fabric whose switch sends to a host over one link; hosts have edges of their own."""
+def _address(traffic: Traffic, fabric: Fabric, host: int, on: Bools) -> Address:
+    """The address of a host, of the family of its first unit of some."""
+    first = int(np.flatnonzero(on & (traffic.dst_host == host))[0])
+    known = fabric.address_of(host)
+    if (known.version == 6) == bool(traffic.keys.ipv6[first]):
+        return known
+    return ip_address(address_text(traffic.keys.dst[first]))
+
+
+def _over(fabric: Fabric, switch: int, edge: int, link: int) -> Fabric:
+    """The fabric whose switch sends to an edge over one link; hosts have edges of their own."""
     old = fabric.forwarding
     group_of = old.group_of.copy()
-    group_of[switch, fabric.attachments.edge[host]] = len(old.group_start) - 1
+    group_of[switch, edge] = len(old.group_start) - 1
     forwarding = old._replace(
         group_start=np.append(old.group_start, old.group_start[-1] + 1),
         group_links=np.append(old.group_links, np.int32(link)),

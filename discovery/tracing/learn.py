@@ -102,7 +102,8 @@ def _questions(fabric: Fabric, at: int) -> _Questions:
     behind: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
     table: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     for host in range(fabric.hosts):
-        edge = int(fabric.attachments.edge[host])
+        six = fabric.address_of(host).version == 6
+        edge = int(fabric.edge_of(np.array([host], np.int32), six)[0])
         number = int(fabric.forwarding.group_of[at, edge]) if edge >= 0 else -1
         if number < 0 or start[number + 1] - start[number] < 2:
             continue

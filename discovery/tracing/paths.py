@@ -53,7 +53,7 @@ REASONS = (
     "the hash or the seed of the switch is not known",
     "packets were captured on several links",
     "the packets were not captured on the computed link",
-    "the tables or the hash of IPv6 differ from those of IPv4, which the fabric holds",
+    "the switch hashes IPv6 otherwise, or its routes of IPv6 are not known",
     "no route",
     "the switch names a next hop that its tables did not contain",
     "the tables lead in a circle",
@@ -92,7 +92,8 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     n = len(traffic)
     if asking is not None:
         asking.begin(traffic, fabric)
-    several = fabric.usable_ports(traffic.src_host, traffic.dst_host).sum(1) > 1
+    ports = fabric.usable_ports(traffic.src_host, traffic.dst_host, traffic.keys.ipv6)
+    several = ports.sum(1) > 1
     walked = Walk(traffic, fabric, settings)
     start = _without(walked.start, several)
     computed = walked.chooser(np.array([[own.seed for own in settings]], np.uint64))

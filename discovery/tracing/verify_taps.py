@@ -67,7 +67,11 @@ class _Taps:
             link = of_tap[seen.tap]
             unit = np.broadcast_to(seen.unit.astype(np.int64)[:, None], link.shape)
             forward = (link >= 0) & leads_to(
-                link, traffic.src_host[unit], traffic.dst_host[unit], fabric
+                link,
+                traffic.src_host[unit],
+                traffic.dst_host[unit],
+                fabric,
+                traffic.keys.ipv6[unit],
             )
             key = np.unique(unit[forward] * self._links + link[forward])
             self.unit, self.link = np.divmod(key, self._links)
@@ -79,7 +83,7 @@ class _Taps:
         return found
 
 
-def leads_to(link: Ints, source_host: Int32s, host: Int32s, fabric: Fabric) -> Bools:
+def leads_to(link: Ints, source_host: Int32s, host: Int32s, fabric: Fabric, ipv6: Bools) -> Bools:
     """bool, shape of `link`: whether a packet may pass each link in its direction on its way.
 
     Links to other hosts count too: a switch that floods sends there.
@@ -88,7 +92,7 @@ def leads_to(link: Ints, source_host: Int32s, host: Int32s, fabric: Fabric) -> B
     switches, n = fabric.switches, np.int64(len(fabric.links.source))
     from_host = source == source_host + switches
     to_host = (target >= switches) & (target != source_host + switches)
-    edge = fabric.attachments.edge[host]
+    edge = fabric.edge_of(host, ipv6)
     at = np.where(source < switches, source, 0)
     group = np.where(edge >= 0, fabric.forwarding.group_of[at, edge], -1)
     sizes = np.diff(fabric.forwarding.group_start)

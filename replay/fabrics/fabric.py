@@ -88,8 +88,8 @@ class Origin(NamedTuple):
     """The tables that the routes and the hash settings of every switch are from; empty for a
     switch whose tables were not read: shortest paths are assumed."""
     ipv4_only: tuple[bool, ...] = ()
-    """Whether next hops or hash settings of a switch are those of IPv4, and IPv6 differs; empty:
-    nowhere."""
+    """Whether the hash settings of a switch are those of IPv4 and those of IPv6 differ, or its
+    routes of IPv6 are not known; empty: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,25 @@ class Fabric:
         group = self.forwarding.group_of
         return np.flatnonzero(((group >= 0) & (size[group] > 1)).any(1))
 
-    def usable_ports(self, source: Int32s, destination: Int32s) -> Bools:
+    def edge_of(self, host: Int32s, ipv6: Bools | bool = False) -> Int32s:
+        """int32[n]: the column of `Forwarding.group_of` for packets of a family to each host."""
+        edge = self.attachments.edge[host]
+        six = np.where(edge >= 0, edge + self.forwarding.ipv6_from, edge)
+        return np.where(ipv6, six, edge).astype(np.int32)
+
+    def of_ipv6(self) -> Fabric | None:
+        """The fabric as packets of IPv6 see it; None: as those of IPv4."""
+        if not self.forwarding.ipv6_from:
+            return None
+        six = self.forwarding._replace(group_of=self.forwarding.of_family(6), ipv6_from=0)
+        return replace(self, forwarding=six)
+
+    def usable_ports(
+        self, source: Int32s, destination: Int32s, ipv6: Bools | bool = False
+    ) -> Bools:
         """bool[n, ports]: the ports through which each source host reaches its destination host."""
         first = self.attachments.switch[source]
-        edge = self.attachments.edge[destination]
+        edge = self.edge_of(destination, ipv6)
         known = (first >= 0) & (edge >= 0)[:, None]
         attached = (first[:, :, None] == self.attachments.switch[destination][:, None, :]).any(2)
         routed = self.forwarding.group_of[first, edge[:, None]] >= 0

@@ -25,6 +25,16 @@ class Forwarding(NamedTuple):
     """int32[switches, edges]: -1 without a route and at the switches of the edge."""
     buckets: Mapping[int, UInt16s] = MappingProxyType({})
     """Resilient groups: position in the group of every bucket (`Group.buckets`)."""
+    ipv6_from: int = 0
+    """The column of `group_of` with the group of IPv6 to the first edge; the other edges follow.
+    0: packets of both families use the same groups."""
+
+    def of_family(self, version: int) -> Int32s:
+        """int32[switches, edges]: `group_of` of packets of IPv4 or IPv6."""
+        if not self.ipv6_from:
+            return self.group_of
+        four, six = self.group_of[:, : self.ipv6_from], self.group_of[:, self.ipv6_from :]
+        return np.ascontiguousarray(four if version == 4 else six)
 
 
 def shortest_paths(
@@ -96,7 +106,12 @@ def without_links(forwarding: Forwarding, up: Bools) -> Forwarding:
         int(g): _rebalanced(table, keep[group == g]) for g, table in forwarding.buckets.items()
     }
     return Forwarding(
-        start, forwarding.group_links[keep], forwarding.group_weights[keep], group_of, buckets
+        start,
+        forwarding.group_links[keep],
+        forwarding.group_weights[keep],
+        group_of,
+        buckets,
+        forwarding.ipv6_from,
     )
 
 

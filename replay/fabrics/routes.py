@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,15 +33,41 @@ class Route(NamedTuple):
     """Resilient groups: the next hop of every bucket, as an index into `hops`."""
 
 
-def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
+def with_routes(
+    fabric: Fabric, routes: Sequence[Route], of_ipv6: Sequence[Route] | None = None
+) -> Fabric:
     """The fabric with these routes in place of shortest paths; other routes do not change.
 
-    The fabric does not recompute forwarding when links go down: next hops over them are
-    lost. UsageError names an invalid route.
+    of_ipv6: routes of IPv6 that differ from those; one without a next hop leads nowhere. The
+    fabric does not recompute forwarding when links go down: next hops over them are lost.
+    UsageError names an invalid route.
     """
     number = {name: i for i, name in enumerate(fabric.nodes.names)}
-    if any(number.get(route.destination, 0) >= fabric.switches for route in routes):
+    hosts = [*routes, *(of_ipv6 or ())]
+    if any(number.get(route.destination, 0) >= fabric.switches for route in hosts):
         fabric = edge_per_host(fabric)
+    fabric = replace(fabric, forwarding=_with(fabric, routes, number, 0), routed=False)
+    if of_ipv6:
+        fabric = replace(fabric, forwarding=with_ipv6(fabric.forwarding))
+        first = fabric.forwarding.ipv6_from
+        fabric = replace(fabric, forwarding=_with(fabric, of_ipv6, number, first))
+    return fabric
+
+
+def with_ipv6(forwarding: Forwarding) -> Forwarding:
+    """The same forwarding, in which groups of IPv6 have columns of their own."""
+    if forwarding.ipv6_from:
+        return forwarding
+    four = forwarding.group_of
+    return forwarding._replace(
+        group_of=np.concatenate([four, four], axis=1), ipv6_from=four.shape[1]
+    )
+
+
+def _with(
+    fabric: Fabric, routes: Sequence[Route], number: Mapping[str, int], column: int
+) -> Forwarding:
+    """The forwarding with these routes. column: that of the first edge."""
     groups = _Groups(fabric.forwarding)
     for route in routes:
         switch, destination = number.get(route.switch), number.get(route.destination)
@@ -54,13 +80,12 @@ def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
         else:
             here = (fabric.attachments.switch == destination).any(1)
             edges = np.unique(fabric.attachments.edge[here])
-        if not route.hops:
+        columns = edges[edges >= 0] + column
+        if not route.hops and not column:
             raise UsageError(f"{route.where}: the route has no next hop; give a list of switches")
         links = [_link(fabric, switch, hop, route.where) for hop in route.hops]
-        groups.set(
-            switch, edges[edges >= 0], links, [hop.weight for hop in route.hops], route.buckets
-        )
-    return replace(fabric, forwarding=groups.forwarding(), routed=False)
+        groups.set(switch, columns, links, [hop.weight for hop in route.hops], route.buckets)
+    return groups.forwarding()
 
 
 def edge_per_host(fabric: Fabric) -> Fabric:
@@ -69,12 +94,15 @@ def edge_per_host(fabric: Fabric) -> Fabric:
     attached = np.flatnonzero(edge >= 0)
     own = np.full(len(edge), -1, np.int32)
     own[attached] = np.arange(len(attached))
-    forwarding = fabric.forwarding
+    forwarding, columns = fabric.forwarding, edge[attached]
+    if forwarding.ipv6_from:
+        columns = np.concatenate([columns, columns + forwarding.ipv6_from])
     return replace(
         fabric,
         attachments=fabric.attachments._replace(edge=own),
         forwarding=forwarding._replace(
-            group_of=np.ascontiguousarray(forwarding.group_of[:, edge[attached]])
+            group_of=np.ascontiguousarray(forwarding.group_of[:, columns]),
+            ipv6_from=len(attached) if forwarding.ipv6_from else 0,
         ),
     )
 
@@ -108,6 +136,9 @@ class _Groups:
         weights: list[int],
         buckets: Sequence[int] | None,
     ) -> None:
+        if not links:
+            self._group_of[switch, edges] = -1
+            return
         group = len(self._old.group_start) - 1 + len(self._ends)
         self._group_of[switch, edges] = group
         if buckets is not None:
@@ -125,4 +156,5 @@ class _Groups:
             np.concatenate([old.group_weights, np.array(self._weights, np.int64)]),
             self._group_of,
             self._buckets,
+            old.ipv6_from,
         )

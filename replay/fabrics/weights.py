@@ -61,6 +61,7 @@ def _weighted(fabric: Fabric, measure: Callable[[Fabric, int], Callable[[int], i
         np.concatenate([np.zeros(0, np.int32), *links]).astype(np.int32),
         np.concatenate([np.zeros(0, np.int64), *weights]).astype(np.int64),
         group_of,
+        ipv6_from=old.ipv6_from,
     )
     return replace(fabric, forwarding=forwarding)
 

@@ -51,7 +51,8 @@ def enter(traffic: Traffic, fabric: Fabric) -> Start:
     if len(known) == 0:
         return Start(access, switch, edge)
     source, destination = traffic.src_host[known], traffic.dst_host[known]
-    usable = fabric.usable_ports(source, destination)
+    ipv6 = traffic.keys.ipv6[known]
+    usable = fabric.usable_ports(source, destination, ipv6)
     count = usable.sum(1)
     turn = _ordinals(source)
     # The (turn mod count)-th usable port: the first column after that many usable ports.
@@ -61,7 +62,7 @@ def enter(traffic: Traffic, fabric: Fabric) -> Start:
     chosen = known[reached]
     access[chosen] = fabric.attachments.access_link[source[reached], port[reached]]
     switch[chosen] = fabric.attachments.switch[source[reached], port[reached]]
-    edge[chosen] = fabric.attachments.edge[destination[reached]]
+    edge[chosen] = fabric.edge_of(destination, ipv6)[reached]
     return Start(access, switch, edge)
 
 

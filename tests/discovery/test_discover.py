@@ -57,6 +57,21 @@ def test_a_switch_that_did_not_answer_is_named(tmp_path):
     assert hosts == ["h1", "h2", "h3", "h4", "10.255.0.4/32"]
 
 
+def test_a_member_that_ipv6_alone_has_lost(tmp_path):
+    folder = recorded(tmp_path) / "healthy"
+    file = folder / "leaf2.route6.json"
+    routes = json.loads(file.read_text())
+    for route in routes:
+        if len(route.get("nexthops", ())) > 1:
+            del route["nhid"]
+            route["nexthops"] = [hop for hop in route["nexthops"] if hop["dev"] != "swp1"]
+    file.write_text(json.dumps(routes))
+    report = discover_folder(folder, 10**10, 500).report
+    (lost,) = [one for one in report.remarks if one.kind == "lost member"]
+    assert (lost.device, lost.text.split()[:2]) == ("leaf2", ["IPv6:", "swp1"])
+    assert "but 2 of 2 equal-cost groups over shortest paths leave it out: to h1, h2" in lost.text
+
+
 def test_a_seed_that_is_not_read_is_unknown(tmp_path):
     folder = recorded(tmp_path) / "healthy"
     (folder / "leaf1.sysctl").unlink()

@@ -83,6 +83,8 @@ def assemble(
     fabric = edge_per_host(fabric)
     router = Router(fabric, by_name, topology, number, strict)
     forwarding = router.forwarding()
+    if (forwarding.of_family(4) == forwarding.of_family(6)).all():
+        forwarding = forwarding._replace(group_of=forwarding.of_family(4), ipv6_from=0)
     ipv4_only = tuple(
         n in router.ipv4_only or (n in by_name and by_name[n].ipv4_only) for n in topology.switches
     )
@@ -130,7 +132,10 @@ class Router:
         topology: Topology,
         number: Mapping[str, int],
         strict: bool,
+        versions: Iterable[int] = (),
     ) -> None:
+        """versions: IP versions that the fabric is known to route, beside those of `devices`."""
+        self._versions = set(versions)
         self.notes: list[Note] = []
         self.ipv4_only: set[str] = set()
         self._strict = strict
@@ -149,9 +154,9 @@ class Router:
         """Prefix lengths of the routes, the longest first, by device and IP version."""
 
     def forwarding(self) -> Forwarding:
-        """Forwarding of the tables; switches without a table use shortest paths."""
+        """Forwarding of the tables, IPv6 by itself; switches without a table use shortest paths."""
         fabric, topology = self._fabric, self._topology
-        group_of = np.full_like(fabric.forwarding.group_of, -1)
+        group_of = np.full((2, *fabric.forwarding.group_of.shape), -1, np.int32)
         for host, edge, targets in self._destinations():
             for switch, switch_name in enumerate(topology.switches):
                 if (fabric.attachments.switch[host] == switch).any():
@@ -160,27 +165,29 @@ class Router:
                 if device is None or not device.tables_read:
                     links, weights = fabric.group(switch, edge)
                     if len(links):
-                        group_of[switch, edge] = self._add(links.tolist(), weights.tolist())
+                        added = self._add(links.tolist(), weights.tolist())
+                        group_of[:, switch, edge] = added
                     continue
-                group_of[switch, edge] = self._group(switch, device, targets)
-        return self._stored(group_of)
+                group_of[:, switch, edge] = self._groups(switch, device, targets)
+        return self._stored(*group_of)
 
     def of_switch(self, switch: int, device: Device) -> Forwarding:
         """Forwarding of one switch alone: `group_of` has one row."""
         fabric = self._fabric
-        group_of = np.full_like(fabric.forwarding.group_of[:1], -1)
+        group_of = np.full((2, 1, int(fabric.attachments.edge.max(initial=-1)) + 1), -1, np.int32)
         for host, edge, targets in self._destinations():
             if not (fabric.attachments.switch[host] == switch).any():
-                group_of[0, edge] = self._group(switch, device, targets)
-        return self._stored(group_of)
+                group_of[:, 0, edge] = self._groups(switch, device, targets)
+        return self._stored(*group_of)
 
-    def _stored(self, group_of: Int32s) -> Forwarding:
+    def _stored(self, four: Int32s, six: Int32s) -> Forwarding:
         return Forwarding(
             np.array(self._start, np.int64),
             np.array(self._links, np.int32),
             np.array(self._weights, np.int64),
-            group_of,
+            np.concatenate([four, six], axis=1),
             self._buckets,
+            four.shape[1],
         )
 
     def _destinations(self) -> Iterator[tuple[int, int, list[Network]]]:
@@ -195,8 +202,11 @@ class Router:
                 own = [ip_network(a) for a in fabric.addresses.explicit.get(host, ())]
                 yield host, edge, [*own, *networks_of.get(name, ())]
 
-    def _group(self, switch: int, device: Device, targets: Sequence[Network]) -> int:
-        """The group of a switch towards a host, -1 without a route."""
+    def _groups(self, switch: int, device: Device, targets: Sequence[Network]) -> tuple[int, int]:
+        """The groups of a switch towards a host, of IPv4 and of IPv6; -1 without a route.
+
+        A family that the host or the fabric does not have gets the group of the other.
+        """
         found = {
             version: self._route_group(switch, device, route)
             for version in (4, 6)
@@ -204,11 +214,18 @@ class Router:
         }
         if 4 not in found and self._routes_ipv4(device) and any(t.version == 4 for t in targets):
             found[4] = -1  # the route of IPv6 leads no packet of IPv4
-        if len(set(map(self._members, found.values()))) > 1:
-            text = "IPv4 and IPv6 have different next hops; the fabric holds those of IPv4"
+        leads = 6 in self._gateways or self.leads(device, 6)
+        if 6 not in found and leads and any(t.version == 6 for t in targets):
+            if any(route.network.version == 6 for route in device.routes):
+                found[6] = -1
+            else:
+                self.ipv4_only.add(device.name)  # without any route of IPv6, none was read
+        four, six = found.get(4, found.get(6, -1)), found.get(6, found.get(4, -1))
+        if self._content(four) != self._content(six):
+            text = "IPv4 and IPv6 have different next hops; a replay of packets uses those of IPv4"
             self._note("address families", device.name, text)
-            self.ipv4_only.add(device.name)
-        return found.get(4, found.get(6, -1))
+            return four, six
+        return four, four
 
     def _lookup(self, device: Device, targets: Sequence[Network]) -> Route | None:
         """The longest route that matches the first address (or network) that any route matches."""
@@ -230,21 +247,23 @@ class Router:
     def _routes_ipv4(self, device: Device) -> bool:
         """Whether a device is to forward IPv4: one of the fabric does, or it has own addresses."""
         if device.name not in self._ipv4:
-            known = self._ipv4_gateways or self._leads_ipv4(device)
+            known = 4 in self._gateways or self.leads(device, 4)
             self._ipv4[device.name] = known or self._has_ipv4(device)
         return self._ipv4[device.name]
 
     @cached_property
-    def _ipv4_gateways(self) -> bool:
-        return any(map(self._leads_ipv4, self._devices.values()))
+    def _gateways(self) -> set[int]:
+        """The IP versions that the fabric routes."""
+        told = {v for v in (4, 6) for one in self._devices.values() if self.leads(one, v)}
+        return told | self._versions
 
-    def _leads_ipv4(self, device: Device) -> bool:
-        """Whether a device has a route of IPv4 with a gateway in the fabric."""
+    def leads(self, device: Device, version: int) -> bool:
+        """Whether a device has a route of an IP version with a gateway in the fabric."""
         left_out = self._topology.left_out
         return any(
             hop.gateway and End(device.name, hop.device) not in left_out
             for route in device.routes
-            if route.network.version == 4
+            if route.network.version == version
             for hop in route.hops
         )
 
@@ -261,9 +280,11 @@ class Router:
             self._noted.add(note)
             self.notes.append(note)
 
-    def _members(self, group: int) -> tuple[tuple[int, int], ...]:
+    def _content(self, group: int) -> tuple[list[int], list[int], list[int]]:
+        """Links, weights and buckets of a group."""
         part = slice(self._start[group], self._start[group + 1]) if group >= 0 else slice(0)
-        return tuple(zip(self._links[part], self._weights[part], strict=True))
+        buckets = self._buckets.get(group, np.zeros(0, np.uint16)).tolist()
+        return self._links[part], self._weights[part], buckets
 
     def _route_group(self, switch: int, device: Device, route: Route) -> int:
         key = (switch, route.network)

@@ -14,7 +14,7 @@ from ....kernels.kernel import Bools, Int32s, Ints, UInt16s
 from ...hashing import HashSettings
 from ..fabric import Fabric
 from ..forwarding import Forwarding
-from ..routes import edge_per_host
+from ..routes import edge_per_host, with_ipv6
 from .assemble import Router
 from .cabling import Note
 from .device import Device
@@ -27,8 +27,11 @@ class Reread:
     def __init__(self, fabric: Fabric) -> None:
         """fabric: with the names of ports, as discovery writes it."""
         assert fabric.origin is not None
-        self.fabric = replace(edge_per_host(fabric), routed=False)
+        own = edge_per_host(fabric)
+        self.fabric = replace(own, forwarding=with_ipv6(own.forwarding), routed=False)
         self._attached = self.fabric.attachments.switch
+        self._versions = {6} if own.forwarding.ipv6_from else set[int]()
+        """IP versions that the switches route, as far as they told."""
         self._told: dict[int, HashSettings] = {}
         """The hash settings that each switch told last."""
         names = fabric.nodes.names
@@ -54,7 +57,8 @@ class Reread:
         other ports without link are not: its tables tell whether it still uses them.
         """
         fabric, switch = self.fabric, self._number[device.name]
-        router = Router(fabric, {}, self._topology, self._number, False)
+        router = Router(fabric, {}, self._topology, self._number, False, self._versions)
+        self._versions |= {version for version in (4, 6) if router.leads(device, version)}
         own = router.of_switch(switch, device)
         attached = self._attached_now(switch, device)
         old = fabric.origin
@@ -154,6 +158,7 @@ def _with_row(forwarding: Forwarding, switch: int, own: Forwarding) -> Forwardin
         group_of.astype(np.int32),
         _renumbered(forwarding.buckets, number)
         | {group + len(used): table for group, table in own.buckets.items()},
+        forwarding.ipv6_from,
     )
 
 

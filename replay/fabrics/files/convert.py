@@ -44,6 +44,8 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
         document["slow"] = {fabric.link_name(int(i)): rate_text(int(rates[i])) for i in slow}
     if not fabric.routed:
         document["routes"] = _routes(fabric)
+        if (six := fabric.of_ipv6()) is not None:
+            document["routes_ipv6"] = _differing(_routes(six), document["routes"])
     return document
 
 
@@ -113,6 +115,17 @@ def _routes(fabric: Fabric) -> dict[str, Any]:
         if found:
             routes[names[switch]] = found
     return routes
+
+
+def _differing(six: dict[str, Any], four: dict[str, Any]) -> dict[str, Any]:
+    """The next hops of IPv6 that are not those of IPv4; an empty list for no route."""
+    found = {}
+    for switch in four | six:
+        own, other = six.get(switch, {}), four.get(switch, {})
+        differing = {to: own.get(to, []) for to in other | own if own.get(to) != other.get(to)}
+        if differing:
+            found[switch] = differing
+    return found
 
 
 def _hop(fabric: Fabric, link: int, weight: int) -> Any:

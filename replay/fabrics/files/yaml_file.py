@@ -14,11 +14,13 @@
     slow: {leaf1>spine1: 50G}
     routes:                                    # leaf1 to host1: these next hops, in this order
       leaf1: {host1: [spine2, {via: spine1, weight: 3}]}
+    routes_ipv6:                               # where IPv6 has others; [] is no route
+      leaf1: {host1: [spine1, spine2]}
 
 A fabric read from devices also has, of hosts, `networks: [10.0.1.0/24]` that lead to the host
 alone; of switches, `tables:`, what their routes were read from, and `ipv4_only: true` if IPv6 has
-other next hops or another hash; of links, `ports: [swp1, eth0]` and `evidence:`, what shows the
-link. Resilient groups are routes `{hops: [spine1, spine2], buckets: [0, 1, 1, 0]}`.
+another hash or its routes are not known; of links, `ports: [swp1, eth0]` and `evidence:`, what
+shows the link. Resilient groups are routes `{hops: [spine1, spine2], buckets: [0, 1, 1, 0]}`.
 
 In place of nodes and links, `fabric: leaf-spine:leaves=4` starts from a spec string.
 The order of nodes is the order of hosts; the order of links is the order of ports and next hops.
@@ -44,7 +46,9 @@ from ..tiers import tiers_by_distance
 from .hash_options import hash_settings
 from .yaml_source import Source
 
-KEYS = ("name", "fabric", "defaults", "hash", "nodes", "links", "down", "slow", "routes")
+KEYS = (
+    "name", "fabric", "defaults", "hash", "nodes", "links", "down", "slow", "routes", "routes_ipv6",
+)  # fmt: skip
 _LINK_KEYS = ("a", "b", "rate", "delay", "count", "up", "ports", "evidence")
 
 
@@ -76,8 +80,9 @@ def yaml_fabric(source: Source, parse: Callable[[str], Fabric]) -> tuple[Fabric,
     else:
         raise source.wrong("a fabric needs nodes and links, or fabric: with a spec")
     changes = _changes(top, fabric)
-    if "routes" in top:
-        fabric = with_routes(fabric, _routes(top["routes"], fabric))
+    if "routes" in top or "routes_ipv6" in top:
+        four, six = (_routes(top[key]) if key in top else [] for key in ("routes", "routes_ipv6"))
+        fabric = with_routes(fabric, four, six)
     if "name" in top:
         fabric = replace(fabric, name=top["name"].text("a name"))
     return fabric, changes
@@ -277,7 +282,7 @@ def _known_link(place: Source, link: str, fabric: Fabric) -> str:
     return link
 
 
-def _routes(place: Source, fabric: Fabric) -> list[Route]:
+def _routes(place: Source) -> list[Route]:
     routes = []
     for switch, destinations in place.mapping("switches").items():
         for destination, hops in destinations.mapping("destination: next hops").items():

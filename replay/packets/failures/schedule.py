@@ -157,6 +157,7 @@ class _States:
             np.concatenate([part.group_links for part in self.parts]),
             np.concatenate([part.group_weights for part in self.parts]),
             self.fabric.forwarding.group_of,
+            ipv6_from=self.fabric.forwarding.ipv6_from,
         )
         return Scheduled(replace(self.fabric, forwarding=whole), np.stack(routes), changes)
 
@@ -182,5 +183,9 @@ def _expanded(forwarding: Forwarding) -> Forwarding:
         start.append(start[-1] + max(1, int(weights.sum())))
     flat = np.concatenate([np.zeros(0, np.int32), *links]).astype(np.int32)
     return Forwarding(
-        np.array(start, np.int64), flat, np.ones(len(flat), np.int64), forwarding.group_of
+        np.array(start, np.int64),
+        flat,
+        np.ones(len(flat), np.int64),
+        forwarding.group_of,
+        ipv6_from=forwarding.ipv6_from,
     )

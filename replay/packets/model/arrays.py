@@ -71,7 +71,7 @@ def fabric_arrays(fabric: Fabric) -> FabricArrays:
     if slowest < 1_000_000:
         raise UsageError(f"{fabric.name}: a link of {slowest} b/s is too slow to replay packets")
     scaled = np.rint(8e12 * (1 << 20) / links.rate_bits_per_second).astype(np.int64)
-    route = forwarding.group_of.copy()
+    route = forwarding.of_family(4).copy()
     for port in range(fabric.ports):
         at, edge = attachments.switch[:, port], attachments.edge
         known = (at >= 0) & (edge >= 0)

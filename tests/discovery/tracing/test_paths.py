@@ -10,6 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from replay_traffic import random_traffic, traffic
+from router_namespaces import ip
 from traced_lab import lab, units_of, ways_of
 
 from rocescope.discovery.tracing.paths import (
@@ -45,6 +46,8 @@ HASHES = st.one_of(
 def twin(fabric, units, i, read):
     """(links, reason, switch) of unit i, by loops."""
     host, edge = int(units.src_host[i]), int(fabric.attachments.edge[units.dst_host[i]])
+    if units.keys.ipv6[i] and fabric.forwarding.ipv6_from:
+        edge += fabric.forwarding.ipv6_from
     first = int(fabric.attachments.switch[host, 0])
     attached = fabric.attachments.switch[units.dst_host[i], 0] == first
     if not attached and not len(fabric.group(first, edge)[0]):
@@ -113,8 +116,11 @@ def routed(draw):
     changed, none = draw(st.sampled_from([0.05, 0.3, 1.0])), draw(st.sampled_from([0.0, 0.1]))
     source, target = fabric.links.source, fabric.links.target
     start, links, weights = [0], [], []
-    group_of = np.full_like(fabric.forwarding.group_of, -1)
-    for switch, edge in np.ndindex(*group_of.shape):
+    edges = fabric.forwarding.group_of.shape[1]
+    families = draw(st.sampled_from([1, 2]))
+    group_of = np.full((fabric.switches, families * edges), -1, np.int32)
+    for switch, column in np.ndindex(*group_of.shape):
+        edge = column % edges
         members, shares = fabric.group(switch, edge)
         if rng.random() < none or fabric.attachments.switch[edge, 0] == switch:
             continue
@@ -125,9 +131,10 @@ def routed(draw):
         links += members.tolist()
         weights += shares.tolist()
         start.append(len(links))
-        group_of[switch, edge] = len(start) - 2
+        group_of[switch, column] = len(start) - 2
     columns = np.array(start), np.array(links, np.int32), np.array(weights, np.int64)
-    return replace(fabric, forwarding=Forwarding(*columns, group_of), routed=False)
+    own = Forwarding(*columns, group_of, ipv6_from=edges if families == 2 else 0)
+    return replace(fabric, forwarding=own, routed=False)
 
 
 @examples(40)
@@ -141,6 +148,8 @@ def test_the_walk_over_any_tables_and_its_twin(fabric, data):
     origin = Origin((("", ""),) * cables, ("",) * cables, tables)
     fabric = replace(fabric, hash_settings=tuple(hashes), origin=origin)
     units = random_traffic(fabric, 12, data.draw(st.integers(0, 1000)))
+    six = np.array(data.draw(st.lists(st.booleans(), min_size=12, max_size=12)))
+    units = replace(units, keys=units.keys._replace(ipv6=six))
     found = trace_paths(units, fabric)
     for i in range(len(units)):
         links, reason, switch = twin(fabric, units, i, read)
@@ -300,6 +309,28 @@ def test_paths_are_those_that_real_routers_take(policy, routers, tmp_path):
         taken = routers.ways(keys, source)
         assert ways_of(found.placement.links, fabric) == taken
         assert len({way[0] for way in taken}) == 4
+
+
+@pytest.mark.usefixtures("root")
+def test_the_next_hops_of_ipv6_may_come_in_another_order(routers, tmp_path):
+    """As with BGP over numbered links: by link-local address. Paths of both families are exact."""
+    routers.set_routes()
+    for node in routers.routers:
+        routers.hash_by(node, 1, 11)
+    route, *hops = routers._route("leaf1", 2, 1, 6, lambda _: 1).split(" nexthop ")
+    another = " nexthop ".join([route.replace("replace", "add"), *hops[::-1]])
+    ip([route.replace("replace", "del"), another], routers.name("leaf1"))
+    try:
+        fabric = routers.fabric(tmp_path / "answers")
+        assert fabric.origin.ipv4_only == ()
+        for family in (4, 6):
+            keys = routers.flows(256, family, seed=5)
+            found = trace_paths(units_of(keys, fabric), fabric)
+            assert not found.placement.dropped.any()
+            assert ways_of(found.placement.links, fabric) == routers.ways(keys)
+    finally:
+        ip([route.replace("replace", "del")], routers.name("leaf1"))
+        routers.set_routes()
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ class Placed:
         if not way:
             return [f"{self.text} has no route for it."]
         settings = self._settings()
-        edge = self._edge(way[-1])
+        edge = self._edge(way[-1], unit)
         lines = []
         for link in way:
             switch = int(self._fabric.links.source[link])
@@ -167,9 +167,9 @@ class Placed:
             return None
         return switch_hashing(self._fabric, parse_options(options, name), name).settings
 
-    def _edge(self, last: int) -> int:
-        host = int(self._fabric.links.target[last]) - self._fabric.switches
-        return int(self._fabric.attachments.edge[host])
+    def _edge(self, last: int, unit: int) -> int:
+        host = self._fabric.links.target[[last]] - self._fabric.switches
+        return int(self._fabric.edge_of(host, self._outcome.traffic.keys.ipv6[[unit]])[0])
 
     def path_columns(self, snapshot: Snapshot) -> PathColumns:
         """Every flow's bytes by its first link with a choice, and by the links it could take.
@@ -222,7 +222,8 @@ class Placed:
         """
         fabric = self._even
         forwarding, switch = fabric.forwarding, fabric.links.source[link].astype(np.int64)
-        edge = fabric.attachments.edge[self._outcome.traffic.dst_host[unit]]
+        traffic = self._outcome.traffic
+        edge = fabric.edge_of(traffic.dst_host[unit], traffic.keys.ipv6[unit])
         inside = switch < fabric.switches
         group = np.where(inside, forwarding.group_of[np.where(inside, switch, 0), edge], _NOWHERE)
         start, sizes = forwarding.group_start, np.diff(forwarding.group_start)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from ipaddress import ip_network
 
+import numpy as np
 import pytest
 from answers import connected, device, recorded, route
 from fabric_walking import hops
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.devices.assemble import Router, assemble
 from rocescope.replay.fabrics.devices.topology import Topology
-from rocescope.replay.fabrics.files.convert import yaml_bytes
+from rocescope.replay.fabrics.files.convert import json_bytes, yaml_bytes
 from rocescope.replay.fabrics.files.linux_tables import read_devices
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.checks.fabric_check import check_fabric
@@ -89,13 +90,52 @@ def test_next_hops_over_parallel_numbered_links_keep_their_order():
     assert [fabric.link_name(link) for link in back.tolist()] == ["spine>leaf#2", "spine>leaf"]
 
 
-def test_families_with_different_next_hops_are_noted():
-    six = route("fd10:2::/64", ("172.16.0.3", "up2"))
+def links_to(fabric, switch, host, version):
+    """The next hops of a switch for packets of one family."""
+    edge = fabric.edge_of(np.array([host], np.int32), version == 6)[0]
+    links, _ = fabric.group(switch, int(edge))
+    return [fabric.link_name(link) for link in links.tolist()]
+
+
+def test_families_with_different_next_hops_have_groups_of_their_own(tmp_path):
+    six = route("fd10:2::/64", ("172.16.0.3", "up2"), ("172.16.0.1", "up1"))
     found = made(leaf(TO_SPINE, six), SPINE)
     assert [(n.kind, n.device) for n in found.notes] == [("address families", "leaf")]
-    assert len(hops(found.fabric, "leaf", "spine:swp3")) == 2
-    assert found.fabric.origin.ipv4_only == (True, False)
+    file = tmp_path / "fabric.yaml"
+    file.write_bytes(yaml_bytes(found.fabric))
+    again = parse_fabric(str(file))
+    assert yaml_bytes(again) == file.read_bytes()
+    for fabric in (found.fabric, again):
+        assert links_to(fabric, 0, 1, 4) == ["leaf>spine", "leaf>spine#2"]
+        assert links_to(fabric, 0, 1, 6) == ["leaf>spine#2", "leaf>spine"]
+        assert links_to(fabric, 1, 0, 6) == links_to(fabric, 1, 0, 4)
+        assert fabric.origin.ipv4_only == ()
+    one_less = again.down(["leaf>spine#1"])
+    assert links_to(one_less, 0, 1, 6) == links_to(one_less, 0, 1, 4) == ["leaf>spine#2"]
+
+
+def test_a_family_without_a_route_has_none(tmp_path):
+    """leaf routes IPv6, but not to the network of the host; before, its route of IPv4 served."""
+    six = route("fd10:3::/64", ("172.16.0.3", "up2"))
+    fabric = made(leaf(TO_SPINE, six), SPINE).fabric
+    assert links_to(fabric, 0, 1, 4)
+    assert links_to(fabric, 0, 1, 6) == []
+    file = tmp_path / "fabric.json"
+    file.write_bytes(json_bytes(fabric))
+    assert links_to(parse_fabric(str(file)), 0, 1, 6) == []
+
+
+def test_routes_of_ipv6_that_were_not_read():
+    """Some device tells routes of IPv6, so that packets of IPv6 can reach the one without."""
+    spine = dataclasses.replace(
+        SPINE, routes=(*SPINE.routes, route("fd10:1::/64", ("172.16.0.2", "swp2")))
+    )
+    fabric = made(leaf(TO_SPINE), spine).fabric
+    assert fabric.origin.ipv4_only == (True, False)
     assert made(leaf(TO_SPINE), SPINE).fabric.origin.ipv4_only == ()
+
+
+def test_a_hash_of_ipv4_alone_is_marked():
     hashed = made(leaf(TO_SPINE), dataclasses.replace(SPINE, ipv4_only=True)).fabric
     assert hashed.origin.ipv4_only == (False, True)
 

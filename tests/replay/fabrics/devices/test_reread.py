@@ -48,6 +48,45 @@ def test_all_switches_read_again_have_the_ways_that_they_tell(state, folder):
         assert ways(state, flows) == [flow["path"] for flow in flows]
 
 
+def test_another_order_of_the_next_hops_of_ipv6(state, folder):
+    """It changes the group of IPv6 alone, and back."""
+    leaf1 = read_device(folder / "healthy", "leaf1")
+    state.update(leaf1, "now")
+    host, six = np.array([2], np.int32), np.array([True])
+
+    def group(family):
+        links, _ = state.fabric.group(0, int(state.fabric.edge_of(host, family)[0]))
+        return links.tolist()
+
+    before = group(six)
+    assert before == group(~six)
+    turned = tuple(
+        dataclasses.replace(route, hops=route.hops[::-1])
+        if route.network.version == 6 and len(route.hops) > 1
+        else route
+        for route in leaf1.routes
+    )
+    assert state.update(dataclasses.replace(leaf1, routes=turned), "now")[0] is True
+    assert group(six) == before[::-1]
+    assert group(~six) == before
+    assert state.update(leaf1, "now")[0] is True
+    assert group(six) == before
+
+
+def test_a_switch_that_loses_its_routes_of_ipv6(state, folder):
+    """Those of IPv4 do not serve IPv6, as in a fabric of fresh answers."""
+    for name in ("leaf2", "spine1"):
+        state.update(read_device(folder / "healthy", name), "now")
+    spine2 = read_device(folder / "healthy", "spine2")
+    own = tuple(r for r in spine2.routes if r.network.version == 4 or not r.hops[0].gateway)
+    assert own != spine2.routes
+    assert state.update(dataclasses.replace(spine2, routes=own), "now")[0] is True
+    host, spine = np.array([2], np.int32), SWITCHES.index("spine2")
+    four, six = (int(state.fabric.edge_of(host, family)[0]) for family in (False, True))
+    assert len(state.fabric.group(spine, four)[0]) > 0
+    assert len(state.fabric.group(spine, six)[0]) == 0
+
+
 def test_the_same_tables_change_nothing_and_groups_do_not_pile_up(state, folder):
     state.update(read_device(folder / "healthy", "leaf1"), "now")
     before = state.fabric.forwarding
