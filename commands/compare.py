@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 from ..analyzer.errors import UnreadableInput, UsageError
+from ..analyzer.words import printable
 from .options.endings import exit_code
 from .options.inputs import captures_in, input_name
 from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput
@@ -109,7 +110,13 @@ def _decoded(path: Path) -> Analysis:
     from ..analyzer.results.analysis import SCHEMA_VERSION, Analysis
 
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Analysis)
+        found = msgspec.json.decode(path.read_bytes(), type=Analysis)
     except msgspec.MsgspecError as error:
         reason = f"{path} is not the JSON of rocescope analyze, schema version {SCHEMA_VERSION}"
         raise UnreadableInput(f"{reason}: {error}") from None
+    if found.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        version = printable(found.schema_version)
+        raise UnreadableInput(
+            f"{path} has schema version {version}: analyse the captures with this version"
+        )
+    return found

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from ..analyzer.errors import UsageError
+from ..analyzer.saved_file import read_saved
 
 ASKED = "asked.json"
 _UnixTime = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="Unix time")]
@@ -55,7 +56,7 @@ def read_asked(folder: Path) -> dict[str, Asked]:
     """The devices of `asked.json` by name; none without the file. UsageError names the file."""
     file = folder / ASKED
     try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Asked])
+        return msgspec.json.decode(read_saved(file), type=dict[str, Asked])
     except FileNotFoundError:
         return {}
     except OSError as error:

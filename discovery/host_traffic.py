@@ -19,6 +19,7 @@ import numpy as np
 from ..analyzer.errors import UsageError
 from ..analyzer.logs.job import Job, LoggedPair
 from ..analyzer.results.flow import Owner
+from ..analyzer.saved_file import read_saved
 from ..analyzer.words import printable
 from ..replay.fabrics.addressing import Address
 from ..replay.fabrics.fabric import Fabric
@@ -121,7 +122,7 @@ def _host(one: Answers, folder: Path, fabric: Fabric) -> tuple[_Host, set[int]]:
 def _links(file: Path) -> list[RdmaLink]:
     """The RDMA devices of a host with their ports; empty without its answer."""
     try:
-        data = file.read_bytes()
+        data = read_saved(file)
         found = msgspec.json.decode(data, type=list[RdmaLink]) if data else []
     except FileNotFoundError:
         return []

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from ..analyzer.errors import UsageError
+from ..analyzer.saved_file import read_saved
 
 SUFFIX = "link.json"
 COMMAND = "ip -j -s link"
@@ -70,13 +71,10 @@ def read_counters(folder: Path) -> dict[Port, Bytes]:
     found: dict[Port, Bytes] = {}
     for file in files:
         try:
-            with file.open("rb") as stream:
-                answer = stream.read(MOST_BYTES + 1)
+            answer = read_saved(file, MOST_BYTES)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise UsageError(f"cannot read {file}: {reason}") from None
-        if len(answer) > MOST_BYTES:
-            raise UsageError(f"{file} is larger than {MOST_BYTES >> 20} MiB")
         found |= parse_counters(file.name.removesuffix(f".{SUFFIX}"), answer, str(file))
     return found
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from ..analyzer.errors import UsageError
+from ..analyzer.saved_file import read_saved
 from ..analyzer.words import printable
 from ..replay.generate.queue_pairs import linux_source_port
 from .dialects.linux import AGENT, QUEUE_PAIRS
@@ -84,7 +85,7 @@ def read_queue_pairs(folder: Path, name: str) -> list[Entry] | None:
 def _decoded(file: Path, kind: type[_T], origin: str) -> _T | None:
     """The content of a file; None if there is none."""
     try:
-        data = file.read_bytes()
+        data = read_saved(file)
         return msgspec.json.decode(data, type=kind) if data else None
     except FileNotFoundError:
         return None

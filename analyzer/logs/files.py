@@ -27,12 +27,17 @@ _ROTATED = re.compile(
 def named(patterns: Sequence[str]) -> tuple[str, ...]:
     """The files that patterns name, sorted: rotated parts of a log are in order of their age.
 
+    Of what a wildcard finds only regular files count: a pipe of somebody else has no end.
     UsageError for a pattern without a file.
     """
     paths: dict[str, None] = {}
     for pattern in patterns:
         found = oldest_first(glob.glob(pattern, recursive=True)) or glob.glob(glob.escape(pattern))
-        found = [path for path in found if not os.path.isdir(path)]
+        found = [
+            path
+            for path in found
+            if os.path.isfile(path) or (path == pattern and not os.path.isdir(path))
+        ]
         if not found:
             raise UsageError(f"--nccl-log: no file is named {pattern}")
         paths.update(dict.fromkeys(found))

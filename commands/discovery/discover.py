@@ -101,10 +101,9 @@ def discover(
         write = json_bytes if suffix == ".json" else yaml_bytes
         write_results(write(found.fabric), output)
     _report(found, format, color)
-    asked = source.is_file()
     faults = (NO_ANSWER, UNREADABLE, UNEXPECTED)
     failed = any(remark.kind in faults for remark in found.report.remarks)
-    return _UNANSWERED if asked and failed else 0
+    return _UNANSWERED if failed else 0
 
 
 def _print_constants(commands: str | None, print_gate: str | None) -> None:

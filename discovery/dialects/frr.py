@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ...analyzer.errors import UsageError
+from ...analyzer.saved_file import read_saved
 from ...replay.fabrics.addressing import Network, parse_network
 from .dialect import Question
 from .linux import LINUX
@@ -43,7 +44,7 @@ def installed_of(file: Path) -> dict[Network, frozenset[str]]:
     A missing or empty file has no routes.
     """
     try:
-        data = file.read_bytes()
+        data = read_saved(file)
     except FileNotFoundError:
         return {}
     except OSError as error:

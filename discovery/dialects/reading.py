@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ...analyzer.errors import UsageError
+from ...analyzer.saved_file import read_saved
 from ...analyzer.words import printable
 from ...replay.fabrics.addressing import (
     Address,
@@ -191,12 +192,9 @@ class Lines:
 
 def _lines(file: Path) -> Lines:
     try:
-        with file.open("rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
+        data = read_saved(file, _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
-    if len(data) > _MOST_BYTES:
-        raise UsageError(f"{file} is larger than {_MOST_BYTES >> 20} MiB")
     if data and not data.endswith(b"\n"):
         raise UsageError(f"{file}: ends within a line: half an answer")
     if data.count(b"\n") > _MOST_LINES:

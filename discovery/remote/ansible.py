@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from ...analyzer.errors import UsageError
+from ...analyzer.saved_file import read_saved
 from ...replay.fabrics.files.yaml_source import Source, load_yaml
 
 _SECTION = re.compile(r"\[([\w.-]+)(?::(children|vars))?\]")
@@ -52,7 +53,7 @@ def groups_of(file: Path) -> Mapping[str, list[str]]:
 
 def _ini(file: Path) -> _Groups:
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = read_saved(file).decode("utf-8").splitlines()
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not text; give {_WANTED}") from None
     except OSError as error:

@@ -94,13 +94,18 @@ def test_taps_have_the_names_of_the_option(
     assert (new, gone) == ({"sw"}, {None})
 
 
-def test_one_line_for_every_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_line_for_every_mistake(
+    analysed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     other = tmp_path / "other.json"
     other.write_text('{"schema_version": "0.1"}')
     empty = tmp_path / "empty"
     empty.mkdir()
+    later = tmp_path / "later.json"
+    later.write_text(json.dumps(json.loads(analysed.read_bytes()) | {"schema_version": "99.0"}))
     for words, code, message in (
         ([other, other], 4, "other.json is not the JSON of rocescope analyze, schema version"),
+        ([later, later], 4, "later.json has schema version 99.0: analyse the captures with"),
         ([empty, SENDER], 4, "empty contains no capture"),
         ([SENDER, SENDER, "-f", "csv"], 2, "compare prints table, html or json, not csv"),
         ([SENDER, SENDER, "--top", "0"], 2, "--top must be 1 or more"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -34,6 +35,45 @@ def test_a_device_with_half_an_answer_is_named_and_the_others_are_read(tmp_path)
     assert len(answers) == 7
     assert [one.name for one in unreadable] == ["spine2"]
     assert "spine2.route.json: not JSON" in unreadable[0].reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (answer, kind)
+        for answer in (
+            "route.json",
+            "nexthop.json",
+            "addr.json",
+            "lldp.json",
+            "sysctl",
+            "rule.json",
+        )
+        for kind in ("pipe", "device", "sparse")
+    ],
+)
+def test_an_answer_that_is_no_file_is_never_read_without_end(tmp_path, answer, kind):
+    folder = recorded(tmp_path) / "healthy"
+    file = folder / f"leaf1.{answer}"
+    file.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        with file.open("wb") as sparse:
+            sparse.truncate(1 << 40)
+    answers, (unread,) = read_folder(folder)
+    assert len(answers) == 7
+    assert f"leaf1.{answer}: " in unread.reason
+    assert ("larger than" if kind == "sparse" else "not a regular file") in unread.reason
+
+
+def test_the_list_of_asked_devices_may_be_a_pipe(tmp_path):
+    folder = recorded(tmp_path) / "healthy"
+    os.mkfifo(folder / "asked.json")
+    with pytest.raises(UsageError, match=r"asked\.json: not a regular file"):
+        read_folder(folder)
 
 
 def test_folders_without_an_answer(tmp_path):

@@ -14,7 +14,8 @@ import msgspec
 import yaml
 
 from ....analyzer.errors import UsageError
-from .yaml_source import MAX_BYTES, Source
+from ....analyzer.saved_file import read_saved
+from .yaml_source import Source
 
 _NO_NODE = yaml.ScalarNode("", "")
 
@@ -81,12 +82,9 @@ class JsonSource(Source):
 def load_json(path: Path) -> Source:
     """The document in a file. UsageError names the file."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_saved(path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    if len(data) > MAX_BYTES:
-        raise UsageError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
     try:
         return JsonSource(_NO_NODE, str(path), msgspec.json.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

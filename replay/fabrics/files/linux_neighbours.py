@@ -12,10 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from ....analyzer.errors import UsageError
+from ....analyzer.saved_file import read_saved
 from ....analyzer.words import printable
 from ..addressing import parse_interface
 from ..devices.device import Advertised, Interface, Resolved
-from .yaml_source import MAX_BYTES
 
 _T = TypeVar("_T")
 
@@ -155,9 +155,7 @@ def _first(values: list[_Value]) -> str:
 def _read(file: Path, kind: type[_T], command: str) -> _T | None:
     """The content of a file, None without it."""
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{file} is larger than {MAX_BYTES >> 20} MiB; save `{command}` there")
-        data = file.read_bytes()
+        data = read_saved(file)
         if not data and kind is _Answer:  # lldpctl failed: the device was not asked
             return None
         return msgspec.json.decode(data or b"[]", type=kind)
@@ -165,6 +163,6 @@ def _read(file: Path, kind: type[_T], command: str) -> _T | None:
         return None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read {file}: {reason}") from None
+        raise UsageError(f"cannot read {file}: {reason}; save `{command}` there") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{file}: not the output of `{command}`: {error}") from None

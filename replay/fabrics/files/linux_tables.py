@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....analyzer.errors import UsageError
+from ....analyzer.saved_file import read_saved
 from ...hashing import HashSettings
 from ..addressing import Address, parse_address, parse_network
 from ..devices.device import Device, NextHop, Route
@@ -73,7 +74,7 @@ def _device(
     if "route" not in tables:
         raise UsageError(f"{path}: {name} has no table route (`ip -j route`)")
     if sysctl_file is not None:
-        text, where = sysctl_file.read_text("utf-8", "replace"), str(sysctl_file)
+        text, where = _text(sysctl_file), str(sysctl_file)
     else:
         text = tables["sysctl"].text("the text of sysctl") if "sysctl" in tables else ""
         where = tables["sysctl"].where if "sysctl" in tables else ""
@@ -110,6 +111,13 @@ def _device(
             *limits,
         ),
     )
+
+
+def _text(file: Path) -> str:
+    try:
+        return read_saved(file).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
 
 
 _OFFLOADED = "routes are offloaded: hardware forwards, whose hash the kernel does not tell"

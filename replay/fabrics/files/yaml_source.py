@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from ....analyzer.errors import UsageError
+from ....analyzer.saved_file import MAX_BYTES
 
-MAX_BYTES = 256 << 20
 MAX_DEPTH = 100
 _MOST_DIGITS = 64
 

@@ -1,6 +1,7 @@
 """Log files: patterns, long and half lines, compression."""
 
 import gzip
+import os
 
 import pytest
 
@@ -12,8 +13,10 @@ def test_patterns_name_files_once_in_order(tmp_path):
     for name in ("b.log", "a.log", "c[1].log", "d.txt"):
         (tmp_path / name).write_text("x\n")
     (tmp_path / "folder.log").mkdir()
+    os.mkfifo(tmp_path / "pipe.log")  # named by a wildcard it would be waited for
     found = named([f"{tmp_path}/*.log", f"{tmp_path}/a.log"])
     assert found == tuple(f"{tmp_path}/{name}" for name in ("a.log", "b.log", "c[1].log"))
+    assert named([f"{tmp_path}/pipe.log"]) == (f"{tmp_path}/pipe.log",)
     assert named([f"{tmp_path}/c[1].log"]) == (f"{tmp_path}/c[1].log",)
     with pytest.raises(UsageError, match="no file"):
         named([str(tmp_path / "folder.log")])

@@ -67,6 +67,14 @@ def test_mistakes(arguments, message, run):
     assert message in err
 
 
+def test_a_damaged_answer_in_a_folder_is_a_failure(run, tmp_path):
+    folder = recorded(tmp_path) / "healthy"
+    (folder / "leaf1.lldp.json").write_text("[" * 100_000)
+    code, out, _ = run(folder)
+    assert code == 1
+    assert "unreadable: leaf1: " in " ".join(out.split())
+
+
 def test_what_would_run_where(run, tmp_path):
     file = tmp_path / "inventory.yaml"
     file.write_text("switches: {leaf1: {dialect: frr, ssh: mgmt1}}\nhosts: {h1: }\n")

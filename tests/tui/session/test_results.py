@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import fields
 from pathlib import Path
@@ -110,6 +111,14 @@ def test_damaged_folders(
         (copy / name).write_bytes(content)
     found = read(ResultsSession(copy))
     assert said in found.source.error and "\n" not in found.source.error
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "out"
+    shutil.copytree(folder, copy)
+    (copy / "flows/0.parquet").unlink()
+    os.mkfifo(copy / "flows/0.parquet")
+    assert "not a regular file" in read(ResultsSession(copy)).source.error
 
 
 @pytest.mark.parametrize("flow", [-1, 8])

@@ -95,6 +95,8 @@ def _rows(path: Path, addresses: dict[str, int]) -> Iterator[Array]:
     """Records of `_ROW`; addresses: by text, grows."""
     wanted = [*_COUNTS, *_FLOATS, *_TEXTS, "transport"]
     try:
+        if path.exists() and not path.is_file():  # a pipe may have no end
+            raise ValueError("not a regular file")
         with pq.ParquetFile(path) as file:
             _check(file.schema_arrow)
             for batch in file.iter_batches(_BATCH, columns=wanted):
