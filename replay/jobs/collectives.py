@@ -86,7 +86,7 @@ def half_ring(graph: Graph, size: int, ready: Ints) -> Ints:
 def tree(graph: Graph, size: int, ready: Ints) -> Ints:
     """All-reduce in two binary trees with half of the data each: rank i of a tree has the parent
     (i - 1) // 2. A piece goes up when it arrived from all children, and down when it arrived from
-    above."""
+    above. The trees are channels of their own, so that no message of one waits for the other."""
     n = graph.ranks
     if n < 2:
         return ready
@@ -94,11 +94,12 @@ def tree(graph: Graph, size: int, ready: Ints) -> Ints:
     pieces = min(MOST_PIECES, max(1, -(-half // PIECE_BYTES)))
     lengths = np.full(pieces, half // pieces) + (np.arange(pieces) < half % pieces)
     done = []
-    for order in (np.arange(n), np.arange(n)[::-1]):
+    for channel, order in enumerate((np.arange(n), np.arange(n)[::-1])):
         up = np.full((n, pieces), -1, np.int64)
         for at in range(n - 1, 0, -1):  # children have larger numbers
+            parent = (at - 1) // 2
             up[at] = graph.messages(
-                np.full(pieces, order[at]), order[(at - 1) // 2], np.maximum(1, lengths)
+                np.full(pieces, order[at]), order[parent], np.maximum(1, lengths), channel
             )
             graph.wait(up[at][:, None], ready[order[at]])
             for child in (2 * at + 1, 2 * at + 2):
@@ -108,7 +109,7 @@ def tree(graph: Graph, size: int, ready: Ints) -> Ints:
         for at in range(1, n):
             parent = (at - 1) // 2
             down[at] = graph.messages(
-                np.full(pieces, order[parent]), order[at], np.maximum(1, lengths)
+                np.full(pieces, order[parent]), order[at], np.maximum(1, lengths), channel
             )
             if parent:
                 graph.wait(down[at], down[parent])

@@ -29,6 +29,8 @@ class Nodes(NamedTuple):
     """Bytes of a message, or ps of a computation."""
     iteration: Ints
     """From 0."""
+    channel: Ints
+    """Messages of a pair of ranks are sent in order on each channel; it has its queue pairs."""
 
 
 class Edges(NamedTuple):
@@ -46,24 +48,24 @@ class Graph:
     iteration: int = 0
     """Of the nodes that are added next."""
     count: int = 0
-    _nodes: list[tuple[Array, Array, Array, Array]] = field(default_factory=list)
+    _nodes: list[tuple[Array, ...]] = field(default_factory=list)
     _edges: list[tuple[Array, Array]] = field(default_factory=list)
     _edge_count: int = 0
 
-    def messages(self, rank: Array, to: Array, size: Array | int) -> Ints:
+    def messages(self, rank: Array, to: Array, size: Array | int, channel: Array | int = 0) -> Ints:
         """Add messages; returns their nodes. A message of 0 bytes has one packet."""
-        return self._add(np.asarray(rank), np.asarray(to), size)
+        return self._add(np.asarray(rank), np.asarray(to), size, channel)
 
     def computations(self, rank: Array, takes_ps: Array | int) -> Ints:
         """Add computations; returns their nodes."""
         rank = np.asarray(rank)
-        return self._add(rank, np.full(rank.shape, -1), takes_ps)
+        return self._add(rank, np.full(rank.shape, -1), takes_ps, 0)
 
-    def _add(self, rank: Array, to: Array, size: Array | int) -> Ints:
+    def _add(self, rank: Array, to: Array, size: Array | int, channel: Array | int) -> Ints:
         shape = np.broadcast_shapes(rank.shape, to.shape)
-        columns = (rank, to, np.asarray(size), np.int64(self.iteration))
+        columns = (rank, to, np.asarray(size), np.int64(self.iteration), np.asarray(channel))
         self._nodes.append(
-            tuple(np.broadcast_to(c, shape).astype(np.int64).reshape(-1) for c in columns)  # type: ignore[arg-type]
+            tuple(np.broadcast_to(c, shape).astype(np.int64).reshape(-1) for c in columns)
         )
         nodes = self.count + np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
         self.count += nodes.size

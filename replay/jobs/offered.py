@@ -174,8 +174,8 @@ def _split(at: int, job: Job, shift: int) -> _Whole:
     begin = np.cumsum(times) - times
     source = np.repeat(np.arange(len(times)), times)
     part = np.arange(len(source)) - begin[source]
-    qp = part if job.queue_pair is None else job.queue_pair[source]
     whole = Nodes(*(column[source] for column in nodes))
+    qp = whole.channel * job.qps + part if job.queue_pair is None else job.queue_pair[source]
     is_message = whole.to >= 0
     size = np.where(
         is_message, whole.size // times[source] + (part < whole.size % times[source]), whole.size

@@ -30,6 +30,7 @@ class Tasks:
     _rank: list[int] = field(default_factory=list)
     _to: list[int] = field(default_factory=list)
     _size: list[int] = field(default_factory=list)
+    _channel: list[int] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
     _edges: array[int] = field(default_factory=lambda: array("q"))
     """Task and predecessor in turn: a file may have many millions."""
@@ -49,7 +50,7 @@ class Tasks:
         if not 0 <= rank < self.ranks:
             raise self.fail(f"{name}: there is no rank {rank}; there are {self.ranks:,} ranks")
 
-    def _add(self, rank: int, to: int, size: int, name: str) -> int:
+    def _add(self, rank: int, to: int, size: int, name: str, channel: int = 0) -> int:
         self._check_rank(rank, name)
         most = MOST_BYTES if to >= 0 else MOST_PS
         if not 0 <= size <= most:
@@ -60,6 +61,7 @@ class Tasks:
         self._rank.append(rank)
         self._to.append(to)
         self._size.append(size)
+        self._channel.append(channel)
         self._names.append(name)
         return len(self._rank) - 1
 
@@ -99,10 +101,9 @@ class Tasks:
         part.wait(last[:, None], np.concatenate([first[:, None], done], axis=1))
         nodes, edges = part.nodes(), part.edges()
         shift = len(self._rank)
-        for rank, to, amount in zip(
-            nodes.rank.tolist(), nodes.to.tolist(), nodes.size.tolist(), strict=True
-        ):
-            self._add(members[rank], members[to] if to >= 0 else -1, amount, name)
+        columns = (nodes.rank, nodes.to, nodes.size, nodes.channel)
+        for rank, to, amount, channel in zip(*(c.tolist() for c in columns), strict=True):
+            self._add(members[rank], members[to] if to >= 0 else -1, amount, name, channel)
         self._wait_all((edges.node + shift).tolist(), (edges.after + shift).tolist())
         self._wait_all((first + shift).tolist(), entries)
         return (last + shift).tolist()
@@ -135,6 +136,7 @@ class Tasks:
         node, after = np.array(self._edges, np.int64).reshape(-1, 2).T
         size = np.array(self._size, np.int64)
         to = np.array(self._to, np.int64)
+        channel = np.array(self._channel, np.int64)
         zero = np.zeros(n, np.int64)
         takes = np.where(to < 0, size, 0)
         begin, order = earliest(
@@ -156,7 +158,7 @@ class Tasks:
             if len(run) and to[run[0]] < 0:
                 graph.computations(rank[run], size[run])
             elif len(run):
-                graph.messages(rank[run], to[run], np.maximum(1, size[run]))
+                graph.messages(rank[run], to[run], np.maximum(1, size[run]), channel[run])
         graph.wait(place[node], place[after])
         last: dict[tuple[int, int], int] = {}
         chain = []

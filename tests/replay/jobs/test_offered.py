@@ -148,3 +148,17 @@ def test_too_many_parts_of_messages_are_refused_before_they_take_memory() -> Non
         assert tracemalloc.get_traced_memory()[1] < 1 << 24
     finally:
         tracemalloc.stop()
+
+
+def test_no_tree_of_an_all_reduce_waits_for_the_other() -> None:
+    """Both use the whole line: a rank sends its data twice, up and down, in both trees together.
+    On queue pairs that both trees share it would take 1.6 times as long."""
+    for workers in (3, 4, 7, 8):
+        size, model = 4_096_000, Model(pfc=None)
+        (job,) = parse_jobs([f"collective=tree,workers={workers},size={size}"])(FABRIC, 1)
+        offered = offer_jobs([job], FABRIC, model, 1)
+        src, dst = offered.workload.src, offered.workload.dst
+        assert len(np.unique(np.stack([src, dst]), axis=1).T) < len(src)  # some pairs are in both
+        found = run_open_loop(offered.workload, FABRIC, SPRAY, model, 1).completion_ps
+        busiest = np.bincount(src[offered.workload.flow], offered.workload.message_bytes()).max()
+        assert found is not None and 1 < found / (busiest * 80) < 1.15
