@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
+
+from ..kernels.named import NamedTuple
 
 
 class Command(NamedTuple):

@@ -85,6 +85,20 @@ def test_screens_of_a_live_session_load_no_replay() -> None:
     assert "numba" not in loaded and "rocescope.tui.session.replays.replays" not in loaded
 
 
+@pytest.mark.thorough
+def test_a_replay_loads_only_what_it_runs() -> None:
+    """Start-up takes most of the time of a small replay."""
+    words = ["replay", "--pattern", "permutation", "--fabric", "fat-tree:k=4", "-s", "ofan"]
+    words += ["--lossless", "infinite"]
+    statement = f"import rocescope.cli\nassert rocescope.cli.run({words}) == 0"
+    all_modules_after(statement)  # the first run may have to compile
+    loaded = all_modules_after(statement)
+    assert "rocescope.replay.packets.drivers.open_loop" in loaded
+    assert loaded.isdisjoint({"numba", "numpy.ma", "scipy", "cyclopts", "rich._emoji_codes"})
+    unused = ("packets.drivers.event_driven", "compare.flows", "jobs", "seeds", "traffic.observed")
+    assert loaded.isdisjoint(f"rocescope.replay.{name}" for name in unused)
+
+
 def test_live_commands_load_no_compiler() -> None:
     """Probes and kernels are compiled once, then they come from the cache."""
     loaded = modules_after("import rocescope.probes.live_analysis, rocescope.commands.live.capture")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ...analyzer.errors import UsageError
 from ...analyzer.words import printable
 from ...kernels.kernel import Ints
-from ...replay.compare.flows import mapped
+from ...replay.compare.summaries import mapped
 from ...replay.fabrics.devices.device import Device
 from ...replay.fabrics.devices.reread import Reread
 from ...replay.fabrics.fabric import Fabric

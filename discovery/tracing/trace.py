@@ -12,13 +12,8 @@ import numpy as np
 
 from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Ints
-from ...replay.compare.flows import (
-    KnownChances,
-    fabric_summary,
-    mapped,
-    result_of,
-    traffic_summary,
-)
+from ...replay.compare.flows import KnownChances, result_of
+from ...replay.compare.summaries import fabric_summary, mapped, traffic_summary
 from ...replay.fabrics.fabric import Fabric
 from ...replay.flows.loads import Placement
 from ...replay.results.replay import ReplayResult

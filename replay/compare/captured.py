@@ -17,7 +17,8 @@ from ..flows.spread import even_loads
 from ..results.replay import AS_CAPTURED, StrategyResult
 from ..strategies.placed import Outcome
 from ..traffic.traffic import Seen, Traffic
-from .flows import SHORT, Listed, mapped, result_of
+from .flows import result_of
+from .summaries import SHORT, Listed, mapped
 
 _NUMBERED = re.compile(r"#([1-9][0-9]{0,4})\b")
 _MOST_PAIRS = 4096

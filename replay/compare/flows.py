@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from ...analyzer.errors import UsageError
 from ...kernels.kernel import Bools, Floats, Ints
+from ...kernels.named import NamedTuple
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
@@ -27,7 +27,7 @@ from ..flows.spread import even_loads
 from ..hashing import HashSettings
 from ..hashing.keys import address_text
 from ..hashing.seeding import SeedRange
-from ..results.base import Chance, FabricSummary, TrafficSummary
+from ..results.base import Chance
 from ..results.replay import (
     CollidingFlow,
     Collision,
@@ -43,27 +43,13 @@ from ..seeds.sweep import Scores, Sweep, chance_of, sweep
 from ..strategies.base import FlowStrategy
 from ..strategies.placed import Outcome
 from ..traffic.traffic import Traffic
+from .summaries import SHORT, Listed, fabric_summary, mapped, traffic_summary
 from .titles import titled
 
 CHANCE_DRAWS, LEAST_DRAWS = 1000, 50
 _CHANCE_WORK = 1_000_000
 """Most draws times flows beyond LEAST_DRAWS: the more flows, the less draws differ."""
 CHANCE_FIELDS = "5-tuple+flow-label+qpn"
-
-
-class Listed(NamedTuple):
-    """Most items of the lists of a result."""
-
-    links: int = 5
-    """Of `worst`."""
-    flows: int = 10
-    """Of each of these links."""
-    paths: int = 0
-
-
-SHORT = Listed()
-ALL_PATHS = 1 << 16
-"""`Listed.paths` for programs: a limit only for the largest fabrics."""
 
 
 def replay(
@@ -88,50 +74,6 @@ def replay(
         fabric=fabric_summary(fabric),
         strategies=titled(results),
         warnings=warnings,
-    )
-
-
-def mapped(traffic: Traffic, fabric: Fabric) -> tuple[Traffic, list[str]]:
-    """The units between hosts of the fabric, and warnings about units left out."""
-    inside = (traffic.src_host >= 0) & (traffic.dst_host >= 0)
-    if not inside.any():
-        names = ", ".join(traffic.unmapped[:5]) + (", ..." if len(traffic.unmapped) > 5 else "")
-        raise UsageError(
-            f"no flow runs between hosts of {fabric.name}; its first host is "
-            f"{fabric.address_of(0)}, the capture has {names or 'none'}: use --map"
-        )
-    warnings = list(traffic.warnings)
-    if inside.all():
-        return traffic, warnings
-    left_out = int(np.count_nonzero(~inside))
-    names = ", ".join(traffic.unmapped[:8]) + (", ..." if len(traffic.unmapped) > 8 else "")
-    told = f"{left_out:,} of {len(traffic):,} flows are left out: no host of the fabric is {names}"
-    return traffic.take(inside), [*warnings, told]
-
-
-def traffic_summary(traffic: Traffic, sources: Sequence[str]) -> TrafficSummary:
-    """The record of the traffic."""
-    return TrafficSummary(
-        sources=list(sources),
-        flows=len(np.unique(traffic.flow)),
-        units=len(traffic),
-        packets=int(traffic.packets.sum()),
-        wire_bytes=int(traffic.wire_bytes.sum()),
-        hosts=len(np.unique(np.concatenate([traffic.src_host, traffic.dst_host]))),
-        window_ns=traffic.windows.width_ns if traffic.windows else None,
-        mapping=traffic.mapping,
-    )
-
-
-def fabric_summary(fabric: Fabric) -> FabricSummary:
-    """The record of the fabric."""
-    up = int(np.count_nonzero(fabric.links.up))
-    return FabricSummary(
-        spec=fabric.name,
-        hosts=fabric.hosts,
-        switches=fabric.switches,
-        links=up,
-        links_down=len(fabric.links.up) - up,
     )
 
 

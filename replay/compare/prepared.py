@@ -21,10 +21,9 @@ from ..results.replay import ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
 from ..traffic.traffic import SentMessages, Traffic
-from .captured import as_captured
-from .flows import SHORT, Listed, mapped, replay
 from .request import ReplayRequest
 from .specs.words import ASAP, CAPTURED, JOBS
+from .summaries import SHORT, Listed, mapped
 
 if TYPE_CHECKING:
     from ..jobs.files.job_files import JobFiles
@@ -213,6 +212,8 @@ class PreparedReplay:
         listed: Listed = SHORT,
     ) -> ReplayResult:
         """Place whole flows with these strategies."""
+        from .flows import replay
+
         done = 0
 
         def begun(name: str) -> None:
@@ -225,8 +226,11 @@ class PreparedReplay:
 
     def as_captured(self, listed: Listed = SHORT) -> StrategyResult | None:
         """What the captured links carried; None if these are too few to compare."""
-        request = self.request
-        return as_captured(self.read(), self.fabric, listed) if request.captures else None
+        if not self.request.captures:
+            return None
+        from .captured import as_captured
+
+        return as_captured(self.read(), self.fabric, listed)
 
     def beside_captured(self, result: ReplayResult, listed: Listed = SHORT) -> ReplayResult:
         """A result with the loads as captured before its strategies, where they are known."""
@@ -261,10 +265,7 @@ class PreparedReplay:
 
     def _loads(self, model: Model, as_captured: bool) -> Callable[[int], Load]:
         """The offered traffic of run r: the pattern with its seed + r, or the capture."""
-        from ..packets.offers.captured import captured
         from .packets import Load
-        from .specs.pattern import offered
-        from .specs.shape import parse_shape
 
         request = self.request
         if request.jobs:
@@ -278,12 +279,16 @@ class PreparedReplay:
 
             return of_jobs
         if request.pattern:
+            from .specs.pattern import offered
 
             def load(run: int) -> Load:
                 workload, pairs = offered(request.pattern, self.fabric, model, run)
                 return Load(workload, pairs=pairs, offered="pattern")
 
             return load
+        from ..packets.offers.captured import captured
+        from .specs.shape import parse_shape
+
         traffic, warnings = mapped(self.read(messages=True), self.fabric)
         workload, notes = captured(
             traffic,

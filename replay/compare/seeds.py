@@ -16,7 +16,8 @@ from ..results.sweep import Production, SweepLayer, SweepResult
 from ..seeds.explain import findings
 from ..seeds.sweep import Measure, Scores, Sweep, chance_of, sweep
 from ..traffic.traffic import Traffic
-from .flows import fabric_summary, mapped, random_sweep, traffic_summary
+from .flows import random_sweep
+from .summaries import fabric_summary, mapped, traffic_summary
 
 
 def sweep_result(

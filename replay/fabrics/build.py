@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints
+from ...kernels.named import NamedTuple
 from .addressing import MAX_HOSTS, AddressPlan
 from .fabric import HOST, SWITCH, Fabric, Links, Nodes, attach, forward, tier_name
 

@@ -16,13 +16,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Bools, Bytes, Int32s, Ints
+from ...kernels.named import NamedTuple
 from .addressing import AddressPlan
 from .forwarding import Forwarding, shortest_paths, without_links
 

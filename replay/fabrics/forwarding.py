@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Array, Bools, Int, Int32s, Ints, UInt16s, kernel
+from ...kernels.named import NamedTuple
 
 
 class Forwarding(NamedTuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_rate
+from ...kernels.named import NamedTuple
 
 COUNT, RATE, DURATION, RATIO = "count", "rate", "duration", "ratio"
 

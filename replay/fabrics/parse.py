@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from ...analyzer.errors import UsageError
+from ...kernels.named import NamedTuple
 from .fabric import Fabric
 from .kinds.fat_tree import PARAMETERS as FAT_TREE
 from .kinds.fat_tree import fat_tree

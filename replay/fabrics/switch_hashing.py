@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...kernels.named import NamedTuple
 from ..hashing import MODELS, HashSettings
 from ..hashing.keys import parse_field_set
 from ..hashing.seeding import PerSwitch, switch_seeds

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.measures.paths.imbalance import best_fim, fim
 from ...kernels.kernel import Array, Bools, Floats, Int32s, Ints, kernel
+from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import Traffic, Windows
 

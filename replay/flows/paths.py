@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints
+from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import Traffic
 from .placement import MOST_HOPS, enter

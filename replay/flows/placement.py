@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
+from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..fabrics.forwarding import Forwarding
 from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind, equal_cost

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...kernels.kernel import Ints, kernel
+from ...kernels.named import NamedTuple
 from ..fabrics.addressing import MAX_HOSTS, AddressPlan
 from ..hashing.keys import PacketKeys
 from ..traffic.traffic import Traffic, Windows
 from ..traffic.window_cells import WindowCells
 from .patterns.demands import Settings
 from .patterns.registry import pattern
-from .pcap_writer import START_NS
 from .queue_pairs import AETH, RETH, QueuePairs, Sending, queue_pairs
-from .schedule import packets_in_order
+from .schedule import START_NS, packets_in_order
 
 MAX_PAIRS = 1 << 24
 MAX_PACKETS = 10**12

@@ -18,11 +18,8 @@ from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...kernels.kernel import Bytes, Int, Ints, kernel
 from ..fabrics.addressing import AddressPlan
 from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, QueuePairs
-from .schedule import Packets, packets_in_order
+from .schedule import START_NS, Packets, packets_in_order
 from .words import put, put_word
-
-START_NS: Final = 1_700_000_000_000_000_000
-"""Start time of generated traffic: fixed, so that equal arguments give equal bytes."""
 
 _RECORD_HEADER = 16
 _LINKTYPE_ETHERNET = 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints
+from ...kernels.named import NamedTuple
 from .patterns.demands import Demands
 
 MAX_MESSAGE_BYTES: Final = 1 << 31

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final
 
 import numpy as np
 
 from ...kernels.kernel import Bools, Ints
+from ...kernels.named import NamedTuple
 from .queue_pairs import QueuePairs
+
+START_NS: Final = 1_700_000_000_000_000_000
+"""Start time of generated traffic: fixed, so that equal arguments give equal bytes."""
 
 
 class Packets(NamedTuple):

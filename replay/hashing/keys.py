@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...kernels.kernel import Array, Bools, Bytes, Ints, UInt16s, UInt32s
+from ...kernels.named import NamedTuple
 
 _UDP = 17
 _MAPPED = bytes(10) + b"\xff\xff"

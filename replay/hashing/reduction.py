@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints, UInt16s, UInt32s, UInt64s, inlined, kernel
+from ...kernels.named import NamedTuple
 from .settings import Group, Reduction
 
 MAX_SLOTS = 65_535

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ...kernels.kernel import UInt64s
+from ...kernels.named import NamedTuple
 
 PerSwitch: TypeAlias = Literal["equal", "different"]
 

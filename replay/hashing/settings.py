@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints, UInt16s
+from ...kernels.named import NamedTuple
 
 SeedUse = Literal["init", "prepend", "xor"]
 Reduction = Literal["modulo", "range", "threshold"]

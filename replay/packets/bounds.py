@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...kernels.kernel import Array, Ints
+from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_ACKED
 from .failures.events import SLOW, Failures
@@ -218,9 +217,9 @@ def _permutations(
     sizes = np.concatenate([workload.packet_bytes[rows], workload.last_bytes[rows]])
     plain = (workload.release_ps[rows] == 0).all() and workload.at_once[rows].all()
     plain = plain and not len(workload.waits.takes_ps)
-    uniform = len(np.unique(arrays.ps_per_byte_q20)) == 1 and len(np.unique(arrays.delay_ps)) == 1
+    uniform = _equal(arrays.ps_per_byte_q20) and _equal(arrays.delay_ps)
     one_port = arrays.access.shape[1] == 1 and model.ack_every == 1
-    if not (same and len(np.unique(sent[sent > 0])) == 1 and (sizes == size).all() and plain):
+    if not (same and _equal(sent[sent > 0]) and (sizes == size).all() and plain):
         return None
     if not (uniform and one_port):
         return None
@@ -286,6 +285,11 @@ def _parts(
     way = np.stack([small, ways.fastest(src, dst, most)])
     way -= np.where(least == most, 0, _ROUNDING_PS)  # of sizes between the two
     return _Parts(message, total, packets, least, most, way, back)
+
+
+def _equal(values: Array) -> bool:
+    """Whether all of at least one value are equal; np.unique loads a large module."""
+    return len(values) > 0 and bool((values == values[0]).all())
 
 
 def _busy(parts: _Parts, model: Model, rate: Ints, port: Ints, pace: int) -> Ints:

@@ -7,7 +7,6 @@ from threading import Event
 from typing import TypedDict, Unpack
 
 from ..fabrics.fabric import Fabric
-from .drivers.event_driven import run_event_driven
 from .drivers.runner import run_open_loop
 from .failures.events import Failures
 from .hosts.parameters import Transport
@@ -48,6 +47,8 @@ def run_packets(
     plain = model.pfc is None and len(model.classes) == 1
     if plain and not needs_events(strategy, transport, failures):
         return run_open_loop(workload, fabric, strategy, model, seed, **watching)
+    from .drivers.event_driven import run_event_driven
+
     return run_event_driven(
         workload, fabric, strategy, model, seed, transport=transport, failures=failures, **watching
     ).engine

@@ -7,13 +7,14 @@ are added to tallies, so memory does not depend on the number of seeds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.measures.paths.imbalance import best_fim
 from ...kernels.kernel import Floats, Int32s, Ints, UInt64s, kernel
+from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import split_evenly
 from ..flows.loads import layers_of

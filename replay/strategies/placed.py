@@ -7,11 +7,10 @@ units gives the origin of each part (`Outcome.origin`); packets use the parts in
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...kernels.kernel import Int, Ints
+from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..flows.loads import Placement
 from ..packets.model.arrays import FabricArrays, fabric_arrays

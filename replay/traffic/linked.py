@@ -12,11 +12,10 @@ arrival itself), without ACKs the message's last packet.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, kernel
+from ...kernels.named import NamedTuple
 
 LEAST = 8
 """Departures of a linked queue pair."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
+from ...kernels.named import NamedTuple
 from ..hashing.keys import PacketKeys
 from ..results.base import HostMapping
 from .linked import NO_LINKS, Links, Told

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TextIO, TypeAlias
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.segment import Segment
@@ -38,7 +39,7 @@ class SafeConsole(Console):
         """Options of rich; the size is never that of the environment, which may be any text."""
         sizes = ("COLUMNS", "LINES")
         environment = {name: text for name, text in os.environ.items() if name not in sizes}
-        super().__init__(**options, markup=False, _environ=environment)
+        super().__init__(**options, markup=False, emoji=False, _environ=environment)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -146,7 +147,8 @@ class Page:
         table = with_columns(filled, columns)
         rest: Sequence[Column] = ()
         widths = [self._width(column) for column in table.columns]
-        if sum(widths) + 2 * (len(widths) - 1) > self.console.width:
+        fits = sum(widths) + 2 * (len(widths) - 1) <= self.console.width
+        if not fits:
             table.padding = (0, 1, 0, 0)
             names = next((n for n, c in enumerate(columns) if c.justify != "left"), len(columns))
             least = _KEPT if drop else names + 1
@@ -159,15 +161,23 @@ class Page:
                 table = with_columns(table, columns[:kept])
                 rest = () if drop else [*columns[:names], *columns[kept:]]
         self.unknowns |= any(str(cell) == UNKNOWN for c in table.columns for cell in c.cells)
-        self.console.print(table)
+        lines = _lines(table, widths) if fits else None
+        if lines is None:
+            self.console.print(table)
+        else:
+            self.console.print(lines, soft_wrap=True)
         if rest:
             self.draw(lambda second: _fill(second, rest))
 
     def _width(self, column: Column) -> int:
         """Terminal width of a column without wrapped cells."""
         unlimited = self.console.options.update(max_width=10_000)
-        cells = (column.header, *column.cells)
-        return max(Measurement.get(self.console, unlimited, cell).maximum for cell in cells)
+        return max(
+            cell_len(str(cell))
+            if isinstance(cell, str | Text)
+            else Measurement.get(self.console, unlimited, cell).maximum
+            for cell in (column.header, *column.cells)
+        )
 
     def more(self, left: int, what: str, plural: str | None = None) -> None:
         """How many rows or lines --top leaves out, if any."""
@@ -211,6 +221,24 @@ def _cell(content: RenderableType) -> RenderableType:
     if isinstance(content, Text) and not content.plain.isprintable():
         content.plain = printable(content.plain)
     return content
+
+
+def _lines(table: Table, widths: Sequence[int]) -> Text | None:
+    """A table without wrapped cells as rich draws it, which takes several times as long; None if
+    cells are not texts."""
+    gaps = [table.padding[1]] * (len(widths) - 1) + [0]
+    lines: list[Text] = []
+    for row in zip(*((c.header, *c.cells) for c in table.columns), strict=True):
+        line = Text()
+        for cell, column, width, gap in zip(row, table.columns, widths, gaps, strict=True):
+            if not isinstance(cell, str | Text):
+                return None
+            begin, room = len(line), width - cell_len(str(cell))
+            before = room if column.justify == "right" else 0
+            line.append(" " * before).append(cell).append(" " * (room - before + gap))
+            line.stylize_before(column.style if lines else table.header_style, begin)
+        lines.append(line)
+    return Text("\n").join(lines)
 
 
 def texts(table: Table, *headings: str) -> None:

@@ -12,7 +12,7 @@ from rocescope.analyzer.wire.ports import ROCE_UDP_PORT
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
 from rocescope.replay.fabrics.fabric import Fabric
-from rocescope.replay.generate.pcap_writer import START_NS
+from rocescope.replay.generate.schedule import START_NS
 from rocescope.replay.packets.model.model import MARKED, PS, EngineResult, Workload
 from rocescope.replay.packets.received.received import received_order
 

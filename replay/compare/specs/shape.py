@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
 from ....analyzer.units import parse_size
-from ...packets.offers.reshaped import Shape
 from .values import whole
+
+if TYPE_CHECKING:
+    from ...packets.offers.reshaped import Shape
 
 SHAPE = ("message-size", "qps")
 """Keys for captures alone; `mtu` is one of generated traffic, too."""
@@ -18,6 +22,8 @@ def parse_shape(text: str) -> Shape | None:
     given = parse_options(text, "--model")
     if not {"mtu", *SHAPE}.intersection(given):
         return None
+    from ...packets.offers.reshaped import Shape
+
     shape = Shape()
     if "mtu" in given:
         shape = shape._replace(mtu_bytes=parse_size(given["mtu"], "--model: mtu"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bools, Ints
+from ....kernels.named import NamedTuple
 from ...fabrics.fabric import Fabric, tier_name
 from .path_counts import paths_between
 

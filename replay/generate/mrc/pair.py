@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..pcap_writer import START_NS
+from ..schedule import START_NS
 
 
 @dataclass(frozen=True, slots=True)

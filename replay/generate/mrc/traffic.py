@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..pcap_writer import START_NS
+from ..schedule import START_NS
 from . import frames as frames
 from .frames import Format, Way
 from .pair import Captured, Entropy, Pair, Sent, Settings

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Ints
+from ....kernels.named import NamedTuple
 
 
 class Settings(NamedTuple):

@@ -7,11 +7,10 @@ which of them switches offer: Broadcom SDK (RTAG7 hash functions), SAI
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ....kernels.kernel import Bytes, Int, Ints, UInt32s, kernel
+from ....kernels.named import NamedTuple
 from ..keys import KeyBytes
 
 

@@ -13,13 +13,14 @@ a random 128-bit key instead of the seed.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
+from ....kernels.named import NamedTuple
 from ..bound import BoundHash
 from ..keys import PacketKeys
 from ..settings import HashSettings, Knob

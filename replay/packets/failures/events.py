@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Ints
+from ....kernels.named import NamedTuple
 from ...fabrics.fabric import Fabric
 from ..model.draws import generator
 

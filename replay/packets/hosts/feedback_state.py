@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ....kernels.kernel import Bytes, Floats, Int, Int32s, Ints, inlined
+from ....kernels.named import NamedTuple
 from ..model import run_state as rs
 from ..model.aligned import aligned
 from ..model.draws import mixed

@@ -17,11 +17,12 @@ served does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ....kernels.kernel import Int, Int32s, Ints, function_at, inlined, pointer_to, subkernel
+from ....kernels.named import NamedTuple
 from .draws import drawn_in_turn
 
 WAKE, DRAWS, OUTSTANDING, RTT, HOPS, OWN = range(6)

@@ -54,12 +54,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined
+from ....kernels.named import NamedTuple
 from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
 from .classes import MOST_CLASSES, TrafficClass

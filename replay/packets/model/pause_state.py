@@ -15,12 +15,12 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints
+from ....kernels.named import NamedTuple
 from .aligned import aligned
 from .arrays import FabricArrays
 from .classes import TrafficClass

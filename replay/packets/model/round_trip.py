@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ....kernels.kernel import Int32s, Ints
+from ....kernels.named import NamedTuple
 from .arrays import FabricArrays
 from .ways import Ways
 

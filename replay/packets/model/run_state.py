@@ -4,11 +4,12 @@ Columns are constants of this file; rows of links and packets fit cache lines.""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from ....kernels.kernel import Array, Bytes, Int32s, Ints
+from ....kernels.named import NamedTuple
 from .aligned import aligned
 from .arrays import FabricArrays, ports_in_turn
 from .classes import Classes, new_classes

@@ -6,11 +6,10 @@ M + c is computation c. A node begins when all its predecessors are complete at 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ....kernels.kernel import Array, Bytes, Int, Int32s, Ints, kernel
+from ....kernels.named import NamedTuple
 
 
 class Waits(NamedTuple):

@@ -8,11 +8,10 @@ so it does not grow with queues.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, subkernel
+from ....kernels.named import NamedTuple
 from .model import NEVER
 
 BUCKET, AT, COUNT, DUE, SHIFT, BATCH = range(6)

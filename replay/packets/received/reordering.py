@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ....kernels.kernel import Bytes, Ints, kernel
+from ....kernels.named import NamedTuple
 from ..model.model import TRIMMED, EngineResult, Workload
 
 _WHOLE_MASK = TRIMMED >> 56

@@ -9,12 +9,12 @@ variable per path. The result includes its largest possible distance from the op
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Floats, Int32s, Ints, kernel
+from ....kernels.named import NamedTuple
 from ...fabrics.fabric import Fabric
 from ...flows.paths import PathChoices, links_of_paths, path_choices
 from ...flows.placement import finished

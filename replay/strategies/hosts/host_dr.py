@@ -56,8 +56,9 @@ def place_values(name: str, fabric: Fabric) -> Ints:
     value, worth = np.ones(fabric.switches, np.int64), 1
     for level in sorted(set(tier.tolist())):
         here = np.flatnonzero(tier == level)
-        groups = np.unique(forwarding.group_of[here])
-        found = {int(n) for n in sizes[groups[groups >= 0]] if n > 1}
+        groups = forwarding.group_of[here]
+        used = np.flatnonzero(np.bincount(groups[groups >= 0]))
+        found = {int(n) for n in sizes[used] if n > 1}
         value[here] = worth
         if len(found) > 1:
             raise UsageError(

@@ -163,7 +163,7 @@ def pointer_table(
     edges = edge_switches(fabric.attachments)
     if not (np.diff(fabric.forwarding.group_start) > 1).any() or tier.max() == tier.min():
         raise UsageError(f"{name} needs tiers of switches with a choice; {fabric.name} has none")
-    parts = {int(t): _parts(fabric, tier, edges, int(t)) for t in np.unique(tier)}
+    parts = {int(t): _parts(fabric, tier, edges, int(t)) for t in set(tier.tolist())}
     sizes = np.append(np.diff(fabric.forwarding.group_start), 0)  # item -1 serves group -1
     groups = fabric.forwarding.group_of[None] if routes is None else np.maximum(routes, -1)
     choice = (sizes[groups] > 1).any(0)

@@ -10,7 +10,7 @@ from replay_traffic import random_traffic, traffic
 
 from rocescope.discovery.tracing.paths import trace_paths
 from rocescope.discovery.tracing.verify_taps import verify_taps
-from rocescope.replay.compare.flows import mapped
+from rocescope.replay.compare.summaries import mapped
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing import HashSettings
 from rocescope.replay.traffic.observed import traffic_from_capture

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.cli import run as cli
@@ -19,6 +21,7 @@ from rocescope.replay.compare.packets import (
     _incomplete,
     _packets,
     check_bound,
+    percentile,
     replay_packets,
 )
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -33,6 +36,11 @@ from rocescope.replay.strategies.registry import parse_packet_strategy
 
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
 MODEL = Model(pfc=None)
+
+
+@given(st.lists(st.floats(1, 1e9, allow_nan=False), min_size=1, max_size=50), st.integers(0, 100))
+def test_percentiles_are_those_of_numpy(values: list[float], percent: int) -> None:
+    assert percentile(np.sort(np.array(values)), percent) == np.percentile(values, percent)
 
 
 def permutations(run: int) -> Load:

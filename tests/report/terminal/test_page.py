@@ -5,9 +5,20 @@ from __future__ import annotations
 import io
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.table import Table
+from rich.text import Text
 
-from rocescope.report.terminal.page import Page, console_for, folded, numbers, texts
+from rocescope.report.terminal.page import (
+    Page,
+    console_for,
+    folded,
+    new_table,
+    numbers,
+    texts,
+    with_columns,
+)
 
 
 def page_of(width: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Page, io.StringIO]:
@@ -67,6 +78,47 @@ def test_columns_that_do_not_fit_follow_in_a_second_table(
     assert len(heads) == len(rows) == tables and max(map(len, stream.getvalue().split())) < 20
     assert sum((head[1:] for head in heads), []) == [f"number{i}" for i in range(7)]
     assert sum((row[1:] for row in rows), []) == [f"1234567{i}" for i in range(7)]
+
+
+CELLS = st.text(st.sampled_from("ab :·█漢\x1b\n-"), max_size=8).map(lambda text: f"{text}x")
+
+
+@given(
+    st.lists(
+        st.tuples(CELLS, CELLS, st.builds(Text, CELLS, st.sampled_from(["", "red"]))), max_size=5
+    )
+)
+def test_a_table_is_drawn_as_by_rich(rows: list[tuple[str, str, Text]]) -> None:
+    def fill(table: Table) -> None:
+        texts(table, "name")
+        numbers(table, "number")
+        table.add_column("#", justify="right", style="dim")
+        folded(table, "path")
+        for name, number, text in rows:
+            table.add_row(name, number, text, name)
+
+    drawn, by_rich = io.StringIO(), io.StringIO()
+    Page(console_for(drawn, "never")).draw(fill)
+    table = new_table(2)
+    fill(table)
+    console_for(by_rich, "never").print(with_columns(table, table.columns))
+    assert drawn.getvalue() == by_rich.getvalue()
+
+
+def test_cells_keep_their_colours() -> None:
+    def fill(table: Table) -> None:
+        table.add_column("#", style="dim")
+        table.add_row(Text("bad", "red"))
+
+    stream = io.StringIO()
+    Page(console_for(stream, "always")).draw(fill)
+    assert stream.getvalue() == "\x1b[2m#  \x1b[0m\n\x1b[2;31mbad\x1b[0m\n"
+
+
+def test_addresses_are_no_emoji() -> None:
+    stream = io.StringIO()
+    console_for(stream, "never").print("2001:a:b::1")
+    assert stream.getvalue() == "2001:a:b::1\n"
 
 
 def test_left_out_rows_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

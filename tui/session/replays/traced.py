@@ -13,7 +13,8 @@ from ....discovery.dialects.dialect import Dialect
 from ....discovery.following.follow import Follow
 from ....discovery.following.results import FollowEvent
 from ....discovery.tracing.paths import TracedPaths, trace_paths
-from ....replay.compare.flows import NO_CHANCES, mapped, result_of
+from ....replay.compare.flows import NO_CHANCES, result_of
+from ....replay.compare.summaries import mapped
 from ....replay.fabrics.fabric import Fabric
 from ....replay.fabrics.switch_hashing import hash_known
 from ....replay.flows.loads import Placement

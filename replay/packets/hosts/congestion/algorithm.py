@@ -15,11 +15,12 @@ The bytes in flight of a flow stay within `rows[flow, WINDOW]`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from .....kernels.kernel import Floats, Int, function_at, pointer_to, subkernel
+from .....kernels.named import NamedTuple
 from ...model.round_trip import RoundTrips
 
 WINDOW, OWN_COLUMNS = 0, 1
