@@ -124,12 +124,19 @@ def _fetch_ahead(p: Passing, hashes: Ints, i: Int) -> None:
     buckets, ring = len(p.buckets) - 1, len(p.transmissions) - 1
     if i + 3 * _AHEAD < len(hashes):
         prefetch_item(p.buckets, hashes[i + 3 * _AHEAD] & buckets)
-        newest = p.buckets[hashes[i + 2 * _AHEAD] & buckets]
-        prefetch_item(p.transmissions, newest & ring)
+        _fetch(p.transmissions, p.buckets[hashes[i + 2 * _AHEAD] & buckets])
         t = p.transmissions[p.buckets[hashes[i + _AHEAD] & buckets] & ring]
-        prefetch_item(p.sightings, np.int64(t.sighting) & (len(p.sightings) - 1))
+        _fetch(p.sightings, np.int64(t.sighting))
     t = p.transmissions[(p.used[st.TAIL] + _AHEAD) & ring]
-    prefetch_item(p.sightings, np.int64(t.sighting) & (len(p.sightings) - 1))
+    _fetch(p.sightings, np.int64(t.sighting))
+
+
+@inlined
+def _fetch(ring: NDArray[Any], number: Int) -> None:
+    """Prefetch a record, which may begin in one cache line and end in the next."""
+    at = number & (len(ring) - 1)
+    prefetch_item(ring, at)
+    prefetch_item(ring, at + 1)
 
 
 @inlined
