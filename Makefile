@@ -62,6 +62,7 @@ bench: .venv/.dev ## measure speed and memory beside the usual tools
 	.venv/bin/python benchmarks/aggregate.py
 	.venv/bin/python benchmarks/taps.py
 	.venv/bin/python benchmarks/cores.py
+	.venv/bin/python benchmarks/two_cores.py
 
 docs: .venv/.dev ## write the field tables of docs/formats.md, the man page and the outputs of commands on pages
 	.venv/bin/python docs/generate.py
