@@ -45,6 +45,7 @@ _MOST = (
     "last_copy_ns", "last_trimmed_ns", "last_dscp_ns", "last_corrupted_ns", "last_fragmented_ns",
     "delay_max",
 )  # fmt: skip
+_RINGS = "sightings", "transmissions", "buckets"
 _NO_FINGERPRINTS = np.zeros(0, np.uint32)
 
 
@@ -120,7 +121,10 @@ class HopMeasure:
     def settled(self) -> HopMeasure:
         """An independent measure without transmissions in flight: all are followed to their end."""
         other = HopMeasure()
-        other.state = copied(self.state)
+        # What is in flight is only read, and large.
+        rings = {name: getattr(self.state, name) for name in _RINGS}
+        without = self.state._replace(**{name: ring[:0] for name, ring in rings.items()})
+        other.state = copied(without)._replace(**rings)
         other.histograms.arrays = copied(self.histograms.arrays)
         other.left_at = dict(self.left_at)
         other.times = self.times.copy()
@@ -380,5 +384,7 @@ def _wider_ring(ring: Array, first: int, stop: int) -> Array:
     """A ring of twice the size with the items first..stop, which are counted from the beginning."""
     wider = np.zeros(2 * len(ring), ring.dtype)
     numbers = np.arange(first, stop)
-    wider[numbers & (len(wider) - 1)] = ring[numbers & (len(ring) - 1)]
+    # Rows of bytes: numpy copies records item by item.
+    old, new = (records.view(np.uint8).reshape(len(records), -1) for records in (ring, wider))
+    new[numbers & (len(new) - 1)] = old[numbers & (len(old) - 1)]
     return wider
