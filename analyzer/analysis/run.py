@@ -29,6 +29,7 @@ from ..logs.following import FollowedLogs
 from ..logs.job import Job
 from ..logs.join import Join, Joined
 from ..measures.ending import end_idle, make_room
+from ..measures.hops.measure import Prepared
 from ..measures.measuring import Measuring
 from ..measures.messages.times import MessageTimes
 from ..results.analysis import Analysis
@@ -297,15 +298,15 @@ class Run:
         measuring.follows = False
         self._followed = followed = Followed()
 
-        def tracked() -> Iterator[TrackedBatch]:
+        def tracked() -> Iterator[Prepared]:
             for batch in self._tracked():
                 if batch is not None:
                     followed.due()
-                    yield batch
+                    yield measuring.hops.prepared(batch)
 
         try:
             for batch in Prefetched(tracked, self._report):
-                measuring.hops.update(batch)
+                measuring.hops.follow(batch)
                 followed.done()
                 self._report()
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from .passing import (
     conclude_until,
     edge_of,
     follow,
+    hash_rows,
     rehash,
     visit_of,
     window_of,
@@ -45,6 +46,8 @@ _MOST = (
     "last_copy_ns", "last_trimmed_ns", "last_dscp_ns", "last_corrupted_ns", "last_fragmented_ns",
     "delay_max",
 )  # fmt: skip
+Prepared: TypeAlias = tuple[Rows, Ints]
+"""The columns of a batch, and a hash of each row."""
 _RINGS = "sightings", "transmissions", "buckets"
 _NO_FINGERPRINTS = np.zeros(0, np.uint32)
 
@@ -86,21 +89,31 @@ class HopMeasure:
 
     def update(self, batch: TrackedBatch) -> None:
         """Take in one batch, of all taps merged by time."""
+        self.follow(self.prepared(batch))
+
+    def prepared(self, batch: TrackedBatch) -> Prepared:
+        """What `follow` needs of a batch; another thread may follow the batch before meanwhile."""
         table = batch.table
         self.times.update(table)
         columns = {name: getattr(table, name) for name in Rows._fields[2:]}
         if table.fingerprint is None:
             columns["fingerprint"] = _NO_FINGERPRINTS
         rows = Rows(flow=batch.flow, verdict=batch.verdict, **columns)
-        hashes = np.zeros(len(batch), np.int64)
+        hashes = np.empty(len(batch), np.int64)
+        hash_rows(rows, self.state.salt, hashes)
+        return rows, hashes
+
+    def follow(self, prepared: Prepared) -> None:
+        """Follow the packets of a batch from tap to tap."""
+        rows, hashes = prepared
         row, may_grow = 0, True
-        while row < len(batch):
+        while row < len(hashes):
             self._grow_moments()
             row = follow(
                 self.state, self.histograms.arrays, rows, row, may_grow, self._reason, self._way,
                 self._copies, hashes,
             )  # fmt: skip
-            if row < len(batch):
+            if row < len(hashes):
                 may_grow = self._grow(int(self._reason[0]))
 
     def conclude(self) -> None:

@@ -650,6 +650,14 @@ def _tick(p: Passing, time: Int) -> None:
 
 
 @subkernel
+def hash_rows(rows: Rows, salt: NDArray[np.uint64], hashes: NDArray[np.int64]) -> None:
+    """Write the hash of each row, int64[rows], for `follow`."""
+    for i in range(len(rows.flow)):
+        label, ip_id, extra = _identity(rows, i)
+        hashes[i] = _hash(np.int64(rows.flow[i]), label, ip_id, extra, salt)
+
+
+@subkernel
 def follow(
     p: Passing,
     histograms: Histograms,
@@ -663,12 +671,9 @@ def follow(
 ) -> int:
     """Take in rows from `start`; returns their number, or the row that has no room.
 
-    `reason`, int64[1]: what has no room. `hashes`, int64[rows]: overwritten. Without
-    `may_grow` the oldest transmissions are concluded early for want of room in the rings.
+    `reason`, int64[1]: what has no room. `hashes`: of `hash_rows`. Without `may_grow` the oldest
+    transmissions are concluded early for want of room in the rings.
     """
-    for i in range(start, len(rows.flow)):
-        label, ip_id, extra = _identity(rows, i)
-        hashes[i] = _hash(np.int64(rows.flow[i]), label, ip_id, extra, p.salt)
     for i in range(start, len(rows.flow)):
         _fetch_ahead(p, hashes, i)
         flow, tap = np.int64(rows.flow[i]), np.int64(rows.tap[i])
