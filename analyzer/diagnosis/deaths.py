@@ -87,7 +87,9 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     answer_ns, asked_ns = int(progress["answer_time"]), int(progress["asked_time"])
     resent_ns = int(progress["resent_unanswered_time"])
     since = max(asked_ns, answer_ns) if answer_ns else min(new_ns or resent_ns, resent_ns)
-    silent = case.last_ns - max(new_ns, answer_ns)
+    # Where answers pass the tap, new packets after a request for an ACK show none.
+    owed_ns = min(asked_ns, new_ns) if asked_ns > answer_ns > 0 else new_ns
+    silent = case.last_ns - max(owed_ns, answer_ns)
     waits = case.longest_waits
     queued = max(waits.get(flow.id, 0), 0 if peer is None else waits.get(peer, 0))
     if case.last_ns - since < QUEUE_FACTOR * queued:

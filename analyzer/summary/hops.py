@@ -195,11 +195,16 @@ def _steps(offsets: Floats, trips: Floats) -> Ints:
     """The windows after jumps of the offset that no queue explains.
 
     A queue changes the round trip too; one that empties while that of the other direction fills
-    leaves it as it is, but the offset stays within half a round trip of what was measured.
+    leaves it as it is, but the offset stays within half a round trip of what was measured. A clock
+    that drifts is as far off after a pause as its usual slope says.
     """
     # Below 0: the clock moved inside the window.
     known = np.flatnonzero(~np.isnan(offsets) & (trips >= 0))
     offsets, trips = offsets[known], trips[known]
-    jump, change = np.abs(np.diff(offsets)), np.abs(np.diff(trips))
+    change, jump, apart = np.abs(np.diff(trips)), np.diff(offsets), np.diff(known)
+    calm = trips <= np.min(trips, initial=np.inf) + _QUEUED_NS
+    calm = calm[1:] & calm[:-1]
+    slope = np.median((jump / apart)[calm]) if calm.sum() >= _DRIFT_WINDOWS else 0.0
+    jump = np.minimum(np.abs(jump), np.abs(jump - slope * apart))
     within = (trips[1:] + trips[:-1]) / 2
     return known[1:][(jump > np.maximum(_STEP_NS, within)) & (change < jump / 4)]

@@ -75,6 +75,14 @@ def test_two_rewinds_and_half_a_second():
     assert death([*rows, answer(2, at=521 * MS)]) is None
 
 
+def test_a_rewind_that_goes_on_to_new_packets_got_no_answer():
+    """The second rewind passes what the first one sent."""
+    more = [last(3, at=560 * MS), last(4, at=561 * MS), last(9, at=700 * MS, dest_qp=0x77)]
+    rows = [last(2, at=10), resend(200 * MS, 91), resend(520 * MS, 92), *more]
+    assert death(rows).why == "unanswered"
+    assert death([*rows, answer(2, at=701 * MS)]) is None
+
+
 def test_a_refusal_is_death_unless_the_sender_goes_on():
     refused = [last(2, at=10), answer(2, REFUSAL, at=20)]
     assert death(refused).why == "refused"

@@ -37,7 +37,15 @@ def in_a_row(psns, psn):
 
 
 def _nothing():
-    return {"rounds": 0, "max_rounds": 0, "unanswered": 0, "naks": [], "most": None, "refused": 0}
+    return {
+        "limit": 0,
+        "rounds": 0,
+        "max_rounds": 0,
+        "unanswered": 0,
+        "naks": [],
+        "most": None,
+        "refused": 0,
+    }
 
 
 class Twin:
@@ -53,11 +61,14 @@ class Twin:
     def note(self, f, kind, time, count=1):
         self.hits.setdefault((f, kind), []).append((time, count))
 
-    def see(self, f, peer, v, op, psn, aeth, flags, ce, bad, time):
+    def see(self, f, peer, v, op, psn, aeth, flags, ce, bad, limit, time):
         if bad:
             self.note(f, tr.CORRUPT, time)
         if v in (verdicts.TAP_COPY, verdicts.MIRROR_DUPLICATE):
             return
+        s = self.flow(f)
+        s["limit"] = max(s["limit"], limit)
+        s["forwarded"] = limit < s["limit"]
         if flags & FIRST_FRAGMENT:
             self.note(f, tr.FRAGMENTED, time)
         if ce:
@@ -105,6 +116,8 @@ class Twin:
         if v == verdicts.NOT_SEQUENCED:
             return
         if not late:
+            run = s.get("run")
+            stray = run is not None and sign(psn - run) < 0 and v == verdicts.RETRANSMITTED
             skipped = 0
             if "first" not in s or restarted:
                 s["first"] = psn
@@ -120,7 +133,8 @@ class Twin:
                     skipped = min(skipped, max(sign(psn - s["acked"]) - 1, 0))
             if skipped:
                 self.note(f, tr.JUMPED, time, skipped)
-            s["run"] = None if is_read else (psn + 1) & 0xFFFFFF
+            unknown = is_read or (stray and s["forwarded"])
+            s["run"] = None if unknown else (psn + 1) & 0xFFFFFF
             s["resending"] = again
         if again and "nak" in s and sign(psn - s["nak"]) >= 0:
             del s["nak"]
@@ -179,6 +193,7 @@ ROWS = st.lists(
             "decode_flags": st.sampled_from([HAS_AETH, HAS_AETH | FIRST_FRAGMENT, 0]),
             "traffic_class": st.sampled_from([0, 3]),
             "icrc_state": st.sampled_from([0, ICRC_BAD]),
+            "hop_limit": st.sampled_from([64, 64, 62]),
             "frame_number": st.integers(1, 99),
         }
     ),
@@ -209,6 +224,7 @@ def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
             row["decode_flags"],
             row["traffic_class"] == 3,
             row["icrc_state"] == ICRC_BAD,
+            row["hop_limit"],
             START_NS + 1000 * i,
         )
     pieces = parts(batch, cuts)
@@ -232,6 +248,21 @@ def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
         assert int(progress["max_rounds"]) == s["max_rounds"]
         assert int(progress["max_rounds_naked"]) == s["refused"]
         assert int(progress["resent_unanswered"]) == s["unanswered"]
+
+
+def test_an_overtaken_transmission_is_no_rewind():
+    """Seen behind the first tap after a later transmission of its PSN; the sender goes on."""
+    rows = [
+        {"flow": 0, "opcode": WRITE, "psn": psn, "verdict": verdict, "hop_limit": limit}
+        for psn, verdict, limit in (
+            *((n, verdicts.IN_ORDER, 64) for n in range(20)),
+            (5, verdicts.RETRANSMITTED, 62),
+            (20, verdicts.IN_ORDER, 64),
+        )
+    ]
+    assert updated(Troubles(), [paired(rows)]).of(0, tr.JUMPED) is None
+    rows[-2]["hop_limit"] = 64
+    assert updated(Troubles(), [paired(rows)]).of(0, tr.JUMPED).packets == 14
 
 
 def _with_flows(piece, batch):

@@ -100,6 +100,15 @@ def test_a_drifting_clock():
     assert clock.steps == 0
 
 
+def test_a_clock_that_drifts_through_a_pause_does_not_step():
+    """4 us every 20 ms; then no packet passes for 1.2 s."""
+    rows = both_ways([1_000] * 150, lambda n: 4_000 * n, pace=20_000_000)
+    sparse = [row for n, row in enumerate(rows) if not 60 <= n // 4 < 120]
+    (clock,) = clocks(ways_of(settled(sparse), Tracker(), NAMES), NAMES)
+    assert clock.drift_ppm == pytest.approx(200, rel=0.1)
+    assert clock.steps == 0
+
+
 def test_a_clock_that_steps():
     measure = settled(both_ways([1_000] * 200, lambda n: 0 if n < 100 else 400_000))
     ways = ways_of(measure, Tracker(), NAMES)

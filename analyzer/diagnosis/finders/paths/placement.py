@@ -21,6 +21,8 @@ from ..places import called, only
 CHANCE = 1e-4
 """With a smaller chance that as many links stay idle under a uniform hash, the hash is at fault."""
 LEAST_FLOWS = 2
+OVERLOAD = 1.5
+"""A link that is overloaded carries this many times what any link without trouble does."""
 LOADED: Final[tuple[Kind, ...]] = ("queueing", "rate-limit", "incast", "ecn-marking", "pause")
 """What flows do to a link when they share it. A link that fails or loses at random would do so
 without them."""
@@ -51,8 +53,9 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         kind: Kind = "polarisation" if chance < CHANCE else "collision"
         links = f"{len(idle)} of {counted(len(choice.flows), 'parallel link')}"
         flows = [case.flows[f] for f in placed]
-        hurt = known.troubled(set(crowded), LOADED)
-        queues = _queues(case, known, choice, crowded)
+        overloaded = {tap for tap in crowded if _is_overloaded(case, known, choice, tap)}
+        hurt = known.troubled(overloaded, LOADED)
+        queues = _queues(case, known, choice, sorted(overloaded))
         for queue in queues:
             known.absorb(queue)
         yield finding(
@@ -70,6 +73,23 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             costs=hurt,
             details={P99_NS: _longest(queues)} if queues else UNSET,
         )
+
+
+def _is_overloaded(case: Case, known: Known, choice: Choice, tap: str) -> bool:
+    """Whether the link carries clearly more flows or packets than any without trouble: else
+    sharing it is not what hurts, the link itself is slow."""
+    calm = [
+        flows
+        for other, flows in choice.flows.items()
+        if flows and not known.troubled({other}, LOADED)
+    ]
+
+    def packets(flows: list[int]) -> int:
+        return sum(case.flows[f].packets for f in flows)
+
+    mine = choice.flows[tap]
+    more = len(mine) >= OVERLOAD * max(map(len, calm), default=0)  # a queue slows its flows
+    return more or packets(mine) >= OVERLOAD * max(map(packets, calm), default=0)
 
 
 def _queues(case: Case, known: Known, choice: Choice, crowded: list[str]) -> list[Finding]:
