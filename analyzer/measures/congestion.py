@@ -10,7 +10,7 @@ from ...kernels.kernel import Bytes, Int32s, Ints, UInt16s, UInt32s, kernel
 from ...kernels.named import NamedTuple
 from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
-from ..statistics.keeping import Kept, rows_of
+from ..statistics.keeping import Kept, roomier, rows_of
 from ..track.batch import TAP_COPY, TrackedBatch
 
 _ECN_FIELDS, _DSCPS = 4, 64
@@ -194,14 +194,8 @@ class CongestionMeasure:
         self._column[dscp] = used
 
     def _grow(self, flows: int) -> None:
-        have = len(self._cnps)
-        if flows > have:
-            room = max(flows, 2 * have)
-            for name in ("_tags", "_ecn", "_dscps", "_cnps"):
-                before = getattr(self, name)
-                longer = np.zeros((room, before.shape[1]), np.int64)
-                longer[:have] = before
-                setattr(self, name, longer)
+        for name in ("_tags", "_ecn", "_dscps", "_cnps"):
+            setattr(self, name, roomier(getattr(self, name), flows))
         self._spacing.grow(flows)
         self._flows = max(self._flows, flows)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...kernels.kernel import Int32s, Ints, kernel
 from ..results.flow import IdleGaps
-from ..statistics.keeping import Kept, rows_of
+from ..statistics.keeping import Kept, roomier, rows_of
 from ..track.batch import TrackedBatch
 
 LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)
@@ -88,7 +88,4 @@ class Idle:
         return IdleGaps(over[0], over[1], over[2], over[3], int(s["max"]))
 
     def _grow(self, flows: int) -> None:
-        if flows > len(self._state):
-            state = np.zeros(max(flows, 2 * len(self._state), 64), STATE)
-            state[: len(self._state)] = self._state
-            self._state = state
+        self._state = roomier(self._state, flows)

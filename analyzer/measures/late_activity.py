@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..track.batch import OVERTAKEN, REORDERED, TrackedBatch
-from .series import Activity, _count_activity
+from .series import Activity
 
 
 class LateActivity(Activity):
@@ -19,22 +19,10 @@ class LateActivity(Activity):
         late = np.flatnonzero((batch.verdict == REORDERED) | (batch.verdict == OVERTAKEN))
         if not len(late):
             return
-        self._grow(batch.n_flows)
-        time_ns, verdict = batch.table.time_ns[late], batch.verdict[late]
-        flow, one = batch.flow[late], np.ones(len(late), np.uint32)
-        row = 0
-        while True:
-            row = _count_activity(
-                row,
-                self._windows.state,
-                self._windows.slots,
-                self._windows.windows,
-                self._windows.sums,
-                time_ns,
-                verdict,
-                flow,
-                one,
-            )
-            if row == len(late):
-                return
-            self._windows.cover(int(time_ns[row]))
+        self._count(
+            batch.n_flows,
+            batch.table.time_ns[late],
+            batch.verdict[late],
+            batch.flow[late],
+            np.ones(len(late), np.uint32),
+        )

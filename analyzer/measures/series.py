@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, kernel
 from ..results.series import Series
 from ..statistics.keeping import Kept
-from ..statistics.windows import WIDTH, WindowedSums, same_window, window_row
+from ..statistics.windows import WIDTH, WindowArrays, WindowedSums, same_window, window_row
 from ..track.batch import (
     DUPLICATE,
     MIRROR_DUPLICATE,
@@ -78,10 +78,7 @@ _CE = 3
 @kernel
 def _count_rows(
     start: int,
-    state: Ints,
-    slots: Int32s,
-    windows: Ints,
-    sums: Ints,
+    w: WindowArrays,
     time_ns: Ints,
     verdict: Bytes,
     opcode: Bytes,
@@ -93,6 +90,7 @@ def _count_rows(
     decode_flags: Bytes,
 ) -> int:
     """Count rows from `start`; returns their number, or the row whose window has no place."""
+    state, slots, windows, sums = w
     width = state[WIDTH]
     at: Int = np.int64(-1)
     begin = np.int64(0)
@@ -128,16 +126,14 @@ def _count_rows(
 @kernel
 def _count_activity(
     start: int,
-    state: Ints,
-    slots: Int32s,
-    windows: Ints,
-    sums: Ints,
+    w: WindowArrays,
     time_ns: Ints,
     verdict: Bytes,
     flow: Int32s,
     wire_bytes: UInt32s,
 ) -> int:
     """Add bytes from row `start`; returns as `_count_rows`."""
+    state, slots, windows, sums = w
     width = state[WIDTH]
     at: Int = np.int64(-1)
     begin = np.int64(0)
@@ -163,17 +159,14 @@ class Totals:
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
-        t, row = batch.table, 0
+        t = batch.table
         if not len(batch):
             return
         self._windows.widen(_TAPS + int(t.tap.max()) + 1)
-        while True:
-            row = _count_rows(
+        self._windows.count(
+            lambda row, windows: _count_rows(
                 row,
-                self._windows.state,
-                self._windows.slots,
-                self._windows.windows,
-                self._windows.sums,
+                windows,
                 t.time_ns,
                 batch.verdict,
                 t.opcode,
@@ -183,10 +176,9 @@ class Totals:
                 t.payload_bytes,
                 t.aeth,
                 t.decode_flags,
-            )
-            if row == len(batch):
-                return
-            self._windows.cover(int(t.time_ns[row]))
+            ),
+            t.time_ns,
+        )
 
     def merge(self, other: Totals, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
         """Add the totals of other rows with the same window.
@@ -264,23 +256,17 @@ class Activity:
 
     def update(self, batch: TrackedBatch) -> None:
         """Add the bytes of one batch."""
-        self._grow(batch.n_flows)
-        t, row = batch.table, 0
-        while True:
-            row = _count_activity(
-                row,
-                self._windows.state,
-                self._windows.slots,
-                self._windows.windows,
-                self._windows.sums,
-                t.time_ns,
-                batch.verdict,
-                batch.flow,
-                t.wire_bytes,
-            )
-            if row == len(batch):
-                return
-            self._windows.cover(int(t.time_ns[row]))
+        t = batch.table
+        self._count(batch.n_flows, t.time_ns, batch.verdict, batch.flow, t.wire_bytes)
+
+    def _count(
+        self, flows: int, time_ns: Ints, verdict: Bytes, flow: Int32s, added: UInt32s
+    ) -> None:
+        self._grow(flows)
+        self._windows.count(
+            lambda row, windows: _count_activity(row, windows, time_ns, verdict, flow, added),
+            time_ns,
+        )
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay; the bins do not change."""

@@ -22,7 +22,7 @@ from ...kernels.kernel import (
     kernel,
 )
 from ...kernels.named import NamedTuple
-from ..statistics.keeping import Kept, front_of, places_of, rows_of
+from ..statistics.keeping import Kept, front_of, longer, places_of, rows_of
 from ..track import batch as verdicts
 from ..track.batch import TrackedBatch
 from ..wire import opcodes
@@ -505,18 +505,15 @@ class Troubles:
         a = self._arrays
         if flows > len(a.record_of):
             room = max(flows, 2 * len(a.record_of), 64)
-            record_of = np.zeros((room, KINDS), np.int32)
-            record_of[: len(a.record_of)] = a.record_of
-            progress = np.zeros(room, PROGRESS)
-            progress[: len(a.progress)] = a.progress
-            self._arrays = a._replace(record_of=record_of, progress=progress)
+            self._arrays = a._replace(
+                record_of=longer(a.record_of, room), progress=longer(a.progress, room)
+            )
         self._flows = max(self._flows, flows)
 
     def _reserve(self, more: int) -> None:
         a = self._arrays
-        records = np.zeros(len(a.records) + more + _MOST_PER_ROW, TROUBLE)
-        records[: len(a.records)] = a.records
-        self._arrays = a._replace(records=records)
+        room = len(a.records) + more + _MOST_PER_ROW
+        self._arrays = a._replace(records=longer(a.records, room))
 
 
 def _add(mine: Any, more: Any) -> None:

@@ -49,6 +49,21 @@ def untouched(array: Any) -> Any:
     return np.zeros(array.shape, array.dtype)
 
 
+def longer(array: Any, length: int, used: int | None = None) -> Any:
+    """`array` with at least `length` rows: its first `used`, by default all, then zeros."""
+    if length <= len(array):
+        return array
+    new = np.zeros((length, *array.shape[1:]), array.dtype)
+    kept = array[:used]  # rows after the end may count as used already
+    new[: len(kept)] = kept
+    return new
+
+
+def roomier(array: Any, length: int) -> Any:
+    """The same, and twice as long or more if it grows: adding rows one by one stays cheap."""
+    return array if length <= len(array) else longer(array, max(length, 2 * len(array), 64))
+
+
 def rows_of(array: Any, kept: Kept, per: int = 1, fill: int = 0) -> Any:
     """`array` with `per` rows per flow: those of the kept flows first, then rows of `fill`."""
     flows = kept.of(len(array) // per)

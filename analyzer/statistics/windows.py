@@ -8,13 +8,15 @@ their order or the batch boundaries, so the sums of parts merge exactly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
+from ...kernels.named import NamedTuple
 from ..wire.salt import salt
-from .keeping import Kept, untouched
+from .keeping import Kept, longer, untouched
 
 WIDTH, FIRST, LAST, LIMIT, USED, SALT = range(6)
 """Items of `WindowedSums.state`: window width in ns; in multiples of the width since the epoch, the
@@ -35,6 +37,15 @@ _MIN: Final = int(np.iinfo(np.int64).min)
 def same_window(time: Any, window_start: Any, width: Any) -> Any:
     """Whether a time is in the window that starts at `window_start` (exact for all times)."""
     return np.uint64(time - window_start) < np.uint64(width)
+
+
+class WindowArrays(NamedTuple):
+    """The arrays of `WindowedSums`, for kernels."""
+
+    state: Ints
+    slots: Int32s
+    windows: Ints
+    sums: Ints
 
 
 @subkernel
@@ -101,6 +112,16 @@ class WindowedSums:
         """Hash table of `window_row`: a row plus one, 0 when free."""
         self.sums = np.zeros((_MIN_WINDOWS, columns), np.int64)
         """int64[rows, columns+], in the order in which the windows had their first row."""
+
+    def count(self, rows: Callable[[int, WindowArrays], int], time_ns: Ints) -> None:
+        """Count rows with these times: `rows` begins at a row, and returns the first row without a
+        place or their number."""
+        row = 0
+        while True:
+            row = rows(row, WindowArrays(self.state, self.slots, self.windows, self.sums))
+            if row == len(time_ns):
+                return
+            self.cover(int(time_ns[row]))
 
     @property
     def width_ns(self) -> int:
@@ -227,11 +248,8 @@ class WindowedSums:
 
     def _resize(self, rows: int) -> None:
         """Grow to this many rows."""
-        have, columns = self.sums.shape
-        if rows > have:
-            sums, windows = np.zeros((rows, columns), np.int64), np.zeros(rows, np.int64)
-            sums[:have], windows[:have] = self.sums, self.windows
-            self.sums, self.windows = sums, windows
+        if rows > len(self.sums):
+            self.sums, self.windows = longer(self.sums, rows), longer(self.windows, rows)
             self._rehash()
 
     def _rehash(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.kernel import Bools, Bytes, Int, Int32s, Ints, Records, UInt32s
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
-from ..statistics.keeping import Kept, rows_of
+from ..statistics.keeping import Kept, longer, rows_of
 from ..wire.packets import PacketTable
 from . import state as st
 from .assign import assign, known_rows, rebuild_slots
@@ -283,10 +283,8 @@ class FlowTracker:
         slots = flows << st.LEAST_WINDOW_BITS
         recents = flows << st.FIRST_RECENT_BITS
         self.state = self.state._replace(
-            slots=_longer(self.state.slots, slots + SLOTS_AHEAD, int(used[st.USED_SLOTS])),
-            recents=_longer(
-                self.state.recents, recents + RECENTS_AHEAD, int(used[st.USED_RECENTS])
-            ),
+            slots=longer(self.state.slots, slots + SLOTS_AHEAD, int(used[st.USED_SLOTS])),
+            recents=longer(self.state.recents, recents + RECENTS_AHEAD, int(used[st.USED_RECENTS])),
         )
 
     def n_counts(self, flow: int, which: int) -> Ints:
@@ -323,9 +321,9 @@ class FlowTracker:
 
     def _grow_flows(self, flows: int) -> None:
         self.state = self.state._replace(
-            flows=_longer(self.state.flows, flows, len(self)),
-            pairs=_longer(self.state.pairs, flows, int(self.state.used[st.USED_PAIRS])),
-            streams=_longer(self.state.streams, 2 * flows, 2 * len(self)),
+            flows=longer(self.state.flows, flows, len(self)),
+            pairs=longer(self.state.pairs, flows, int(self.state.used[st.USED_PAIRS])),
+            streams=longer(self.state.streams, 2 * flows, 2 * len(self)),
         )
         self._resize_counts(flows, self._counts.shape[1])
         self.rebuild()
@@ -349,25 +347,15 @@ class FlowTracker:
         recents = int(used[st.USED_RECENTS]) + 64 * st.RECENT_ENTRIES + RECENTS_AHEAD
         lates = int(used[st.USED_LATES])
         self.state = self.state._replace(
-            lates=_longer(self.state.lates, 2 * lates + 1, lates),
-            slots=_longer(
+            lates=longer(self.state.lates, 2 * lates + 1, lates),
+            slots=longer(
                 self.state.slots,
                 max(slots, 3 * int(used[st.USED_SLOTS]) // 2),
                 int(used[st.USED_SLOTS]),
             ),
-            recents=_longer(
+            recents=longer(
                 self.state.recents,
                 max(recents, 2 * int(used[st.USED_RECENTS])),
                 int(used[st.USED_RECENTS]),
             ),
         )
-
-
-def _longer(array: Records, length: int, used: int) -> Records:
-    """A copy of the used part followed by zeros; untouched memory costs nothing."""
-    if length <= len(array):
-        return array
-    longer = np.zeros(length, array.dtype)
-    kept = array[:used]  # room may be in use already that only this makes
-    longer[: len(kept)] = kept
-    return longer

@@ -8,7 +8,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Array, Bools, Int, Int32s, Ints, UInt16s, kernel
+from ...analyzer.statistics.keeping import roomier
+from ...kernels.kernel import Bools, Int, Int32s, Ints, UInt16s, kernel
 from ...kernels.named import NamedTuple
 
 
@@ -62,9 +63,9 @@ def shortest_paths(
     # One edge adds at most one group per switch, of at most all its links.
     room_groups, room_links = switches + 1, len(between) + 1
     while edge < edges:
-        start = _longer(start, int(state[0]) + room_groups + 1)
-        owner = _longer(owner, int(state[0]) + room_groups + 1)
-        links = _longer(links, int(state[1]) + room_links)
+        start = roomier(start, int(state[0]) + room_groups + 1)
+        owner = roomier(owner, int(state[0]) + room_groups + 1)
+        links = roomier(links, int(state[1]) + room_links)
         if len(slots) < 2 * len(start):
             slots = np.full(1 << (2 * len(start)).bit_length(), -1, np.int32)
             _refill(slots, start, links, owner, state)
@@ -131,14 +132,6 @@ def _by(end: Int32s, links: Int32s, switches: int) -> tuple[Int32s, Ints]:
     order = np.argsort(end[links], kind="stable")
     counts = np.bincount(end[links], minlength=switches)
     return links[order], np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-
-
-def _longer(array: Array, length: int) -> Array:
-    if length <= len(array):
-        return array
-    longer = np.zeros(max(length, 2 * len(array)), array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 @kernel

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from ...analyzer.statistics.keeping import longer
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire import opcodes
@@ -128,19 +129,14 @@ class MessageLog:
         if self._used[_MESSAGES] >= len(self._log):
             self.full = len(self._log) >= self._most
             if not self.full:
-                self._log = _longer(self._log, self._most)
+                self._log = longer(self._log, min(2 * len(self._log), self._most))
         if len(self._packets) and self._used[_PACKETS] >= len(self._packets):
             if len(self._packets) >= self._most_packets:
                 self._most_packets = 0
                 self._packets = np.zeros(0, PACKET)
             else:
-                self._packets = _longer(self._packets, self._most_packets)
-
-
-def _longer(log: Records, most: int) -> Records:
-    longer = np.zeros(min(2 * len(log), most), log.dtype)
-    longer[: len(log)] = log
-    return longer
+                room = min(2 * len(self._packets), self._most_packets)
+                self._packets = longer(self._packets, room)
 
 
 @kernel

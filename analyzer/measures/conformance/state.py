@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ....kernels.named import NamedTuple
 from ...statistics.histogram import HistogramPool, Histograms
+from ...statistics.keeping import longer
 from ...wire.record import Record, Records
 from .rule_list import KINDS, REASONS, RULES
 
@@ -230,12 +229,12 @@ class BookKeeper:
         room = max(flows, 2 * have, _FEWEST_FLOWS)
         self.latencies.grow(room)
         self.book = book._replace(
-            states=_longer(book.states, room, have),
-            times=_longer(book.times, room, int(book.used[USED_TIMES])),
-            reads=_longer(book.reads, room, int(book.used[USED_READS])),
-            ok=_longer(book.ok, room, have),
-            broken=_longer(book.broken, room, have),
-            undecided=_longer(book.undecided, room, have),
+            states=longer(book.states, room, have),
+            times=longer(book.times, room, int(book.used[USED_TIMES])),
+            reads=longer(book.reads, room, int(book.used[USED_READS])),
+            ok=longer(book.ok, room, have),
+            broken=longer(book.broken, room, have),
+            undecided=longer(book.undecided, room, have),
             histograms=self.latencies.arrays,
         )
 
@@ -270,12 +269,6 @@ class BookKeeper:
         mine.violations[kept : kept + more] = theirs.violations[:more]
         mine.violations["flow"][kept : kept + more] = flow_map[theirs.violations["flow"][:more]]
         mine.used[USED_VIOLATIONS] += more
-
-
-def _longer(array: NDArray[Any], length: int, used: int) -> NDArray[Any]:
-    longer = np.zeros((length, *array.shape[1:]), array.dtype)
-    longer[:used] = array[:used]
-    return longer
 
 
 class Here(NamedTuple):

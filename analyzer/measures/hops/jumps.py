@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Array, Ints, UInt16s, kernel
+from ...statistics.keeping import longer
 from ...wire.packets import PacketTable
 from .passing import LEAST_HORIZON_NS
 
@@ -105,15 +106,12 @@ class SampledTimes:
 
     def _make_room(self) -> None:
         if len(self._samples) < MOST_SAMPLES:
-            longer = np.zeros(min(max(2 * len(self._samples), 1 << 10), MOST_SAMPLES), SAMPLE)
-            longer[: self._used] = self.samples
-            self._samples = longer
+            room = min(max(2 * len(self._samples), 1 << 10), MOST_SAMPLES)
+            self._samples = longer(self._samples, room, self._used)
             return
         self._limit //= np.uint64(2)
         kept = self.samples[self.samples["key"] <= self._limit]
-        self._samples = np.zeros(max(len(kept), MOST_SAMPLES), SAMPLE)
-        self._samples[: len(kept)] = kept
-        self._used = len(kept)
+        self._samples, self._used = longer(kept, MOST_SAMPLES), len(kept)
 
     def jumps(self, clocks: Sequence[int], set_back: set[int]) -> dict[int, tuple[int, int]]:
         """By tap whose clock is set forward: how many times, and by how much in all, ns.

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....kernels.kernel import Array, Bools, Int32s, Ints, UInt16s
 from ...statistics.histogram import HistogramPool
-from ...statistics.keeping import Kept, front_of
+from ...statistics.keeping import Kept, front_of, longer
 from ...track.batch import TrackedBatch
 from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
@@ -224,7 +224,7 @@ class HopMeasure:
             used = int(self.state.used[item])
             array = getattr(self.state, name)
             if len(array) < min(used + len(added), MOST_MOMENTS):
-                self._replace(**{name: _longer(array, min(used + len(added), MOST_MOMENTS))})
+                self._replace(**{name: longer(array, min(used + len(added), MOST_MOMENTS))})
             kept = added[: len(getattr(self.state, name)) - used]
             getattr(self.state, name)[used : used + len(kept)] = kept
             self.state.used[item] += len(kept)
@@ -338,8 +338,8 @@ class HopMeasure:
         for name, item in (("ends", state.ENDS), ("resent", state.RESENT)):
             array, used = getattr(self.state, name), int(self.state.used[item])
             if len(array) < min(used + (1 << 15), MOST_MOMENTS):
-                longer = min(max(2 * len(array), used + (1 << 15)), MOST_MOMENTS)
-                self._replace(**{name: _longer(array, longer)})
+                room = min(max(2 * len(array), used + (1 << 15)), MOST_MOMENTS)
+                self._replace(**{name: longer(array, room)})
 
     def _grow(self, reason: int) -> bool:
         """Make room; False when the rings have their largest size."""
@@ -358,17 +358,17 @@ class HopMeasure:
             self._replace(transmissions=ring, buckets=np.full(2 * len(ring), -1, np.int64))
             self._rehash_all()
         elif reason == passing.NO_EDGES:
-            edges = _longer(s.edges, 2 * len(s.edges))
+            edges = longer(s.edges, 2 * len(s.edges))
             self._replace(edges=edges, edge_slots=np.full(2 * len(edges), -1, np.int32))
             self._rehash_all()
         elif reason == passing.NO_VISITS:
-            visits = _longer(s.visits, 2 * len(s.visits))
+            visits = longer(s.visits, 2 * len(s.visits))
             self._replace(visits=visits, visit_slots=np.full(2 * len(visits), -1, np.int32))
             self._rehash_all()
         else:
             windows = np.zeros((2 * len(s.hops), *s.windows.shape[1:]), np.int64)
             windows[: len(s.windows)] = s.windows
-            self._replace(hops=_longer(s.hops, 2 * len(s.hops)), windows=windows)
+            self._replace(hops=longer(s.hops, 2 * len(s.hops)), windows=windows)
             self.histograms.grow(len(self.state.hops))
         return True
 
@@ -385,12 +385,6 @@ class HopMeasure:
 def copied(arrays: Any) -> Any:
     """A tuple of arrays of the same type, copied."""
     return type(arrays)(*(array.copy() for array in arrays))
-
-
-def _longer(array: Array, length: int) -> Array:
-    longer = np.zeros(length, array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 def _wider_ring(ring: Array, first: int, stop: int) -> Array:

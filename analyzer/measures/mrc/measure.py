@@ -10,7 +10,7 @@ from ....kernels.kernel import Array, Int, Int32s, Records, UInt16s, UInt32s, ke
 from ....kernels.named import NamedTuple
 from ...decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE
 from ...statistics.histogram import HistogramPool
-from ...statistics.keeping import Kept, front_of, places_of, rows_of
+from ...statistics.keeping import Kept, front_of, longer, places_of, rows_of
 from ...track.batch import TrackedBatch
 from ...wire.salt import salt
 from ..paths.pathtable import LANE, OTHER, find_record, kept_records, rehash
@@ -274,7 +274,7 @@ class MrcMeasure:
         log = s.log if len(s.log) else np.zeros(st.MAX_LOG, st.LOG)
         if flows > have:
             room = max(flows, 2 * have)
-            s = s._replace(flows=_longer(s.flows, room), lanes=_longer(s.lanes, room * st.LANES))
+            s = s._replace(flows=longer(s.flows, room), lanes=longer(s.lanes, room * st.LANES))
         rings = min(st.MAX_RINGS, len(s.flows))
         if rings > len(s.ring_psn):
             known = len(s.ring_psn)
@@ -291,15 +291,9 @@ class MrcMeasure:
             return
         capacity = max(256, 1 << (records - 1).bit_length())
         slots = np.full(2 * capacity, -1, np.int32)
-        evs = _longer(s.evs, capacity)
+        evs = longer(s.evs, capacity)
         rehash(evs, int(s.used[0]), slots, s.salt)
         self._state = s._replace(evs=evs, slots=slots)
-
-
-def _longer(array: Records, length: int) -> Records:
-    longer = np.zeros(length, array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 def _add_flow(mine: Any, added: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int32s, Ints, inlined, kernel
-from ...statistics.keeping import Kept, kept_flows, rows_of
+from ...statistics.keeping import Kept, kept_flows, longer, roomier, rows_of
 from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, TrackedBatch
 from ...wire.salt import salt
 
@@ -397,13 +397,13 @@ class PathTable:
 
     def _grow_flows(self, flows: int) -> None:
         if self._levels > 1:
-            self._block_of = _longer(self._block_of, flows * LEVELS)
+            self._block_of = roomier(self._block_of, flows * LEVELS)
         else:
-            self.lanes = _longer(self.lanes, flows * self._per)
+            self.lanes = roomier(self.lanes, flows * self._per)
 
     def _grow_blocks(self, blocks: int) -> None:
-        self._groups = _longer(self._groups, blocks)
-        self.lanes = _longer(self.lanes, len(self._groups) * self._per)
+        self._groups = roomier(self._groups, blocks)
+        self.lanes = roomier(self.lanes, len(self._groups) * self._per)
 
     def _reserve(self, records: int) -> None:
         """Grow to at least `records` records, in a table at most half full."""
@@ -411,17 +411,6 @@ class PathTable:
             return
         used = int(self._used[_PATHS])
         capacity = max(64, 1 << (records - 1).bit_length())
-        paths = np.zeros(capacity, PATH)
-        paths[:used] = self._paths[:used]
-        self._paths = paths
+        self._paths = longer(self._paths, capacity, used)
         self._slots = np.full(2 * capacity, _EMPTY, np.int32)
-        rehash(paths, used, self._slots, self._salt)
-
-
-def _longer(array: Any, length: int) -> Any:
-    """At least this long, and twice as long or more if it grows; zeros behind."""
-    if length <= len(array):
-        return array
-    longer = np.zeros(max(length, 2 * len(array), 64), array.dtype)
-    longer[: len(array)] = array
-    return longer
+        rehash(self._paths, used, self._slots, self._salt)

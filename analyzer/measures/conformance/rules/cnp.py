@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .....kernels.kernel import Int, inlined, subkernel
 from .....kernels.named import NamedTuple
+from ....statistics.keeping import roomier
 from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, TrackedBatch
 from ....wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ..rule_list import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
@@ -220,11 +221,7 @@ class CnpPacing:
                     into[name] = max(into[name], added[name])
 
     def _grow(self, n_flows: int, flows: NDArray[np.void]) -> None:
-        if n_flows > len(self._keys):
-            rows = max(n_flows, 2 * len(self._keys), 64)
-            keys = np.zeros((rows, 2, len(_OF_HOSTS)), np.int32)
-            keys[: len(self._keys)] = self._keys
-            self._keys = keys
+        self._keys = roomier(self._keys, n_flows)
         for f in range(self._known, n_flows):
             src, dst = int(flows[f]["src"]), int(flows[f]["dst"])
             for way, (sender, notifier) in enumerate(((src, dst), (dst, src))):
