@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ..analyzer.errors import UsageError
 from ..analyzer.packages import require
@@ -24,6 +24,7 @@ from .options.reading import READING, Reading
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
     from ..report.out_folder import OutFolder
+    from ..report.terminal.page import Page
 
 Severity: TypeAlias = Literal["critical", "warning", "note"]
 
@@ -240,10 +241,10 @@ def write_analysis(
 ) -> None:
     """Print an analysis, or write it in the format of `to`."""
 
-    def table(file: TextIO) -> None:
-        from ..report.terminal.report import print_report
+    def fill(page: Page) -> None:
+        from ..report.terminal.report import Report
 
-        print_report(analysis, file, top=top, sort=sorted_flows, color=to.color, brief=brief)
+        Report(analysis, page, top, sorted_flows, brief).print()
 
     def encoded(format: ReportFormat) -> bytes:
         if format == "html":
@@ -256,4 +257,4 @@ def write_analysis(
 
     # exit_code reports an early end in every format.
     early = ("interrupted", ENDED_EARLY)
-    to.write(table, encoded, [w for w in analysis.warnings if not w.startswith(early)])
+    to.write(fill, encoded, [w for w in analysis.warnings if not w.startswith(early)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
@@ -17,6 +17,7 @@ from .options.taps import NAMING, Naming, check_uncombined
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
+    from ..report.terminal.page import Page
 
 _VIOLATED = 1
 
@@ -111,14 +112,14 @@ def check(
 
 
 def _write(analysis: Analysis, to: Output, top: int) -> None:
-    def table(file: TextIO) -> None:
-        from ..report.terminal.conformance import print_check
+    def fill(page: Page) -> None:
+        from ..report.terminal.conformance import CheckReport
 
-        print_check(analysis, file, top, to.color)
+        CheckReport(analysis, page, top).print()
 
     def encoded(format: ReportFormat) -> bytes:
         from ..report.files.check import encode_check
 
         return encode_check(analysis, format)
 
-    to.write(table, encoded)
+    to.write(fill, encoded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.words import printable
@@ -16,6 +16,7 @@ from .options.taps import NAMING, Naming
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
+    from ..report.terminal.page import Page
 
 _WORSE = 1
 
@@ -57,10 +58,10 @@ def compare(
 
     result = compared(first, second, (str(before), str(after)))
 
-    def table(file: TextIO) -> None:
-        from ..report.terminal.compare import print_comparison
+    def fill(page: Page) -> None:
+        from ..report.terminal.compare import fill_comparison
 
-        print_comparison(result, file, top, to.color)
+        fill_comparison(page, result, top)
 
     def encoded(format: ReportFormat) -> bytes:
         if format == "html":
@@ -71,7 +72,7 @@ def compare(
 
         return encode_json(result)
 
-    to.write(table, encoded)
+    to.write(fill, encoded)
     code = max(exit_code(first), exit_code(second))
     return code or (_WORSE if fail_on and result.change == "worse" else 0)
 

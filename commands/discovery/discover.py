@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_rate
-from ..options.output import ColorWhen, write_results, write_table
+from ..options.output import ColorWhen, write_page, write_results
 from ..options.parameter import Parameter
 from ..options.progress import ProgressAs, new_bar, shows_bar
 
@@ -175,6 +175,6 @@ def _report(found: Discovered, format: str, color: ColorWhen) -> None:
         write_results(msgspec.json.format(encode_json(found.report)) + b"\n", None)
         return
 
-    from ...report.terminal.discovery import print_discovery
+    from ...report.terminal.discovery import fill_discovery
 
-    write_table(lambda file: print_discovery(found.report, file, color), None)
+    write_page(lambda page: fill_discovery(page, found.report), None, color)

@@ -170,14 +170,14 @@ def trace(
 
 
 def _write(result: TraceResult, to: ReportOutput, top: int) -> None:
-    from ...report.terminal.trace import print_trace
+    from ...report.terminal.trace import fill_trace
 
     def html() -> bytes:
         from ...report.html.documents.replay import trace_html
 
         return trace_html(result, top)
 
-    to.write_replay(result, lambda file: print_trace(result, file, top, to.color), html)
+    to.write_replay(result, lambda page: fill_trace(page, result, top), html)
 
 
 def _job(logs: JobLogs) -> Job | None:

@@ -103,6 +103,7 @@ class Counting:
 
             write_results(encode(analysis, "json"), self._write)
             return
-        from ...report.terminal.report import print_report
+        from ...report.terminal.page import page_on
+        from ...report.terminal.report import Report
 
-        print_report(analysis, sys.stdout)
+        Report(analysis, page_on(sys.stdout)).print()

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ...analyzer.errors import UsageError
 from ...analyzer.packages import require
@@ -19,6 +19,7 @@ from .progress import ProgressAs
 
 if TYPE_CHECKING:
     from ...report.files.replay import Result
+    from ...report.terminal.page import Page
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
 ReportFormat: TypeAlias = Literal["table", "html", "json", "csv", "parquet", "arrow"]
@@ -110,17 +111,17 @@ class ReportOutput:
 
     def write(
         self,
-        table: Callable[[TextIO], None],
+        fill: Callable[[Page], object],
         encode: Callable[[ReportFormat], bytes],
         warnings: Sequence[str] = (),
     ) -> None:
-        """Print with `table`, or write what `encode` returns for the other formats.
+        """Print a page that `fill` fills, or write what `encode` returns for the other formats.
 
         warnings go to standard error with formats of rows, which cannot contain them.
         """
         format = self.chosen()
         if format == "table":
-            write_table(table, self.file)
+            write_page(fill, self.file, self.color)
             return
         write_results(encode(format), self.file)
         if format not in ("json", "html"):
@@ -132,7 +133,7 @@ class ReportOutput:
     def write_replay(
         self,
         result: Result,
-        table: Callable[[TextIO], None],
+        fill: Callable[[Page], object],
         html: Callable[[], bytes] | None = None,
     ) -> None:
         """`write` of a result of a replay, sweep, trace or recovered seed; html: its report."""
@@ -144,7 +145,7 @@ class ReportOutput:
 
             return encode(result, format)
 
-        self.write(table, encoded, result.warnings)
+        self.write(fill, encoded, result.warnings)
 
 
 @dataclass(frozen=True)
@@ -184,12 +185,14 @@ def write_results(data: bytes, output: Path | None) -> None:
     sys.stdout.buffer.flush()
 
 
-def write_table(table: Callable[[TextIO], None], output: Path | None) -> None:
-    """Print with `table` to a file that appears complete, or to standard output."""
+def write_page(fill: Callable[[Page], object], output: Path | None, color: ColorWhen) -> None:
+    """Write a page to a file that appears complete, or to standard output."""
+    from ...report.terminal.page import page_on  # loads rich
+
     if output is None:
-        table(sys.stdout)
+        fill(page_on(sys.stdout, color))
         return
     with whole_file(output) as file:
         text = io.TextIOWrapper(file, "utf-8", write_through=True)
-        table(text)
+        fill(page_on(text, color))
         text.detach()

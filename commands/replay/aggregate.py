@@ -118,12 +118,12 @@ def aggregate(
     with steps_shown(to.progress) as tell:
         result = prepared.run(tell)
 
-    from ...report.terminal.aggregate import print_aggregation
+    from ...report.terminal.aggregate import fill_aggregation
 
     def html() -> bytes:
         from ...report.html.documents.aggregation import aggregation_html
 
         return aggregation_html(result, top)
 
-    to.write_replay(result, lambda file: print_aggregation(result, file, to.color, top), html)
+    to.write_replay(result, lambda page: fill_aggregation(page, result, top), html)
     return 0

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from ...analyzer.errors import UsageError
 from ..options.inputs import STANDARD_OUTPUT
-from ..options.output import ColorWhen, write_results, write_table
+from ..options.output import ColorWhen, write_page, write_results
 from ..options.parameter import Parameter
 
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".graphml": "graphml"}
@@ -84,7 +84,7 @@ def fabric(
 
         write_results(msgspec.json.format(encode_json(report)) + b"\n", output)
     else:
-        from ...report.terminal.fabric import print_fabric
+        from ...report.terminal.fabric import fill_fabric
 
-        write_table(lambda file: print_fabric(report, file, color), output)
+        write_page(lambda page: fill_fabric(page, report), output, color)
     return 0 if report.is_sound else 1

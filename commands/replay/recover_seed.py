@@ -81,14 +81,12 @@ def recover_seed(
         result = recover_all(chosen_flows, wanted, names, tell)
 
     from ...replay.seeds.small_fabric import small_fabric
-    from ...report.terminal.recover import print_recovery
+    from ...report.terminal.recover import fill_recovery
 
     on = small_fabric(chosen_flows)
     traffic = [name for name in names if name not in tap_names]
     traffic += [word for path, tap in tap_names.items() for word in ("--tap", f"{tap}={path}")]
-    to.write_replay(
-        result, lambda file: print_recovery(result, file, to.color, traffic=traffic, on=on)
-    )
+    to.write_replay(result, lambda page: fill_recovery(page, result, traffic=traffic, on=on))
     found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
     return 0 if found else _NOTHING_FITS
 
@@ -112,9 +110,9 @@ def _asked(
         wanted = Wanted(hash, fields, None, seeds)
         result = learn(parse_fabric(fabric), run, switch, wanted, tell, dialects_of(devices))
 
-    from ...report.terminal.recover import print_recovery
+    from ...report.terminal.recover import fill_recovery
 
-    to.write_replay(result, lambda file: print_recovery(result, file, to.color, asked_of=fabric))
+    to.write_replay(result, lambda page: fill_recovery(page, result, asked_of=fabric))
     (record,) = result.switches
     tested = record.asked_again is not None and record.asked_again == record.agreeing_again
     return 0 if tested and any(map(is_explained, record.candidates)) else _NOTHING_FITS

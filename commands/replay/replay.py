@@ -200,11 +200,11 @@ def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: En
 
 
 def _report(result: ReplayResult, to: ReportOutput, top: int) -> None:
-    from ...report.terminal.replay import print_replay
+    from ...report.terminal.replay import fill_replay
 
     def html() -> bytes:
         from ...report.html.documents.replay import replay_html
 
         return replay_html(result, top)
 
-    to.write_replay(result, lambda file: print_replay(result, file, top, to.color), html)
+    to.write_replay(result, lambda page: fill_replay(page, result, top), html)

@@ -91,14 +91,14 @@ def sweep(
             swept,
         )
 
-    from ...report.terminal.sweep import print_sweep
+    from ...report.terminal.sweep import fill_sweep
 
     def html() -> bytes:
         from ...report.html.documents.replay import sweep_html
 
         return sweep_html(result)
 
-    to.write_replay(result, lambda file: print_sweep(result, file, to.color), html)
+    to.write_replay(result, lambda page: fill_sweep(page, result), html)
     return 0
 
 

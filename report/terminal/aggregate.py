@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TextIO
 
 from rich.table import Table
 
 from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, JobSummary, SchemeResult
 from ..words import human
-from .page import ColorWhen, Page, console_for, numbers, texts
+from .page import Page, numbers, texts
 from .replay_parts import NONE
 
 _MOST_JOBS = 16
@@ -23,17 +22,10 @@ _LEGEND = (
 )
 
 
-def print_aggregation(
-    result: AggregationResult, stream: TextIO, color: ColorWhen = "auto", top: int = 5
-) -> None:
-    """Print a comparison of aggregation schemes. top: links per scheme."""
-    fill_aggregation(Page(console_for(stream, color)), result, top)
-
-
 def fill_aggregation(
     page: Page, result: AggregationResult, top: int = 5, charts: Callable[[], object] = bool
 ) -> None:
-    """The same on any page; charts: called below the verdict."""
+    """A comparison of schemes. top: links per scheme; charts: called below the verdict."""
     workers = sum(len(job.workers) for job in result.jobs)
     page.line(
         f"{human.counted(len(result.jobs), 'job')}, {human.counted(workers, 'worker')}, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +23,7 @@ from ..compare import GOODPUT, QUEUEING, SHARES
 from ..words import diagnosis as words
 from ..words import human
 from .diagnosis import STYLES
-from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .page import Page, folded, numbers, texts
 from .replay_parts import NONE
 
 NAMES = {
@@ -44,20 +44,11 @@ Cells: TypeAlias = tuple[str, str, bool]
 """What identifies a hop or flow, and whether its change is good or bad."""
 
 
-def print_comparison(
-    result: Comparison,
-    stream: TextIO,
-    top: int = 20,
-    color: ColorWhen = "auto",
-) -> None:
-    """Print the verdict, the findings, the key figures, and the `top` flows that changed."""
-    fill_comparison(Page(console_for(stream, color)), result, top)
-
-
 def fill_comparison(
     page: Page, result: Comparison, top: int, charts: Callable[[], object] = bool
 ) -> None:
-    """The same on any page; charts: called below the figures."""
+    """The verdict, the findings, the key figures, and the `top` flows that changed; charts: called
+    below the figures."""
     glyphs = page.glyphs
     names = f"{result.before} {glyphs.arrow} {result.after}"
     page.line(f"{names}: {verdict(result)}", "bold")

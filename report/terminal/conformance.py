@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TextIO
-
-from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.conformance import Conformance
 from ..words import human
 from ..words.human import UNKNOWN
 from . import conformance_tables as tables
-from .page import ColorWhen, Page, console_for
 from .report import Report
-
-
-def print_check(
-    analysis: Analysis,
-    stream: TextIO,
-    top: int = 20,
-    color: ColorWhen = "auto",
-) -> None:
-    """Print the conformance of an analysis alone."""
-    CheckReport(analysis, Page(console_for(stream, color)), top).print()
 
 
 class CheckReport(Report):

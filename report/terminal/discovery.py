@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TextIO
-
 from rich.table import Table
 from rich.text import Text
 
@@ -11,7 +9,7 @@ from ...discovery.folder import NO_ANSWER, UNEXPECTED, UNREADABLE
 from ...discovery.lost_members import LOST
 from ...discovery.results import Discovery, Remark
 from ..words import human
-from .page import ColorWhen, Page, console_for, folded, texts
+from .page import Page, folded, texts
 
 _FINDINGS = (LOST, NO_ANSWER, UNREADABLE, UNEXPECTED)
 """Kinds of remarks that are faults of devices or of their answers."""
@@ -20,9 +18,8 @@ _MOST_REMARKS = 20
 _MOST_ROWS = 1000
 
 
-def print_discovery(result: Discovery, stream: TextIO, color: ColorWhen = "auto") -> None:
-    """Print what was found, what contradicts it, and what was not read."""
-    page = Page(console_for(stream, color))
+def fill_discovery(page: Page, result: Discovery) -> None:
+    """What was found, what contradicts it, and what was not read."""
     title = (
         f"{result.source}: "
         f"{human.counted(result.switches, 'switch', 'switches')}, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -13,12 +12,11 @@ from ...replay.flows.checks.fabric_check import FabricReport, Layer, Tier
 from ...replay.flows.checks.path_counts import HostPaths
 from ...replay.flows.checks.table_sizes import TableSize
 from ..words import human
-from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .page import Page, folded, numbers, texts
 
 
-def print_fabric(report: FabricReport, stream: TextIO, color: ColorWhen = "auto") -> None:
-    """Print the verdict first, then tiers and links."""
-    page = Page(console_for(stream, color))
+def fill_fabric(page: Page, report: FabricReport) -> None:
+    """The verdict first, then tiers and links."""
     glyphs = page.glyphs
     ports = f" with {report.host_ports} ports each" if report.host_ports > 1 else ""
     page.say(

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from ...discovery.following.results import FollowEvent, FollowSummary, Move
 from ..words import human
-from .page import ColorWhen, Page, console_for
+from .page import ColorWhen, page_on
 from .ranks import ranks_text
 
 _NOT_HEARD = "switches that were not heard"
@@ -19,7 +19,7 @@ class FollowPrinter:
 
     def __init__(self, stream: TextIO, top: int, color: ColorWhen) -> None:
         self._stream, self._top = stream, top
-        self._page = Page(console_for(stream, color))
+        self._page = page_on(stream, color)
         self._fim: float | None = None
 
     def event(self, event: FollowEvent) -> None:

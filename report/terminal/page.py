@@ -73,6 +73,11 @@ def console_for(stream: TextIO, color: ColorWhen) -> Console:
     return SafeConsole(file=stream, width=width, highlight=False)
 
 
+def page_on(stream: TextIO, color: ColorWhen = "auto") -> Page:
+    """The page that is `stream`."""
+    return Page(console_for(stream, color))
+
+
 def _columns_of(stream: TextIO) -> int:
     """Columns of a terminal, or those that the environment asks for."""
     if stream.isatty():

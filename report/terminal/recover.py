@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TextIO
 
 from rich.table import Table
 
@@ -16,25 +15,23 @@ from ...replay.results.recover import Candidate, RecoverResult, SwitchRecovery
 from ...replay.seeds.recover import is_explained, settings_of
 from ...replay.seeds.small_fabric import SmallFabric
 from ..words import human
-from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .page import Page, folded, numbers, texts
 from .replay_parts import NONE
 
 
-def print_recovery(
+def fill_recovery(
+    page: Page,
     result: RecoverResult,
-    stream: TextIO,
-    color: ColorWhen = "auto",
     *,
     traffic: Sequence[str] = (),
     on: SmallFabric | None = None,
     asked_of: str | None = None,
 ) -> None:
-    """Print the recovered settings.
+    """The recovered settings.
 
     traffic, on: captures to replay, and a fabric that they fit. asked_of: the fabric whose switch
     was asked in place of captures.
     """
-    page = Page(console_for(stream, color))
     page.warn(result.warnings)
     for switch in result.switches:
         page.section(f"Packets {switch.direction}")

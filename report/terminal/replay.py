@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TextIO
 
 from rich.table import Table
 
 from ...replay.results.replay import CollidingFlow, LayerLoad, ReplayResult, StrategyResult
 from ..words import human
-from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .page import Page, folded, numbers, texts
 from .ranks import ranks_text
 from .replay_packets import print_packets, print_strategy
 from .replay_parts import (
@@ -24,20 +23,11 @@ from .replay_parts import (
 from .replay_varied import print_varied
 
 
-def print_replay(
-    result: ReplayResult,
-    stream: TextIO,
-    top: int = 5,
-    color: ColorWhen = "auto",
-) -> None:
-    """Print the comparison, and the `top` worst links and flows of each strategy."""
-    fill_replay(Page(console_for(stream, color)), result, top)
-
-
 def fill_replay(
-    page: Page, result: ReplayResult, top: int, charts: Callable[[], object] = bool
+    page: Page, result: ReplayResult, top: int = 5, charts: Callable[[], object] = bool
 ) -> None:
-    """The same on any page; charts: called below the comparison."""
+    """The comparison, then the `top` worst links and flows of each strategy; charts: called between
+    them."""
     print_head(page, result.traffic, result.fabric, result.warnings)
     if result.varied:
         print_varied(page, result)

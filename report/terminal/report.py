@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TextIO
 
 from msgspec import UnsetType
 from rich.text import Text
@@ -28,7 +27,7 @@ from . import mrc_values as mrc_value_tables
 from . import ranks as rank_tables
 from .between_taps import between_taps, hop_table
 from .diagnosis import Line, in_few_rows, in_full
-from .page import ColorWhen, Page, console_for
+from .page import Page
 from .tables import (
     FlowTable,
     capture_table,
@@ -41,22 +40,6 @@ WIDE = 110
 """From this terminal width on the tables have their extra columns."""
 
 
-def print_report(
-    analysis: Analysis,
-    stream: TextIO,
-    *,
-    top: int = 20,
-    sort: bool = False,
-    color: ColorWhen = "auto",
-    brief: bool = False,
-) -> None:
-    """Print the report, `top` rows per table; `sort`: tables are in the order of the flows.
-
-    brief: only the diagnosis.
-    """
-    Report(analysis, Page(console_for(stream, color)), top, sort, brief).print()
-
-
 class Report:
     """Prints one analysis on a page."""
 
@@ -64,7 +47,7 @@ class Report:
         self,
         analysis: Analysis,
         page: Page,
-        top: int,
+        top: int = 20,
         sorted: bool = False,
         brief: bool = False,
     ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -11,7 +10,7 @@ from rich.text import Text
 from ...replay.results.sweep import Bin, SeedValue, SweepResult
 from ..words import human
 from ..words.human import Glyphs
-from .page import ColorWhen, Page, console_for, numbers, texts
+from .page import Page, numbers, texts
 from .replay_parts import NONE, chance_text, print_head
 
 _UNITS = {
@@ -22,13 +21,8 @@ _UNITS = {
 _ROWS = 16
 
 
-def print_sweep(result: SweepResult, stream: TextIO, color: ColorWhen = "auto") -> None:
-    """Print a sweep."""
-    fill_sweep(Page(console_for(stream, color)), result)
-
-
 def fill_sweep(page: Page, result: SweepResult, charts: Callable[[], object] = bool) -> None:
-    """The same on any page; charts: called below the verdict."""
+    """A sweep; charts: called below the verdict."""
     print_head(page, result.traffic, result.fabric, result.warnings)
     first, end, seeds = result.seeds
     page.say(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +18,7 @@ from ...discovery.tracing.results import (
 )
 from ...replay.results.replay import LayerLoad, ReplayResult
 from ..words import human
-from .page import ColorWhen, Page, console_for, folded, numbers, texts
+from .page import Page, folded, numbers, texts
 from .ranks import ranks_text
 from .replay import print_comparison, print_flow_strategy
 from .replay_parts import NONE, chance_text, factor, fim, print_head
@@ -28,20 +27,11 @@ _MOST_CHANGES = 100
 """Of each kind of advice."""
 
 
-def print_trace(
-    result: TraceResult,
-    stream: TextIO,
-    top: int = 5,
-    color: ColorWhen = "auto",
-) -> None:
-    """Print the traced part of the traffic first, then loads and the `top` largest flows."""
-    fill_trace(Page(console_for(stream, color)), result, top)
-
-
 def fill_trace(
     page: Page, result: TraceResult, top: int, charts: Callable[[ReplayResult], object] = bool
 ) -> None:
-    """The same on any page; charts: called below the comparison of loads."""
+    """The traced part of the traffic first, then loads and the `top` largest flows; charts: called
+    below the comparison of loads."""
     flows = result.flows_traced
     if result.loads is not None:
         print_head(page, result.loads.traffic, result.loads.fabric, result.warnings)

@@ -17,7 +17,8 @@ from rocescope.kernels.shape import shape_of
 from rocescope.probes import live_analysis
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.live_analysis import LiveAnalysis, MeasureOptions
-from rocescope.report.terminal.report import print_report
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.report import Report
 
 from .test_sysfs import tree, write  # noqa: F401
 
@@ -49,7 +50,7 @@ def test_rdma_ports_in_result_and_report(network, tree):  # noqa: F811
     assert port.counters == {"link_downed": 0, "port_xmit_data": 0}
     assert port.hw_counters == {"rcvd_pkts": 0, "sent_pkts": 12_335}
     sink = io.StringIO()
-    print_report(analysis, sink)
+    Report(analysis, page_on(sink)).print()
     section = sink.getvalue().partition("RDMA PORTS\n")[2].splitlines()
     assert " ".join(section[:2]) == (
         "Counters grew on 1 of 1 RDMA port during the capture. rxe0/1: reset of port_rcv_data."

@@ -26,7 +26,7 @@ _FINDINGS, _AFFECTED, _EVIDENCE, _SETS = 50, 10, 10, 2
 
 
 def analysis_html(analysis: Analysis, top: int = 20, sort: bool = False) -> bytes:
-    """The report of an analysis; arguments as those of `print_report`."""
+    """The report of an analysis; arguments as those of `Report`."""
     names = [capture.name for capture in analysis.captures]
     name = names[0] if len(names) == 1 else human.counted(len(names), "capture")
     page = HtmlPage(f"rocescope: {printable(name)}")

@@ -47,6 +47,6 @@ def test_warnings_go_to_standard_error_with_rows(
         ("table", ""),
     ):
         to = ReportOutput(format, tmp_path / "r")  # type: ignore[arg-type]
-        to.write(lambda file: print("report", file=file), lambda f: f.encode(), ["two taps"])
+        to.write(lambda page: page.line("report"), lambda f: f.encode(), ["two taps"])
         assert (tmp_path / "r").read_text().strip() == ("report" if format == "table" else format)
         assert capsys.readouterr().err == said

@@ -10,7 +10,8 @@ from aggregating import small_jobs
 from rocescope.replay.aggregation.compare import aggregation_result
 from rocescope.replay.aggregation.run import Conditions
 from rocescope.replay.aggregation.schemes.registry import parse_schemes
-from rocescope.report.terminal.aggregate import print_aggregation, verdict
+from rocescope.report.terminal.aggregate import fill_aggregation, verdict
+from rocescope.report.terminal.page import page_on
 
 
 def test_the_report_names_the_fastest_and_what_is_assumed():
@@ -18,7 +19,7 @@ def test_the_report_names_the_fastest_and_what_is_assumed():
     schemes = parse_schemes(["atp", "esa", "ideal", "none"])
     result = aggregation_result(schemes, [48], jobs, fabric, Conditions(0), 1)
     page = io.StringIO()
-    print_aggregation(result, page, "never", top=2)
+    fill_aggregation(page_on(page, "never"), result, top=2)
     text = page.getvalue()
     assert "2 jobs, 6 workers, 1 run" in text
     fastest = min(result.schemes[:2], key=lambda one: one.mean_completion_ns or 0)

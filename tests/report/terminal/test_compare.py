@@ -10,14 +10,16 @@ import msgspec
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.diagnosis import Diagnosis
 from rocescope.report.compare import compare
-from rocescope.report.terminal.compare import print_comparison
+from rocescope.report.terminal.compare import fill_comparison
+from rocescope.report.terminal.page import page_on
 
 LOSS, SPRAYING = factories.diagnosis().findings
 
 
 def printed(before: Analysis, after: Analysis, top: int = 20) -> str:
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    print_comparison(compare(before, after, ("a.json", "b\x1b[2J.json")), stream, top, "never")
+    result = compare(before, after, ("a.json", "b\x1b[2J.json"))
+    fill_comparison(page_on(stream, "never"), result, top)
     stream.seek(0)
     return stream.read()
 

@@ -10,8 +10,9 @@ from captures import DATA
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
-from rocescope.report.terminal.conformance import print_check
-from rocescope.report.terminal.report import print_report
+from rocescope.report.terminal.conformance import CheckReport
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.report import Report
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def analysis():
 def test_fits_and_says_what_matters(monkeypatch, analysis, columns, encoding) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     stream = io.TextIOWrapper(io.BytesIO(), encoding, newline="\n")
-    print_check(analysis, stream, color="never")
+    CheckReport(analysis, page_on(stream, "never")).print()
     stream.seek(0)
     text = stream.read()
     assert max(map(len, text.splitlines())) <= int(columns)
@@ -40,6 +41,6 @@ def test_fits_and_says_what_matters(monkeypatch, analysis, columns, encoding) ->
 def test_section_of_the_whole_report(monkeypatch, analysis) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     stream = io.StringIO()
-    print_report(analysis, stream, color="never")
+    Report(analysis, page_on(stream, "never")).print()
     text = stream.getvalue()
     assert text.index("LOSS AND RECOVERY") < text.index("CONFORMANCE")

@@ -10,7 +10,8 @@ import pytest
 
 from rocescope.analyzer.results.diagnosis import Diagnosis, Severity
 from rocescope.report.terminal.diagnosis import MOST_ROWS, in_full
-from rocescope.report.terminal.report import print_report
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.report import Report
 from rocescope.report.words.human import ASCII, UNICODE
 
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
@@ -19,7 +20,7 @@ FINDING = factories.diagnosis().findings[0]
 
 def printed(diagnosis: Diagnosis) -> list[str]:
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    print_report(factories.analysis(diagnosis=diagnosis), stream, color="never", brief=True)
+    Report(factories.analysis(diagnosis=diagnosis), page_on(stream, "never"), brief=True).print()
     stream.seek(0)
     return stream.read().splitlines()
 
@@ -109,7 +110,7 @@ def test_a_long_name_takes_no_more_rows(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_report_ends_with_what_the_first_rows_leave_out() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
     cut = longest(9, 3)
-    print_report(factories.analysis(diagnosis=cut), stream, color="never")
+    Report(factories.analysis(diagnosis=cut), page_on(stream, "never")).print()
     stream.seek(0)
     text = stream.read().splitlines()
     assert text[0].endswith("(in full: the end)")

@@ -8,12 +8,13 @@ from answers import recorded
 
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.results import Discovery, Remark
-from rocescope.report.terminal.discovery import print_discovery
+from rocescope.report.terminal.discovery import fill_discovery
+from rocescope.report.terminal.page import page_on
 
 
 def printed(report: Discovery) -> str:
     stream = io.StringIO()
-    print_discovery(report, stream, "never")
+    fill_discovery(page_on(stream, "never"), report)
     return stream.getvalue()
 
 

@@ -7,12 +7,13 @@ import io
 from factories_results import analysis, flow
 
 from rocescope.analyzer.results.flow import Owner
-from rocescope.report.terminal.report import print_report
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.report import Report
 
 
 def report(**changes) -> str:
     sink = io.StringIO()
-    print_report(analysis(**changes), sink)
+    Report(analysis(**changes), page_on(sink)).print()
     return sink.getvalue()
 
 

@@ -10,13 +10,14 @@ import pytest
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.commands.replay.generate_mrc import generate_mrc
-from rocescope.report.terminal.report import print_report
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.report import Report
 
 
 def section(path: Path, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> str:
     monkeypatch.setenv("COLUMNS", str(width))
     stream = io.StringIO()
-    print_report(analyze([str(path)], AnalyzeOptions()), stream)
+    Report(analyze([str(path)], AnalyzeOptions()), page_on(stream)).print()
     text = stream.getvalue()
     assert all(len(line) <= width for line in text.splitlines())
     return text.partition("\nMRC\n")[2].partition("\nCONGESTION")[0]

@@ -15,8 +15,9 @@ from rocescope.analyzer.results.base import Quantiles
 from rocescope.analyzer.results.flow import Owner
 from rocescope.analyzer.results.ranks import CommunicatorTiming, Ranks, RankTiming
 from rocescope.analyzer.summary.ranks import ranks_of
+from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.ranks import gone, lost_packets
-from rocescope.report.terminal.report import print_report
+from rocescope.report.terminal.report import Report
 
 
 def owned(number, sender, receiver, comm="0xabc", requests=10, **changes):
@@ -32,7 +33,7 @@ def report(flows, timing=(), width=80, monkeypatch=None):
     sink = io.StringIO()
     if monkeypatch is not None:
         monkeypatch.setenv("COLUMNS", str(width))
-    print_report(result, sink)
+    Report(result, page_on(sink)).print()
     return sink.getvalue().partition("RANKS\n")[2].partition("\nSPRAYING")[0]
 
 
@@ -135,12 +136,12 @@ def test_the_slowest_rank_is_named_and_unknown_orders_are_told():
 def test_every_table_of_flows_and_the_events_name_ranks(data, tmp_path):
     options = AnalyzeOptions(job_logs=(write_logs(tmp_path, data),))
     sink = io.StringIO()
-    print_report(analyze([str(data / LOSSY)], options), sink, top=3)
+    Report(analyze([str(data / LOSSY)], options), page_on(sink), top=3).print()
     for title in ("FLOWS", "LOSS AND RECOVERY", "MESSAGES AND LATENCY"):
         section = sink.getvalue().partition(f"\n{title}\n")[2].partition("\n\n")[0]
         assert " ranks " in section and section.count(" 11>3 ") == 3
     events = sink.getvalue().partition("\nEVENTS\n")[2].partition("\n\n")[0]
     assert " 3>11 " in events and " 11>3 " in events
     sink = io.StringIO()
-    print_report(analyze([str(data / LOSSY)], AnalyzeOptions()), sink)
+    Report(analyze([str(data / LOSSY)], AnalyzeOptions()), page_on(sink)).print()
     assert " ranks " not in sink.getvalue()

@@ -13,7 +13,8 @@ from rocescope.replay.fabrics.switch_hashing import switch_hashing
 from rocescope.replay.results.recover import Candidate, RecoverResult, SwitchRecovery
 from rocescope.replay.seeds.recover import settings_of
 from rocescope.replay.strategies.registry import parse_strategy
-from rocescope.report.terminal.recover import print_recovery, strategy_words
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.recover import fill_recovery, strategy_words
 
 
 def candidate(**changes: object) -> Candidate:
@@ -36,7 +37,7 @@ def printed(*switches: list[Candidate], asked_of: str | None = None) -> str:
     ]  # fmt: skip
     result = RecoverResult(version="0", sources=[], switches=found, tried=[], warnings=[])
     stream = io.StringIO()
-    print_recovery(result, stream, "never", asked_of=asked_of)
+    fill_recovery(page_on(stream, "never"), result, asked_of=asked_of)
     return stream.getvalue()
 
 

@@ -16,9 +16,10 @@ from rocescope.replay.results.replay import ReplayResult
 from rocescope.replay.results.sweep import SweepResult
 from rocescope.replay.seeds.recover import Wanted, recover_all
 from rocescope.replay.strategies.registry import parse_strategy
-from rocescope.report.terminal.recover import print_recovery
-from rocescope.report.terminal.replay import print_replay, verdict
-from rocescope.report.terminal.sweep import print_sweep
+from rocescope.report.terminal.page import Page, page_on
+from rocescope.report.terminal.recover import fill_recovery
+from rocescope.report.terminal.replay import fill_replay, verdict
+from rocescope.report.terminal.sweep import fill_sweep
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4")
 
@@ -40,9 +41,9 @@ def swept() -> SweepResult:
     )
 
 
-def printed(write: Callable[[io.TextIOWrapper], None], encoding: str = "utf-8") -> str:
+def printed(fill: Callable[[Page], None], encoding: str = "utf-8") -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding)
-    write(stream)
+    fill(page_on(stream))
     stream.seek(0)
     return stream.read()
 
@@ -50,7 +51,7 @@ def printed(write: Callable[[io.TextIOWrapper], None], encoding: str = "utf-8") 
 def test_the_best_strategy_comes_first(compared: ReplayResult) -> None:
     ecmp, static, assign = compared.strategies
     assert static.lower_bound_ns == assign.lower_bound_ns
-    text = printed(lambda stream: print_replay(compared, stream))
+    text = printed(lambda page: fill_replay(page, compared))
     assert text.startswith("run.pcap: 16 flows, 16.0 kB, 8 hosts\n")
     assert verdict(compared).startswith("static (by=round-robin) puts 1.00 times the fair share")
     for heading in ("STRATEGIES", "ECMP (HASH=CRC32, SEED=7)", "STATIC (BY=ROUND-ROBIN)", "ASSIGN"):
@@ -62,7 +63,7 @@ def test_the_best_strategy_comes_first(compared: ReplayResult) -> None:
 def test_no_table_of_layers_without_a_choice() -> None:
     traffic = replay_traffic.traffic(FABRIC, [0], [1], windows=[(0, 0, 1000)])
     result = replay(traffic, FABRIC, [parse_strategy("static")], ["run.pcap"])
-    text = printed(lambda stream: print_replay(result, stream))
+    text = printed(lambda page: fill_replay(page, result))
     assert "No strategy had a choice of links" in text
     assert "layer  links" not in text
 
@@ -84,17 +85,17 @@ def test_lines_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    for write in (
-        lambda stream: print_replay(compared, stream),
-        lambda stream: print_sweep(swept, stream),
+    for fill in (
+        lambda page: fill_replay(page, compared),
+        lambda page: fill_sweep(page, swept),
     ):
-        text = printed(write, encoding)
+        text = printed(fill, encoding)
         assert max(map(len, text.splitlines())) <= width
         assert text.isascii() or encoding != "ascii"
 
 
 def test_a_sweep_says_what_it_means(swept: SweepResult) -> None:
-    text = printed(lambda stream: print_sweep(swept, stream))
+    text = printed(lambda page: fill_sweep(page, swept))
     plain = " ".join(text.split())
     assert "crc32 (5-tuple), 200 seeds of 0:200, equal on the switches" in plain
     assert "Every seed gives the same imbalance" in plain and "Seed 3 has" in plain
@@ -121,6 +122,6 @@ def test_a_recovery_is_told_plainly() -> None:
         result = recover_all(
             [Direction("from 10.0.0.0/24", seen)], Wanted("linux", seeds=seeds), ["x"], None
         )
-        text = printed(lambda stream, result=result: print_recovery(result, stream))
+        text = printed(lambda page, result=result: fill_recovery(page, result))
         assert "PACKETS FROM 10.0.0.0/24" in text and told in text
         assert "spine3.pcap" in text and "Tried: linux policy 1" in text

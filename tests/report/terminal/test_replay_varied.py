@@ -12,14 +12,15 @@ from captures import data
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.vary import replay_varied
 from rocescope.report.files.replay import encode
-from rocescope.report.terminal.replay import print_replay
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.replay import fill_replay
 
 FABRIC = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G"
 
 
 def _text(request: ReplayRequest, vary: str, words: bool = False) -> str:
     out = io.StringIO()
-    print_replay(replay_varied(request, [vary])[0], out)
+    fill_replay(page_on(out), replay_varied(request, [vary])[0])
     return " ".join(out.getvalue().split()) if words else out.getvalue()
 
 

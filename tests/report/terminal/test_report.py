@@ -14,8 +14,8 @@ from rich.console import Console
 
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.events import Event
-from rocescope.report.terminal.page import Page
-from rocescope.report.terminal.report import Report, print_report
+from rocescope.report.terminal.page import Page, page_on
+from rocescope.report.terminal.report import Report
 
 
 def report_text(analysis: Analysis, width: int, encoding: str) -> str:
@@ -56,7 +56,8 @@ def test_report_is_as_it_was(
 
 def printed(**options: Any) -> str:
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    print_report(options.pop("analysis", factories.analysis()), stream, **options)
+    analysis = options.pop("analysis", factories.analysis())
+    Report(analysis, page_on(stream, options.pop("color", "auto")), **options).print()
     stream.seek(0)
     return stream.read()
 
@@ -75,7 +76,7 @@ def test_top_cuts_tables_and_says_so() -> None:
 
 def test_sort_keeps_the_given_order() -> None:
     analysis = factories.analysis(flows=list(reversed(factories.analysis().flows)))
-    flows = printed(analysis=analysis, sort=True).partition("FLOWS")[2].partition("SPRAYING")[0]
+    flows = printed(analysis=analysis, sorted=True).partition("FLOWS")[2].partition("SPRAYING")[0]
     assert [line[0] for line in flows.splitlines() if "0x00" in line] == list("543210")
 
 
@@ -165,6 +166,6 @@ def test_a_section_has_a_tick_only_for_checks_of_everything(
     clean = factories.clean_analysis()
     found = msgspec.structs.replace(clean.diagnosis, complete=complete, healthy=healthy)
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    print_report(msgspec.structs.replace(clean, diagnosis=found), stream, color="never")
+    Report(msgspec.structs.replace(clean, diagnosis=found), page_on(stream, "never")).print()
     stream.seek(0)
     assert ("LOSS AND RECOVERY  ✓" in stream.read()) == tick

@@ -12,7 +12,8 @@ from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.tracing.asking import Asking
 from rocescope.discovery.tracing.trace import trace
 from rocescope.replay.strategies.registry import parse_strategy
-from rocescope.report.terminal.trace import print_trace
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.trace import fill_trace
 
 
 def printed(folder, *strategies):
@@ -20,7 +21,7 @@ def printed(folder, *strategies):
     units = traffic_of(fabric, truth(folder, "healthy"))
     stream = io.StringIO()
     others = [parse_strategy(s) for s in strategies]
-    print_trace(trace(units, fabric, others, ["x"], advice=True), stream, 3)
+    fill_trace(page_on(stream), trace(units, fabric, others, ["x"], advice=True), 3)
     return " ".join(stream.getvalue().split())
 
 

@@ -14,7 +14,8 @@ from rocescope.replay.compare.flows import replay
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture
-from rocescope.report.terminal.replay import print_replay
+from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.replay import fill_replay
 from rocescope.tui.session.replays.replays import Replays
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.matrix import ROWS, path_matrix
@@ -127,7 +128,7 @@ def test_all_screens_and_the_command_say_the_same_of_a_link():
     command = io.StringIO()
     parsed = parse_fabric(ONE_PAIR)
     traffic = traffic_from_capture(I03, parsed, "order")
-    print_replay(replay(traffic, parsed, [parse_strategy("ecmp")], I03), command)
+    fill_replay(page_on(command), replay(traffic, parsed, [parse_strategy("ecmp")], I03))
     assert "2.00 times" in " ".join(command.getvalue().split())
     assert f"{result.max_over_mean:.2f}" == "2.00"
     assert "ecmp" in shown[7] and "2.00 times the fair share" in shown[7]
