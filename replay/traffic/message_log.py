@@ -101,9 +101,8 @@ class MessageLog:
     def update(self, batch: TrackedBatch, unit: Int32s) -> None:
         """Log a batch; batches must be in capture order. unit: of each row."""
         if KINDS * batch.n_flows > len(self._open):
-            longer = np.full(2 * KINDS * batch.n_flows, -1, np.int64)
-            longer[: len(self._open)] = self._open
-            self._open = longer
+            more = np.full(2 * KINDS * batch.n_flows - len(self._open), -1, np.int64)
+            self._open = np.concatenate([self._open, more])
         row: Int
         row, table = 0, batch.table
         while row < len(table) and not self.full:
