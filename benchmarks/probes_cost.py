@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from bpf_runs import run_program
 from probes_generator import frame
 
 from rocescope.analyzer.decode.decoder import Decoder
@@ -73,7 +74,7 @@ def program_costs(bench: Bench) -> None:
     runs: dict[tuple[str, str], list[int]] = {key: [] for key in measured}
     for _ in range(RUNS):
         for key, (program, data) in measured.items():
-            runs[key].append(bpf.test_run(program, data, repeat=REPEAT).nanoseconds)
+            runs[key].append(run_program(program, data, repeat=REPEAT).nanoseconds)
             bench.empty_rings()
     for (what, hook), costs in runs.items():
         print_cost(f"{what:28} {hook:3}", costs, runs["empty program", hook])
@@ -137,7 +138,7 @@ def counter_costs() -> None:
     runs: dict[str, list[int]] = {what: [] for what in programs}
     for _ in range(RUNS):  # interleaved: whatever else the machine does hits all of them
         for what, program in programs.items():
-            runs[what].append(bpf.test_run(program, frame(), repeat=REPEAT).nanoseconds)
+            runs[what].append(run_program(program, frame(), repeat=REPEAT).nanoseconds)
     for what, costs in runs.items():
         print_cost(f"{what:28} xdp", costs, runs[_EMPTY])
 
@@ -147,7 +148,7 @@ def parallel_cost(bench: Bench) -> None:
 
     def on_cpu(cpu: int, results: list[float]) -> None:
         os.sched_setaffinity(0, {cpu})
-        results.append(bpf.test_run(bench.probes["xdp"], frame(), repeat=REPEAT).nanoseconds)
+        results.append(run_program(bench.probes["xdp"], frame(), repeat=REPEAT).nanoseconds)
 
     cpus = sorted(os.sched_getaffinity(0))[:2]
     single, double = [], []
@@ -174,7 +175,7 @@ def drain_rates(bench: Bench) -> None:
         bench.empty_rings()
         drain = Drain(bench.rings)
         drain.warm_up(decoder)
-        bpf.test_run(bench.probes["xdp"], frame(), repeat=REPEAT)
+        run_program(bench.probes["xdp"], frame(), repeat=REPEAT)
         return drain
 
     def seconds(use: Callable[[Drain], None]) -> float:

@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import Self
 
+from bpf_runs import run_program
+
 from rocescope.probes import bpf
 from rocescope.probes.hooks.namespaces import in_namespace
 from rocescope.probes.program.compile import load, machine_code
@@ -123,7 +125,7 @@ class Link:
     def _send(self, data: bytes, frames: int, ifindex: int) -> Sent:
         context = struct.pack("6I", 0, len(data), 0, ifindex, 0, 0)
         begin = time.perf_counter()
-        bpf.test_run(
+        run_program(
             self._program, data, repeat=frames, flags=LIVE_FRAMES, batch=BATCH, context=context
         )
         return Sent(frames, time.perf_counter() - begin)

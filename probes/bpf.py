@@ -12,15 +12,14 @@ import mmap
 import os
 import platform
 import struct
-from dataclasses import dataclass
 
 _SYSTEM_CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361}
 
 # Commands.
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _PROG_LOAD = 0, 1, 2, 5
-_PROG_TEST_RUN, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 10, 15, 28
+_OBJ_GET_INFO_BY_FD, _LINK_CREATE = 15, 28
 _PROG_GET_FD_BY_ID, _PROG_QUERY = 13, 16
-_MAP_GET_NEXT_KEY, _MAP_LOOKUP_AND_DELETE = 4, 21
+_MAP_LOOKUP_AND_DELETE = 21
 
 # Map types.
 MAP_ARRAY = 2
@@ -168,50 +167,6 @@ def create_link(program: int, ifindex: int, attach_type: int, flags: int = 0) ->
     """Attach a program to an interface of this thread's namespace until the result is closed."""
     attributes = struct.pack("4I", program, ifindex, attach_type, flags).ljust(64, b"\0")
     return call(_LINK_CREATE, attributes)
-
-
-@dataclass(frozen=True, slots=True)
-class TestRun:
-    """The result of BPF_PROG_TEST_RUN."""
-
-    result: int
-    nanoseconds: int
-    """Average time of one run."""
-
-
-def test_run(
-    program: int,
-    frame: bytes,
-    *,
-    repeat: int = 1,
-    flags: int = 0,
-    batch: int = 0,
-    context: bytes = b"",
-) -> TestRun:
-    """Run a program on a frame, `repeat` times."""
-    data, context_buffer = _buffer(frame), _buffer(context)
-    attributes = struct.pack(
-        "4IQQ4IQQIII",
-        program,
-        0,
-        len(frame),
-        0,
-        _address(data),
-        0,
-        repeat,
-        0,
-        len(context),
-        0,
-        _address(context_buffer) if context else 0,
-        0,
-        flags,
-        0,
-        batch,
-    ).ljust(120, b"\0")
-    _, out = call_out(_PROG_TEST_RUN, attributes)
-    result = struct.unpack_from("I", out, 4)[0]
-    nanoseconds = struct.unpack_from("I", out, 36)[0]
-    return TestRun(result, nanoseconds)
 
 
 def object_info(fd: int, size: int = 256) -> bytes:

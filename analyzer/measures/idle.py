@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ...kernels.kernel import Int32s, Ints, kernel
 from ..results.flow import IdleGaps
 from ..statistics.keeping import Kept, roomier, rows_of
 from ..track.batch import TrackedBatch
+from ..wire.record import Records
 
 LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)
 
@@ -26,7 +27,7 @@ STATE = np.dtype(
 
 
 @kernel
-def _update(state: Any, flow: Int32s, time_ns: Ints) -> None:
+def _update(state: Records, flow: Int32s, time_ns: Ints) -> None:
     for i in range(len(flow)):
         s = state[flow[i]]
         time = time_ns[i]

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.kernel import Array, Int32s, Ints, inlined, subkernel
+from ...kernels.kernel import Int, Int32s, Ints, inlined, subkernel
 from ...kernels.named import NamedTuple
+from ..wire.record import Record, Records
 from .keeping import Kept, front_of, places_of, rows_of
 
 MAX_THRESHOLD = 32
@@ -62,12 +63,20 @@ QUEUE = np.dtype(
 )
 
 
+class StateRecord(Record):
+    """An element of STATE."""
+
+
+class QueueRecord(Record):
+    """An element of QUEUE."""
+
+
 class DensityArrays(NamedTuple):
     """Arrays of the kernels; see `Densities`."""
 
-    state: Array
+    state: Records
     """STATE[2 * flows]: stream 2 * flow + space."""
-    queues: Array
+    queues: Records
     """QUEUE[slots, 2]: of RD and RBD."""
     displacement: Ints
     """int64[slots, 2 * MAX_THRESHOLD + 1]: packets per displacement, from -MAX_THRESHOLD."""
@@ -79,7 +88,7 @@ class DensityArrays(NamedTuple):
 
 
 @inlined
-def density_push(arrays: DensityArrays, stream: int, number: int) -> None:
+def density_push(arrays: DensityArrays, stream: Int, number: Int) -> None:
     """Count the arrival of the first copy of `number` (int64, never wrapping) of a stream.
 
     A stream is 2 * flow + space. Numbers are consecutive when none is missing; range -2**61..2**61.
@@ -93,7 +102,7 @@ def density_push(arrays: DensityArrays, stream: int, number: int) -> None:
 
 
 @subkernel
-def _push_slowly(arrays: DensityArrays, stream: int, number: int) -> None:
+def _push_slowly(arrays: DensityArrays, stream: Int, number: Int) -> None:
     s = arrays.state[stream]
     size = arrays.threshold + 1
     if s.disordered == 0:
@@ -119,7 +128,7 @@ def _push_slowly(arrays: DensityArrays, stream: int, number: int) -> None:
 
 
 @subkernel
-def density_finish(arrays: DensityArrays, stream: int) -> None:
+def density_finish(arrays: DensityArrays, stream: Int) -> None:
     """End a stream: count the packets still in its windows; a new stream may follow."""
     s = arrays.state[stream]
     if s.disordered == 0:
@@ -137,12 +146,12 @@ def density_finish(arrays: DensityArrays, stream: int) -> None:
 
 
 @inlined
-def _in_order(q: Any, size: int) -> bool:
+def _in_order(q: QueueRecord, size: Int) -> bool:
     return bool(q.run >= size and q.count == size and q.held == 0)
 
 
 @subkernel
-def _make_windows(arrays: DensityArrays, s: Any) -> None:
+def _make_windows(arrays: DensityArrays, s: StateRecord) -> None:
     """Write the virtual window of consecutive numbers into both queues."""
     if s.slot == 0:
         arrays.used[0] += 1
@@ -165,15 +174,15 @@ def _make_windows(arrays: DensityArrays, s: Any) -> None:
 
 
 @inlined
-def _pop(q: Any) -> int:
+def _pop(q: QueueRecord) -> Int:
     number = q.window[q.head & (_RING - 1)]
     q.head += 1
     q.count -= 1
-    return int(number)
+    return np.int64(number)
 
 
 @inlined
-def _in_window(q: Any, number: int) -> bool:
+def _in_window(q: QueueRecord, number: Int) -> bool:
     for i in range(q.head, q.head + q.count):
         if q.window[i & (_RING - 1)] == number:
             return True
@@ -181,7 +190,7 @@ def _in_window(q: Any, number: int) -> bool:
 
 
 @inlined
-def _place_in_buffer(q: Any, number: int) -> int:
+def _place_in_buffer(q: QueueRecord, number: Int) -> Int:
     """Position of a number in the buffer, -1 when absent."""
     for i in range(q.held):
         if q.buffer[i] == number:
@@ -190,13 +199,13 @@ def _place_in_buffer(q: Any, number: int) -> int:
 
 
 @inlined
-def _drop_from_buffer(q: Any, place: int) -> None:
+def _drop_from_buffer(q: QueueRecord, place: Int) -> None:
     q.held -= 1
     q.buffer[place] = q.buffer[q.held]
 
 
 @subkernel
-def _append(q: Any, number: int) -> None:
+def _append(q: QueueRecord, number: Int) -> None:
     """Append an arrival to the window unless it is too late or a duplicate.
 
     The RFC's get_next_arrival: only numbers that are still expected count.
@@ -214,7 +223,7 @@ def _append(q: Any, number: int) -> None:
 
 
 @subkernel
-def _displace(q: Any, frequency: Any, threshold: int) -> None:
+def _displace(q: QueueRecord, frequency: Ints, threshold: Int) -> None:
     """RD: move the receive index to the next available number and judge the oldest packet."""
     if not q.started:
         q.started = 1
@@ -238,7 +247,7 @@ def _displace(q: Any, frequency: Any, threshold: int) -> None:
 
 
 @inlined
-def _next_at_hand(q: Any) -> int:
+def _next_at_hand(q: QueueRecord) -> Int:
     """Smallest number above `expected` in window or buffer.
 
     It exists: for every late packet in the window an early packet took its place, and that packet
@@ -256,7 +265,7 @@ def _next_at_hand(q: Any) -> int:
 
 
 @subkernel
-def _occupy(q: Any, frequency: Any, threshold: int) -> None:
+def _occupy(q: QueueRecord, frequency: Ints, threshold: Int) -> None:
     """RBD: deliver or buffer the oldest packet and count the buffer's occupancy."""
     q.started = 1
     q.expected = q.low
@@ -276,11 +285,11 @@ def _occupy(q: Any, frequency: Any, threshold: int) -> None:
 
 
 @inlined
-def _smallest(q: Any) -> int:
+def _smallest(q: QueueRecord) -> Int:
     """Smallest number in the window; above every number when the window is empty."""
     low = _BEYOND
     if q.count > 0 and q.window[q.head & (_RING - 1)] == q.expected:
-        return int(q.expected)
+        return np.int64(q.expected)
     for i in range(q.head, q.head + q.count):
         low = min(low, q.window[i & (_RING - 1)])
     return low

@@ -9,7 +9,7 @@ their order or the batch boundaries, so the sums of parts merge exactly.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -34,9 +34,9 @@ _MIN: Final = int(np.iinfo(np.int64).min)
 
 
 @inlined
-def same_window(time: Any, window_start: Any, width: Any) -> Any:
+def same_window(time: Int, window_start: Int, width: Int) -> bool:
     """Whether a time is in the window that starts at `window_start` (exact for all times)."""
-    return np.uint64(time - window_start) < np.uint64(width)
+    return bool(np.uint64(time - window_start) < np.uint64(width))
 
 
 class WindowArrays(NamedTuple):

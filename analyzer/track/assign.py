@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...kernels.kernel import Bools, Bytes, Int, Int32s, Ints, UInt32s, inlined, subkernel
@@ -28,7 +26,7 @@ def _mixed(a: Int, b: Int, c: Int) -> Int:
 
 
 @inlined
-def _pair_of(state: State, pair_slots: Any, src: Int, dst: Int) -> Int:
+def _pair_of(state: State, pair_slots: Int32s, src: Int, dst: Int) -> Int:
     """Index of the host pair, created when new."""
     low, high = min(src, dst), max(src, dst)
     mask = len(pair_slots) - 1
@@ -50,7 +48,7 @@ def _pair_of(state: State, pair_slots: Any, src: Int, dst: Int) -> Int:
 
 @subkernel
 def _new_flow(
-    state: State, pair_slots: Any, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
+    state: State, pair_slots: Int32s, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
 ) -> Int:
     index = state.used[USED_FLOWS]
     state.used[USED_FLOWS] += 1

@@ -88,11 +88,6 @@ def functions_of(library: int) -> list[Symbol]:
         raise ElfError(f"cut short or damaged: {error}") from None
 
 
-def default_function(path: str | os.PathLike[str], name: str) -> Symbol | None:
-    """The default version of a function; None if the function is missing."""
-    return defaults(exported_functions(path)).get(name)
-
-
 def defaults(symbols: list[Symbol]) -> dict[str, Symbol]:
     """The default version of every function, by name."""
     return {symbol.name: symbol for symbol in symbols if symbol.is_default}

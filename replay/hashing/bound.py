@@ -52,16 +52,6 @@ class BoundHash(ABC):
         in_parallel(len(seed), self.units, lambda a, b: self.fill(seed[a:b], out[a:b]))
         return out
 
-    def values_at(self, seeds: ArrayLike, which: ArrayLike) -> UInt32s:
-        """uint32[r, n]: the value of unit i with seeds[which[r, i]]. IndexError as in numpy."""
-        seed = _seeds(seeds)
-        chosen = np.atleast_2d(np.asarray(which, np.int32))
-        if chosen.size and not (0 <= chosen.min() and chosen.max() < len(seed)):
-            raise IndexError("which[r, i] is not the index of a seed")
-        out = np.empty((len(chosen), self.units), np.uint32)
-        in_parallel(len(chosen), self.units, lambda a, b: self.fill_at(seed, chosen[a:b], out[a:b]))
-        return out
-
     def pack(self, groups: Sequence[Group]) -> PackedGroups:
         """Groups for the kernels of `reduction`, fitting this hash."""
         return pack_groups(groups, self.reduction, self.bits)

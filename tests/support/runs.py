@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from bpf_runs import run_program
 
 from rocescope.probes import bpf
 from rocescope.probes.loss import Loss, total
@@ -47,7 +48,7 @@ class ProbeRuns:
 
     def run(self, frame: bytes, hook: str = "xdp") -> Record | None:
         """The record the probe writes for a frame; None when it exports nothing."""
-        bpf.test_run(self.programs[hook], frame)
+        run_program(self.programs[hook], frame)
         for ring in self.rings:
             if ring.head > ring.tail:
                 begin, left = ring.tail, ring.size - ring.tail % ring.size

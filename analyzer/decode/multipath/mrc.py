@@ -17,6 +17,7 @@ from ....kernels.kernel import Bytes, Int, Ints, Records, UInt16s, UInt32s, inli
 from ....kernels.named import NamedTuple
 from ...wire import opcodes
 from ...wire.packets import HAS_RETH, I64, ROCE_V1, TS, U8, VERSION_MASK, PacketTable
+from ...wire.record import Record
 from ..headers.layout import BTH_BYTES, HEADER_LENGTH, ICRC_BYTES
 from ..headers.load import be16, be32, be64, byte
 
@@ -106,6 +107,10 @@ MRC_ROW: Final = np.dtype([("row", "i8"), *((c.name, c.dtype) for c in MRC_COLUM
 """One MRC packet: the index of its row in the packet table, then MRC_COLUMNS."""
 
 
+class MrcRecord(Record):
+    """An element of MRC_ROW."""
+
+
 def _expected_udp_bytes(opcode: int) -> int:
     if opcodes.TRANSPORT_OF[opcode] != opcodes.MRC:
         return 0
@@ -145,7 +150,7 @@ def looks_like_mrc(data: U8, udp: Int, end: Int) -> bool:
 
 
 @inlined
-def _read_request(data: U8, bth: Int, stop: Int, timestamped: bool, out: Any) -> None:
+def _read_request(data: U8, bth: Int, stop: Int, timestamped: bool, out: MrcRecord) -> None:
     """METH, TSETH and RETH of a WRITE."""
     if bth + _METH + 4 <= stop:
         out.present |= METH
@@ -170,7 +175,7 @@ def _signed16(value: Int) -> Int:
 
 
 @inlined
-def _read_sack(data: U8, at: Int, stop: Int, out: Any) -> None:
+def _read_sack(data: U8, at: Int, stop: Int, out: MrcRecord) -> None:
     """SETH, 28 bytes, and CC_STATE, 8 bytes."""
     if at + 28 > stop:
         return
@@ -200,7 +205,7 @@ def _read_sack(data: U8, at: Int, stop: Int, out: Any) -> None:
 
 
 @inlined
-def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: Any) -> None:
+def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: MrcRecord) -> None:
     """The header of a SACK, NACK, probe, endpoint request or endpoint response."""
     at = bth + BTH_BYTES
     if opcode == opcodes.MRC_SACK:

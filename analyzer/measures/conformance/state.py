@@ -177,6 +177,10 @@ class RequesterRecord(Record):
     """An element of `Book.states`."""
 
 
+class ReadRecord(Record):
+    """An element of `Book.reads`."""
+
+
 class Book(NamedTuple):
     """The arrays that the kernels write; one row per flow."""
 

@@ -7,15 +7,12 @@ and responses acknowledge all earlier requests.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_distance
-
-_int: Any = np.int64  # mypy does not treat numpy integers as int
+from ...wire.record import Record, Records
 
 RING_BITS = 7
 RING = 1 << RING_BITS
@@ -63,28 +60,34 @@ WAITER_FIELDS = [
 """Fields of a flow's state for the functions below."""
 
 
+class EntryRecord(Record):
+    """An element of ENTRY."""
+
+
 @inlined
-def begin_message(s: Any) -> None:
+def begin_message(s: Record) -> None:
     """A watched message begins."""
     s.outstanding += 1
     s.max_outstanding = max(s.max_outstanding, s.outstanding)
 
 
 @subkernel
-def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: Int) -> None:
+def wait(
+    rings: Records, used: Ints, s: Record, psn: Int, wants: Int, sent: Int, begun: Int
+) -> None:
     """Add a request to the ring, or a message's end to a waiting packet."""
-    if s.covers and wants & LAST_RESPONSE == 0 and psn_distance(psn, _int(s.covered)) <= 0:
+    if s.covers and wants & LAST_RESPONSE == 0 and psn_distance(psn, np.int64(s.covered)) <= 0:
         if wants & COMPLETION and wants & WATCHED:  # seen after its own response: at another tap
             s.outstanding -= 1
             s.untracked += 1
         return
     if s.ring == 0:
         _new_ring(rings, used, s, FIRST_RING_BITS)
-    ring, last = s.ring - 1, (_int(1) << _int(s.ring_bits)) - 1
+    ring, last = s.ring - 1, (np.int64(1) << np.int64(s.ring_bits)) - 1
     place = s.head + s.waiting  # after the newest entry with a PSN that is not larger
     behind = place
     while behind > s.head:
-        distance = psn_distance(_int(rings[ring + ((behind - 1) & last)].psn), psn)
+        distance = psn_distance(np.int64(rings[ring + ((behind - 1) & last)].psn), psn)
         if distance < 0:
             break
         if distance == 0:
@@ -98,12 +101,12 @@ def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: 
             _drop(s, psn, wants)
             return
         oldest = rings[ring + (s.head & last)]
-        _drop(s, _int(oldest.psn), _int(oldest.wants))
+        _drop(s, np.int64(oldest.psn), np.int64(oldest.wants))
         s.head += 1
         s.waiting -= 1
     elif s.waiting > last:
         _new_ring(rings, used, s, RING_BITS)
-        ring, last = s.ring - 1, _int(RING - 1)
+        ring, last = s.ring - 1, np.int64(RING - 1)
     for i in range(place, behind, -1):
         rings[ring + (i & last)] = rings[ring + ((i - 1) & last)]
     entry = rings[ring + (behind & last)]
@@ -115,24 +118,24 @@ def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: 
 
 
 @subkernel
-def _new_ring(rings: Any, used: Any, s: Any, bits: Int) -> None:
+def _new_ring(rings: Records, used: Ints, s: Record, bits: Int) -> None:
     """Move the waiting entries to a new ring of 2^bits; positions keep counting."""
-    former, last = s.ring - 1, (_int(1) << _int(s.ring_bits)) - 1
+    former, last = s.ring - 1, (np.int64(1) << np.int64(s.ring_bits)) - 1
     s.ring = used[0] + 1
     s.ring_bits = bits
-    used[0] += _int(1) << bits
+    used[0] += np.int64(1) << bits
     for i in range(s.head, s.head + s.waiting):
-        rings[s.ring - 1 + (i & ((_int(1) << bits) - 1))] = rings[former + (i & last)]
+        rings[s.ring - 1 + (i & ((np.int64(1) << bits) - 1))] = rings[former + (i & last)]
 
 
 @inlined
-def _entry(rings: Any, s: Any, position: Int) -> Any:
+def _entry(rings: Records, s: Record, position: Int) -> EntryRecord:
     """The entry at a position of the ring."""
-    return rings[s.ring - 1 + (position & ((_int(1) << _int(s.ring_bits)) - 1))]
+    return rings[s.ring - 1 + (position & ((np.int64(1) << np.int64(s.ring_bits)) - 1))]
 
 
 @inlined
-def _drop(s: Any, psn: Int, wants: Int) -> None:
+def _drop(s: Record, psn: Int, wants: Int) -> None:
     if wants & COMPLETION and wants & WATCHED:
         s.untracked += 1
         s.dropped += 1
@@ -140,7 +143,7 @@ def _drop(s: Any, psn: Int, wants: Int) -> None:
 
 
 @subkernel
-def sent_again(rings: Any, s: Any, psn: Int) -> None:
+def sent_again(rings: Records, s: Record, psn: Int) -> None:
     """A request was retransmitted: its response is ambiguous (Karn's rule)."""
     for i in range(s.waiting):
         entry = _entry(rings, s, s.head + i)
@@ -150,9 +153,9 @@ def sent_again(rings: Any, s: Any, psn: Int) -> None:
 
 @subkernel
 def answered(
-    rings: Any,
+    rings: Records,
     histograms: Histograms,
-    s: Any,
+    s: Record,
     flow: Int,
     psn: Int,
     response: bool,
@@ -166,19 +169,19 @@ def answered(
     `response`: a READ response (the first or last when it `begins` or `ends`) or
     atomic ACK. `exact`: an ACK of exactly this PSN, or a response sent only once.
     """
-    if s.covers == 0 or psn_distance(psn, _int(s.covered)) > 0:
+    if s.covers == 0 or psn_distance(psn, np.int64(s.covered)) > 0:
         s.covers = 1
         s.covered = psn
-    if s.dropped and psn_distance(_int(s.dropped_psn), psn) <= 0:
+    if s.dropped and psn_distance(np.int64(s.dropped_psn), psn) <= 0:
         s.outstanding -= s.dropped
         s.dropped = 0
-    read = _int(-1)
+    read: Int = np.int64(-1)
     for at in range(s.head, s.head + s.waiting):
         entry = _entry(rings, s, at)
-        distance = psn_distance(_int(entry.psn), psn)
+        distance = psn_distance(np.int64(entry.psn), psn)
         if distance > 0:
             break
-        wants = _int(entry.wants)
+        wants = np.int64(entry.wants)
         if distance == 0 and exact:
             if wants & ACK and not response:
                 observe(histograms, flow, ACKED, time - entry.sent)
@@ -202,7 +205,7 @@ def answered(
 
 @inlined
 def _complete(
-    histograms: Histograms, s: Any, flow: Int, entry: Any, time: Int, surely_first: bool
+    histograms: Histograms, s: Record, flow: Int, entry: EntryRecord, time: Int, surely_first: bool
 ) -> None:
     if entry.wants & WATCHED or surely_first:
         observe(histograms, flow, COMPLETED, time - entry.begun)
@@ -212,11 +215,11 @@ def _complete(
 
 
 @inlined
-def forget_all(rings: Any, s: Any) -> None:
+def forget_all(rings: Records, s: Record) -> None:
     """The sequence restarted: responses to earlier requests can no longer be identified."""
     for i in range(s.waiting):
         entry = _entry(rings, s, s.head + i)
-        _drop(s, _int(entry.psn), _int(entry.wants))
+        _drop(s, np.int64(entry.psn), np.int64(entry.wants))
     s.head += s.waiting
     s.waiting = 0
     s.dropped = 0

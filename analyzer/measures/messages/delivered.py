@@ -12,14 +12,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Int, inlined
 from ...wire.psn import psn_add, psn_distance
-
-_int: Any = np.int64  # mypy does not treat numpy integers as int
+from ...wire.record import Record
 
 DELIVERED_FIELDS = [
     ("delivered", np.int64),  # bytes acknowledged, or of responses
@@ -37,24 +34,24 @@ DELIVERED_FIELDS = [
 
 
 @inlined
-def _pass(s: Any, time: Int) -> None:
+def _pass(s: Record, time: Int) -> None:
     if s.started == 0:
         s.started = 1
         s.first_time = time
         s.last_time = time
-    s.first_time = min(_int(s.first_time), time)
-    s.last_time = max(_int(s.last_time), time)
+    s.first_time = min(np.int64(s.first_time), time)
+    s.last_time = max(np.int64(s.last_time), time)
 
 
 @inlined
-def arrived(s: Any, payload: Int, time: Int) -> None:
+def arrived(s: Record, payload: Int, time: Int) -> None:
     """A response passes for the first time."""
     _pass(s, time)
     s.delivered += payload
 
 
 @inlined
-def offered(s: Any, psn: Int, payload: Int, time: Int) -> None:
+def offered(s: Record, psn: Int, payload: Int, time: Int) -> None:
     """A request of a reliable transport passes for the first time."""
     _pass(s, time)
     s.began_anew = 0
@@ -62,38 +59,38 @@ def offered(s: Any, psn: Int, payload: Int, time: Int) -> None:
         s.asked = 1
         s.base = psn_add(psn, -1)
         s.top = psn
-    ahead = psn_distance(psn, _int(s.base))
+    ahead = psn_distance(psn, np.int64(s.base))
     if ahead <= 0 and s.acked:
         s.delivered += payload
         return
     if ahead <= 0:
         s.base = psn_add(psn, -1)
-    if psn_distance(psn, _int(s.top)) > 0:
+    if psn_distance(psn, np.int64(s.top)) > 0:
         s.top = psn
     s.pending += payload
 
 
 @inlined
-def resent(s: Any, psn: Int, time: Int, is_request: bool) -> None:
+def resent(s: Record, psn: Int, time: Int, is_request: bool) -> None:
     """A packet passes again."""
     if s.started:
-        s.last_time = max(_int(s.last_time), time)
-    if is_request and s.asked and s.acked == 0 and psn == psn_add(_int(s.base), 1):
+        s.last_time = max(np.int64(s.last_time), time)
+    if is_request and s.asked and s.acked == 0 and psn == psn_add(np.int64(s.base), 1):
         s.began_anew = 1
 
 
 @inlined
-def acknowledged(s: Any, psn: Int, time: Int) -> None:
+def acknowledged(s: Record, psn: Int, time: Int) -> None:
     """An answer covers all requests up to `psn`."""
     if s.asked == 0:
         return
     s.acked = 1
-    covers = psn_distance(psn, _int(s.base))
+    covers = psn_distance(psn, np.int64(s.base))
     if covers <= 0:
         return
-    s.last_time = max(_int(s.last_time), time)
-    outstanding = psn_distance(_int(s.top), _int(s.base))
-    part = _int(s.pending)
+    s.last_time = max(np.int64(s.last_time), time)
+    outstanding = psn_distance(np.int64(s.top), np.int64(s.base))
+    part = np.int64(s.pending)
     if covers < outstanding:
         part = part * covers // outstanding
     s.delivered += part
@@ -102,7 +99,7 @@ def acknowledged(s: Any, psn: Int, time: Int) -> None:
 
 
 @inlined
-def began_again(s: Any) -> None:
+def began_again(s: Record) -> None:
     """The sequence restarts: what was outstanding is never acknowledged."""
     s.pending = 0
     s.acked = 0

@@ -37,13 +37,12 @@ from ...track.batch import (
 from ...wire import opcodes
 from ...wire.packets import ACK_REQUEST, HAS_AETH, HAS_RETH
 from ...wire.psn import psn_add
+from ...wire.record import Record
 from . import awaiting
 from .awaiting import answered, begin_message, sent_again, wait
 from .delivered import acknowledged, arrived, began_again, offered, resent
 from .pieces import begin, continues, extend, place, set_aside
 from .state import MessageArrays, add, adopt, close, copied, empty, grown, kept_of
-
-_int: Any = np.int64  # mypy does not treat numpy integers as int
 
 _NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
 _RELIABLE: Final = 0x8000  # its requests are acknowledged
@@ -70,19 +69,21 @@ def _update(
     decode_flags: NDArray[np.uint8],
 ) -> None:
     for i in range(len(flow)):
-        bits = _int(_CLASS[opcode[i]])
+        bits = np.int64(_CLASS[opcode[i]])
         if bits & opcodes.ACKNOWLEDGE:
             if verdict[i] == NOT_SEQUENCED and decode_flags[i] & HAS_AETH:
-                f = _int(peer[flow[i]])
+                f = np.int64(peer[flow[i]])
                 if 0 <= f < len(peer):
-                    _acknowledge(arrays, histograms, f, _int(psn[i]), _int(aeth[i]), time_ns[i])
+                    _acknowledge(
+                        arrays, histograms, f, np.int64(psn[i]), np.int64(aeth[i]), time_ns[i]
+                    )
             continue
         if bits & (opcodes.REQUEST | opcodes.RESPONSE_DATA) == 0:
             continue
-        f = _int(flow[i])
+        f = np.int64(flow[i])
         s = arrays.state[f]
-        v = _int(verdict[i])
-        number = _int(psn[i])
+        v = np.int64(verdict[i])
+        number = np.int64(psn[i])
         if v == RETRANSMITTED:
             resent(s, number, time_ns[i], bits & opcodes.REQUEST != 0)
             if bits & opcodes.REQUEST:
@@ -91,10 +92,10 @@ def _update(
             continue
         s.seen = 1
         time = time_ns[i]
-        payload = _int(payload_bytes[i])
+        payload = np.int64(payload_bytes[i])
         if bits & opcodes.REQUEST == 0:
             arrived(s, payload, time)
-            f = _int(peer[f])
+            f = np.int64(peer[f])
             if 0 <= f < len(peer):
                 arrays.state[f].answered = 1
                 acknowledged(arrays.state[f], number, time)
@@ -129,7 +130,7 @@ def _update(
             if bits & opcodes.ATOMIC:
                 observe(histograms, f, awaiting.SIZE, _ATOMIC_BYTES)
             elif decode_flags[i] & HAS_RETH:
-                observe(histograms, f, awaiting.SIZE, _int(dma_length[i]))
+                observe(histograms, f, awaiting.SIZE, np.int64(dma_length[i]))
             if bits & opcodes.READ_REQUEST and v != RECOVERED:
                 wants |= awaiting.FIRST_RESPONSE
             wants = wants & ~awaiting.ACK | awaiting.COMPLETION | awaiting.LAST_RESPONSE
@@ -147,7 +148,7 @@ def _update(
 
 @inlined
 def _acknowledge(
-    arrays: MessageArrays, histograms: Histograms, f: int, number: Int, aeth: int, time: int
+    arrays: MessageArrays, histograms: Histograms, f: Int, number: Int, aeth: Int, time: Int
 ) -> None:
     """An ACK covers its PSN; a NAK or RNR NAK names the first PSN it does not cover."""
     s = arrays.state[f]
@@ -167,13 +168,13 @@ def _acknowledge(
 def _assemble(
     arrays: MessageArrays,
     histograms: Histograms,
-    s: Any,
-    f: int,
-    bits: int,
-    number: int,
-    payload: int,
-    time: int,
-    wants: int,
+    s: Record,
+    f: Int,
+    bits: Int,
+    number: Int,
+    payload: Int,
+    time: Int,
+    wants: Int,
 ) -> None:
     """A packet of a SEND or WRITE of several packets."""
     c = arrays.current[f]
@@ -208,7 +209,7 @@ def _assemble(
             observe(histograms, f, awaiting.DURATION, c.ended - c.begun)
             if bits & _RELIABLE:
                 wants = awaiting.COMPLETION | (awaiting.WATCHED if c.watched else 0)
-                last = psn_add(_int(c.next), -1)
+                last = psn_add(np.int64(c.next), -1)
                 wait(arrays.rings, arrays.rings_used, s, last, wants, c.ended, c.begun)
         else:
             set_aside(arrays.shelves, arrays.shelves_used, s, c)

@@ -8,14 +8,11 @@ only and are exact under any reordering.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ....kernels.kernel import inlined, subkernel
+from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ...wire.psn import psn_distance
-
-_int: Any = np.int64  # mypy does not treat numpy integers as int
+from ...wire.record import Record, Records
 
 PIECES = 128
 """Shelved pieces per flow: a sprayed flow needs about a quarter of its reordering depth in packets.
@@ -48,22 +45,26 @@ ASSEMBLY_FIELDS = [
 """Fields of a flow's state for the functions below."""
 
 
+class PieceRecord(Record):
+    """An element of PIECE."""
+
+
 @inlined
-def continues(shelves: Any, s: Any, c: Any, psn: int, begins: bool) -> bool:
+def continues(shelves: Records, s: Record, c: PieceRecord, psn: Int, begins: bool) -> bool:
     """True when a packet only starts or extends the growing piece and joins no other."""
     if begins == (c.open == 1) or not (begins or psn == c.next):
         return False
     if s.pieces > 0:
         shelf = shelves[s.shelf - 1]
         for i in range(s.pieces):
-            distance = psn_distance(_int(shelf[i].low), psn)
+            distance = psn_distance(np.int64(shelf[i].low), psn)
             if distance == 1 or distance < -EXPIRED:
                 return False
     return True
 
 
 @inlined
-def begin(c: Any, psn: int, first: bool, payload: int, time: int, watched: bool) -> None:
+def begin(c: PieceRecord, psn: Int, first: bool, payload: Int, time: Int, watched: bool) -> None:
     """Make `c` the piece of one packet."""
     c.low = psn
     c.next = (psn + 1) & 0xFFFFFF
@@ -77,7 +78,7 @@ def begin(c: Any, psn: int, first: bool, payload: int, time: int, watched: bool)
 
 
 @inlined
-def extend(c: Any, psn: int, payload: int, time: int) -> None:
+def extend(c: PieceRecord, psn: Int, payload: Int, time: Int) -> None:
     """Add the packet that follows the piece."""
     c.next = (psn + 1) & 0xFFFFFF
     c.bytes += payload
@@ -89,15 +90,15 @@ def extend(c: Any, psn: int, payload: int, time: int) -> None:
 
 @subkernel
 def place(
-    shelves: Any,
-    used: Any,
-    s: Any,
-    c: Any,
-    psn: int,
+    shelves: Records,
+    used: Ints,
+    s: Record,
+    c: PieceRecord,
+    psn: Int,
     begins: bool,
     ends: bool,
-    payload: int,
-    time: int,
+    payload: Int,
+    time: Int,
     watched: bool,
 ) -> None:
     """Add a packet to its piece; `c` is then that piece, which may be complete."""
@@ -119,13 +120,13 @@ def place(
             c.next = piece.next
             c.last = piece.last
             _absorb(shelf, s, c, i)
-        elif psn_distance(_int(piece.low), psn) < -EXPIRED:
+        elif psn_distance(np.int64(piece.low), psn) < -EXPIRED:
             give_up(s, piece)
             _take_away(shelf, s, i)
 
 
 @inlined
-def _absorb(shelf: Any, s: Any, c: Any, i: int) -> None:
+def _absorb(shelf: Records, s: Record, c: PieceRecord, i: Int) -> None:
     piece = shelf[i]
     c.bytes += piece.bytes
     c.begun = min(c.begun, piece.begun)
@@ -134,13 +135,13 @@ def _absorb(shelf: Any, s: Any, c: Any, i: int) -> None:
 
 
 @inlined
-def _take_away(shelf: Any, s: Any, i: int) -> None:
+def _take_away(shelf: Records, s: Record, i: Int) -> None:
     s.pieces -= 1
     shelf[i] = shelf[s.pieces]
 
 
 @subkernel
-def set_aside(shelves: Any, used: Any, s: Any, c: Any) -> None:
+def set_aside(shelves: Records, used: Ints, s: Record, c: PieceRecord) -> None:
     """Move the growing piece to the shelf."""
     if s.shelf == 0:
         used[0] += 1
@@ -149,7 +150,7 @@ def set_aside(shelves: Any, used: Any, s: Any, c: Any) -> None:
     if s.pieces == PIECES:
         oldest = 0
         for i in range(1, PIECES):
-            if psn_distance(_int(shelf[i].low), _int(shelf[oldest].low)) < 0:
+            if psn_distance(np.int64(shelf[i].low), np.int64(shelf[oldest].low)) < 0:
                 oldest = i
         give_up(s, shelf[oldest])
         _take_away(shelf, s, oldest)
@@ -159,7 +160,7 @@ def set_aside(shelves: Any, used: Any, s: Any, c: Any) -> None:
 
 
 @inlined
-def give_up(s: Any, piece: Any) -> None:
+def give_up(s: Record, piece: PieceRecord) -> None:
     """Count the message of a piece as incomplete."""
     if piece.first:
         s.begun += 1
@@ -169,7 +170,7 @@ def give_up(s: Any, piece: Any) -> None:
 
 
 @subkernel
-def give_up_all(shelves: Any, s: Any, c: Any) -> None:
+def give_up_all(shelves: Records, s: Record, c: PieceRecord) -> None:
     """The sequence restarted or ended: open messages can no longer be completed."""
     for i in range(s.pieces):
         give_up(s, shelves[s.shelf - 1][i])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import subkernel
+from ....kernels.kernel import Int, Ints, subkernel
 from ....kernels.named import NamedTuple
 from ...statistics.keeping import Kept, front_of, move_tables, places_of, rows_of, untouched
+from ...wire.record import Records
 from .awaiting import ENTRY, MOST_ENTRIES, WAITER_FIELDS, forget_all
 from .delivered import DELIVERED_FIELDS
 from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
@@ -30,21 +30,21 @@ STATE = np.dtype(
 class MessageArrays(NamedTuple):
     """Arrays of the kernel."""
 
-    state: NDArray[Any]
+    state: Records
     """STATE[flows]."""
-    current: NDArray[Any]
+    current: Records
     """PIECE[flows]: the growing piece."""
-    shelves: NDArray[Any]
+    shelves: Records
     """PIECE[flows, PIECES]: of flows with disorder, allocated on first use."""
-    rings: NDArray[Any]
+    rings: Records
     """ENTRY[flows * MOST_ENTRIES]: rings of flows with outstanding requests, see `awaiting`."""
-    shelves_used: NDArray[np.int64]
-    rings_used: NDArray[np.int64]
+    shelves_used: Ints
+    rings_used: Ints
     """int64[1]: entries handed out."""
 
 
 @subkernel
-def close(arrays: Any, f: int) -> None:
+def close(arrays: MessageArrays, f: Int) -> None:
     """The sequence restarted or ended: open messages stay incomplete or unacknowledged."""
     s = arrays.state[f]
     give_up_all(arrays.shelves, s, arrays.current[f])

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Array, Int, Int32s, Records, UInt16s, UInt32s, kernel
+from ....kernels.kernel import Array, Int, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
 from ....kernels.named import NamedTuple
 from ...decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE
 from ...statistics.histogram import HistogramPool
 from ...statistics.keeping import Kept, front_of, longer, places_of, rows_of
 from ...track.batch import TrackedBatch
+from ...wire.record import Records
 from ...wire.salt import salt
 from ..paths.pathtable import LANE, OTHER, find_record, kept_records, rehash
 from . import state as st
@@ -313,7 +314,9 @@ def _add_flow(mine: Any, added: Any) -> None:
 
 
 @kernel
-def _add_evs(added: Any, evs: Any, lanes: Any, slots: Any, used: Any, salt: Any) -> None:
+def _add_evs(
+    added: Records, evs: Records, lanes: Records, slots: Int32s, used: Ints, salt: UInt64s
+) -> None:
     """Add records of another table; the caller has grown the table."""
     for a in range(len(added)):
         theirs = added[a]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Bytes, Int, Int32s, Ints, Records, inlined, kernel
 from ...decode.multipath import mrc as headers
+from ...decode.multipath.mrc import MrcRecord
 from ...statistics.histogram import observe
 from ...track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY
 from ...wire.opcodes import FULL, OPCODE_CLASS, REQUEST
@@ -98,7 +97,7 @@ def _is_short(table: Columns, row: Int, path_mtu: Int) -> bool:
 @inlined
 def _sent(
     state: State,
-    mrc: Any,
+    mrc: MrcRecord,
     table: Columns,
     row: Int,
     f: Int,
@@ -165,7 +164,7 @@ def _sent(
 
 
 @inlined
-def _round_trip(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
+def _round_trip(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: Int) -> None:
     """Time from the packet to its response at the tap, by the reflected timestamp."""
     if peer < 0 or not state.flows[peer].has_clock:
         return
@@ -198,7 +197,7 @@ def _vote(state: State, peer: Int, psn: Int, entropy: Int) -> None:
 
 
 @inlined
-def _depth(bitmap: Any, sack_offset: Int) -> Int:
+def _depth(bitmap: np.uint64, sack_offset: Int) -> Int:
     """PSNs from the cumulative PSN to the highest in a SACK's bitmap."""
     if bitmap == np.uint64(0):
         return 0
@@ -211,7 +210,7 @@ def _depth(bitmap: Any, sack_offset: Int) -> Int:
 
 
 @inlined
-def _sacked(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
+def _sacked(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: Int) -> None:
     """A SACK that flow `f` carries about flow `peer` (-1 while unknown)."""
     flow, ev = state.flows[f], state.evs[found]
     flow.sacks += 1
@@ -253,7 +252,7 @@ def _sacked(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) ->
 
 @inlined
 def _refused(
-    state: State, mrc: Any, table: Columns, row: Int, f: Int, peer: Int, found: Int
+    state: State, mrc: MrcRecord, table: Columns, row: Int, f: Int, peer: Int, found: Int
 ) -> None:
     """A NACK that flow `f` carries."""
     psn = np.int64(mrc.psn)

@@ -13,9 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import Int32s, Ints, inlined, kernel
+from ....kernels.kernel import (
+    Bools,
+    Bytes,
+    Int,
+    Int32s,
+    Ints,
+    UInt16s,
+    UInt32s,
+    UInt64s,
+    inlined,
+    kernel,
+)
 from ...statistics.keeping import Kept, kept_flows, longer, roomier, rows_of
 from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, TrackedBatch
+from ...wire.record import Records
 from ...wire.salt import salt
 
 PATH = np.dtype(
@@ -60,7 +72,7 @@ _SHIFT = np.uint64(32)
 
 
 @inlined
-def _slot(lane: Any, key: Any, salt_lane: Any, salt_key: Any, mask: Any) -> Any:
+def _slot(lane: Int, key: Int, salt_lane: Int, salt_key: Int, mask: Int) -> Int:
     """First slot of the search for (lane, key).
 
     Multiply-shift hashing with random odd factors (`salt`): no capture can force collisions.
@@ -71,8 +83,14 @@ def _slot(lane: Any, key: Any, salt_lane: Any, salt_key: Any, mask: Any) -> Any:
 
 @inlined
 def find_record(
-    lane: Any, key: Any, lanes: Any, paths: Any, slots: Any, used: Any, salt: Any
-) -> Any:
+    lane: Int,
+    key: Int,
+    lanes: Records,
+    paths: Records,
+    slots: Int32s,
+    used: Ints,
+    salt: UInt64s,
+) -> Int:
     """The record of (lane, key), created if new; -1 when the table is full."""
     mask = len(slots) - 1
     while True:
@@ -103,26 +121,26 @@ def find_record(
 def _count_rows(
     start: int,
     kind: int,
-    lane_of: NDArray[np.uint8],
+    lane_of: Bytes,
     lanes_per_block: int,
-    flow: NDArray[np.int32],
-    verdict: NDArray[np.uint8],
-    opcode: NDArray[np.uint8],
-    udp_sport: NDArray[np.uint16],
-    flow_label: NDArray[np.uint32],
-    tap: NDArray[np.uint16],
-    hop_limit: NDArray[np.uint8],
-    evidence: NDArray[np.uint32],
-    traffic_class: NDArray[np.uint8],
-    wire_bytes: NDArray[np.uint32],
-    time_ns: NDArray[np.int64],
-    block_of: NDArray[np.int32],
-    groups: NDArray[np.int64],
-    lanes: NDArray[Any],
-    paths: NDArray[Any],
-    slots: NDArray[np.int32],
-    used: NDArray[np.int64],
-    salt: NDArray[np.uint64],
+    flow: Int32s,
+    verdict: Bytes,
+    opcode: Bytes,
+    udp_sport: UInt16s,
+    flow_label: UInt32s,
+    tap: UInt16s,
+    hop_limit: Bytes,
+    evidence: UInt32s,
+    traffic_class: Bytes,
+    wire_bytes: UInt32s,
+    time_ns: Ints,
+    block_of: Int32s,
+    groups: Ints,
+    lanes: Records,
+    paths: Records,
+    slots: Int32s,
+    used: Ints,
+    salt: UInt64s,
 ) -> int:
     """Count rows from `start`; returns their number, or the row at which the table is full."""
     mask = len(slots) - 1
@@ -158,7 +176,7 @@ def _count_rows(
                 slot = (slot + 1) & mask
                 record = np.int64(slots[slot])
             if record == _EMPTY:
-                record = find_record(lane, key, lanes, paths, slots, used, salt)
+                record = np.int64(find_record(lane, key, lanes, paths, slots, used, salt))
                 if record < 0:
                     return i
             if begun:
@@ -182,13 +200,13 @@ def _count_rows(
 
 @kernel
 def _add_paths(
-    added: NDArray[Any],
-    lane_map: NDArray[np.int64],
-    lanes: NDArray[Any],
-    paths: NDArray[Any],
-    slots: NDArray[np.int32],
-    used: NDArray[np.int64],
-    salt: NDArray[np.uint64],
+    added: Records,
+    lane_map: Ints,
+    lanes: Records,
+    paths: Records,
+    slots: Int32s,
+    used: Ints,
+    salt: UInt64s,
 ) -> None:
     """Add records of another table; the caller has grown the table."""
     for a in range(len(added)):
@@ -204,14 +222,14 @@ def _add_paths(
 
 @kernel
 def _add_lanes(
-    added: NDArray[Any],
-    lane_map: NDArray[np.int64],
-    begun: NDArray[np.bool_],
-    lanes: NDArray[Any],
-    paths: NDArray[Any],
-    slots: NDArray[np.int32],
-    used: NDArray[np.int64],
-    salt: NDArray[np.uint64],
+    added: Records,
+    lane_map: Ints,
+    begun: Bools,
+    lanes: Records,
+    paths: Records,
+    slots: Int32s,
+    used: Ints,
+    salt: UInt64s,
 ) -> None:
     """Continue lanes with those of another table with later rows."""
     for a in range(len(added)):
@@ -230,9 +248,7 @@ def _add_lanes(
 
 
 @kernel
-def rehash(
-    paths: NDArray[Any], used: int, slots: NDArray[np.int32], salt: NDArray[np.uint64]
-) -> None:
+def rehash(paths: Records, used: int, slots: Int32s, salt: UInt64s) -> None:
     mask = len(slots) - 1
     for record in range(used):
         lane, key = np.int64(paths[record].lane), np.int64(paths[record].key)

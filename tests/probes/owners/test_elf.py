@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rocescope.probes.owners.elf import (
     ElfError,
-    default_function,
+    defaults,
     exported_functions,
     functions_of,
     opened,
@@ -59,8 +59,7 @@ def test_functions_are_those_of_readelf(library, libibverbs, need_tool):
 def test_the_default_version_is_not_the_old_one(libibverbs):
     found = [s for s in exported_functions(libibverbs) if s.name == "ibv_create_qp"]
     assert {s.version for s in found} == {"IBVERBS_1.0", "IBVERBS_1.1"}
-    assert default_function(libibverbs, "ibv_create_qp").version == "IBVERBS_1.1"
-    assert default_function(libibverbs, "no_such_function") is None
+    assert defaults(exported_functions(libibverbs))["ibv_create_qp"].version == "IBVERBS_1.1"
 
 
 @pytest.mark.parametrize(

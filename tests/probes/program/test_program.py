@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from batches import batch, decoder
+from bpf_runs import run_program
 from examples import first
 from hypothesis import given
 from hypothesis import strategies as st
@@ -332,11 +333,9 @@ def test_sampling_is_decided_by_flow_and_psn(live_capture, version):
 
 
 def test_ring_full_is_counted(live_capture):
-    from rocescope.probes import bpf
-
     with ProbeRuns() as probe:
         count = 20_000
-        bpf.test_run(probe.programs["xdp"], roce(1), repeat=count)
+        run_program(probe.programs["xdp"], roce(1), repeat=count)
         loss = probe.loss()
         full = sum(ring.head > 0 for ring in probe.rings)
     assert loss.matched == count

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from bpf_runs import run_program
 from network import roce
 
 from rocescope.probes import bpf
@@ -30,7 +31,7 @@ class Loaded:
         self.programs = [compiled.load_xdp(2), compiled.load_tc(2)]
 
     def run(self, repeat: int = 1, frame: bytes = FRAME, program: int = 0) -> None:
-        bpf.test_run(self.programs[program], frame, repeat=repeat)
+        run_program(self.programs[program], frame, repeat=repeat)
 
     def counted(self, cpu: int) -> tuple[int, int]:
         """(exported, lost) of the tap on a CPU."""

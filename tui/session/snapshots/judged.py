@@ -77,49 +77,40 @@ class Judged:
     @classmethod
     def of(cls, analysis: Analysis, final: bool, numbering: int = 0) -> Judged:
         """The diagnosis of an analysis."""
-        diagnosis = analysis.diagnosis
-        end = max((flow.last_time_ns for flow in analysis.flows), default=0)
-        return cls(
-            diagnosis=diagnosis,
-            why="",
+        flows = analysis.flows
+        return cls.of_results(
+            analysis.diagnosis,
+            _answered(analysis),
+            analysis.hops,
             final=final,
-            end_ns=end,
+            end_ns=max((flow.last_time_ns for flow in flows), default=0),
             numbering=numbering,
-            hops=analysis.hops,
             capture_losses=analysis.capture_losses,
             clocks=analysis.clocks,
             parallel_taps=_parallel(analysis.imbalance),
             job_ranks=analysis.ranks if isinstance(analysis.ranks, Ranks) else None,
             job_notes=[line for line in analysis.warnings if line.startswith(NOTE)],
-            states=_states(diagnosis.findings, _answered(analysis)),
-            lost={
-                flow.id: flow.lost_between_taps for flow in analysis.flows if flow.lost_between_taps
-            },
-            late={
-                flow.id: flow.reordered_between_taps
-                for flow in analysis.flows
-                if flow.reordered_between_taps
-            },
-            marked={
-                flow.id: flow.ecn_marked_packets
-                for flow in analysis.flows
-                if flow.ecn_marked_packets
-            },
-            last_seen=frozenset(
-                (hop.from_tap, frame) for hop in analysis.hops for frame in hop.lost_frames
-            ),
+            lost={flow.id: lost for flow in flows if (lost := flow.lost_between_taps)},
+            late={flow.id: late for flow in flows if (late := flow.reordered_between_taps)},
+            marked={flow.id: flow.ecn_marked_packets for flow in flows if flow.ecn_marked_packets},
         )
 
     @classmethod
     def of_results(
-        cls, diagnosis: Diagnosis, answered: dict[int, int], hops: Sequence[Hop], **more: Any
+        cls,
+        diagnosis: Diagnosis,
+        answered: dict[int, int],
+        hops: Sequence[Hop],
+        *,
+        final: bool = True,
+        **more: Any,
     ) -> Judged:
         """The diagnosis in a folder of results. answered: by flow of ACKs only, the flow that waits
         for them. more: further fields."""
         return cls(
             diagnosis=diagnosis,
             why="",
-            final=True,
+            final=final,
             states=_states(diagnosis.findings, answered),
             hops=hops,
             last_seen=frozenset((hop.from_tap, frame) for hop in hops for frame in hop.lost_frames),

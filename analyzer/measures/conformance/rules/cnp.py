@@ -9,7 +9,6 @@ marks should have caused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,9 @@ from .....kernels.named import NamedTuple
 from ....statistics.keeping import roomier
 from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, TrackedBatch
 from ....wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
+from ....wire.record import Record, Records
 from ..rule_list import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
-from ..state import Here, breaks, keeps, leaves_open
+from ..state import Book, Here, breaks, keeps, leaves_open
 
 _CE = 3
 _CNP_OPCODE = 0x81
@@ -66,7 +66,7 @@ def _is_nak(columns: Columns, row: Int) -> bool:
 
 
 @subkernel
-def _cause(s: Any, time: Int, interval: Int) -> None:
+def _cause(s: Record, time: Int, interval: Int) -> None:
     """A CE mark or NAK that requires a CNP, unless one was sent within the interval."""
     if s.expected == 0 or time - s.due >= interval:
         s.due = time
@@ -74,7 +74,7 @@ def _cause(s: Any, time: Int, interval: Int) -> None:
 
 
 @subkernel
-def _notify(s: Any, time: Int, interval: Int) -> Int:
+def _notify(s: Record, time: Int, interval: Int) -> Int:
     """Time since the previous CNP, -1 for the first."""
     gap = np.int64(-1)
     if s.cnps:
@@ -88,8 +88,8 @@ def _notify(s: Any, time: Int, interval: Int) -> Int:
 
 @subkernel
 def pace(
-    book: Any,
-    scopes: Any,
+    book: Book,
+    scopes: tuple[Records, ...],
     keys: NDArray[np.int32],
     interval: Int,
     for_nak: bool,
@@ -172,7 +172,7 @@ class CnpPacing:
         self._known = 0
         self.scopes = tuple(np.zeros(0, SCOPE) for _ in SCOPE_NAMES)
 
-    def update(self, batch: TrackedBatch, flows: NDArray[np.void], book: Any) -> None:
+    def update(self, batch: TrackedBatch, flows: NDArray[np.void], book: Book) -> None:
         """Count a batch; `flows` are the FLOW records of its tracker."""
         self._grow(batch.n_flows, flows)
         columns = Columns(*(getattr(batch.table, name) for name in Columns._fields))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .....kernels.kernel import Int, inlined, subkernel
@@ -24,7 +22,17 @@ from ..rule_list import (
     TOO_MANY_READS,
     UNSEEN,
 )
-from ..state import READS, USED_READS, Book, Here, RequesterRecord, breaks, keeps, leaves_open
+from ..state import (
+    READS,
+    USED_READS,
+    Book,
+    Here,
+    ReadRecord,
+    RequesterRecord,
+    breaks,
+    keeps,
+    leaves_open,
+)
 from .responder import acknowledge
 
 _ANY_PATH_MTU = 256
@@ -109,7 +117,7 @@ def comes_again(book: Book, s: RequesterRecord, psn: Int) -> None:
 
 
 @inlined
-def _may_repeat(read: Any, psn: Int) -> None:
+def _may_repeat(read: ReadRecord, psn: Int) -> None:
     """The responses from `psn` on may come again."""
     if not read.again or psn_distance(psn, np.int64(read.again_from)) < 0:
         read.again_from = psn

@@ -83,9 +83,9 @@ def test_every_policy_is_the_twin(seed, other, family, policy, fields, number):
         [multipath_hash(keys, i, policy, fields, s) for i in range(12)] for s in (seed, other)
     ]
     assert bound.values([seed, other]).tolist() == expected
-    which = np.arange(12)[None] % 2
-    each = [expected[i % 2][i] for i in range(12)]
-    assert bound.values_at([seed, other], which).tolist() == [each]
+    which, found = (np.arange(12)[None] % 2).astype(np.int32), np.empty((1, 12), np.uint32)
+    bound.fill_at(np.array([seed, other], np.uint64), which, found)
+    assert found.tolist() == [[expected[i % 2][i] for i in range(12)]]
 
 
 def test_both_directions_hash_alike():
