@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from .analyzer.analysis.analyze import analyze as analyze_files
 from .analyzer.analysis.options import AnalyzeOptions
@@ -36,18 +38,29 @@ if TYPE_CHECKING:
 
 File: TypeAlias = str | PathLike[str]
 _SEEDS = 1 << 32
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, repr=False)
-class Analysis:
+class _Result(Generic[R]):
+    """The result of a command."""
+
+    record: R
+    """The whole result; docs/formats.md and the page of the command describe its fields."""
+
+    def to_json(self) -> bytes:
+        """The record as JSON, as the command writes it with `--format json`."""
+        from .report.files import encode_json
+
+        return encode_json(self.record)
+
+
+class Analysis(_Result[AnalysisRecord]):
     """The result of an analysis: the record of `rocescope analyze --format json`, and its tables.
 
     Every sequence has typed records by index, and a table by `to_polars()`, `to_pandas()` or
     `to_arrow()`.
     """
-
-    record: AnalysisRecord
-    """The whole result; docs/formats.md describes its fields."""
 
     @property
     def flows(self) -> Records[Flow]:
@@ -94,12 +107,6 @@ class Analysis:
         """False when the analysis was interrupted."""
         return self.record.complete
 
-    def to_json(self) -> bytes:
-        """The record as JSON, as `rocescope analyze --format json` writes it."""
-        from .report.files import encode_json
-
-        return encode_json(self.record)
-
     def to_html(self) -> bytes:
         """The report with charts, as `rocescope analyze --format html` writes it."""
         from .report.html.documents.analysis import analysis_html
@@ -123,8 +130,7 @@ def analyze(captures: File | Sequence[File], **options: Any) -> Analysis:
     tap). options: fields of `AnalyzeOptions`, such as `filter`, `path_by`, `udp_ports`. Raises
     UnreadableInput if a file cannot be read, UsageError for wrong options.
     """
-    paths = [fspath(path) for path in _listed(captures)]
-    return Analysis(analyze_files(paths, _checked(AnalyzeOptions, options)))
+    return Analysis(analyze_files(_paths(captures), _checked(AnalyzeOptions, options)))
 
 
 def packets(
@@ -138,8 +144,7 @@ def packets(
     """
     from .report.files.packet_stream import PacketOptions, PacketStream
 
-    paths = [fspath(path) for path in _listed(captures)]
-    return PacketStream(paths, _checked(PacketOptions, options), columns)
+    return PacketStream(_paths(captures), _checked(PacketOptions, options), columns)
 
 
 def live(
@@ -173,12 +178,8 @@ def live(
         return Analysis(run.result())
 
 
-@dataclass(frozen=True, repr=False)
-class Replay:
+class Replay(_Result[ReplayResult]):
     """Results of several strategies for the same traffic on the same fabric."""
-
-    record: ReplayResult
-    """The whole result; docs/replay.md describes its fields."""
 
     @property
     def strategies(self) -> Records[StrategyResult]:
@@ -192,12 +193,6 @@ class Replay:
                 return Records(LinkLoad, one.links)
         names = ", ".join(one.name for one in self.record.strategies)
         raise UsageError(f"{strategy} was not replayed; replayed strategies: {names}")
-
-    def to_json(self) -> bytes:
-        """The record as JSON, as `rocescope replay --format json` writes it."""
-        from .report.files.replay import encode
-
-        return encode(self.record, "json")
 
     def to_html(self) -> bytes:
         """The report with charts, as `rocescope replay --format html` writes it."""
@@ -229,7 +224,7 @@ def replay(
     from .replay.compare.prepared import PreparedReplay
     from .replay.compare.summaries import ALL_PATHS, Listed
 
-    paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
+    paths = () if captures == () else tuple(_paths(captures))
     given = {**options, "fabric": fabric, "strategies": tuple(strategies), "captures": paths}
     prepared, listed = PreparedReplay(_checked(ReplayRequest, given)), Listed(paths=ALL_PATHS)
     if prepared.request.by_packet:
@@ -239,12 +234,8 @@ def replay(
     return Replay(prepared.beside_captured(result, listed))
 
 
-@dataclass(frozen=True, repr=False)
-class Sweep:
+class Sweep(_Result[SweepResult]):
     """Imbalance over hash seeds."""
-
-    record: SweepResult
-    """The whole result; docs/replay.md describes its fields."""
 
     @property
     def best(self) -> Records[SeedValue]:
@@ -255,12 +246,6 @@ class Sweep:
     def worst(self) -> Records[SeedValue]:
         """The seeds with the largest imbalance."""
         return Records(SeedValue, self.record.worst)
-
-    def to_json(self) -> bytes:
-        """The record as JSON, as `rocescope sweep --format json` writes it."""
-        from .report.files.replay import encode
-
-        return encode(self.record, "json")
 
     def to_html(self) -> bytes:
         """The report with charts, as `rocescope sweep --format html` writes it."""
@@ -298,7 +283,7 @@ def sweep(
         raise UsageError("seeds and production have 32 bits")
     for name in {"seed", "per-switch"} & set(hash or ()):
         raise UsageError(f"hash has no {name} in a sweep: use seeds and per_switch")
-    paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
+    paths = () if captures == () else tuple(_paths(captures))
     given = {**options, "fabric": fabric, "strategies": (), "captures": paths}
     prepared = PreparedReplay(_checked(ReplayRequest, given))
     found = sweep_result(
@@ -314,23 +299,13 @@ def sweep(
     return Sweep(found)
 
 
-@dataclass(frozen=True, repr=False)
-class Aggregation:
+class Aggregation(_Result[AggregationResult]):
     """Schemes of in-network aggregation on the same jobs."""
-
-    record: AggregationResult
-    """The whole result; docs/aggregation.md describes its fields."""
 
     @property
     def schemes(self) -> Records[SchemeResult]:
         """One record per scheme and memory: completion times, memory, fallback, bytes on links."""
         return Records(SchemeResult, self.record.schemes)
-
-    def to_json(self) -> bytes:
-        """The record as JSON, as `rocescope aggregate --format json` writes it."""
-        from .report.files.replay import encode
-
-        return encode(self.record, "json")
 
     def __repr__(self) -> str:
         return f"<Aggregation: {len(self.record.schemes)} results, {len(self.record.jobs)} jobs>"
@@ -351,7 +326,7 @@ def aggregate(
     """
     from .replay.aggregation.request import AggregationRequest, PreparedAggregation
 
-    paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
+    paths = () if captures == () else tuple(_paths(captures))
     given = {**options, "fabric": fabric, "jobs": tuple(jobs), "captures": paths}
     return Aggregation(PreparedAggregation(_checked(AggregationRequest, given)).run())
 
@@ -364,12 +339,11 @@ def fabric(spec: str) -> Fabric:
     return parse_fabric(spec)
 
 
-def _listed(captures: File | Sequence[File]) -> list[File]:
-    if isinstance(captures, (str, PathLike)):
-        return [captures]
+def _paths(captures: File | Sequence[File]) -> list[str]:
     if not captures:
         raise UsageError("give at least one capture file")
-    return list(captures)
+    files = [captures] if isinstance(captures, (str, PathLike)) else captures
+    return [fspath(path) for path in files]
 
 
 def _checked(kind: Any, options: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from ..analyzer.statistics.keeping import longer
 from ..analyzer.wire.opcodes import RC, UC, XRC
 from ..kernels.kernel import Array, Ints
 from ..probes.counters.layout import COUNTERS, IS_IPV6, KEY
@@ -117,6 +118,18 @@ class CountedFlows:
         """[taps]: packets of entries that the kernel has reused, as far as they are in the sums."""
         self.unlisted_packets = 0
         """Packets of flows beyond MOST_FLOWS."""
+        self.keys = np.zeros(0, KEY)
+        """KEY[n]; in use: flags other than 0. Its UDP source port is 0."""
+        self.totals = np.zeros((0, len(COUNTED)), np.uint64)
+        """[n, COUNTED] since the flow is listed."""
+        self.recent = np.zeros((0, len(COUNTED)), np.uint64)
+        """The same for the last interval."""
+        self.last_ns = np.zeros(0, np.int64)
+        """Time of the last packet by the kernel's clock."""
+        self.widths = np.zeros(0)
+        """Spraying width of the last interval with enough data; 0: none so far."""
+        self.peer = np.zeros(0, np.int64)
+        """Row in the sums of the tap's peers."""
         self._inbound, self._most_peers = inbound, peers
         self._numbers: dict[bytes, int] = {}
         self._free: list[int] = []
@@ -128,33 +141,9 @@ class CountedFlows:
         self._taps = np.zeros(0, np.uint8)
 
     def _room(self, flows: int) -> None:
-        old = len(self.keys) if hasattr(self, "keys") else 0
-        grown = {
-            "keys": np.zeros(flows, KEY),
-            "totals": np.zeros((flows, len(COUNTED)), np.uint64),
-            "recent": np.zeros((flows, len(COUNTED)), np.uint64),
-            "last_ns": np.zeros(flows, np.int64),
-            "widths": np.zeros(flows),
-            "peer": np.zeros(flows, np.int64),
-        }
-        for name, array in grown.items():
-            if old:
-                array[:old] = getattr(self, name)
-            setattr(self, name, array)
-        self._free = [*range(flows - 1, old - 1, -1), *self._free]
-
-    keys: Array
-    """KEY[n]; in use: flags other than 0. Its UDP source port is 0."""
-    totals: Array
-    """[n, COUNTED] since the flow is listed."""
-    recent: Array
-    """The same for the last interval."""
-    last_ns: Ints
-    """Time of the last packet by the kernel's clock."""
-    widths: Array
-    """Spraying width of the last interval with enough data; 0: none so far."""
-    peer: Ints
-    """Row in the sums of the tap's peers."""
+        self._free = [*range(flows - 1, len(self.keys) - 1, -1), *self._free]
+        for name in ("keys", "totals", "recent", "last_ns", "widths", "peer"):
+            setattr(self, name, longer(getattr(self, name), flows))
 
     def listed(self) -> Ints:
         """Numbers of the listed flows."""

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from ..analyzer.analysis.ahead import PARTS, call_of, in_python
 from ..analyzer.errors import RocescopeError
@@ -20,16 +20,7 @@ from .options.steps import steps_shown
 Use: TypeAlias = Literal[
     "aggregate", "analyze", "check", "export", "live", "replay", "sweep", "tui"
 ]
-USES: tuple[Use, ...] = (
-    "aggregate",
-    "analyze",
-    "check",
-    "export",
-    "live",
-    "replay",
-    "sweep",
-    "tui",
-)
+USES: tuple[Use, ...] = get_args(Use)
 
 _PATTERN = "--pattern permutation:message-size=4KiB"
 _FABRIC = "--fabric leaf-spine:leaves=2,spines=2,hosts=2"

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from ..results.events import Event
 from ..results.flow import Owner
 from ..track.connections import CmPairs, settle
+from ..track.named_flows import NamedFlow, named_flows
 from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
 from ..wire.endpoints import Endpoints
 from .job import Job, LoggedError, LoggedPair
-from .locate import SLACK_NS, SeenFlow, in_time, located, seen_flows
+from .locate import SLACK_NS, in_time, located
 
 _LONG_BEFORE_NS = 3_600_000_000_000
 """A queue pair that is older when its flow begins may be of an earlier job."""
@@ -59,7 +60,7 @@ class Join:
         self._by_remote: dict[_Key, list[LoggedPair]] = defaultdict(list)
         """Queue pairs by the other end."""
         self._nowhere = 0
-        seen = seen_flows(tracker, endpoints)
+        seen = named_flows(tracker, endpoints)
         self._located = located(pairs, seen)
         for pair in pairs:
             if pair.remote is not None:
@@ -78,7 +79,7 @@ class Join:
         if cm is not None:
             settle(tracker, cm)
         self._pair_connections(seen)
-        self._flows = seen_flows(tracker, endpoints)
+        self._flows = named_flows(tracker, endpoints)
 
     def result(self) -> Joined:
         """Owners of the destination queue pair of a flow, else of its source."""
@@ -98,7 +99,7 @@ class Join:
                 self._note_age(pair, flow)
         return Joined(owners, self._events(at_end), self._notes(owners))
 
-    def _pair_connections(self, seen: list[SeenFlow]) -> None:
+    def _pair_connections(self, seen: list[NamedFlow]) -> None:
         """Pair the flows of connections of which a log names both ends."""
         numbers = {(flow.src, flow.dst, flow.dest_qp): flow.number for flow in seen}
         for (address, qpn), found in self._by_key.items():
@@ -110,7 +111,7 @@ class Join:
             if to_here is not None and from_here is not None:
                 self._tracker.pair(from_here, to_here, EVIDENCE_HOST_PROBE)
 
-    def _of(self, flow: SeenFlow) -> LoggedPair | None:
+    def _of(self, flow: NamedFlow) -> LoggedPair | None:
         """The logged queue pair that a flow goes to; None if there is none or more than one."""
         named = self._by_key.get((flow.dst, flow.dest_qp), [])
         possible = [
@@ -131,7 +132,7 @@ class Join:
             return None
         return possible[0] if possible else None
 
-    def _from(self, flow: SeenFlow) -> LoggedPair | None:
+    def _from(self, flow: NamedFlow) -> LoggedPair | None:
         """The logged queue pair whose other end a flow goes to, if there is only one."""
         possible = [
             pair
@@ -143,7 +144,7 @@ class Join:
     def _address(self, pair: LoggedPair) -> str | None:
         return self._located.get(id(pair), pair.address)
 
-    def _note_age(self, pair: LoggedPair, flow: SeenFlow) -> None:
+    def _note_age(self, pair: LoggedPair, flow: NamedFlow) -> None:
         if pair.time_ns is not None and pair.ended_ns is None:
             age_ns = flow.first_ns - pair.time_ns
             self._oldest_ns = max(self._oldest_ns, age_ns)

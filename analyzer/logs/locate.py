@@ -4,54 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from ..track.tracker import FlowTracker
-from ..wire.endpoints import Endpoints
+from ..track.named_flows import NamedFlow
 from .job import LoggedPair
 
 SLACK_NS = 2_000_000_000
 """Times in logs may be whole seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFlow:
-    """A flow of the capture, with its addresses as texts."""
-
-    number: int
-    src: str
-    dst: str
-    dest_qp: int
-    peer: int
-    first_ns: int
-    last_ns: int
-
-
-def seen_flows(tracker: FlowTracker, endpoints: Endpoints) -> list[SeenFlow]:
-    """The flows of a tracker by their numbers."""
-    texts = endpoints.texts()
-    return [
-        SeenFlow(
-            number,
-            texts[flow["src"]],
-            texts[flow["dst"]],
-            int(flow["dest_qp"]),
-            int(flow["peer"]),
-            int(flow["first_time"]),
-            int(flow["last_time"]),
-        )
-        for number, flow in enumerate(tracker.flows)
-    ]
-
-
-def in_time(pair: LoggedPair, flow: SeenFlow) -> bool:
+def in_time(pair: LoggedPair, flow: NamedFlow) -> bool:
     """Whether the queue pair may have existed while the flow had packets."""
     return (pair.time_ns is None or pair.time_ns <= flow.last_ns + SLACK_NS) and (
         pair.ended_ns is None or flow.first_ns <= pair.ended_ns + SLACK_NS
     )
 
 
-def located(pairs: Sequence[LoggedPair], flows: Iterable[SeenFlow]) -> dict[int, str]:
+def located(pairs: Sequence[LoggedPair], flows: Iterable[NamedFlow]) -> dict[int, str]:
     """Addresses by `id` of the queue pair, of those without one that have only one possible.
 
     The address is the source of the flow to the other end, unless packets come back from there for
@@ -62,7 +30,7 @@ def located(pairs: Sequence[LoggedPair], flows: Iterable[SeenFlow]) -> dict[int,
     if not missing:
         return {}
     found: dict[int, str] = {}
-    to: dict[tuple[str, int], list[SeenFlow]] = defaultdict(list)
+    to: dict[tuple[str, int], list[NamedFlow]] = defaultdict(list)
     back: dict[tuple[str, str], set[int]] = defaultdict(set)
     for flow in flows:
         to[flow.dst, flow.dest_qp].append(flow)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +13,7 @@ from ...analyzer.units import parse_duration, parse_rate, parse_size
 from ...report.whole_file import whole_file
 from ..options.inputs import STANDARD_OUTPUT
 from ..options.progress import ProgressAs
+from ..options.steps import steps_shown
 
 EXAMPLES = """\
 Examples:
@@ -30,7 +28,6 @@ Examples:
   rocescope generate mrc -o mrc.pcap --fail-plane 2 --tap receiver --no-srv6
 """
 _LONGEST_HEADERS = 14 + 40 + 8 + 12 + 16
-_REPORT_EVERY_S = 0.2
 
 
 def generate(
@@ -149,7 +146,12 @@ def generate(
         ),
         seed,
     )
-    with whole_file(output) as file, _shown(progress, pairs.total_packets) as report:
+    with whole_file(output) as file, steps_shown(progress) as tell:
+
+        def report(written: int) -> None:
+            if tell is not None:
+                tell("writing packets", written, pairs.total_packets)
+
         written = write_pcap(mirrored(file, mirror), pairs, plan, snaplen, report)
     if output != STANDARD_OUTPUT:
         print(
@@ -158,32 +160,6 @@ def generate(
             file=sys.stderr,
         )
     return 0
-
-
-@contextmanager
-def _shown(how: ProgressAs, total: int) -> Iterator[Callable[[int], None] | None]:
-    """The function to call with the number of packets written."""
-    if how == "none" or (how == "auto" and not sys.stderr.isatty()):
-        yield None
-        return
-    told = 0.0
-
-    def report(written: int) -> None:
-        nonlocal told
-        now = time.monotonic()
-        if now - told < _REPORT_EVERY_S and written < total:
-            return
-        told = now
-        if how == "json":
-            print(f'{{"packets_done": {written}, "packets_total": {total}}}', file=sys.stderr)
-        else:
-            print(f"\r{written / total:4.0%} of {total:,} packets", end="", file=sys.stderr)
-
-    try:
-        yield report
-    finally:
-        if how != "json":
-            print("\r\033[K", end="", file=sys.stderr)
 
 
 application = App(name="generate", help_epilogue=EXAMPLES)

@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from ...analyzer.results.flow import Owner
+from ...analyzer.track.named_flows import NamedFlow, named_flows
 from ...analyzer.track.state import EVIDENCE_HOST_PROBE
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints
 from ..sysfs import DEVICES, gids
 from .queue_pairs import QueuePair
-
-
-class _Flow(NamedTuple):
-    number: int
-    src: str
-    dst: str
-    dest_qp: int
-    first_ns: int
-    last_ns: int
 
 
 class Owners:
@@ -48,7 +39,9 @@ class Owners:
         not on this host, of its source queue pair. A flow that could belong to two
         processes has no owner.
         """
-        flows = self._by_destination(tracker, endpoints)
+        flows: dict[tuple[str, int], list[NamedFlow]] = defaultdict(list)
+        for one in named_flows(tracker, endpoints):
+            flows[one.dst, one.dest_qp].append(one)
         arriving: dict[int, list[QueuePair]] = defaultdict(list)
         leaving: dict[int, list[QueuePair]] = defaultdict(list)
         for pair in self._pairs:
@@ -85,24 +78,6 @@ class Owners:
                     owners[number] = Owner(owner.pid, owner.command, owner.rank.rank, end)
         return owners
 
-    @staticmethod
-    def _by_destination(
-        tracker: FlowTracker, endpoints: Endpoints
-    ) -> dict[tuple[str, int], list[_Flow]]:
-        texts = endpoints.texts()
-        flows: dict[tuple[str, int], list[_Flow]] = defaultdict(list)
-        for number, flow in enumerate(tracker.flows):
-            one = _Flow(
-                number,
-                texts[flow["src"]],
-                texts[flow["dst"]],
-                int(flow["dest_qp"]),
-                int(flow["first_time"]),
-                int(flow["last_time"]),
-            )
-            flows[one.dst, one.dest_qp].append(one)
-        return flows
-
     def _addresses(self, pair: QueuePair) -> frozenset[str]:
         """The addresses of a queue pair, as precise as known."""
         if pair.local_gid is not None:
@@ -114,7 +89,7 @@ class Owners:
         return self._of_device[pair.device] or self._local
 
 
-def _lived_during(pair: QueuePair, flow: _Flow) -> bool:
+def _lived_during(pair: QueuePair, flow: NamedFlow) -> bool:
     """Whether the queue pair existed during the flow: QPNs are reused."""
     return (pair.created_ns is None or pair.created_ns <= flow.last_ns) and (
         pair.destroyed_ns is None or pair.destroyed_ns >= flow.first_ns

@@ -98,24 +98,23 @@ def with_words(before: ReplayRequest, text: str) -> ReplayRequest:
 
     UsageError for an unknown option or a missing value.
     """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{text}: {error}") from None
-    places, options = _sorted_out(words)
-    if not 1 <= len(places) <= 2:
-        raise UsageError("give a fabric, and a host map if it changes")
+    places, options = sorted_out(text, _WORDS)
     changes: dict[str, object] = {name: _DEFAULTS[name] for name in _WORDS}
     for name, values in options.items():
-        if len(values) > 1 and name not in _SEVERAL:
-            raise UsageError(f"--{name} is given twice")
+        if name not in _SEVERAL:
+            once(name, values)
         changes[name] = tuple(values) if name in _SEVERAL else values[0]
     changes |= dict(zip(("fabric", "map"), places, strict=False))
     return replace(before, **changes)  # type: ignore[arg-type]
 
 
-def _sorted_out(words: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """(words that belong to no option, values by option)."""
+def sorted_out(text: str, known: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """(fabric and host map, values by option) of a line with these options. UsageError for any
+    other."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{text}: {error}") from None
     places: list[str] = []
     options: dict[str, list[str]] = {}
     rest = iter(words)
@@ -124,10 +123,18 @@ def _sorted_out(words: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
             places.append(word)
             continue
         name, equals, value = word.removeprefix("--").partition("=")
-        if name not in _WORDS:
-            raise UsageError(f"there is no option {word}; there are --{', --'.join(_WORDS)}")
+        if name not in known:
+            raise UsageError(f"there is no option {word}; there are --{', --'.join(known)}")
         found = value if equals else next(rest, None)
         if not found:
             raise UsageError(f"--{name} needs a value")
         options.setdefault(name, []).append(found)
+    if not 1 <= len(places) <= 2:
+        raise UsageError("give a fabric, and a host map if it changes")
     return places, options
+
+
+def once(name: str, values: Sequence[str]) -> None:
+    """UsageError for several values of an option that has one."""
+    if len(values) > 1:
+        raise UsageError(f"--{name} is given twice")

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.logs.job import LoggedPair
 from rocescope.analyzer.logs.lines import Speaker
-from rocescope.analyzer.logs.locate import SeenFlow, in_time, located
+from rocescope.analyzer.logs.locate import in_time, located
+from rocescope.analyzer.track.named_flows import NamedFlow
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 NODE_A, NODE_B = Speaker("a", 1, -1), Speaker("b", 2, -1)
@@ -19,7 +20,7 @@ def pair(qpn, remote, speaker=NODE_A, address=None, time_ns=100, device="rxe0"):
 
 
 def flow(src, dst, dest_qp, first_ns=100, last_ns=200):
-    return SeenFlow(0, src, dst, dest_qp, -1, first_ns, last_ns)
+    return NamedFlow(0, src, dst, dest_qp, -1, first_ns, last_ns)
 
 
 def test_the_source_of_the_flow_to_the_other_end():

@@ -5,7 +5,6 @@ Everything runs in one thread; `view` may be read at any time.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import UsageError
 from ....replay.aggregation.request import AggregationRequest, PreparedAggregation
 from ....replay.compare.packets import COMPILING
+from ....replay.compare.request import once, sorted_out
 from ....replay.results.aggregation import AggregationResult
 from .background import Background
 
@@ -86,28 +86,9 @@ class Aggregations(Background[AggregationView]):
 
 def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:
     """The request of a line; see `Aggregations.set_words`."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{text}: {error}") from None
-    places: list[str] = []
-    given: dict[str, list[str]] = {}
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("--"):
-            places.append(word)
-            continue
-        name, equals, value = word.removeprefix("--").partition("=")
-        if name not in (*_LISTS, *_SINGLE):
-            raise UsageError(f"there is no option {word}; there are --{', --'.join(_LISTS)}")
-        found = value if equals else next(rest, "")
-        if not found:
-            raise UsageError(f"--{name} needs a value")
-        given.setdefault(name, []).append(found)
-        if name in _SINGLE and len(given[name]) > 1:
-            raise UsageError(f"--{name} is given twice")
-    if not 1 <= len(places) <= 2:
-        raise UsageError("give a fabric, and a host map if it changes")
+    places, given = sorted_out(text, (*_LISTS, *_SINGLE))
+    for name in _SINGLE:
+        once(name, given.get(name, ()))
     single: dict[str, Any] = {
         name: _single(name, values[0]) for name, values in given.items() if name in _SINGLE
     }
