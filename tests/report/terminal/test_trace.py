@@ -53,7 +53,7 @@ def test_a_switch_that_answers_nothing_is_not_among_those_that_answered(tmp_path
     units = traffic_of(fabric, truth(folder, "healthy"))
     asking = Asking(lambda asked: [Said(b"", "no route to host") for _ in asked], "all")
     stream = io.StringIO()
-    print_trace(trace(units, fabric, [], ["x"], asking=asking), stream, 3)
+    fill_trace(page_on(stream), trace(units, fabric, [], ["x"], asking=asking), 3)
     text = " ".join(stream.getvalue().split())
     assert "0 of 512 questions answered by 0 switches" in text
     assert "leaf1 answered 0 of 128 questions: no route to host" in text
