@@ -316,6 +316,6 @@ def test_an_error_while_packets_are_followed_is_raised(monkeypatch):
     def broken(self, batch):
         raise MemoryError
 
-    monkeypatch.setattr(HopMeasure, "update", broken)
+    monkeypatch.setattr(HopMeasure, "follow", broken)
     with open_run(SPRAYED, AnalyzeOptions()) as run, pytest.raises(MemoryError):
         run.read(alone=True)
