@@ -291,9 +291,10 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
             host = slots[slot, rs.META] >> np.int64(32)
             node, edge = own.wires[link, fb.TARGET], np.int64(run.host_edge[host])
             if node >= switches:
-                key = slots[slot, rs.KEY]
-                first = run.messages[message_of(key), rs.FIRST_NUMBER]
-                prefetch(own.packets, first + number_of(key), begin)
+                if own.control[fb.TRACKS]:
+                    key = slots[slot, rs.KEY]
+                    first = run.messages[message_of(key), rs.FIRST_NUMBER]
+                    prefetch(own.packets, first + number_of(key), begin)
             elif edge >= 0:
                 group = np.int64(own.routes[own.control[fb.EPOCH], node, edge])
                 out = np.int64(0)

@@ -15,7 +15,7 @@ from ..model.wheel import Wheel
 from .congestion.algorithm import Congestion, at_once
 from .congestion.registry import ALGORITHMS, NONE
 from .parameters import Transport
-from .recovery import new_packets, new_senders
+from .recovery import NO_RECOVERY, new_packets, new_senders
 
 PROBE = 1 << 60
 """Flag of a packet key: a probe of an EV; with ACK the answer to it."""
@@ -75,7 +75,8 @@ BLOCKED, UP = range(2)
     CNP_PS,
     SEVERAL,
     MOST_RETRIES,
-) = range(20)
+    TRACKS,
+) = range(21)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; index
 of the next change; maximum of free slots that one event needs; sending interval of data over its
 service time, in 2^-20 (1 << 20: line rate); congestion control is on; ACKs return by the path of
@@ -83,8 +84,9 @@ their packet; items of the calendar: 0 is the next change, then links, flows' ti
 hosts from HOST_ITEMS on; time of the current event; timeouts before they double; maximum of packets
 beyond the first unacknowledged packet (0: no limit); congestion control paces; least interval of
 CNPs of a flow (0: none); an ACK is for several packets, and window or MPR may wait for it;
-consecutive timeouts after which the next one makes the flow fail."""
-CONTROL = 20
+consecutive timeouts after which the next one makes the flow fail; single packets are tracked in
+`packets`, `log` and `got`: not where nothing is retransmitted and only their number counts."""
+CONTROL = 21
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
@@ -122,7 +124,7 @@ class Tally(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """Arrays of a run with feedback; F flows, N packets, H hosts, L links."""
+    """Arrays of a run with feedback; F flows, N tracked packets, H hosts, L links."""
 
     senders: Ints
     """int64[F, SENDER_COLUMNS] (recovery.py)."""
@@ -192,12 +194,14 @@ def new_feedback(
     control[CNP_PS] = control_of_congestion.cnp_ps
     waits = control[CONTROLLED] or control[MPR]
     control[SEVERAL] = waits and run.settings[rs.ACK_EVERY] > 1
+    control[TRACKS] = control[RECOVERY] != NO_RECOVERY or control[MPR] or control[SEVERAL]
+    tracked = total if control[TRACKS] else 0
     control[MOST_RETRIES] = 1 << 40 if transport.retries is None else transport.retries
     return Feedback(
         senders=new_senders(workload),
-        packets=new_packets(total),
-        log=np.zeros(total, np.int32),
-        got=np.zeros(total, np.uint8),
+        packets=new_packets(tracked),
+        log=np.zeros(tracked, np.int32),
+        got=np.zeros(tracked, np.uint8),
         slots=run.slots,
         wires=wires,
         nics=nics,

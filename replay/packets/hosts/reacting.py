@@ -84,6 +84,10 @@ def receive_ack(
             given_up += 1
             now_lost(senders, packets, flow, packet)
     else:
+        if not control[fb.TRACKS]:
+            newly = max(newly, position - senders[flow, rec.LOG_SEEN])
+            senders[flow, rec.WAY_PACKETS] -= newly
+            senders[flow, rec.LOG_SEEN] += newly
         while senders[flow, rec.LOG_SEEN] < position:
             packet = np.int64(own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOG_SEEN]])
             senders[flow, rec.LOG_SEEN] += 1
@@ -162,6 +166,9 @@ def _take_data(
         senders[flow, rec.MARKED_EV] = 1 + own.slots[slot, fb.ECHO]
         if own.control[fb.CNP_PS] and time >= senders[flow, rec.CNP_AT] and back >= 0:
             notice = _notification(net, desk, own, emit, state, host, back, slot, time)
+    if not own.control[fb.TRACKS]:
+        senders[flow, rec.LOGGED] += 1
+        return True, True, key, message, notice
     if own.got[packet]:
         own.tally[fb.DUPLICATES] += 1
         return False, True, key, message, notice

@@ -306,11 +306,14 @@ def _pull(
     else:
         if not own.control[fb.SELECTS]:
             label = emit(state, net.links, host, link, drawn_key(key, start), start)
-        packet = desk.messages[message, rs.FIRST_NUMBER] + number
-        own.packets[packet, rec.MESSAGE] = message
-        now_under_way(own.senders, own.packets, flow, packet, ev, start)
-        if own.control[fb.SEVERAL] and _asks(own, flow, packet, again):
-            key |= np.int64(fb.ASKS)
+        if own.control[fb.TRACKS]:
+            packet = desk.messages[message, rs.FIRST_NUMBER] + number
+            own.packets[packet, rec.MESSAGE] = message
+            now_under_way(own.senders, own.packets, flow, packet, ev, start)
+            if own.control[fb.SEVERAL] and _asks(own, flow, packet, again):
+                key |= np.int64(fb.ASKS)
+        else:
+            own.senders[flow, rec.WAY_PACKETS] += 1
     if _has_more(desk, own, flow):
         join_ring(desk, flow)
     slot = new_slot(net, key, (desk.flows[flow, rs.DST] << np.int64(32)) | (label & _LABEL), size)

@@ -27,7 +27,7 @@ from rocescope.replay.packets.failures.events import (
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import Model, Workload
-from rocescope.replay.packets.offers.collectives import both_ways
+from rocescope.replay.packets.offers.collectives import both_ways, collective
 from rocescope.replay.packets.offers.offered import workload_of
 from rocescope.replay.strategies.hosts.mrc import ASSUMED_BAD, GOOD
 from rocescope.replay.strategies.registry import parse_packet_strategy
@@ -367,3 +367,25 @@ def test_full_queues_serve_the_flows_of_an_incast_alike(apart: int) -> None:
     locked = ends(Model(buffer_bytes=416_000, drop="tail", jitter=0.0))
     assert locked[0] < 0.2 * locked[-1]
     assert fair[-1] <= 1.01 * locked[-1]
+
+
+@pytest.mark.parametrize("congestion", ["none", "dcqcn", "swift"])
+@pytest.mark.parametrize("ack_every", [1, 3])
+def test_without_losses_it_makes_no_difference_whether_packets_are_tracked(
+    congestion: str, ack_every: int
+) -> None:
+    """Without recovery only the number of packets in flight is known, which takes no memory."""
+    model = Model(ack_every=ack_every, ecn_low_bytes=8_000, ecn_high_bytes=40_000)
+    fabric = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4,rate=100G,delay=500ns")
+    load = collective("permutation", fabric, model, 1 << 19, 1)
+    strategy = parse_packet_strategy("reps")
+    counted, tracked = (
+        run_event_driven(
+            load, fabric, strategy, model, 1, transport=Transport(recovery, congestion=congestion)
+        )
+        for recovery in ("none", "ideal")
+    )
+    assert counted.tally == tracked.tally and counted.engine.link_marks.sum() > 0
+    for name in ("completed_ps", "received_ps", "link_bytes", "link_max_bytes", "link_marks"):
+        columns = (getattr(one.engine, name) for one in (counted, tracked))
+        np.testing.assert_array_equal(*columns)
