@@ -12,7 +12,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ..links.classes import charge, next_class
-from ..links.pauses import is_paused
+from ..links.pauses import can_start, is_paused
 from ..links.queues import add_jitter, start_service, take_waiting
 from ..links.slots import new_slot, size_of
 from ..model import run_state as rs
@@ -153,6 +153,15 @@ def _all_open(net: Network, link: Int, time: Int) -> Any:
         if is_paused(net, link, np.int64(of), time):
             return False
     return True
+
+
+@inlined
+def _queue_may_start(net: Network, own: Feedback | None, link: Int, time: Int) -> Any:
+    """Whether a packet that waits at a port may start: ACKs, and probes of a class that is not
+    paused."""
+    if net.links[link, rs.WAITING_PACKETS] == 0:
+        return False
+    return own is None or can_start(net, link, time)
 
 
 @inlined
@@ -354,7 +363,7 @@ def serve_nic(
             if link < 0:
                 continue
             at = links[link, rs.FREE]
-            if links[link, rs.WAITING_PACKETS] == 0:
+            if not _queue_may_start(net, own, link, at):
                 at = max(at, desk.hosts[host, rs.NOW])
                 if own is None:
                     if desk.rings[ring_of(desk, host, p, only), rs.RING_HEAD] < 0:
@@ -384,7 +393,7 @@ def serve_nic(
                     schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, start)
             return
         link = np.int64(desk.access[host, port])
-        if links[link, rs.WAITING_PACKETS] > 0:
+        if _queue_may_start(net, own, link, start):
             slot = take_waiting(net, link, start)
             start_service(net, link, slot, size_of(net.slots, slot), start)
             if own is not None:

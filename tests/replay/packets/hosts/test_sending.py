@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.kernels.kernel import Int, subkernel
+from rocescope.replay.compare.prepared import PreparedReplay
+from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
@@ -237,3 +239,21 @@ def test_go_back_n_outlasts_reordering_without_losses() -> None:
     assert result.tally.timeouts > 0
     alone = run(pairs, 40, fabric, parse_packet_strategy("host-spray:evs=1"), transport)
     assert alone.tally.timeouts == alone.tally.sent_again == 0  # in order: without timers
+
+
+def test_probes_wait_where_their_class_is_paused() -> None:
+    """Hopper's probes are data: a paused port of a host holds them, too, and sends other classes
+    meanwhile."""
+    strategies = ("hopper",)
+    request = ReplayRequest(
+        "leaf-spine:leaves=3,spines=4,hosts=4,rate=25G,delay=3us,uplink_rate=40G",
+        strategies,
+        pattern="incast:message-size=300000,messages=2",
+        jobs=("collective=halving-doubling,size=200000,place=spread,layers=2",),
+        priority=("data:weight=70", "background:weight=30"),
+        seed=108,
+    )
+    (one,) = PreparedReplay(request).by_packets(strategies, None)[0].strategies
+    assert one.packets is not None and one.packets.completion_ns is not None
+    assert one.packets.pfc is not None and one.packets.pfc.pauses
+    assert one.packets.pfc.lost_without_headroom == 0
