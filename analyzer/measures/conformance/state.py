@@ -103,6 +103,7 @@ REQUESTER = np.dtype(
         ("rnr_naks", "i8"),
         ("fatal_naks", "i8"),
         ("duplicates", "i8"),  # requests that a go-back-N receiver at the tap has already received
+        ("duplicates_before", "i8"),  # of them those before `first`
         ("beyond", "i8"),  # requests that it does not expect yet
     ],
     align=True,

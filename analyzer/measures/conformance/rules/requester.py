@@ -70,6 +70,7 @@ def start(s: RequesterRecord, psn: Int) -> None:
     s.asked = 0
     s.ask_open = 0
     s.first = psn
+    s.duplicates_before = s.duplicates
     s.next = psn
     s.arrived = psn
     s.unacked = psn
@@ -83,7 +84,10 @@ def start(s: RequesterRecord, psn: Int) -> None:
 @subkernel
 def misses_the_first(s: RequesterRecord, psn: Int) -> None:
     """`psn`, before the first PSN seen, was lost before the tap: a receiver waited for it."""
+    # It accepted nothing that the tap saw so far, and had nothing of it already.
     s.beyond += psn_distance(np.int64(s.arrived), np.int64(s.first))
+    s.beyond += s.duplicates - s.duplicates_before
+    s.duplicates = s.duplicates_before
     s.first = psn
     s.arrived = psn
     s.passed = psn

@@ -6,7 +6,7 @@ import pytest
 from conformance_traces import broken, judged, kept, open_cases
 from examples import examples
 from go_back_n import Connection
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.measures.conformance import rule_list as rules
@@ -54,6 +54,7 @@ def test_before_the_loss_every_rewind_is_judged(seed) -> None:
     assert undecided == connection.naks
 
 
+@example(37, 1, 7, 0.03)  # the retransmission of the first packet is lost too
 @examples(20)
 @given(SEEDS, st.integers(1, 31), st.sampled_from([7, 0xFFFFFA]), st.sampled_from([0, 0.03]))
 def test_first_packets_that_the_receiver_lacks_are_no_duplicates(seed, lost, first, more) -> None:
