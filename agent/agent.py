@@ -159,7 +159,6 @@ class _Collected(CollectorRegistry):
         self._collect = collect
 
     def collect(self) -> list[Metric]:
-        """The metrics."""
         return self._collect()
 
 

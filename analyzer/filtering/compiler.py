@@ -134,7 +134,6 @@ def _any_value(field: Field, matches: _Match) -> _Test:
 
 
 def _present(field: Field) -> _Test:
-    """Whether a row has the field."""
     if not field.of_job:
         return lambda rows: field.present(rows.table)
     return lambda rows: np.logical_or.reduce([rows.of_job[name] >= 0 for name in field.of_job])

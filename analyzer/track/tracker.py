@@ -60,7 +60,6 @@ class FlowTracker:
         self._grow_flows(64)
 
     def __len__(self) -> int:
-        """Number of flows."""
         return int(self.state.used[st.USED_FLOWS])
 
     @property

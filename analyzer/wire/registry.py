@@ -40,5 +40,4 @@ class Registry:
 
     @property
     def tap_names(self) -> list[str]:
-        """The name of every tap."""
         return [tap.name for tap in self.taps.items]

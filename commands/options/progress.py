@@ -77,7 +77,6 @@ def _json_lines(progress: Progress) -> None:
 
 
 def shows_bar(how: ProgressAs) -> bool:
-    """Whether progress is a bar."""
     return how == "bar" or (how == "auto" and sys.stderr.isatty())
 
 

@@ -38,7 +38,6 @@ _NO_NATIVE_XDP = (errno.EOPNOTSUPP, errno.ERANGE, errno.EINVAL, errno.ENOTSUP)
 
 
 def directions_of(hook: Hook) -> tuple[Direction, ...]:
-    """The directions of a hook."""
     return ("in",) if hook.startswith("xdp") else ("in", "out")
 
 

@@ -115,7 +115,6 @@ class Fabric:
 
     @property
     def switches(self) -> int:
-        """Number of switches."""
         return len(self.hash_settings)
 
     @property
@@ -129,7 +128,6 @@ class Fabric:
         return int(self.attachments.switch.shape[1])
 
     def host_name(self, host: int) -> str:
-        """Name of a host."""
         return self.nodes.names[self.switches + host]
 
     def address_of(self, host: int) -> IPv4Address | IPv6Address:

@@ -21,7 +21,6 @@ class SeedRange(NamedTuple):
 
     @property
     def seeds(self) -> int:
-        """Number of seeds."""
         return max(0, -(-(self.end - self.first) // self.step))
 
     def part(self, begin: int, end: int) -> UInt64s:

@@ -259,6 +259,5 @@ def folded(table: Table, *headings: str) -> None:
 
 
 def numbers(table: Table, *headings: str) -> None:
-    """Add columns of numbers."""
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)

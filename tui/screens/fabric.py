@@ -286,7 +286,6 @@ def _signed(difference: float, cell: int) -> tuple[str, str]:
 
 
 def link_cells(link: LinkLoad) -> Sequence[Cell]:
-    """One link."""
     over = link.over_mean or 0.0
     return (
         link.name,

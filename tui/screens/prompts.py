@@ -15,7 +15,6 @@ from textual.widgets import Input, Static
 
 
 def line_input(value: str, suggester: Suggester | None = None) -> Input:
-    """The input line."""
     field = Input(value, suggester=suggester, select_on_focus=False)
     field.cursor_blink = False
     return field

@@ -120,14 +120,12 @@ class Grid(ScrollView, can_focus=True):
         self.refresh()
 
     def set_columns(self, columns: Sequence[GridColumn]) -> None:
-        """Set the columns."""
         if tuple(columns) != self.columns:
             self.columns = tuple(columns)
             self._fitting = (-1, [])
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return self._rows
 
     def put_cursor(self, row: int, at_top: bool = False) -> None:

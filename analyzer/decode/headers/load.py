@@ -16,7 +16,6 @@ from ...wire.packets import U8
 
 @inlined
 def byte(data: U8, at: Int) -> Int:
-    """The byte at `at`."""
     return np.int64(data[np.uint64(at)])
 
 

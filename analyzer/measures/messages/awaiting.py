@@ -130,7 +130,6 @@ def _new_ring(rings: Records, used: Ints, s: Record, bits: Int) -> None:
 
 @inlined
 def _entry(rings: Records, s: Record, position: Int) -> EntryRecord:
-    """The entry at a position of the ring."""
     return rings[s.ring - 1 + (position & ((np.int64(1) << np.int64(s.ring_bits)) - 1))]
 
 

@@ -50,7 +50,6 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
 
 
 def yaml_bytes(fabric: Fabric) -> bytes:
-    """The fabric as YAML."""
     document = fabric_document(fabric)
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(document, Dumper=dumper, sort_keys=False, default_flow_style=None, width=100)

@@ -109,7 +109,6 @@ class FlowColumns:
 
     @classmethod
     def none(cls) -> FlowColumns:
-        """No flow."""
         kinds = {"src": "u4", "dst": "u4", "qp": "u4", "transport": "u1", "peer": "i4"}
         kinds["rate"] = "f8"
         return cls(*(np.zeros(0, kinds.get(f.name, "i8")) for f in fields(cls)))
@@ -172,7 +171,6 @@ class PathColumns:
 
     @classmethod
     def none(cls, by: str = "entropy") -> PathColumns:
-        """No path."""
         empty = np.zeros(0, np.int64)
         return cls(by, np.zeros(1, np.int64), empty, empty, empty, empty, empty, np.zeros(0))
 
