@@ -7,10 +7,12 @@ made, files tell the dialect: a device with `NAME.frr-route.json` speaks frr.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.words import printable
 from ..replay.fabrics.addressing import Network
 from ..replay.fabrics.devices.device import Device
 from .asked import ASKED, Asked, read_asked
@@ -113,7 +115,12 @@ def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
             raise UsageError(f"`{question.command}`: {reason or 'no answer'}")
     device = dialect.read(folder, name)
     of_frr = any(q.suffix == SUFFIX for q in questions)
-    installed = installed_of(folder / f"{name}.{SUFFIX}") if of_frr else {}
+    installed: dict[Network, frozenset[str]] = {}
+    try:
+        installed = installed_of(folder / f"{name}.{SUFFIX}") if of_frr else {}
+    except UsageError as error:
+        text = printable(str(error).removeprefix(f"{folder}/"))
+        device = replace(device, unexpected=(*device.unexpected, text))
     return Answers(device, dialect, missing, installed, asked)
 
 

@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...replay.fabrics.devices.device import Device
-from ...replay.fabrics.files.linux_tables import read_device
 from ...replay.fabrics.files.yaml_source import Source
 from ..asking.route_get import Query
 from .dialect import Calculator, Question
-from .linux import LINUX
+from .linux import LINUX, read_known
 from .reading import Entry, Lines, Reader, number, one_of
 
 _FORWARDING, _TRAFFIC = "cumulus-forwarding.json", "cumulus-traffic"
@@ -30,7 +29,7 @@ _SEED = re.compile(r"\s*(?:hash_config\.)?ecmp_hash_seed\s*=\s*(.*)")
 
 
 def _read(folder: Path, name: str) -> Device:
-    device = read_device(folder, name)
+    device = read_known(folder, name)
     reader = Reader(folder, name, _OWN)
     words = [reader.text(_TRAFFIC, _seed), reader.json(_FORWARDING, _fields)]
     remarks = reader.json(_ADAPTIVE, _adaptive) or []
@@ -39,7 +38,7 @@ def _read(folder: Path, name: str) -> Device:
         hash=None,
         hash_in_words=", ".join(word for word in words if word),
         remarks=(*device.remarks, *remarks),
-        unexpected=reader.problems,
+        unexpected=(*device.unexpected, *reader.problems),
     )
 
 

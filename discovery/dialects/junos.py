@@ -1,4 +1,5 @@
-"""Junos: the forwarding table of the packet forwarding engine and other commands as JSON.
+"""Junos: the forwarding table of the Routing Engine, which the hardware has a copy of, and other
+commands as JSON.
 
 Every value is a list with an object `{"data": ...}`. A port is its physical one if its unit is 0.
 Shapes: Juniper's Junos XML API reference, and genie's tests of `show route forwarding-table`.

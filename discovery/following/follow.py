@@ -397,10 +397,14 @@ class Follow:
 
     def _device(self, folder: Path, name: str, problems: dict[str, str]) -> Device | None:
         try:
-            return self._dialects[name].read(folder, name)
+            told = self._dialects[name].read(folder, name)
         except UsageError as error:
             problems[name] = str(error).replace(f"{folder}/", "")
             return None
+        if told.unexpected:
+            problems[name] = told.unexpected[0]
+            return None
+        return told
 
     def _event(
         self,

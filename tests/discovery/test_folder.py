@@ -10,7 +10,8 @@ from answers import recorded
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
 from rocescope.discovery.asked import Asked, write_asked
-from rocescope.discovery.folder import NOT_ASKED, read_folder
+from rocescope.discovery.discover import discover_folder
+from rocescope.discovery.folder import NOT_ASKED, UNEXPECTED, read_folder
 
 
 def test_devices_their_dialects_and_what_was_not_asked(tmp_path):
@@ -118,6 +119,31 @@ def test_odd_answers_of_one_device_are_named(suffix, content, reason, tmp_path):
     assert len(answers) == 7
     assert unread.name == "leaf1"
     assert re.search(rf"leaf1.{suffix}.*{reason}", unread.reason)
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    ["lldp.json", "addr.json", "neigh.json", "rule.json", "route6.json", "frr-route.json"],
+)
+def test_half_an_answer_beside_the_routes_leaves_the_routes(suffix, tmp_path):
+    folder = recorded(tmp_path) / "healthy"
+    file = folder / f"leaf1.{suffix}"
+    before = read_folder(folder)[0]
+    file.write_bytes(b'[{"dst": "10.' if suffix == "rule.json" else file.read_bytes()[:150])
+    answers, unread = read_folder(folder)
+    assert unread == []
+    told = {one.device.name: one.device.unexpected for one in answers if one.device.unexpected}
+    (text,) = told.pop("leaf1")
+    assert text.startswith(f"leaf1.{suffix}: ")
+    assert told == {}
+    kept, whole = (
+        [r for one in found if one.device.name == "leaf1" for r in one.device.routes]
+        for found in (answers, before)
+    )
+    assert kept == [r for r in whole if r.network.version == 4 or suffix != "route6.json"]
+    report = discover_folder(folder, 10**10, 500).report
+    assert (report.switches, report.hosts, len(report.links)) == (4, 4, 12)
+    assert [one.device for one in report.remarks if one.kind == UNEXPECTED] == ["leaf1"]
 
 
 def test_when_no_device_answers_the_devices_are_named(tmp_path):

@@ -3,8 +3,8 @@
 A device with a single port in the fabric, or one that does not forward, is a host; every port of
 a host with several is a host (NIC) of its own, `name:port`. A connected network in which no
 other device has an address is one host, named `device:port`, with all addresses of the
-network. A gateway that belongs to no device is a switch `via GATEWAY`, and each network behind
-it a host.
+network. A gateway that belongs to no device is a switch `via GATEWAY`, or `via NAME` as LLDP
+calls it, and each network behind it a host.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Builder:
             return
         gateways = self._gateways_in(end, network)
         for gateway in gateways:
-            name = f"{VIA}{gateway}"
+            name = self._stub_name(end, str(gateway), len(gateways) == 1)
             self.topology.owner[gateway] = name
             self._stub(end, name)
         if not gateways and (network.num_addresses > 2 or own is not None):
@@ -194,6 +194,11 @@ class _Builder:
             )
         )
 
+    def _stub_name(self, end: End, otherwise: str, alone: bool = True) -> str:
+        """The name of a switch without tables: as LLDP tells if it is alone behind the port."""
+        known = self._cabling.strangers.get(end) if alone else None
+        return VIA + _UNSAFE.sub("?", known or otherwise)
+
     def _stub(self, end: End, name: str) -> None:
         """A switch without tables, behind a port."""
         if name not in self.topology.switches:
@@ -214,9 +219,8 @@ class _Builder:
                         continue
                     if end in self._left_out or self.topology.behind(*end):
                         continue
-                    known = self._cabling.strangers.get(end)
-                    name = known or f"{hop.gateway} on {end.device} {end.port}"
-                    self._stub(end, VIA + _UNSAFE.sub("?", name))
+                    name = f"{hop.gateway} on {end.device} {end.port}"
+                    self._stub(end, self._stub_name(end, name))
 
     def add_networks_behind_gateways(self) -> None:
         """Hosts for networks behind switches without tables."""

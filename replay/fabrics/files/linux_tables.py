@@ -10,12 +10,14 @@ NAME.lldp.json (`lldpctl -f json0`); or one JSON file
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ....analyzer.errors import UsageError
 from ....analyzer.saved_file import read_saved
+from ....analyzer.words import printable
 from ...hashing import HashSettings
 from ..addressing import Address, parse_address, parse_network
 from ..devices.device import Device, NextHop, Route
@@ -24,6 +26,9 @@ from .json_source import load_json
 from .linux_neighbours import advertised_of, interfaces_of, policies_of, resolved_of
 from .yaml_source import Source, load_yaml
 
+_T = TypeVar("_T")
+_SHOWN = 300
+"""Most characters of a problem."""
 TABLES = ("route", "route6", "nexthop", "bucket")
 _SYSCTLS = ("multipath", "linkdown", "forwarding", "ip_forward")
 _HIGHEST = {
@@ -54,20 +59,52 @@ def _of_folder(folder: Path) -> Iterator[Device]:
         yield read_device(folder, file.name.removesuffix(".route.json"))
 
 
-def read_device(folder: Path, name: str) -> Device:
-    """One device of a folder. UsageError names file and line."""
-    tables = {
-        table: load_json(found)
-        for table in TABLES
-        if (found := folder / f"{name}.{table}.json").exists()
-    }
+def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:
+    """One device of a folder. UsageError names file and line.
+
+    strict: also of answers that the forwarding of IPv4 does not need; else they are told in
+    `Device.unexpected`, as if they had not been given.
+    """
+    tables: dict[str, Source] = {}
+    beside = _Beside(folder, strict)
+    for table in TABLES:
+        file = folder / f"{name}.{table}.json"
+        if not file.exists():
+            continue
+        six = table == "route6"
+        found = beside.read(load_json, file) if six else load_json(file)
+        if found is not None:
+            tables[table] = found
     sysctl = folder / f"{name}.sysctl"
-    return _device(name, tables, folder, sysctl if sysctl.exists() else None)
+    return _device(name, tables, folder, sysctl if sysctl.exists() else None, beside)
+
+
+class _Beside:
+    """Answers without which a device is still known."""
+
+    def __init__(self, folder: Path, strict: bool) -> None:
+        self.problems: list[str] = []
+        self._folder, self._strict = folder, strict
+
+    def read(self, parse: Callable[[Path], _T], file: Path) -> _T | None:
+        """What an answer says; None if it is damaged and the reading is not strict."""
+        try:
+            return parse(file)
+        except UsageError as error:
+            if self._strict:
+                raise
+            self.problems.append(printable(str(error).removeprefix(f"{self._folder}/"))[:_SHOWN])
+            return None
 
 
 def _device(
-    name: str, tables: dict[str, Source], path: Path, sysctl_file: Path | None = None
+    name: str,
+    tables: dict[str, Source],
+    path: Path,
+    sysctl_file: Path | None = None,
+    beside: _Beside | None = None,
 ) -> Device:
+    beside = beside or _Beside(path, True)
     for key, place in tables.items():
         if key not in (*TABLES, "sysctl"):
             raise place.wrong(f"unknown table {key!r}; give {', '.join(TABLES)} or sysctl")
@@ -80,22 +117,21 @@ def _device(
         where = tables["sysctl"].where if "sysctl" in tables else ""
     sysctl = _Sysctl(text, where)
     nexthops = _nexthops(tables, sysctl)
-    routes = [
-        route
-        for table in ("route", "route6")
-        if table in tables
-        for entry in tables[table].items("routes")
-        if (route := _route(entry, nexthops, sysctl)) is not None
-    ]
+
+    def routes_of(table: str) -> list[Route]:
+        found = (_route(e, nexthops, sysctl) for e in tables[table].items("routes"))
+        return [route for route in found if route is not None]
+
+    routes = routes_of("route")
+    if "route6" in tables:
+        routes += beside.read(lambda _: routes_of("route6"), path) or []
     offloaded = sysctl.offloaded
-    interfaces = interfaces_of(path / f"{name}.addr.json")
+    interfaces = beside.read(interfaces_of, path / f"{name}.addr.json")
     limits = list(limits_of(interfaces or ()))
-    limits += [
-        text
-        for suffix, family in (("rule.json", "IPv4"), ("rule6.json", "IPv6"))
-        if sysctl.forwards is not False
-        for text in policies_of(path / f"{name}.{suffix}", family)
-    ]
+    for suffix, family in (("rule.json", "IPv4"), ("rule6.json", "IPv6")):
+        if sysctl.forwards is not False:
+            policies = partial(policies_of, family=family)
+            limits += beside.read(policies, path / f"{name}.{suffix}") or []
     return Device(
         name,
         tuple(routes),
@@ -103,13 +139,14 @@ def _device(
         bool(sysctl.remarks),
         sysctl.forwards,
         interfaces,
-        advertised_of(path / f"{name}.lldp.json"),
-        resolved_of(path / f"{name}.neigh.json"),
+        beside.read(advertised_of, path / f"{name}.lldp.json"),
+        beside.read(resolved_of, path / f"{name}.neigh.json"),
         (
             *sysctl.remarks,
             *([_OFFLOADED] if offloaded else []),
             *limits,
         ),
+        unexpected=tuple(beside.problems),
     )
 
 

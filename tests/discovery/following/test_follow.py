@@ -238,6 +238,37 @@ def test_an_answer_that_fails_is_no_change(routers, tmp_path, monkeypatch, quest
     assert following.summary().changes == 0
 
 
+class HalfLinks(Recorded):
+    """leaf1 ends its list of ports in the middle, and calls that a success."""
+
+    half = False
+
+    def __call__(self, requests):
+        return [
+            Said(said.output[:50], "")
+            if self.half and one.device == "leaf1" and one.command.endswith("addr")
+            else said
+            for one, said in zip(requests, super().__call__(requests), strict=True)
+        ]
+
+
+@pytest.mark.thorough
+def test_half_an_answer_is_no_change(routers, tmp_path, monkeypatch):
+    monkeypatch.setattr("rocescope.discovery.following.follow._RETRY_SECONDS", 0.1)
+    fabric = routers.fabric(tmp_path / "first")
+    traffic, line = units_of(routers.flows(FLOWS, 4), fabric), HalfLinks(routers.prefix)
+    following, events, _ = followed(routers, fabric, traffic, line)
+    before = now(following)
+    line.half = True
+    lost = next(events)  # with the second reading of all
+    assert (lost.kind, lost.devices) == ("lost", ["leaf1"])
+    assert lost.problem.startswith("leaf1.addr.json: not the output of `ip -j -d addr`")
+    line.half = False
+    assert next(events).kind == "back"
+    assert now(following) == before
+    assert [event.kind for event in settle(following, events, 0.1)] == ["ended"]
+
+
 @pytest.mark.thorough
 def test_a_reading_that_fails_is_said(routers, tmp_path, monkeypatch):
     """A full disk, for example."""

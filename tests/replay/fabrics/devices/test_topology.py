@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 from answers import connected, device, heard, port, route
 from hypothesis import given
@@ -76,6 +76,19 @@ def test_an_unnumbered_gateway_without_tables_is_named_by_lldp():
     assert found.switches == ["leaf", "spine", "via fe80::9 on leaf up8", "via sp?ine?9?"]
     behind = [wire for wire in found.wires if wire.b == "10.9.0.0/16"]
     assert [wire.a for wire in behind] == found.switches[2:]
+
+
+def test_numbered_gateways_of_one_switch_without_tables_are_one_switch():
+    """LLDP names it on both ports; on a port with two gateways it cannot tell which one it is."""
+    networks = [connected(f"172.16.{i}.0/24", f"up{i}", f"172.16.{i}.9") for i in (8, 9, 10)]
+    hops = [("172.16.8.1", "up8"), ("172.16.9.1", "up9"), ("172.16.10.1", "up10")]
+    over = route("10.9.0.0/16", *hops, ("172.16.10.2", "up10"))
+    advertised = tuple(heard(f"up{i}", "spine9", f"swp{i}") for i in (8, 9, 10))
+    found = find_topology([leaf(*networks, over, advertised=advertised), spine()])
+    assert found.switches[2:] == ["via spine9", "via 172.16.10.1", "via 172.16.10.2"]
+    ports = [wire.port_a for wire in found.wires if wire.b == "via spine9"]
+    assert ports == ["up8", "up9"]
+    assert found.owner[ip_address("172.16.9.1")] == "via spine9"
 
 
 NESTED = [f"20.{i}.0.0/{n}" for i in range(3) for n in (14, 15, 16) if i % (1 << (16 - n)) == 0] + [
