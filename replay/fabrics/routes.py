@@ -38,7 +38,7 @@ def with_routes(
 ) -> Fabric:
     """The fabric with these routes in place of shortest paths; other routes do not change.
 
-    of_ipv6: routes of IPv6 that differ from those; one without a next hop leads nowhere. The
+    A route without a next hop leads nowhere. of_ipv6: routes of IPv6 that differ from those. The
     fabric does not recompute forwarding when links go down: next hops over them are lost.
     UsageError names an invalid route.
     """
@@ -81,8 +81,6 @@ def _with(
             here = (fabric.attachments.switch == destination).any(1)
             edges = np.unique(fabric.attachments.edge[here])
         columns = edges[edges >= 0] + column
-        if not route.hops and not column:
-            raise UsageError(f"{route.where}: the route has no next hop; give a list of switches")
         links = [_link(fabric, switch, hop, route.where) for hop in route.hops]
         groups.set(switch, columns, links, [hop.weight for hop in route.hops], route.buckets)
     return groups.forwarding()

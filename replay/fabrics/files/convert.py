@@ -92,39 +92,37 @@ def hash_document(settings: HashSettings) -> dict[str, Any]:
 
 
 def _routes(fabric: Fabric) -> dict[str, Any]:
-    """Next hops of every switch to every edge, named by the edge's first host."""
+    """Next hops of every switch to every edge, named by the edge's first host; [] is no route."""
     routes: dict[str, Any] = {}
     names, edge = fabric.nodes.names, fabric.attachments.edge
     one_host_each = len(np.unique(edge[edge >= 0])) == np.count_nonzero(edge >= 0)
     for switch in range(fabric.switches):
         found: dict[str, Any] = {}
         for host in range(fabric.hosts):
-            links, weights = fabric.group(switch, int(edge[host])) if edge[host] >= 0 else ((), ())
-            if len(links):
-                leaf = names[int(fabric.attachments.switch[host].max())]
-                hops = [
-                    _hop(fabric, int(link), int(weight))
-                    for link, weight in zip(links, weights, strict=True)
-                ]
-                group = int(fabric.forwarding.group_of[switch, edge[host]])
-                buckets = fabric.forwarding.buckets.get(group)
-                found[fabric.host_name(host) if one_host_each else leaf] = (
-                    hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
-                )
+            attached = fabric.attachments.switch[host]
+            if edge[host] < 0 or (attached == switch).any():
+                continue
+            name = fabric.host_name(host) if one_host_each else names[int(attached.max())]
+            links, weights = fabric.group(switch, int(edge[host]))
+            hops = [
+                _hop(fabric, int(link), int(weight))
+                for link, weight in zip(links, weights, strict=True)
+            ]
+            group = int(fabric.forwarding.group_of[switch, edge[host]])
+            buckets = fabric.forwarding.buckets.get(group) if hops else None
+            found[name] = hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
         if found:
             routes[names[switch]] = found
     return routes
 
 
 def _differing(six: dict[str, Any], four: dict[str, Any]) -> dict[str, Any]:
-    """The next hops of IPv6 that are not those of IPv4; an empty list for no route."""
-    found = {}
-    for switch in four | six:
-        own, other = six.get(switch, {}), four.get(switch, {})
-        differing = {to: own.get(to, []) for to in other | own if own.get(to) != other.get(to)}
-        if differing:
-            found[switch] = differing
-    return found
+    """The next hops of IPv6 that are not those of IPv4."""
+    found = {
+        switch: {to: hops for to, hops in own.items() if hops != four[switch][to]}
+        for switch, own in six.items()
+    }
+    return {switch: own for switch, own in found.items() if own}
 
 
 def _hop(fabric: Fabric, link: int, weight: int) -> Any:

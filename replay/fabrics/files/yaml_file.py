@@ -13,8 +13,8 @@
     down: [leaf1-spine1#2]
     slow: {leaf1>spine1: 50G}
     routes:                                    # leaf1 to host1: these next hops, in this order
-      leaf1: {host1: [spine2, {via: spine1, weight: 3}]}
-    routes_ipv6:                               # where IPv6 has others; [] is no route
+      leaf1: {host1: [spine2, {via: spine1, weight: 3}]}   # [] is no route
+    routes_ipv6:                               # where IPv6 has others
       leaf1: {host1: [spine1, spine2]}
 
 A fabric read from devices also has, of hosts, `networks: [10.0.1.0/24]` that lead to the host

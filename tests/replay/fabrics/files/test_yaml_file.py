@@ -135,7 +135,6 @@ def test_a_spec_as_the_base(parse):
             "routes: {leaf1: {host2: [leaf2]}}",
             r"lab.yaml:1: leaf1 has no link to 'leaf2'",
         ),
-        ("name: lab", "routes: {leaf1: {host2: []}}", r"lab.yaml:1: the route has no next hop"),
         ("name: lab", "routes: {leaf7: {host2: [x]}}", r"lab.yaml:1: there is no switch 'leaf7'"),
     ],
 )
@@ -253,6 +252,18 @@ def test_written_and_read_again(spec, write, suffix, tmp_path):
     file = tmp_path / f"f.{suffix}"
     file.write_bytes(write(fabric))
     same(parse_fabric(str(file)), fabric)
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(yaml_bytes, "yaml"), (json_bytes, "json")])
+def test_no_route_stays_no_route(parse, write, suffix, tmp_path):
+    """Read again, the shortest path is not assumed in its place."""
+    fabric = parse(LAB + "routes: {leaf1: {host2: []}}\n")
+    assert len(fabric.group(0, int(fabric.attachments.edge[1]))[0]) == 0
+    file = tmp_path / f"again.{suffix}"
+    file.write_bytes(write(fabric))
+    again = parse_fabric(str(file))
+    same(again, fabric)
+    assert len(again.group(0, int(again.attachments.edge[1]))[0]) == 0
 
 
 def test_routes_and_hash_settings_are_written_too(parse, tmp_path):
