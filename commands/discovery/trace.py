@@ -70,8 +70,9 @@ def trace(
         Folder with NAME.link.json (ip -j -s link) of the devices, such as discover --raw writes;
         given twice: before and after the capture. With --live, --devices are asked instead.
     ask
-        Ask switches for their next hops with ip route get: a sample of the computed hops and all
-        hops that cannot be computed, or all hops. Needs --devices.
+        Ask switches for their next hops, Linux with ip route get, others with their calculators
+        (never tried on a device): a sample of the computed hops and all hops that cannot be
+        computed, or all hops. Needs --devices.
     devices
         Inventory of devices that are reached over SSH, or netns:PREFIX for network namespaces
         PREFIX + name of this host. Flows whose switches change during the trace are marked.
