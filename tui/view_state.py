@@ -40,7 +40,8 @@ class ViewState:
     frozen: bool = False
     chosen: bool = False
     """Whether the user has moved the cursor to a flow."""
-    path_key: str = "entropy"
+    path_key: str = ""
+    """The path key that the user chose; empty: taps where some are parallel, else source ports."""
     everything: bool = False
     """Whether flows without data are shown too."""
     strategy: str | None = None
@@ -136,16 +137,23 @@ class ViewState:
         """The paths by the selected key."""
         if self.path_key == "fabric" and (placed := self.placed()) is not None:
             return placed.path_columns(self.snapshot)
-        if self.path_key == "tap" and "tap" in self.snapshot.paths:
+        key = self._key_of(self.snapshot)
+        if key == "tap" and "tap" in self.snapshot.paths:
             return self._by_tap(self.snapshot)
-        return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
+        return self.snapshot.paths.get(key) or self.snapshot.paths["entropy"]
 
     def prepare(self, snapshot: Snapshot) -> None:
         """Compute derived data of a snapshot in the thread that made it, before it is drawn."""
         if self.path_key == "fabric" and not self.frozen and (placed := self.placed()) is not None:
             placed.path_columns(snapshot)
-        if self.path_key == "tap" and not self.frozen and "tap" in snapshot.paths:
+        if self._key_of(snapshot) == "tap" and not self.frozen and "tap" in snapshot.paths:
             self._by_tap(snapshot)
+
+    def _key_of(self, snapshot: Snapshot) -> str:
+        if self.path_key:
+            return self.path_key
+        only_ports = snapshot.paths.keys() == {"entropy", "tap"}
+        return "tap" if only_ports and snapshot.judged.parallel_taps else "entropy"
 
     def _by_tap(self, snapshot: Snapshot) -> PathColumns:
         known, columns = self._tap_columns
@@ -159,7 +167,8 @@ class ViewState:
     def next_path_key(self) -> bool:
         """Switch to the next path key; False if there is only one."""
         keys = list(self.snapshot.paths) + (["fabric"] if self.placed() is not None else [])
-        now = keys.index(self.path_key) if self.path_key in keys else 0
+        key = self._key_of(self.snapshot)
+        now = keys.index(key) if key in keys else 0
         self.path_key = keys[(now + 1) % len(keys)]
         return len(keys) > 1
 

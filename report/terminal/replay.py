@@ -99,7 +99,7 @@ def print_flow_strategy(page: Page, one: StrategyResult, top: int) -> None:
             f"({human.counted(layer.flows or 0, 'flow')})"
             for layer in with_acks
         )
-        page.say(f"FIM of all flows, those with only ACKs included: {', '.join(told)}.", "dim")
+        page.say(f"FIM with flows of ACKs: {', '.join(told)}.", "dim")
     if one.solver is not None:
         page.say(
             f"Solver: {one.solver.status}; the busiest link is at most "

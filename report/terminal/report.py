@@ -143,8 +143,8 @@ class Report:
         heading = Text("DIAGNOSIS", "bold")
         heading.append(f"  {words.heading(self.analysis.diagnosis)}", "not bold")
         if not whole:
-            where = "--format json" if self.brief else "the end"
-            heading.append(f"  (in full: {where})", "dim")
+            where = ": --format json" if self.brief else " at the end"
+            heading.append(f"  (in full{where})", "dim")
         return heading
 
     def _paragraph(self, line: Line) -> None:

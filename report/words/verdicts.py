@@ -460,7 +460,7 @@ def imbalance(record: Imbalance) -> str:
         if record.fim_flows_chance_percent is not None:
             text += f" (ideal hashing: {record.fim_flows_chance_percent:.1f} %)"
     if record.fim_all_flows_percent is not None:
-        text += f"; of all, those with only ACKs included: {record.fim_all_flows_percent:.1f} %"
+        text += f"; with flows of ACKs: {record.fim_all_flows_percent:.1f} %"
     return f"{text}."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -73,6 +74,16 @@ def test_source_ports_alone_are_one_path_key(view):
     assert not view.next_path_key() and view.path_key == "entropy"
     view.path_key = "srv6"  # of a capture looked at before
     assert view.paths() is view.snapshot.paths["entropy"]
+
+
+def test_paths_are_taps_where_some_are_parallel_until_the_user_picks_another_key(view):
+    paths = dict(view.snapshot.paths, tap=view.snapshot.paths["entropy"])
+    series = replace(view.snapshot, paths=paths)
+    judged = replace(series.judged, parallel_taps=[("up1", "up2")])
+    for snapshot, following in ((series, "tap"), (replace(series, judged=judged), "entropy")):
+        view.snapshot, view.path_key = snapshot, ""
+        view.next_path_key()
+        assert view.path_key == following
 
 
 def test_links_are_computed_before_a_snapshot_is_drawn(view):

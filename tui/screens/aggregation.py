@@ -94,7 +94,7 @@ class AggregationScreen(RoceScreen):
 
     def _below(self, view: AggregationView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f" {view.words or 'no fabric yet'}", "dim")
+        text.append(f" {view.words or 'no fabric is set'}", "dim")
         if view.running:
             text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
         result, cursor = view.result, self.query_one("#schemes", Grid).cursor

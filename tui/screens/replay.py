@@ -121,8 +121,8 @@ class ReplayScreen(RoceScreen):
 
     def _sweeps(self, view: ReplayView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
-        fabric = view.fabric or "no fabric yet"
-        told = f"hosts by {view.mapping} on {fabric} {view.options}".rstrip()
+        fabric = f" on {view.fabric}" if view.fabric else "; no fabric is set"
+        told = f"hosts by {view.mapping}{fabric} {view.options}".rstrip()
         lines = wrap(told, max(20, self.size.width - 4), break_on_hyphens=False)
         text.append(" " + "\n   ".join(lines), "dim")
         if view.running:

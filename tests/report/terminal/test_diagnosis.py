@@ -113,7 +113,7 @@ def test_the_report_ends_with_what_the_first_rows_leave_out() -> None:
     Report(factories.analysis(diagnosis=cut), page_on(stream, "never")).print()
     stream.seek(0)
     text = stream.read().splitlines()
-    assert text[0].endswith("(in full: the end)")
+    assert text[0].endswith("(in full at the end)")
     rest = text[text.index("DIAGNOSIS IN FULL") :]
     assert sum(line.startswith("! ") for line in rest) == 9
     assert sum(line.startswith("✓ ") for line in rest) == 5

@@ -23,5 +23,6 @@ def summary(snapshot: Snapshot) -> str:
         return f"{so_far}{words.heading(diagnosis)}: {worst}."
     packets = human.counted(snapshot.source.packets, "packet")
     if not diagnosis.healthy:
-        return f"{so_far}{no} finding in {packets}, but no check covers this traffic."
+        check = "no check covers this traffic" if judged.final else "no check is complete"
+        return f"{so_far}{no} finding in {packets}, but {check}."
     return f"{so_far}{no} finding in {packets}; what was checked is below."

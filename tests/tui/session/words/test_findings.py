@@ -30,6 +30,9 @@ def test_no_finding_is_no_all_clear_without_a_check():
     assert said(Diagnosis("", [], [], [])) == (
         "No finding in 9 packets, but no check covers this traffic."
     )
+    assert said(Diagnosis("", [], [], []), final=False) == (
+        "So far: no finding in 9 packets, but no check is complete."
+    )
     assert said(Diagnosis("", [], ["12 hops: no loss"], [])) == (
         "No finding in 9 packets; what was checked is below."
     )
