@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 _STEERING = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]"
@@ -24,6 +26,15 @@ def printable_json(text: bytes) -> bytes:
     Encoders escape the first 32 only, not C1 controls, and not those that change the direction.
     """
     return _STEERING.sub(lambda found: f"\\u{ord(found[0].decode()):04x}".encode(), text)
+
+
+def choices(wrong: str, known: Iterable[str], verb: str = "there are") -> str:
+    """`there are a, b, c`, after the name that is most like a mistyped one."""
+    names = list(known)
+    listed = ", ".join(names)
+    longer = [name for name in names if wrong and name.startswith(wrong)]
+    close = longer or get_close_matches(wrong, names, n=1)
+    return f"did you mean {close[0]}? {verb.capitalize()} {listed}" if close else f"{verb} {listed}"
 
 
 def noun(number: int | None, singular: str, plural: str | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.help import DefaultFormatter, HelpPanel
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
@@ -75,5 +75,21 @@ def run_words(words: list[str]) -> object:
     app.console = console_for(sys.stdout, "auto")
     try:
         return app(words)
+    except MissingArgumentError as error:
+        raise UsageError(_missing(error)) from None
     except CycloptsError as error:
         raise UsageError(str(error)) from None
+
+
+def _missing(error: MissingArgumentError) -> str:
+    """Name the missing argument or value; an example that has it, or the page that explains it."""
+    command = " ".join(error.command_chain or ())
+    if error.keyword or error.argument is None:
+        return f"{command}: {error.keyword} has no value; see rocescope {command} --help"
+    name, names = error.argument.name, error.argument.names
+    for line in COMMANDS[command].examples.splitlines() if command in COMMANDS else ():
+        example = line.strip(" \\")
+        shown = not name.startswith("-") or any(f" {one} " in example for one in names)
+        if shown and "rocescope" in example:
+            return f"{command} needs {name}, for example: {example}"
+    return f"{command} needs {name}; see rocescope {command} --help"

@@ -259,7 +259,10 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("analyze x x", "x is given twice; its packets would count as copies"),
         ("analize x", 'Unknown command "analize". Did you mean "analyze"?'),
         ("export x -o packets.csv", "--output packets.csv must end in .parquet, .arrow or"),
-        ("export x", 'Command "export" parameter --output requires an argument.'),
+        ("export x", "export needs --output, for example: rocescope export capture.pcap -o"),
+        ("compare x", "compare needs AFTER, for example: rocescope compare before.json after.json"),
+        ("generate incast", "generate needs --output; see rocescope generate --help"),
+        ("trace x --fabric", "trace: --fabric has no value; see rocescope trace --help"),
     ],
 )
 def test_usage_errors_are_one_line(

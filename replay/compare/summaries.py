@@ -35,7 +35,8 @@ def mapped(traffic: Traffic, fabric: Fabric) -> tuple[Traffic, list[str]]:
         names = ", ".join(traffic.unmapped[:5]) + (", ..." if len(traffic.unmapped) > 5 else "")
         raise UsageError(
             f"no flow runs between hosts of {fabric.name}; its first host is "
-            f"{fabric.address_of(0)}, the capture has {names or 'none'}: use --map"
+            f"{fabric.address_of(0)}, the capture has {names or 'none'}: "
+            "use --map order or --map FILE"
         )
     warnings = list(traffic.warnings)
     if inside.all():

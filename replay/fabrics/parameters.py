@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_rate
+from ...analyzer.words import choices
 from ...kernels.named import NamedTuple
 
 COUNT, RATE, DURATION, RATIO = "count", "rate", "duration", "ratio"
@@ -102,8 +103,8 @@ def checked(kind: str, options: Mapping[str, str], parameters: Mapping[str, Para
     """All parameters with their values; UsageError names the parameter and its valid values."""
     for key in options:
         if key not in parameters:
-            known = ", ".join((*parameters, *CHANGES))
-            raise UsageError(f"{kind} has no parameter {key!r}; it has {known}")
+            known = choices(key, (*parameters, *CHANGES), "it has")
+            raise UsageError(f"{kind} has no parameter {key!r}; {known}")
     numbers: dict[str, int | float | None] = {}
     for key, parameter in parameters.items():
         text = options.get(key)

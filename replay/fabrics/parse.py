@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...analyzer.errors import UsageError
+from ...analyzer.words import choices
 from ...kernels.named import NamedTuple
 from .fabric import Fabric
 from .kinds.fat_tree import PARAMETERS as FAT_TREE
@@ -66,7 +67,7 @@ def parse_fabric(spec: str) -> Fabric:
         if name.startswith("linux:") or path.suffix or "/" in name:
             raise UsageError(f"there is no file {path}")
         raise UsageError(
-            f"{spec!r} is not a fabric: give {', '.join(KINDS)} with parameters, {FILES}"
+            f"{spec!r} is not a fabric: {choices(kind, KINDS, 'give')} with parameters, {FILES}"
         )
     options, changes = split_options(rest, name)
     values = checked(name, options, _FILE_PARAMETERS)

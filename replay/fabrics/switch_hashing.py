@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...analyzer.words import choices
 from ...kernels.named import NamedTuple
 from ..hashing import MODELS, HashSettings
 from ..hashing.keys import parse_field_set
@@ -94,7 +95,7 @@ def _model(fabric: Fabric, options: Mapping[str, str], where: str) -> str:
         own = next((own for own in fabric.hash_settings if own is not None), None)
         return own.model if own else HashSettings().model
     if name not in MODELS:
-        raise UsageError(f"{where}: there is no hash {name!r}; there are {', '.join(MODELS)}")
+        raise UsageError(f"{where}: there is no hash {name!r}; {choices(name, MODELS)}")
     return name
 
 

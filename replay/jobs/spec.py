@@ -12,6 +12,7 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.key_values import parse_options
 from ...analyzer.units import parse_duration, parse_size
+from ...analyzer.words import choices
 from ...kernels.kernel import Floats
 from ..fabrics.fabric import Fabric
 from .collectives import ALL_REDUCES, PLAIN, Collective, experts, hierarchical, uneven
@@ -150,9 +151,7 @@ def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
     numbers = {key: whole(key, values[key], *_NUMBERS[key]) for key in _NUMBERS if key in values}
     name = values["collective"]
     if name not in COLLECTIVES:
-        raise UsageError(
-            f"--jobs: there is no collective {name!r}; there are {', '.join(COLLECTIVES)}"
-        )
+        raise UsageError(f"--jobs: there is no collective {name!r}; {choices(name, COLLECTIVES)}")
     if values["place"] not in PLACEMENTS:
         raise UsageError(f"--jobs: place is {', '.join(PLACEMENTS)}, not {values['place']!r}")
     for key, only in (("group", "hierarchical"), ("expert", "moe")):

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...analyzer.words import choices
 from ...kernels.kernel import Bools, Int32s, Ints
 from ...version import VERSION
 from ..hashing import MODELS, Group, HashModel, HashSettings, LinearHash, bind
@@ -124,7 +125,7 @@ def _hypotheses(
     flows: Seen, group: Group, wanted: Wanted, known: Sequence[Candidate]
 ) -> Iterator[_Hypothesis]:
     if wanted.hash is not None and wanted.hash not in MODELS:
-        raise UsageError(f"there is no hash {wanted.hash!r}; there are {', '.join(MODELS)}")
+        raise UsageError(f"there is no hash {wanted.hash!r}; {choices(wanted.hash, MODELS)}")
     for candidate in known:
         settings = settings_of(candidate)
         if settings is not None and candidate.seed is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...analyzer.errors import UsageError
 from ...analyzer.key_values import parse_options
+from ...analyzer.words import choices
 from ..packets.model.rules import Strategy
 from .base import FlowStrategy
 from .flows.assign import Assign
@@ -106,6 +107,6 @@ def _parts(text: str) -> tuple[str, dict[str, str]]:
     name, _, rest = text.partition(":")
     name = _SAME.get(name, name)
     if name not in STRATEGIES and name not in PACKET_STRATEGIES:
-        known = ", ".join((*STRATEGIES, *PACKET_STRATEGIES))
-        raise UsageError(f"there is no strategy {name!r}; there are {known}")
+        known = choices(name, (*STRATEGIES, *PACKET_STRATEGIES))
+        raise UsageError(f"there is no strategy {name!r}; {known}")
     return name, parse_options(rest, name)

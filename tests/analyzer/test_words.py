@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.words import duration, noun, printable, scaled, short
+from rocescope.analyzer.words import choices, duration, noun, printable, scaled, short
 
 
 @given(st.text())
@@ -15,6 +15,19 @@ def test_nothing_in_a_name_steers_a_terminal(name: str) -> None:
     assert shown.isprintable()
     assert len(shown) == len(name)
     assert printable(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("ecpm", "did you mean ecmp? There are ecmp, ring-allreduce"),
+        ("ring", "did you mean ring-allreduce? There are ecmp, ring-allreduce"),
+        ("star", "there are ecmp, ring-allreduce"),
+        ("", "there are ecmp, ring-allreduce"),
+    ],
+)
+def test_the_name_like_a_mistyped_one_comes_first(wrong: str, text: str) -> None:
+    assert choices(wrong, ("ecmp", "ring-allreduce")) == text
 
 
 def test_nouns() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
+from ....analyzer.words import choices
 from ...results.aggregation import ALL_REDUCES
 from .a2tp import A2tp
 from .atp import Atp
@@ -33,7 +34,7 @@ def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
     for spec in specs or every:
         name, _, rest = spec.partition(":")
         if name not in every:
-            raise UsageError(f"there is no scheme {name!r}; there are {', '.join(every)}")
+            raise UsageError(f"there is no scheme {name!r}; {choices(name, every)}")
         given = parse_options(rest, f"scheme {name}")
         scheme: Scheme | AllReduce
         if name in SCHEMES:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ....analyzer.errors import UsageError
+from ....analyzer.words import choices
 from .all_to_all import all_to_all
 from .demands import Demands, Settings
 from .incast import incast
@@ -31,5 +32,5 @@ PATTERNS: Mapping[str, Pattern] = {
 def pattern(name: str) -> Pattern:
     """The pattern of a name; UsageError if there is none."""
     if name not in PATTERNS:
-        raise UsageError(f"there is no pattern {name!r}; it is one of {', '.join(PATTERNS)}")
+        raise UsageError(f"there is no pattern {name!r}; {choices(name, PATTERNS)}")
     return PATTERNS[name]

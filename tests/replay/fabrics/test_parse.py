@@ -78,7 +78,7 @@ def test_uplink_rates(options, uplink):
         ("leaf-spine:leaves=-1", "leaves '-1' is not a whole number"),
         ("leaf-spine:leaves=1e3", "leaves '1e3' is not a whole number"),
         ("leaf-spine:leaves=99999999999999999999", "leaves must be"),
-        ("leaf-spine:leaf=2", "no parameter 'leaf'; it has leaves"),
+        ("leaf-spine:leaf=2", "no parameter 'leaf'; did you mean leaves? It has leaves"),
         ("leaf-spine:leaves", "'leaves' is not key=value"),
         ("leaf-spine:leaves=2,leaves=3", "leaves is given twice"),
         ("leaf-spine:rate=400", "rate '400' has no unit"),

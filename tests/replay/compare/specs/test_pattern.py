@@ -26,7 +26,7 @@ def test_options_and_defaults() -> None:
         ("permutation:hosts=9", 4096, "--pattern permutation: 9 hosts, but the fabric has 8"),
         ("permutation:messages=0", 4096, "--pattern permutation: message-size, messages and"),
         ("incast:fan-in=9", 4096, "--pattern incast: fan-in must be 1 to 7 for 8 hosts"),
-        ("jam", 4096, "--pattern jam: there is no pattern 'jam'; it is one of permutation"),
+        ("jam", 4096, "--pattern jam: there is no pattern 'jam'; there are permutation"),
         ("permutation:fan=1", 4096, "--pattern permutation has no option 'fan'; it has hosts"),
         ("permutation:acks=1", 4096, "--pattern permutation: acks=1: use yes or no"),
     ],

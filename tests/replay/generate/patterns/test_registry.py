@@ -86,7 +86,7 @@ def test_one_host_is_not_enough(name):
 
 
 def test_an_unknown_pattern_and_too_many_pairs():
-    with pytest.raises(UsageError, match="no pattern 'star'; it is one of permutation"):
+    with pytest.raises(UsageError, match="no pattern 'star'; there are permutation"):
         pattern("star")
     with pytest.raises(UsageError, match="all-to-all of 5,000 hosts"):
         made("all-to-all", hosts=5000)
