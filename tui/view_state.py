@@ -188,6 +188,8 @@ class ViewState:
             if self.session.paths and self.traced_on is not None:
                 self._replays.set_fabric(self.traced_on.spec, "exact")
                 self._replays.trace(self.traced_on.line, self.traced_on.dialects)
+            elif self.session.paths and self.session.options.fabric is not None:
+                self._replays.set_fabric(self.session.options.fabric.spec, "exact")
         return self._replays
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ..results.diagnosis import Finding, Kind
 from ..results.ended import Ended
@@ -92,13 +92,20 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     yield f"{counted(len(hops), 'hop')}, {counted(passed, 'passage')}: no loss"
 
 
+def _nacked(flow: Flow) -> bool:
+    """Whether the receiver of MRC asks for packets again, such as trimmed ones."""
+    answers = None if isinstance(flow.mrc, UnsetType) else flow.mrc.answers
+    return answers is not None and any(answers.nacks.values())
+
+
 def _answers(case: Case) -> Iterator[str]:
     """NAKs, and stalls of queue pairs whose both directions were seen, unless their answers may
     have passed no tap."""
     flows = [flow for flow in case.flows if carries_data(flow) and _is_answered(case, flow)]
     every: list[Flow | Ended] = [*case.flows, case.ended]
     acks = sum(flow.ack_packets for flow in every)
-    if acks and not any(flow.naks or flow.rnr_naks for flow in every):
+    refused = any(flow.naks or flow.rnr_naks for flow in every) or any(map(_nacked, case.flows))
+    if acks and not refused:
         yield f"{counted(acks, 'ACK')}: no NAK, no RNR NAK"
     if case.ended.flows_in_trouble or any(death_of(case, flow) for flow in flows):
         return

@@ -42,6 +42,12 @@ _ONE_CLASS = (
 )
 
 
+NOT_CAPTURED = (
+    "no row as captured: it needs captures of all links of one switch to the next ones, named"
+    " like these links (leaf1-spine1, ...)"
+)
+
+
 class PreparedReplay:
     """Replays one traffic on one fabric with any strategies."""
 
@@ -235,8 +241,11 @@ class PreparedReplay:
     def beside_captured(self, result: ReplayResult, listed: Listed = SHORT) -> ReplayResult:
         """A result with the loads as captured before its strategies, where they are known."""
         captured = self.as_captured(listed) if result.strategies else None
-        first = [] if captured is None else [captured]
-        return msgspec.structs.replace(result, strategies=[*first, *result.strategies])
+        if captured is not None:
+            return msgspec.structs.replace(result, strategies=[captured, *result.strategies])
+        if not self.request.captures or not result.strategies:
+            return result
+        return msgspec.structs.replace(result, warnings=[NOT_CAPTURED, *result.warnings])
 
     def by_packets(
         self,

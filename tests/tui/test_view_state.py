@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 from captures import data
+from fabric_captures import fabric_links
 
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.tui.session.packets.packets import Point
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import FlowKey
@@ -117,3 +119,11 @@ def test_another_session_begins_anew(view):
     assert ended and view.session is other and not len(view.snapshot.flows)
     assert not (view.frozen or view.chosen or view.strategy or view.picked)
     assert view.path_key == "tap"
+
+
+def test_replays_use_the_fabric_of_the_session():
+    fabric = replace(fabric_links(), spec="leaf-spine:leaves=2,spines=4,hosts=2")
+    session = Session.open([I03], AnalyzeOptions(fabric=fabric))
+    request = ViewState(session).replays.request
+    assert (request.fabric, request.map) == (fabric.spec, "exact")
+    session.close()

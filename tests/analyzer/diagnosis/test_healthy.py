@@ -9,10 +9,13 @@ from cases import capture, case_of, table_of
 from conformance_traces import NAK, answer, last, response, write
 from factories_results import diagnosis, hop
 
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.healthy import healthy
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.measures.hops.ways import Way, Ways
 from rocescope.analyzer.results.ended import Ended
+from rocescope.commands.replay.generate_mrc import generate_mrc
 
 CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
 
@@ -132,3 +135,11 @@ def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():
         ways = Ways([Way(1, 2)], [], np.zeros(0, VISIT), 0, 0, 0, 0, 0, 0, [], {}, left=left)
         claims = healthy(case_of(CLEAN, hops=[one], ways=ways), [])
         assert ("1 hop, 100 passages: no loss" in claims) == claimed
+
+
+@pytest.mark.parametrize("trim", [0.0, 0.02])
+def test_receivers_of_mrc_that_ask_for_trimmed_packets_are_not_called_without_naks(trim, tmp_path):
+    path = tmp_path / "mrc.pcap"
+    generate_mrc(output=path, messages=2, trim=trim)
+    claims = analyze([str(path)], AnalyzeOptions()).diagnosis.healthy
+    assert any("no NAK" in claim for claim in claims) == (not trim)

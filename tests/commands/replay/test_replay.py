@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from captures import DATA
 
 from rocescope import cli
 from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES
@@ -223,6 +224,18 @@ def test_progress_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(words) == 0
     last = json.loads(capsys.readouterr().err.splitlines()[-1])
     assert last == {"step": "seeds", "done": 50, "total": 50}
+
+
+def test_captures_that_show_no_choice_of_a_switch_are_said_to_give_no_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    host = str(DATA / "leafspine/r01_clean_write/H1-leaf1.pcap.xz")
+    words = ["replay", host, *FABRIC, "--map", "order", "-s", "ecmp"]
+    found = result(capsys, *words)
+    assert [one["name"] for one in found["strategies"]] == ["ecmp"]  # type: ignore[attr-defined]
+    assert any("no row as captured" in line for line in found["warnings"])  # type: ignore[attr-defined]
+    generated = result(capsys, "replay", *PATTERN, *FABRIC, "-s", "ecmp")
+    assert not any("as captured" in line for line in generated["warnings"])  # type: ignore[attr-defined]
 
 
 @pytest.mark.thorough
