@@ -250,6 +250,8 @@ def test_probes_wait_where_their_class_is_paused() -> None:
         strategies,
         pattern="incast:message-size=300000,messages=2",
         jobs=("collective=halving-doubling,size=200000,place=spread,layers=2",),
+        model="forwarding=cut-through",
+        transport="rto=10us",
         priority=("data:weight=70", "background:weight=30"),
         seed=108,
     )
