@@ -172,6 +172,9 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     links[circle[:, None] & behind], evidence[circle[:, None] & behind] = -1, NONE
     end[circle] = _last(links, fabric)[circle]
     ended[lost] = np.where(end[lost] < fabric.switches, end[lost], -1)
+    entered = fabric.attachments.switch[traffic.src_host]
+    at_first = lost & (end < 0) & ((entered >= 0).sum(1) == 1)
+    ended[at_first] = entered[at_first].max(1)
     reason[lost] = np.where(np.append(~read, False)[ended[lost]], NO_TABLES, NO_ROUTE)
     reason[circle] = CIRCLE
     return TracedPaths(Placement(links, dropped), evidence, reason, ended, contradicted)

@@ -51,7 +51,7 @@ def twin(fabric, units, i, read):
     first = int(fabric.attachments.switch[host, 0])
     attached = fabric.attachments.switch[units.dst_host[i], 0] == first
     if not attached and not len(fabric.group(first, edge)[0]):
-        return [], NO_ROUTE, -1
+        return [], NO_ROUTE if read[first] else NO_TABLES, first
     links, visited = [int(fabric.attachments.access_link[host, 0])], set()
     while True:
         at = int(fabric.links.target[links[-1]])
