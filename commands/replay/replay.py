@@ -147,8 +147,9 @@ def replay(
     listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)
     source = prepared.request.sources[0]
     if prepared.request.by_packet:
-        with reading_shown(to.progress, source) as read:
-            prepared.read(read, messages=True)
+        if files:  # what is generated, is generated run by run
+            with reading_shown(to.progress, source) as read:
+                prepared.read(read, messages=True)
         with steps_shown(to.progress) as tell:
             result, complete = prepared.by_packets(
                 prepared.request.strategies,

@@ -7,12 +7,15 @@ import io
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 from captures import DATA
 
 from rocescope import cli
+from rocescope.replay.generate.from_pattern import generate
+from rocescope.replay.generate.queue_pairs import QueuePairs
 from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES
 from rocescope.report.files.schemas import json_schema
 
@@ -45,6 +48,20 @@ def test_replay(capsys: pytest.CaptureFixture[str]) -> None:
         carried = [link["wire_bytes"] for link in ecmp["links"] if link["layer"] == layer]
         same = [link["wire_bytes"] for link in assign["links"] if link["layer"] == layer]
         assert len(carried) == 8 and sum(carried) == sum(same)
+
+
+def test_a_pattern_is_generated_once_per_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a queue pair between any two of a thousand hosts this takes as long as the packets."""
+    seeds: list[int] = []
+
+    def counted(*arguments: Any) -> QueuePairs:
+        seeds.append(arguments[-1])
+        return generate(*arguments)
+
+    monkeypatch.setattr("rocescope.replay.compare.specs.pattern.generate", counted)
+    words = ["replay", *PATTERN, *FABRIC, "-s", "jsq", "-s", "ecmp", "--runs", "2"]
+    assert cli.run(words) == 0
+    assert sorted(seeds) == [1, 2]
 
 
 def test_replay_of_a_capture_with_windows(capsys: pytest.CaptureFixture[str], data: Path) -> None:
