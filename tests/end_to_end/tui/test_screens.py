@@ -55,15 +55,15 @@ def without_blinking(app):
 
 
 SCREENS = {
-    "qps": (TAPS, ["p"]),
-    "paths": (TAPS, ["p", "4"]),
+    "qps": (TAPS, []),
+    "paths": (TAPS, ["4"]),
     "reorder": (I03, ["5"]),
     "reorder-density": (I03, ["5", "o"]),
     "reorder-buffer": (I03, ["5", "o", "o"]),
     "recovery": (I03, ["6"]),
     "packets": (I03, ["7"]),
     "packets-why": (TAPS, ["9", replayed, "2", "7"]),
-    "paths-predicted": (TAPS, ["9", replayed, "4", "p", "p"]),
+    "paths-predicted": (TAPS, ["9", replayed, "4", "p"]),
     "events": (I03, ["8"]),
     "replay": (TAPS, ["9", replayed]),
     "aggregation": (TAPS, ["A", aggregated, "j", "j"]),

@@ -136,7 +136,7 @@ LIVE = SourceState(
 
 STATES = {
     "capture": (lambda folder, of: Session.open([str(p) for p in I03]), EVERY, ()),
-    "taps": (lambda folder, of: Session.open([str(p) for p in TAPS]), "24", ("p",)),
+    "taps": (lambda folder, of: Session.open([str(p) for p in TAPS]), "24", ()),
     "empty": (lambda folder, of: without_roce(folder), EVERY, ()),
     "one-queue-pair": (lambda folder, of: some_queue_pairs(folder, 1), "124567D", ()),
     "150-queue-pairs": (lambda folder, of: some_queue_pairs(folder, 150), "128", ()),
@@ -208,7 +208,7 @@ def test_without_colour_everything_is_still_said(monkeypatch, golden, capture):
     seen = visit(
         Session.open([str(p) for p in TAPS]),
         "24",
-        ("p",),
+        (),
         look=lambda app: found.update(colours(app)),
     )
     assert not found
@@ -223,7 +223,7 @@ def test_colours_are_seen_where_they_may_be():
     visit(
         Session.open([str(p) for p in TAPS]),
         "4",
-        ("p",),
+        (),
         SIZES[:1],
         lambda app: found.update(colours(app)),
     )

@@ -202,7 +202,7 @@ def test_replay_from_inside_to_the_flows_of_a_link():
         ["9", replayed],
         ["0", "tab", "j"],
         ["k", "enter", "enter", lambda app: modes.append(app.current_mode)],
-        ["4", "p", "p"],
+        ["4", "p"],
         ["2", "7"],
         look=text_of,
     )
@@ -273,7 +273,7 @@ def test_the_first_sentence_tells_all_troubles():
     shown = drive([data("i04_write_duplicate1_AtoB")], look=screen)
     assert "201 duplicated by the network" in " ".join(shown.split())
     taps = [data(f"leafspine/r09_packet_spray_h1/leaf2-spine{n}") for n in (1, 2, 3, 4)]
-    shown = drive(taps, size=(200, 40), look=screen)
+    shown = drive(taps, ["p"], size=(200, 40), look=screen)
     assert "4 of 36 flows spray over several taps (p), each with one source port;" in shown
     assert "No flow sprays" not in shown
     assert "14 records are out of time order" in drive(I03, ["D"], look=screen)

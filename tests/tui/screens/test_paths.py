@@ -20,7 +20,7 @@ def cells(captures):
         rows = [app.screen._cells(app.screen._matrix, row)[1] for row in range(grid.row_count)]
         return {style for row in rows for _, style in row}, "\n".join(text_of(app))
 
-    return drive(captures, ["p", "4"], (110, 40), look)
+    return drive(captures, ["4"], (110, 40), look)
 
 
 def test_single_paths_are_no_hot_spots_where_no_flow_sprays():
