@@ -34,7 +34,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "agent": Command(
         "live.agent",
-        "Export what this host's RoCE traffic does to Prometheus.",
+        "Export measures of this host's RoCE traffic to Prometheus.",
         """\
 Examples:
   sudo rocescope agent eth2
@@ -47,7 +47,7 @@ Examples:
     ),
     "aggregate": Command(
         "replay.aggregate",
-        "Compare schemes that sum gradients in switches, on one switch memory.",
+        "Compare schemes of in-network aggregation on the same switch memory.",
         """\
 Examples:
   rocescope aggregate --fabric leaf-spine:leaves=1,spines=1,hosts=72,rate=100G \\

@@ -42,7 +42,7 @@ def agent(
     netns: str | None = None,
     selection: Annotated[Selection, Parameter(name="*")] = SELECTION,
 ) -> int:
-    """Export what this host's RoCE traffic does to Prometheus.
+    """Export measures of this host's RoCE traffic to Prometheus.
 
     Parameters
     ----------

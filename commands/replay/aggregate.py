@@ -37,7 +37,7 @@ def aggregate(
     top: int = 5,
     to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
 ) -> int:
-    """Compare schemes that sum gradients in switches: job completion times, memory, fallback.
+    """Compare schemes of in-network aggregation: job completion times, memory, fallback.
 
     Parameters
     ----------

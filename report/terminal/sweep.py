@@ -35,8 +35,9 @@ def fill_sweep(page: Page, result: SweepResult, charts: Callable[[], object] = b
     charts()
     page.section("Distribution of the worst layer")
     page.draw(lambda table: _histogram(table, result, page.glyphs))
-    page.section("Seeds")
-    page.draw(lambda table: _seeds(table, result.best, result.worst))
+    if _value(result.distribution.min) != _value(result.distribution.max):
+        page.section("Seeds")
+        page.draw(lambda table: _seeds(table, result.best, result.worst))
 
 
 def verdict(result: SweepResult) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import replay_traffic
+from msgspec.structs import replace
 
 from rocescope.replay.compare.flows import replay
 from rocescope.replay.compare.seeds import sweep_result
@@ -100,6 +101,9 @@ def test_a_sweep_says_what_it_means(swept: SweepResult) -> None:
     assert "crc32 (5-tuple), 200 seeds of 0:200, equal on the switches" in plain
     assert "Every seed gives the same imbalance" in plain and "Seed 3 has" in plain
     assert "ideal random hashing gives" in plain
+    assert "best seeds" not in text  # all are equal
+    other = replace(swept.distribution, max=swept.distribution.min + 1)
+    text = printed(lambda page: fill_sweep(page, replace(swept, distribution=other)))
     assert "best seeds" in text and "worst seeds" in text
 
 
