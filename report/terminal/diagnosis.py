@@ -57,11 +57,15 @@ class Part(NamedTuple):
         if self.instead:
             yield self.instead
             return
-        first = self.clauses[0].split(" ")
-        for kept in range(len(first) - 1, 0, -1):
-            yield self._cut(" ".join(first[:kept]) + f" {self.ellipsis}", 1)
-        for kept in range(len(first[0]) - 1, 0, -1):
-            yield self._cut(first[0][:kept] + self.ellipsis, 1)
+        first = self.clauses[0]
+        if self.counts and ": " in first:  # the reason goes first, as a whole
+            first = first.partition(": ")[0]
+            yield self._cut(f"{first} {self.ellipsis}", 1)
+        parts = first.split(" ")
+        for kept in range(len(parts) - 1, 0, -1):
+            yield self._cut(" ".join(parts[:kept]) + f" {self.ellipsis}", 1)
+        for kept in range(len(parts[0]) - 1, 0, -1):
+            yield self._cut(parts[0][:kept] + self.ellipsis, 1)
 
     def _cut(self, text: str, kept: int) -> str:
         left = len(self.clauses) - kept

@@ -98,6 +98,14 @@ def test_a_claim_is_whole_or_counted(columns: int, monkeypatch: pytest.MonkeyPat
         assert " ".join(map(str.strip, text[begin:end])) in (*said, "✓ 3 checks passed")
 
 
+def test_of_a_limit_that_does_not_fit_the_reason_goes_first() -> None:
+    limit = (
+        "4 captures do not state dropped frames: pcapng from dumpcap or rocescope does, others not"
+    )
+    cut = msgspec.structs.replace(longest(3), limits=[limit, "c"])
+    assert printed(cut)[-1] == "? 4 captures do not state dropped frames …; 1 more"
+
+
 def test_a_long_name_takes_no_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     name = msgspec.structs.replace(FINDING, sentence="a" * 300, next_step="")
