@@ -197,11 +197,14 @@ class CaptureFiles:
             name = self._file_name()
             try:
                 if self._maker is None:
-                    self._fd = os.open(name, _FLAGS, 0o644)
+                    self._fd = os.open(name, _FLAGS | os.O_NONBLOCK, 0o644)
+                    os.set_blocking(self._fd, True)
                 else:
                     self._fd = self._maker.create(name)
             except OSError as error:
                 what = (error.strerror or "").lower()
+                if error.errno == errno.ENXIO:  # a signal would not end the wait for a reader
+                    what = "nobody reads from this pipe: start its reader first"
                 raise RocescopeError(f"cannot write {name}: {what}") from None
             self.names.append(name)
             self.sizes[name] = 0

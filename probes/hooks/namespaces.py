@@ -61,7 +61,8 @@ def in_namespace(name: str | None, work: Callable[[], T]) -> T:
 def _enter(name: str) -> None:
     """Move this thread into the namespace."""
     try:
-        handle = os.open(namespace_path(name), os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is not waited for
+        handle = os.open(namespace_path(name), flags)
     except OSError as error:
         raise CaptureError(
             f"cannot open network namespace {name}: {(error.strerror or '').lower()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import threading
 import time
@@ -369,6 +370,13 @@ def test_unknown_interface(live_capture):
 def test_unknown_namespace(live_capture):
     with pytest.raises(CaptureError, match="cannot open network namespace nowhere"):
         with LiveSource(["nowhere:eth0"]):
+            pass
+
+
+def test_a_pipe_is_no_namespace_and_not_waited_for(live_capture, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CaptureError, match="cannot enter network namespace"):
+        with LiveSource([f"{tmp_path / 'pipe'}:eth0"]):
             pass
 
 

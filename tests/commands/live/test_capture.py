@@ -364,6 +364,15 @@ def test_full_device(network):
 
 
 @pytest.mark.thorough
+def test_a_pipe_that_nobody_reads_is_not_waited_for(network, tmp_path):
+    """No signal ends such a wait."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = run_failing(network(), "left", "-w", str(pipe))
+    assert done.returncode == 1
+    assert "nobody reads from this pipe: start its reader first" in done.stderr
+
+
 def test_folder_that_does_not_exist(network, tmp_path):
     net = network()
     done = run_failing(net, "left", "-w", str(tmp_path / "no" / "out.pcapng"))
