@@ -13,6 +13,8 @@ from typing import Any
 import numba
 from numba import types
 from numba.core import caching, cgutils
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
@@ -26,6 +28,8 @@ compiler_lock: Any = global_compiler_lock
 """Numba's own lock: one thread compiles at a time."""
 
 _NumbaFiles: Any = caching.IndexDataCacheFile
+_NumbaCode: Any = JITCodeLibrary
+_NumbaCompiler: Any = Compiler
 
 _base = cache_base()
 if _base is not None:
@@ -40,6 +44,38 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: st
             _load_at_once(compiled)
             return compiled
     return numba.njit(**options | {"cache": False})(function)
+
+
+def helper(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """The numba dispatcher of a function that only other kernels call."""
+    return numba.njit(pipeline_class=_HelperCompiler, **options)(function)
+
+
+class _HelperCompiler(_NumbaCompiler):  # type: ignore[misc]
+    """Compiles a function to code for linking."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+        super().__init__(typing, target, library or _Linked(target.codegen(), "helper"), *rest)
+
+
+class _Linked(_NumbaCode):  # type: ignore[misc]
+    """Code of a helper. Numba would optimise it and make machine code of it, and then optimise it
+    again in each kernel that it is linked into; here only the kernel does, in half the time."""
+
+    def _optimize_final_module(self) -> None:
+        """Left to the kernel."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    @property
+    def codegen(self) -> Any:
+        """Numba sets the environment of machine code by it: here the kernel's (`_bind`)."""
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Nothing yet: without machine code there is no place for it."""
 
 
 def type_of(function: Any) -> Any:
@@ -73,6 +109,7 @@ def address_for(compiled: Any, signature: Any, path: str | None) -> int:
     """The address of the machine code for a signature; an image is stored at `path`."""
     compiled.compile(signature)
     result = compiled.overloads[signature.args]
+    _bind(result)
     name = result.fndesc.llvm_cfunc_wrapper_name
     if path is not None:
         with contextlib.suppress(Exception):  # an error in numba's internals: no image
@@ -130,6 +167,7 @@ def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) ->
     """
     kinds = tuple(compiled.typeof_pyval(argument) for argument in arguments)
     entry: Callable[..., Any] = compiled.compile(kinds)
+    _bind(compiled.overloads[kinds])
     if path is None:
         function: Callable[..., Any] = compiled
         return function
@@ -139,14 +177,25 @@ def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) ->
     return entry
 
 
+def _environments(result: Any) -> set[Any]:
+    """Of a kernel and of all helpers in its code."""
+    found = result.referenced_envs
+    if found is None:
+        found = result._find_referenced_environments()
+    return {*found, result.environment}
+
+
+def _bind(result: Any) -> None:
+    """Set the environments of helpers in the machine code of a kernel."""
+    for environment in _environments(result):
+        result.library.codegen.set_env(environment.env_name, environment)
+
+
 def _image(compiled: Any, kinds: tuple[Any, ...], key: Any, entry: str) -> Image:
     """The image of the code compiled for these types, by the symbol `entry`; key: by which numba
     stores it. ValueError: no image is possible."""
     result = compiled.overloads[kinds]
-    environments = result.referenced_envs
-    if environments is None:
-        environments = result._find_referenced_environments()
-    environments = {*environments, result.environment}
+    environments = _environments(result)
     if result.reload_init or any(environment.consts for environment in environments):
         raise ValueError("it refers to objects of this process")
     library = result.library

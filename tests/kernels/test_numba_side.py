@@ -9,15 +9,45 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import pytest
+from numba.core import codegen as numba_codegen
 
-from rocescope.kernels.kernel import kernel
-from rocescope.kernels.numba_side import compiler_lock, dispatcher
+from rocescope.kernels.kernel import Int, kernel, subkernel
+from rocescope.kernels.numba_side import compiled_for, compiler_lock, dispatcher
 
 config: Any = numba.config
+codegen: Any = numba_codegen
 
 
 def same(value: int) -> int:
     return value
+
+
+@subkernel
+def halved(value: Int) -> Int:
+    print("halved", value)
+    return value // 2
+
+
+def quartered(value: Int) -> Int:
+    return halved(halved(value))
+
+
+def test_a_helper_becomes_machine_code_within_its_kernel_alone(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    finish = codegen.JITCodeLibrary._finalize_specific
+
+    def noted(library: Any) -> None:
+        made.append(library.name)
+        finish(library)
+
+    monkeypatch.setattr(codegen.JITCodeLibrary, "_finalize_specific", noted)
+    compiled_for(dispatcher(quartered, {}, None), (13,), None)(13)
+    assert "quartered" in made and not {"halved", "helper"} & set(made)
+    # What numba prints goes through the environment of the helper.
+    assert capfd.readouterr().out.split() == ["halved", "13", "halved", "6"]
 
 
 def test_threads_do_not_mix_up_their_cache_folders(tmp_path: Path) -> None:
