@@ -34,6 +34,15 @@ def test_a_copy_ends_in_an_incomplete_slot_and_takes_a_complete_sum_on_once_more
     assert copy[0, pk.VALUE] == 11 and copy[0, pk.BITS] == 0b11
 
 
+def test_a_sum_in_a_slot_saturates_and_does_not_wrap():
+    most = (1 << 31) - 1
+    for sign, end in ((1, most), (-1, -most - 1)):
+        held, last = memory(), packet(1, sign * 3)
+        add(held, packet(0, sign * (most - 1)), 0, 0, 0b11, 0)
+        add(held, last, 0, 0, 0b11, 0)
+        assert last[0, pk.VALUE] == held.cells[0, cl.VALUE] == end
+
+
 def test_values_that_overlap_partly_go_on_alone():
     held = memory()
     add(held, packet(bits=0b011, value=3), 0, 0, WHOLE, 0)

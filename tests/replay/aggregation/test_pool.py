@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from aggregating import small_jobs
+from aggregating import packets_seen, small_jobs
 
 from rocescope.replay.aggregation.columns import pl, ty
 from rocescope.replay.aggregation.driver import run_jobs, start
@@ -47,3 +47,23 @@ def test_every_packet_in_flight_has_its_timer():
     mute = Conditions(slots=16, loss=1.0, jitter=0.0, until_ps=40 * 10**9)
     found = simulate(SwitchMl({"rto": "1ms", "double-after": "0"}), jobs, fabric, mute)
     assert found.tally[0, ty.TIMEOUTS] == found.tally[0, ty.RESENT] == 2 * 8 * 39
+
+
+def test_a_packet_finds_its_slot_and_version_from_its_number_in_the_segment_of_its_job():
+    jobs, fabric = small_jobs("count=2,workers=2,fragments=50,iterations=1,window=400")
+    conduct = SwitchMl({}).conduct()
+    run = new_run("switchml", conduct, jobs, fabric, Conditions(slots=26, jitter=0.0))
+    packets = packets_seen(run, conduct.at_switch).tolist()
+    assert len(packets) == 2 * 50
+    seen: list[set[int]] = [set(), set()]
+    half = 6  # 26 slots for 2 jobs: 13 each, of which two versions take 12
+    for job, number, index in packets:
+        i = number % (2 * half)
+        version = i >= half
+        assert index == 12 * job + version * half + i % half
+        seen[job].add(index)
+    assert seen == [set(range(12)), set(range(12, 24))]
+
+
+def test_a_timer_is_10_ms():
+    assert SwitchMl({}).conduct().rto_ps == SwitchMl({}).conduct().first_rto_ps == 10 * 10**9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from aggregating import small_jobs
 
-from rocescope.replay.aggregation.columns import FLOATS, RESENT, pk, sm, ty
+from rocescope.replay.aggregation.columns import COLLIDED, FLOATS, RESENT, pk, sm, ty
 from rocescope.replay.aggregation.network import new_packet
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
@@ -33,6 +33,35 @@ def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
     assert tally[ty.SERVER] == 4 and tally[ty.IGNORED] == 2
     link = int(fabric.attachments.access_link[jobs[0].server, 0])
     assert run.net.stats[link, 0] + run.net.links[link, 3] == 2  # results sent or waiting
+
+
+def test_a_packet_with_all_values_replaces_a_partial_sum():
+    jobs, fabric = small_jobs("workers=3,fragments=4,window=4")
+    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+    for bits, value in ((0b001, 5), (0b111, 20)):
+        slot = int(new_packet(run, 0, 0, 0, 0, jobs[0].server))
+        run.world.extra[slot, pk.BITS], run.world.extra[slot, pk.VALUE] = bits, value
+        take_gradient(run, slot, np.int64(1000))
+    entry = run.world.sums[0]
+    assert entry[sm.DONE] and entry[sm.VALUE] == 20 and not run.memory.tally[0, ty.IGNORED]
+
+
+def test_after_a_collision_the_reply_names_the_next_slot_that_the_job_does_not_use():
+    jobs, fabric = small_jobs("workers=2,fragments=8,window=4")
+    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+    old = run.world.server_index[0].tolist()
+    order = run.world.unused[0].tolist()
+    assert sorted(order) == list(range(8)) != order  # shuffled
+    for seq, flags in ((2, (COLLIDED, 0)), (3, (0, 0))):
+        for worker, flag in enumerate(flags):
+            slot = int(new_packet(run, flag, 0, seq, 0, jobs[0].server))
+            row = run.world.extra[slot]
+            row[pk.BITS], row[pk.VALUE] = 1 << worker, 1
+            take_gradient(run, slot, np.int64(1000))
+    first = next(slot for slot in order if slot not in old)
+    assert (run.world.sums[2, sm.INDEX], run.world.sums[2, sm.NEXT]) == (old[2], first)
+    assert (run.world.sums[3, sm.INDEX], run.world.sums[3, sm.NEXT]) == (old[3], old[3])
+    assert run.world.server_index[0].tolist() == [*old[:2], first, old[3]]
 
 
 def test_a_saturated_sum_starts_again_in_floats():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from aggregating import small_jobs
+from aggregating import Bench, small_jobs
 
-from rocescope.replay.aggregation.columns import ty
+from rocescope.replay.aggregation.columns import FLOATS, RESENT, cl, ty
 from rocescope.replay.aggregation.jobs import WIRE_BYTES
 from rocescope.replay.aggregation.run import Conditions, simulate
 from rocescope.replay.aggregation.schemes.atp import Atp
@@ -134,3 +134,33 @@ def test_a_result_releases_a_slot_whose_owner_is_silent():
     soon = simulate(Atp({**slow, "slot-timeout": "10us"}), jobs, fabric, held)
     assert never.tally[:, ty.EXPIRED].sum() == 0 < soon.tally[:, ty.EXPIRED].sum()
     assert (soon.finished_ps >= 0).all()
+
+
+def test_values_in_floats_pass_the_slot_of_their_fragment():
+    bench = Bench(Atp({}), "workers=3,fragments=1,iterations=1,window=8")
+    bench.gradient(100, 1, 0, FLOATS | RESENT, bench.slots[0])
+    bench.until(200)
+    cell = bench.cells[bench.slots[0]]
+    assert cell[cl.OWNER] and cell[cl.BITS] == 0b001 and bench.tally[ty.SERVER] == 1
+
+
+def test_a_result_empties_the_slot_of_its_fragment_and_no_other():
+    bench = Bench(Atp({}), "workers=3,fragments=2,iterations=1,window=8")
+    one, other = bench.slots[:2]
+    bench.result(100, 0, index=other)
+    bench.until(200)
+    assert bench.cells[one, cl.OWNER] and bench.cells[other, cl.OWNER]
+    bench = Bench(Atp({}), "workers=3,fragments=2,iterations=1,window=8")
+    bench.result(100, 0, index=one)
+    bench.until(200)
+    assert not bench.cells[one, cl.OWNER] and bench.cells[other, cl.OWNER]
+
+
+def test_a_retransmission_that_finds_its_sum_complete_gets_it_from_the_switch_again():
+    bench = Bench(SwitchMl({}), "workers=2,fragments=1,iterations=1,window=8")
+    bench.gradient(100, 1, 0)
+    bench.gradient(200, 1, 0, RESENT)
+    bench.until(300)
+    # The second worker has not begun, so that both results are none of its slots.
+    assert bench.tally[ty.WHOLE] == bench.tally[ty.COMPLETED] == bench.tally[ty.RESULTS] == 1
+    assert bench.tally[ty.REPEATED] == 2
