@@ -43,9 +43,9 @@ _EVEN = 1.005
 """Loads below this multiple of the fair share count as fair."""
 NOTHING_YET = """No strategy has run on this traffic yet.
 
-9  opens the replay screen
-r  there runs every strategy on a fabric that fits the captured hosts
-f  there sets another fabric"""
+9    opens the replay screen
+9 r  runs every strategy on a fabric that fits the captured hosts
+9 f  sets another fabric"""
 
 
 class FabricScreen(RoceScreen):
