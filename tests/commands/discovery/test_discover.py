@@ -72,7 +72,7 @@ def test_a_damaged_answer_in_a_folder_is_a_failure(run, tmp_path):
     (folder / "leaf1.lldp.json").write_text("[" * 100_000)
     code, out, _ = run(folder)
     assert code == 1
-    assert "unreadable: leaf1: " in " ".join(out.split())
+    assert "unexpected answer: leaf1: leaf1.lldp.json: not the output of" in " ".join(out.split())
 
 
 def test_what_would_run_where(run, tmp_path):

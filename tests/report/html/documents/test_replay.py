@@ -46,7 +46,14 @@ def test_a_replay_shows_the_verdict_then_the_loads_then_each_strategy(
 def test_a_sweep_shows_its_boxes() -> None:
     traffic = replay_traffic.random_traffic(FABRIC, 60)
     result = sweep_result(
-        traffic, FABRIC, {"hash": "crc32"}, SeedRange(0, 50), "equal", "fim-flows", 3, ["run.pcap"]
+        traffic,
+        FABRIC,
+        {"hash": "jenkins"},
+        SeedRange(0, 50),
+        "equal",
+        "fim-flows",
+        3,
+        ["run.pcap"],
     )
     words = checked(sweep_html(result))
     order = ["Imbalance of the worst layer: best seed", "Imbalance over hash seeds.",
