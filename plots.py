@@ -56,7 +56,7 @@ def strategies(result: Replay) -> Chart | None:
 
 def links(result: Replay, strategy: str, layer: str) -> Chart | None:
     """Bytes per link of a layer. strategy: a name, or with what distinguishes strategies
-    of one name, as in `ecmp (hash=crc32, seed=0)`; UsageError if it was not replayed."""
+    of one name, as in `ecmp (hash=crc32, seed=7)`; UsageError if it was not replayed."""
     return shares.links(_strategy(result, strategy), layer)
 
 
