@@ -1,8 +1,9 @@
 """Models that jobs train: layers with their gradients and compute times.
 
-Sizes of real models are their published numbers of parameters: AlexNet (one-tower variant,
-61,100,840), VGG-16 (138,357,544), ResNet-50 (25,557,032), BERT-base (109,482,240). How the compute
-time spreads over layers is assumed: a third forward, then the layers backward in equal parts.
+Sizes of real models follow from the layers of their papers: AlexNet (one tower, arXiv:1404.5997;
+61,100,840 parameters), VGG-16 (arXiv:1409.1556; 138,357,544), ResNet-50 (arXiv:1512.03385;
+25,557,032), BERT-base (arXiv:1810.04805; 109,482,240). How the compute time spreads over layers is
+assumed: a third forward, then the layers backward in equal parts.
 """
 
 from __future__ import annotations
