@@ -14,8 +14,9 @@ from ....kernels.kernel import Bools, Ints
 from .columns import LEVELS, TAP_BITS, widths
 from .snapshot import PathColumns
 
-_MOST = 0.5
-"""Where a flow shows less than this share of its bytes is not where its paths are looked for."""
+_LEAST_SHARE = 0.5
+"""A place counts if it saw at least this share of the bytes that the flow has at its fullest place.
+"""
 
 
 def at_one_place(raw: PathColumns, sets: Iterable[Sequence[int]] | None) -> PathColumns:
@@ -43,7 +44,7 @@ def at_one_place(raw: PathColumns, sets: Iterable[Sequence[int]] | None) -> Path
     for members in parallel:
         lone[members[0]] = False
     far = _distance(flow, level, flows)[of, places // taps % LEVELS]
-    order = np.lexsort((far, lone[at], -np.round(wide, 1), weight < _MOST * most[of], of))
+    order = np.lexsort((far, lone[at], -np.round(wide, 1), weight < _LEAST_SHARE * most[of], of))
     chosen = np.zeros(len(places), np.bool_)
     chosen[order[np.unique(of[order], return_index=True)[1]]] = True
     mine = chosen[group]
