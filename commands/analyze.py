@@ -76,8 +76,8 @@ def analyze(
     path_by
         Path key of a flow: entropy (UDP source port, IPv6 flow label), tap or srv6 (segments).
     fabric
-        A fabric, or a file, see rocescope fabric: its links tell the tap that should have seen a
-        lost packet next, where no other packet tells it.
+        A fabric or its file, see rocescope fabric: its links show which tap should have seen a lost
+        packet next, if no other packet shows it.
     switch_counters
         With --mirror-format lumina: counters of its switch (switch_state_snapshot.yml).
     icrc
@@ -94,15 +94,16 @@ def analyze(
     interval
         Time between two lines, default 1s.
     idle_after
-        End flows without a packet for this time, default 60s: of the ended flows the worst 1000
-        stay listed, the others leave memory and stay in the sums.
+        End flows without a packet for this time, default 60s. The worst 1000 ended flows stay
+        listed; the others are removed from memory and stay in the totals.
     cluster
         local:N: split the analysis into tasks, on N processes of this machine; tls://HOST:PORT: on
         the workers of a Dask scheduler. See docs/cluster.md.
     work
-        The folder of the tasks: the same command continues what was interrupted there.
+        The folder of the tasks. The same command resumes an interrupted analysis.
     partitions
-        Number of parts by host pair, default that of the processes.
+        Number of partitions by host pair, which is the number of reduce tasks; default: the number
+        of processes.
     """
     folder = None
     if not live:

@@ -87,7 +87,10 @@ def _missing(error: MissingArgumentError) -> str:
     if error.keyword or error.argument is None:
         return f"{command}: {error.keyword} has no value; see rocescope {command} --help"
     name, names = error.argument.name, error.argument.names
-    for line in COMMANDS[command].examples.splitlines() if command in COMMANDS else ():
+    called = app
+    for word in error.command_chain or ():
+        called = called[word]
+    for line in str(called.help_epilogue or "").splitlines():
         example = line.strip(" \\")
         shown = not name.startswith("-") or any(f" {one} " in example for one in names)
         if shown and "rocescope" in example:

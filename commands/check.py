@@ -46,13 +46,13 @@ def check(
     files
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
     counters
-        Counters of one host, a file before and a file after: ethtool -S, rdma statistic or
-        hw_counters.
+        Counters of one host before and after the capture: two files of ethtool -S, rdma statistic
+        or hw_counters.
     host
         Address of the host of --counters.
     at_host
-        A tap is next to this host: ADDRESS or ADDRESS=TAP. Its missing answers are violations.
-        May be repeated.
+        This host is next to a tap: ADDRESS or ADDRESS=TAP. Missing answers of the host are then
+        violations. May be repeated.
     cnp_interval
         Minimum time between two CNPs of one pacing scope.
     cnp_for_nak
@@ -60,9 +60,10 @@ def check(
     same_port
         Addresses of one adapter port, ADDRESS,ADDRESS, that share its CNPs. May be repeated.
     reaction
-        Maximum time for a sender to react to an answer, queues included.
+        Maximum time in which a sender reacts to an answer, queueing included.
     concat
-        The files are one rotated capture; otherwise each file is a vantage point (tap).
+        The files are parts of one rotated capture; without this option each file is a vantage point
+        (tap).
     mirror_format
         Format of mirrors that overwrite packet headers: lumina.
     switch_counters

@@ -27,6 +27,29 @@ Examples:
   rocescope cluster merge --work job -o results
   rocescope cluster sbatch --work job > job.sh
 """
+PLAN_EXAMPLES = """\
+Examples:
+  rocescope cluster plan leaf*.pcap --work job --partitions 64
+  rocescope cluster plan ring --tap 'ring/(?P<tap>[^/]+)/' --work job
+"""
+MAP_EXAMPLES = """\
+Examples:
+  rocescope cluster map 0 --work job
+"""
+REDUCE_EXAMPLES = """\
+Examples:
+  rocescope cluster reduce 0 --work job
+"""
+MERGE_EXAMPLES = """\
+Examples:
+  rocescope cluster merge --work job -o results
+  rocescope cluster merge --work job --format json | jq '.diagnosis'
+"""
+SBATCH_EXAMPLES = """\
+Examples:
+  rocescope cluster sbatch --work job > job.sh && sh job.sh
+  rocescope cluster sbatch --work job --command '/opt/rocescope/bin/rocescope' > job.sh
+"""
 
 application = App(
     name="cluster",
@@ -38,7 +61,7 @@ Work = Annotated[Path, Parameter(name="--work")]
 Number = Annotated[int, Parameter(name="N")]
 
 
-@application.command
+@application.command(help_epilogue=PLAN_EXAMPLES)
 def plan(
     *files: Annotated[Path, Parameter(name="FILE")],
     work: Work,
@@ -49,7 +72,7 @@ def plan(
     link_rate: str | None = None,
     reading: Annotated[ReadingInTasks, Parameter(name="*")] = READING_IN_TASKS,
 ) -> int:
-    """Look at captures and write the plan of their analysis.
+    """Scan captures and write the plan of their analysis.
 
     Parameters
     ----------
@@ -57,9 +80,9 @@ def plan(
         Captures, folders, patterns or s3://BUCKET/PREFIX, as of rocescope analyze; each is
         a vantage point (tap).
     work
-        The folder of the tasks, which all machines see; only you may write to it.
+        The folder of the plan, shared by all machines; no other user may have write access.
     partitions
-        Number of parts by host pair: tasks of stage reduce.
+        Number of partitions by host pair, which is the number of reduce tasks.
     window
         Length of the windows of the time series.
     path_by
@@ -95,7 +118,7 @@ def plan(
     return 0
 
 
-@application.command
+@application.command(help_epilogue=MAP_EXAMPLES)
 def map(number: Number, /, *, work: Work, progress: ProgressAs = "auto") -> int:
     """Decode capture N of the plan and split it by host pair.
 
@@ -116,9 +139,9 @@ def map(number: Number, /, *, work: Work, progress: ProgressAs = "auto") -> int:
     return 0
 
 
-@application.command
+@application.command(help_epilogue=REDUCE_EXAMPLES)
 def reduce(number: Number, /, *, work: Work) -> int:
-    """Track and measure partition N of the plan, after all tasks of map.
+    """Track and measure partition N of the plan, after all map tasks.
 
     Parameters
     ----------
@@ -134,7 +157,7 @@ def reduce(number: Number, /, *, work: Work) -> int:
     return 0
 
 
-@application.command
+@application.command(help_epilogue=MERGE_EXAMPLES)
 def merge(
     *,
     work: Work,
@@ -145,7 +168,7 @@ def merge(
     dscp_priority: str | None = None,
     to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
 ) -> int:
-    """Write the analysis of the whole, after all tasks of reduce.
+    """Merge all partitions into one analysis, after all reduce tasks.
 
     -o without a suffix is a folder: flows, hops, findings, summary and an HTML report.
 
@@ -160,7 +183,8 @@ def merge(
     sort
         Sort flows by this column of the CSV output, largest first.
     fabric
-        A fabric, or a file: its links tell the tap that should have seen a lost packet next.
+        A fabric or its file, see rocescope fabric: its links show which tap should have seen a lost
+        packet next.
     dscp_priority
         Priorities of DSCPs in the switches, such as 26=3,48=6: which packets a PFC pause holds.
         Other DSCPs: DSCP / 8. A VLAN tag has its own priority.
@@ -196,7 +220,7 @@ def merge(
     return exit_code(analysis) or failed(analysis, fail_on)
 
 
-@application.command
+@application.command(help_epilogue=SBATCH_EXAMPLES)
 def sbatch(*, work: Work, command: str = "rocescope") -> int:
     """Print a script that submits all tasks of the plan to SLURM.
 
@@ -205,7 +229,7 @@ def sbatch(*, work: Work, command: str = "rocescope") -> int:
     work
         The folder of the plan.
     command
-        How nodes run rocescope.
+        Command that starts rocescope on a node.
     """
     from ..cluster.plan import read_plan
     from ..cluster.work import Work as Folder

@@ -38,10 +38,10 @@ def compare(
     before
         The JSON of rocescope analyze, a capture, or a folder of captures of several taps.
     after
-        The same, later.
+        The later analysis, in the same forms as BEFORE.
     fail_on
-        worse: exit with code 1 when a critical finding or warning is new or worse, or a figure
-        of all flows is worse (goodput alone not where findings are only better or gone).
+        worse: exit with code 1 when a critical finding or warning is new or worse, or a figure of
+        all flows is worse. Lower goodput alone does not count if findings are only better or gone.
     top
         Rows of the table of flows.
     """

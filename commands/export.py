@@ -35,7 +35,7 @@ def export(
     Parameters
     ----------
     files
-        Captures, as for analyze; packets are written file by file.
+        Captures, as for analyze; packets are written in the order of the files.
     output
         The file to write: .parquet, .arrow or .feather; with --pcapng any name.
     pcapng

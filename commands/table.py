@@ -43,7 +43,7 @@ Examples:
   rocescope agent eth2 --source queue-pairs
   curl -s '127.0.0.1:9791/flows?top=5' | jq '.flows[] | [.dest_qp, .late_packets]'
 """,
-        "The kernel applies --filter.",
+        "The filter runs in the kernel.",
     ),
     "aggregate": Command(
         "replay.aggregate",
@@ -86,7 +86,7 @@ Examples:
   sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
   sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp'
 """,
-        "The kernel applies --filter.",
+        "The filter runs in the kernel.",
     ),
     "check": Command(
         "check",
@@ -131,9 +131,9 @@ Examples:
   rocescope discover inventory.yaml -o fabric.yaml --raw answers/
   rocescope discover answers/ --format json | jq '.remarks[]'
 """,
-        "The dialects linux and frr were run against real systems. The others were built from "
-        "public documentation and never met a device: an answer that is not as documented is "
-        "named.",
+        "The dialects linux and frr are tested on real systems. The other dialects follow "
+        "public documentation and are not tested on devices; an answer that differs from the "
+        "documentation is reported.",
     ),
     "doctor": Command(
         "live.doctor",
@@ -186,7 +186,7 @@ Examples:
   sudo rocescope live eth2
   sudo rocescope live eth2 eth3 --hook xdp
 """,
-        "The kernel applies --filter.",
+        "The filter runs in the kernel.",
     ),
     "tui": Command(
         "tui",

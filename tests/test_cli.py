@@ -261,7 +261,11 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("export x -o packets.csv", "--output packets.csv must end in .parquet, .arrow or"),
         ("export x", "export needs --output, for example: rocescope export capture.pcap -o"),
         ("compare x", "compare needs AFTER, for example: rocescope compare before.json after.json"),
-        ("generate incast", "generate needs --output; see rocescope generate --help"),
+        (
+            "generate incast",
+            "generate needs --output, for example: rocescope generate permutation -o",
+        ),
+        ("cluster map", "cluster map needs N, for example: rocescope cluster map 0 --work job"),
         ("trace x --fabric", "trace: --fabric has no value; see rocescope trace --help"),
     ],
 )

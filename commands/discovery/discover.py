@@ -49,16 +49,16 @@ def discover(
     output
         Write the fabric to this file, .yaml or .json, for --fabric of other commands.
     raw
-        Keep the answers in this folder; it is a SOURCE for a later run without network.
+        Save the answers in this folder, for a later run without network (SOURCE).
     dry_run
         Show which commands would run on which device, and connect to none.
     commands
-        Print the commands to run on every device of this kind, with the files for their answers.
+        Print the commands to run on a device of this kind, with the file name of each answer.
     print_gate
-        Print a script that lets an SSH key run only the commands for devices of this kind, with
-        the sudoers lines for them; for systems without a shell the configuration of such a user.
+        Print a script that restricts an SSH key to the commands for devices of this kind, with the
+        sudoers lines; for systems without a shell, the configuration of such a user.
     rate
-        Rate of the links whose devices do not tell it, such as those of Linux.
+        Rate of links whose devices do not report a rate, such as Linux.
     delay
         Propagation delay of all links.
     format

@@ -50,8 +50,8 @@ def trace(
     Parameters
     ----------
     files
-        Captures; several files are several taps. A tap named after a link, such as
-        leaf1-spine2.pcap, is evidence of the flows on it.
+        Captures; several files are several taps. A tap with the name of a link, such as
+        leaf1-spine2.pcap, is evidence for the flows on this link.
     fabric
         A fabric with hash settings and seeds, such as rocescope discover writes.
     live
@@ -61,27 +61,27 @@ def trace(
         Trace the queue pairs of running hosts in place of captures: an inventory, whose hosts are
         asked over SSH, or a folder with their answers. Bytes are not known.
     strategy
-        Another placement of the same flows for comparison, such as static; may be repeated,
-        default assign.
+        Another placement of the same flows for comparison, as for replay, such as static; may be
+        repeated; default assign.
     verify
-        Compare the prediction of tables and hashes with captures (taps) or with the growth of port
-        counters (counters); may be repeated.
+        Compare the prediction of tables and hashes with captures (taps), or with the increase of
+        port counters (counters); may be repeated.
     counters
-        Folder with NAME.link.json (ip -j -s link) of the devices, such as discover --raw writes;
-        given twice: before and after the capture. With --live, --devices are asked instead.
+        Folder with NAME.link.json (ip -j -s link) of the devices, as discover --raw writes it;
+        twice: before and after the capture. With --live, the counters are read from --devices.
     ask
-        Ask switches for their next hops, Linux with ip route get, others with their calculators
-        (never tried on a device): a sample of the computed hops and all hops that cannot be
-        computed, or all hops. Needs --devices.
+        Ask switches for their next hops: Linux with ip route get, others with their own path
+        command (not tested on devices). sample: a sample of the computed hops, and all hops that
+        cannot be computed; all: every hop. Needs --devices.
     devices
-        Inventory of devices that are reached over SSH, or netns:PREFIX for network namespaces
-        PREFIX + name of this host. Flows whose switches change during the trace are marked.
+        Inventory of devices that are reached over SSH, or netns:PREFIX: the network namespace
+        PREFIX + device name on this host. Flows whose switches change during the trace are marked.
     advise
-        Print changes that would relieve the fullest link: source ports, a seed, or static routes.
-        Nothing is applied.
+        Print changes that reduce the load of the most loaded link: source ports, a seed, or static
+        routes. Nothing is applied.
     follow
-        Listen to the switches of --devices until Ctrl-C: print a line for every change with the
-        flows that moved and the FIM. With --format json one object per line.
+        Listen to the switches of --devices until Ctrl-C and print a line per change, with the flows
+        that moved and the FIM. With --format json, one object per line.
     duration
         End --live or --follow after this time, such as 10m.
     top

@@ -49,29 +49,31 @@ def agent(
     interfaces
         Interfaces, or NETNS:IFACE in another network namespace.
     listen
-        Address and port of the endpoint. Other addresses than loopback need TLS.
+        Address and port of the endpoint. Addresses other than loopback need TLS.
     tls_certificate
         Certificate of the endpoint, as PEM.
     tls_key
-        Its key, as PEM.
+        Private key of --tls-certificate, as PEM.
     client_ca
-        Only answer readers with a certificate of this authority, as PEM.
+        Answer only clients with a certificate of this authority, as PEM.
     without_tls
-        Listen without TLS on addresses that other hosts reach.
+        Allow --listen addresses other than loopback without TLS.
     source
-        packets: probes count packets; queue-pairs: no probes, only the kernel's table of queue
-        pairs and counters of adapters; auto: both, and queue-pairs if probes are not possible.
+        packets: eBPF probes count packets; queue-pairs: no probes, only the kernel's table of queue
+        pairs and adapter counters; auto: both, or queue-pairs if probes are not possible.
     interval
         Read the counters at this interval.
     peers
-        Peers with series of their own on each interface and direction, at most 256.
+        Number of peers with their own time series per interface and direction, at most 256; the
+        others are counted as "other".
     max_flows
-        Maximum number of flows times UDP source ports on each processor; by default 32768, less
-        where all tables would exceed 256 MiB.
+        Maximum number of flows times UDP source ports on each CPU; default 32768, or less so that
+        all tables fit in 256 MiB.
     record
-        Keep packet headers of 30 s before and after every new critical finding in this folder.
+        Record the packet headers from 30 s before to 30 s after every new critical finding in this
+        folder.
     keep
-        Maximum size of the recordings in this folder, with those of earlier runs.
+        Maximum size of all recordings in the folder of --record, earlier runs included.
     hook
         tc sees both directions; xdp sees only received packets, at the highest rates.
     netns

@@ -79,8 +79,8 @@ def capture(
     files
         Keep only the newest N files.
     annotate
-        At the end, write what the analysis finds on late, lost and retransmitted packets into the
-        file, as comments of the packets for Wireshark.
+        At the end, mark late, lost and retransmitted packets in the file with packet comments for
+        Wireshark.
     no_owners
         Do not record in the file which process and rank owns each queue pair of this host.
     quiet
@@ -88,9 +88,9 @@ def capture(
     counters
         Only count packets in the kernel, per flow and UDP source port.
     interval
-        Also report at this interval, not only at the end.
+        Report at this interval, such as 10s, and at the end. Default: only at the end.
     max_flows
-        Maximum number of flows times UDP source ports on each processor.
+        Maximum number of flows times UDP source ports on each CPU, default 8192.
     format
         table: the report for people; json: everything.
     """

@@ -40,14 +40,14 @@ def extcap(
     install
         Install the capture interfaces, the Lua file and the profile for this user.
     uninstall
-        Remove them.
+        Remove what --install installed.
     list_
-        Show where they are, or would be.
+        Show the folders of --install, and what is installed.
     folder
-        The extcap folder; default: the personal one that tshark names.
+        The extcap folder; default: the personal extcap folder of tshark -G folders.
     capture
-        Capture this interface to standard output and write no file: what Wireshark starts, and
-        all that sudo has to allow.
+        Capture this interface to standard output and write no file. Wireshark runs this command;
+        sudo needs to allow no other.
     sample
         Keep one packet in N of each flow.
     """

@@ -34,11 +34,11 @@ def live(
     sample
         Keep one packet in N of each flow.
     record
-        Also write the captured packets to this pcapng. Packets, time windows and replays then
-        work during the capture.
+        Also write the captured packets to this pcapng: packets, time windows and replays are then
+        available during the capture.
     idle_after
-        End flows without a packet for this time: of the ended flows the worst 1000 stay listed,
-        the others leave memory.
+        End flows without a packet for this time. The worst 1000 ended flows stay listed; the others
+        are removed from memory.
     """
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges

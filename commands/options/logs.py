@@ -15,8 +15,8 @@ class JobLogs:
     Parameters
     ----------
     nccl_log
-        Logs of the job (NCCL, RCCL, UCX, perftest), such as 'logs/*' (quoted), see docs/ranks.md:
-        the ranks of queue pairs; may be repeated.
+        Logs of the job (NCCL, RCCL, UCX, perftest), such as 'logs/*' (quoted), which name the ranks
+        of queue pairs; see docs/ranks.md; may be repeated.
     """
 
     nccl_log: Annotated[list[str] | None, Parameter(negative="")] = None

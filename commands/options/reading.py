@@ -56,12 +56,13 @@ class ReadingInTasks(Naming, Selection):
     Parameters
     ----------
     concat
-        The files are one rotated capture; otherwise each file is a vantage point (tap).
+        The files are parts of one rotated capture; without this option each file is a vantage point
+        (tap).
     usid
-        Bits of block and uSID in SRv6 addresses.
+        Number of bits of block and uSID in SRv6 addresses, BLOCK:USID.
     flow_label
         IPv6 header with the flow label of MRC entropy values in SRv6: inner, outer (if the inner
-        label is 0), or auto: the label that SACKs name.
+        label is 0), or auto: the header whose label the SACKs contain.
     """
 
     _takes_rings = True
@@ -104,7 +105,7 @@ class Reading(ReadingInTasks):
     trimmed_dscp
         DSCP of trimmed MRC packets; may be repeated.
     clock
-        Packet times of the capture, or of the mirror (hardware: ERSPAN III, Arista).
+        Packet times: capture, or hardware: the timestamps that mirrors add (ERSPAN III, Arista).
     mirror_format
         Format of mirrors that overwrite packet headers: lumina.
     drop_duplicates

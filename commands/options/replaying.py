@@ -23,9 +23,10 @@ class Mapped:
     map
         How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
     filter
-        Only packets that pass this filter, see docs/filter.md.
+        Only packets that pass this filter, in Wireshark syntax, see docs/filter.md.
     concat
-        The files are one rotated capture; otherwise each file is a vantage point (tap).
+        The files are parts of one rotated capture; without this option each file is a vantage point
+        (tap).
     """
 
     map: str = "exact"

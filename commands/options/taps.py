@@ -24,8 +24,8 @@ class Naming:
     ----------
     tap
         NAME=FILE: the name of the tap of a capture, such as leaf1-spine3=up3.pcap; may be repeated.
-        Or a regular expression with a group tap, such as 'ring/(?P<tap>[^/]+)/' (quoted): files
-        whose paths give the same tap are its ring files.
+        Or a regular expression with the group tap, such as 'ring/(?P<tap>[^/]+)/' (quoted): files
+        with the same tap in their paths are its ring files.
     """
 
     tap: Annotated[list[str] | None, Parameter(negative="")] = None

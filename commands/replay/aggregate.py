@@ -42,40 +42,41 @@ def aggregate(
     Parameters
     ----------
     files
-        Captures whose all-reduces become jobs, with their sizes and gaps; several files are
-        several taps, and packets count once.
+        Captures whose all-reduces become jobs, with their sizes and gaps; several files are several
+        taps, and a packet at several taps counts once.
     fabric
         A fabric such as leaf-spine:leaves=1,spines=1,hosts=72,rate=100G, or a file.
     jobs
         Training jobs: count=4,workers=8,model=comm,iterations=3; may be repeated, see
         docs/aggregation.md.
     memory
-        Slots of the memory of each switch, of 248 bytes; may be repeated. Default 4096.
+        Aggregator slots of each switch, 248 bytes each; may be repeated. Default 4096.
     scheme
-        switchml, atp, esa, a2tp, ideal or none, with options: atp:rto=50us, and ring or tree, the
-        all-reduces without switches; may be repeated. Default all.
+        switchml, atp, esa, a2tp, ideal or none, or the all-reduces between hosts ring and tree;
+        with options: atp:rto=50us. May be repeated; default all.
     runs
-        Runs with different seeds.
+        Number of runs, each with another seed.
     seed
-        The first seed, of compute times, paths and faults.
+        Seed of the first run: of compute times, paths, loss, duplicates and reordering.
     jitter
-        Compute times vary by up to this share.
+        Compute times vary by up to this share, 0 to 10.
     buffer
         Buffer of each output queue, such as 1MiB; default unlimited.
     ecn
-        Switches mark packets from this queue on, such as 64KiB; default never.
+        Queue length from which switches mark packets CE, such as 64KiB; default never.
     loss
-        Share of packets lost on each link.
+        Share of packets lost on each link, 0 to 0.5.
     duplicate
-        Share of packets duplicated on each link.
+        Share of packets duplicated on each link, 0 to 0.5.
     reorder
-        Share of packets that each link delivers later than packets behind them.
+        Share of packets that each link delivers out of order, 0 to 0.5.
     until
-        End of the simulated time.
+        End the simulation at this simulated time.
     silence
-        Between two collectives of a captured job, at least.
+        Minimum time without packets between two collectives of a captured job.
     window
-        Packets of a worker in flight, at most, of captured jobs; others have window= in --jobs.
+        Maximum number of packets in flight per worker, for captured jobs; other jobs have window=
+        in --jobs.
     top
         Links per scheme in the report.
     """

@@ -43,7 +43,7 @@ def fabric(
     paths
         Count the equal-cost paths between two hosts, such as host1,host300.
     blast_radius
-        Effect of a failure of one link, switch and plane of each kind (each), or of each of these
+        Show the effect of failures: of one link, switch and plane of each kind (each), or of these
         elements: leaf1-spine1,spine2,plane1.
     color
         Colour in the report; auto follows the terminal, NO_COLOR and FORCE_COLOR.

@@ -69,11 +69,11 @@ def generate(
     qps
         Queue pairs per pair of hosts; every message is split evenly over them.
     message_size
-        Bytes of a message (trace-like: the median; ring-allreduce: the data of one host).
+        Message size (trace-like: the median; ring-allreduce: the data of one host).
     messages
-        Messages per pair of hosts (ring-allreduce: times round the ring).
+        Messages per pair of hosts (ring-allreduce: number of all-reduces).
     spray
-        UDP source ports that the packets of a queue pair use in turn.
+        Number of UDP source ports that the packets of a queue pair use in turn.
     mtu
         Path MTU: 256, 512, 1024, 2048 or 4096 bytes of payload.
     operation
@@ -85,7 +85,7 @@ def generate(
     rtt
         Time from the last packet of a message to its ACK.
     flows
-        Random pairs of hosts of random and trace-like.
+        Number of random pairs of hosts, for the patterns random and trace-like.
     fan_in
         Senders of incast, default all other hosts.
     load
@@ -98,7 +98,7 @@ def generate(
     seed
         The same seed gives the same file.
     progress
-        Progress on standard error; auto shows it on a terminal.
+        Progress on standard error: auto shows a bar on a terminal.
     """
     if operation not in ("write", "send"):
         raise UsageError(f"--operation must be write or send, not {operation!r}")

@@ -68,7 +68,7 @@ def generate_mrc(
     messages
         Messages per queue pair.
     message_size
-        Bytes of a message.
+        Message size, such as 64KiB.
     mtu
         Path MTU: 256, 512, 1024, 2048 or 4096 bytes of payload.
     rate
@@ -82,15 +82,15 @@ def generate_mrc(
     ce
         Share of the packets that switches mark CE (congestion experienced), 0 to 1.
     always_skip
-        Entropy values of each queue pair that its receiver declares bad.
+        Number of entropy values of each queue pair that its receiver declares bad.
     fail_plane
         This plane of host 0, counted from 1, is down in the middle half of the traffic.
     tap
         Where the capture is taken.
     no_srv6
-        No outer IPv6 header with uSIDs (SRv6).
+        Omit the outer IPv6 header with uSIDs (SRv6).
     no_timestamps
-        No TSETH in packets.
+        Omit the TSETH.
     ipv4
         IPv4 in place of IPv6; entropy values then have no flow label.
     entropy_order

@@ -49,13 +49,13 @@ def recover_seed(
     seeds
         Seeds to try, FIRST:END without END; default all 2^32.
     ask
-        Ask this Linux router of --fabric for its next hops in place of captures, learn its hash
-        from 300 answers, and compare what it says about 200 other flows.
+        Ask this Linux router of --fabric for next hops, in place of captures: the hash is recovered
+        from 300 answers and verified with 200 others.
     fabric
         The fabric of --ask, with names of ports, such as rocescope discover writes.
     devices
-        Inventory with the router, which is reached over SSH, or netns:PREFIX for network namespaces
-        PREFIX + name of this host.
+        Inventory with the router, which is reached over SSH, or netns:PREFIX: the network namespace
+        PREFIX + router name on this host.
     """
     to.chosen()
     span = parse_seeds(seeds)

@@ -53,7 +53,8 @@ def replay(
     Parameters
     ----------
     files
-        Captures of the hosts' traffic; several files are several taps, and packets count once.
+        Captures of the hosts' traffic; several files are several taps, and a packet at several taps
+        counts once.
     fabric
         A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file, see rocescope fabric.
     strategy
@@ -62,9 +63,9 @@ def replay(
         has host-spray, switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see
         docs/replay.md; all selects every strategy that fits the fabric.
     jobs
-        Jobs of computations and messages that wait for each other, in place of captures:
+        Training jobs (computations and messages that wait for each other) in place of captures:
         collective=ring,workers=64,size=256MB,compute=2ms,iterations=3, or file=trace.goal, see
-        docs/replay.md. May be repeated; traffic of --pattern then runs beside the jobs.
+        docs/replay.md. May be repeated; --pattern then adds traffic beside the jobs.
     vary
         Repeat the replay with other values of a parameter: spines=4,8,16, rate=100G,400G,
         message-size=1MB,4MB, down=none,spine1, buffer=200kB,800kB, or with its option:
@@ -75,37 +76,36 @@ def replay(
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
         --jobs, --lossless, --priority, --transport, --fail, --received, --sent and --runs.
     model
-        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4,
-        forwarding=cut-through, or for captures offer=asap,qps=4,message-size=2x,
-        see docs/replay.md.
+        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4,forwarding=cut-through;
+        for captures also offer=asap,qps=4,message-size=2x; see docs/replay.md.
     lossless
-        Queues that never drop: pfc (the default without a buffer), switches with a shared buffer
-        that pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or
-        pfc:xoff=200kB,headroom=100kB; or infinite, as in arXiv 2507.21372.
+        Queues without drops: pfc (default without a buffer): switches with a shared buffer that
+        pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or pfc:xoff=200kB,headroom=100kB;
+        or infinite: queues without a limit, as in arXiv 2507.21372.
     priority
-        A class of data, such as data:weight=70 and background:weight=30,lossless=no,dscp=8+10;
-        may be repeated. Captured flows have the class of their DSCP, others the first class;
-        --pattern beside --jobs has the last one. Classes without a weight have strict priority
-        over those with a weight.
+        A traffic class, such as data:weight=70 or background:weight=30,lossless=no,dscp=8+10; may
+        be repeated. Captured flows use the class of their DSCP, other flows the first class; with
+        --jobs and --pattern, the pattern uses the last class. Classes without weight have strict
+        priority over classes with weight.
     transport
         How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail
         A failure during the run: spine1@100us..250us, 1% (of the cables), leaf1-spine1=100G or
         plane1. May be repeated; recovery is ideal unless --transport sets it.
     converge
-        Time until switches that are not next to a failure learn of it: 0, a time such as 50us, or
-        never.
+        Time until switches that are not next to a failure route around it: 0, a time such as 50us,
+        or never.
     runs
         Runs of the packet engine, on all cores; run r has seed + r.
     seed
         Seed of the first run of the packet engine.
     received
-        Write the data packets that the first strategy delivered in the first run, as a pcap.
+        Write a pcap of the data packets that the first strategy delivered in the first run.
     sent
-        Write the data packets of the first strategy in the first run as their hosts sent them
-        first, and an ACK per message as its receiver sent it, as a pcap; needs --pattern or --jobs.
+        Write a pcap of the first strategy in the first run, as captured at the hosts: the first
+        transmission of every data packet, and one ACK per message. Needs --pattern or --jobs.
     top
-        Number of worst links and flows in the report, and in JSON if it is larger than 5 or 10.
+        Number of worst links and flows in the report; JSON has at least 5 links and 10 flows.
     """
     to.chosen()
     if top < 1:

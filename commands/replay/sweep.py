@@ -36,16 +36,17 @@ def sweep(
     Parameters
     ----------
     files
-        Captures of the hosts' traffic; several files are several taps, and packets count once.
+        Captures of the hosts' traffic; several files are several taps, and a packet at several taps
+        counts once.
     fabric
         A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file, see rocescope fabric.
     hash
         Hash function of the switches, such as linux, crc16-ccitt, crc32, toeplitz or jenkins.
     fields
-        Hashed fields: 3-tuple, 5-tuple, 5-tuple+qpn, 5-tuple+flow-label, 5-tuple+ingress ...
+        Hashed fields, such as 3-tuple, 5-tuple, 5-tuple+qpn, 5-tuple+flow-label or 5-tuple+ingress.
     option
-        Other hash settings: rotate=4, offset=2, seed-use=xor, reduction=range, policy=0 ...
-        May be repeated.
+        Another hash setting, such as rotate=4, offset=2, seed-use=xor, reduction=range or policy=0;
+        may be repeated.
     seeds
         Seeds to try, FIRST:END or FIRST:END:STEP, without END.
     per_switch
@@ -54,7 +55,7 @@ def sweep(
     measure
         Measure of imbalance, of the worst layer: fim-bytes, fim-flows or max-over-mean.
     production
-        The seed in use, which the report ranks; default the seeds of the fabric if it has any.
+        The seed in use: the report shows its rank. Default: the seeds of the fabric, if any.
     """
     to.chosen()
     span = parse_seeds(seeds)
