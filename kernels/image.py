@@ -2,10 +2,10 @@
 
 Loading numba takes longer than a small analysis. A compiled kernel, however, is a C function for
 CPython that only needs the addresses of some functions in CPython and in numba's extension modules.
-Its object code is stored as an image, and a later process loads it with LLVM's linker (llvmlite,
-which numba compiles with). The calling convention is internal to numba: `host` ensures that an
-image is used only with the versions that made it. In any unusual case there is no image, and numba
-loads or compiles the kernel as usual.
+Its object code is stored as an image, and a later process loads it with LLVM's linker (`llvm.py`).
+The calling convention is internal to numba: `host` ensures that an image is used only with the
+versions that made it. In any unusual case there is no image, and numba loads or compiles the kernel
+as usual.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections.abc import Callable
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import find_spec, module_from_spec
-from itertools import count
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from .cache import BOUNDS_CHECK
+from .llvm import link
 from .named import NamedTuple
 from .stored import store, stored
 
@@ -101,36 +101,12 @@ def load_address(path: str, function: Callable[..., Any]) -> int | None:
 def _linked(image: Image, function: Callable[..., Any]) -> tuple[int, Any]:
     """(address of the entry, the Python objects that the code may use)."""
     environment = _extension("_dynfunc").Environment(function.__globals__)
-    llvm, linker = _linker()
-    library = llvm.JITLibraryBuilder().add_object_img(image.code).add_current_process()
-    for symbol in image.externals:
-        address = _address(symbol)
-        if address is not None:
-            library.import_symbol(symbol, address)
-    for symbol in (image.entry, *image.environments):
-        library.export_symbol(symbol)
-    linked = library.link(linker, f"{function.__name__} {next(_numbers)}")
+    addresses = {symbol: _address(symbol) for symbol in image.externals}
+    imports = {symbol: address for symbol, address in addresses.items() if address is not None}
+    linked = link(image.code, imports, (image.entry, *image.environments))
     for symbol in image.environments:
         ctypes.c_void_p.from_address(linked[symbol]).value = id(environment)
-    # Never unmapped: a thread may execute the code while the interpreter ends.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(linked))
     return linked[image.entry], environment
-
-
-_numbers = count()
-"""Makes library names unique, as the linker requires."""
-
-
-@cache
-def _linker() -> tuple[Any, Any]:
-    """LLVM and its linker, which reports errors where LLVM's older linker crashes."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    linker = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(linker))  # it owns all code
-    return llvm, linker
 
 
 def _address(name: str) -> int | None:

@@ -58,8 +58,8 @@ def test_a_later_analysis_loads_neither_compiler_nor_parser(checkout: Path) -> N
     statement = f"import rocescope.cli\nassert rocescope.cli.run({words}) == 0"
     modules_after(statement)  # the first run may have to compile
     loaded = modules_after(statement)
-    assert {"numpy", "llvmlite"} <= loaded  # LLVM's linker, not its compiler
-    assert loaded.isdisjoint({"numba", "scipy"})
+    assert "numpy" in loaded
+    assert loaded.isdisjoint({"numba", "llvmlite", "scipy"})
     assert loaded.isdisjoint({"cyclopts", "lark", "pyarrow", "textual", "rich", "lz4", "hashlib"})
 
 
@@ -94,7 +94,8 @@ def test_a_replay_loads_only_what_it_runs() -> None:
     all_modules_after(statement)  # the first run may have to compile
     loaded = all_modules_after(statement)
     assert "rocescope.replay.packets.drivers.open_loop" in loaded
-    assert loaded.isdisjoint({"numba", "numpy.ma", "scipy", "cyclopts", "rich._emoji_codes"})
+    unwanted = {"numba", "llvmlite", "numpy.ma", "scipy", "cyclopts", "rich._emoji_codes"}
+    assert loaded.isdisjoint(unwanted)
     unused = ("packets.drivers.event_driven", "compare.flows", "jobs", "seeds", "traffic.observed")
     assert loaded.isdisjoint(f"rocescope.replay.{name}" for name in unused)
 
