@@ -6,13 +6,44 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from .errors import UsageError
 
 MAX_BYTES = 256 << 20
+_T = TypeVar("_T")
 
 
 def read_saved(path: Path, most_bytes: int = MAX_BYTES) -> bytes:
-    """The content of a file. OSError also for a pipe or device, which may have no end, and for a
-    file of more than `most_bytes`."""
+    """The content of a file. UsageError names one that cannot be read, also a pipe or device, which
+    may have no end, and a file of more than `most_bytes`."""
+    try:
+        return _content(path, most_bytes)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def decoded(path: Path, kind: type[_T], what: str, empty: bytes | None = None) -> _T | None:
+    """The JSON in a file; None without the file. UsageError as `read_saved`, and for other content
+    than `what`. empty: stands for the content of an empty file; None: it is as none."""
+    try:
+        data = _content(path, MAX_BYTES) or empty
+        return None if data is None else msgspec.json.decode(data, type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not {what}: {error}") from None
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
+
+
+def _content(path: Path, most_bytes: int) -> bytes:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
         found = os.fstat(file.fileno())

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ..analyzer.errors import UsageError
-from ..analyzer.saved_file import read_saved
+from ..analyzer.saved_file import decoded
 
 ASKED = "asked.json"
 _UnixTime = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="Unix time")]
@@ -54,12 +53,4 @@ def write_asked(folder: Path, asked: Mapping[str, Asked]) -> None:
 
 def read_asked(folder: Path) -> dict[str, Asked]:
     """The devices of `asked.json` by name; none without the file. UsageError names the file."""
-    file = folder / ASKED
-    try:
-        return msgspec.json.decode(read_saved(file), type=dict[str, Asked])
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: not a list of asked devices: {error}") from None
+    return decoded(folder / ASKED, dict[str, Asked], "a list of asked devices", b"") or {}

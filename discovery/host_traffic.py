@@ -19,7 +19,7 @@ import numpy as np
 from ..analyzer.errors import UsageError
 from ..analyzer.logs.job import Job, LoggedPair
 from ..analyzer.results.flow import Owner
-from ..analyzer.saved_file import read_saved
+from ..analyzer.saved_file import decoded
 from ..analyzer.words import printable
 from ..replay.fabrics.addressing import Address
 from ..replay.fabrics.fabric import Fabric
@@ -114,23 +114,11 @@ def _host(one: Answers, folder: Path, fabric: Fabric) -> tuple[_Host, set[int]]:
                 ports.setdefault(port.name, []).append(interface.ip)
                 numbers.add(number)
     netdevs: dict[str, set[str]] = {}
-    for link in _links(folder / f"{one.device.name}.{RDMA_LINKS}"):
-        netdevs.setdefault(link.ifname, set()).add(link.netdev)
+    file = folder / f"{one.device.name}.{RDMA_LINKS}"
+    for link in decoded(file, list[RdmaLink], "the output of rdma link show") or ():
+        if link.netdev:
+            netdevs.setdefault(link.ifname, set()).add(link.netdev)
     return _Host(ports, netdevs), numbers
-
-
-def _links(file: Path) -> list[RdmaLink]:
-    """The RDMA devices of a host with their ports; empty without its answer."""
-    try:
-        data = read_saved(file)
-        found = msgspec.json.decode(data, type=list[RdmaLink]) if data else []
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: not the output of rdma link show: {error}") from None
-    return [link for link in found if link.netdev]
 
 
 def _flows(

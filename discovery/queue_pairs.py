@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from ..analyzer.errors import UsageError
-from ..analyzer.saved_file import read_saved
+from ..analyzer.saved_file import decoded
 from ..analyzer.words import printable
 from ..replay.generate.queue_pairs import linux_source_port
 from .dialects.linux import AGENT, QUEUE_PAIRS
 from .results import HostQueuePair
 
-_T = TypeVar("_T")
 _MOST = (1 << 24) - 1
 _REASON = 200
 """Characters of a reason that is printed."""
@@ -71,28 +70,15 @@ def read_queue_pairs(folder: Path, name: str) -> list[Entry] | None:
     `rdma`, and only if it is whole.
     """
     file = folder / f"{name}.{QUEUE_PAIRS}"
-    entries = _decoded(file, list[Entry], "rdma resource show qp")
+    entries = decoded(file, list[Entry], "the output of rdma resource show qp")
     if entries is None:
         file = folder / f"{name}.{AGENT}"
-        told = _decoded(file, _Agent, "rocescope agent")
+        told = decoded(file, _Agent, "the output of rocescope agent")
         entries = None if told is None else _of_agent(told, file)
     for entry in entries or ():
         if not (0 <= entry.lqpn <= _MOST and 0 <= entry.rqpn <= _MOST):
             raise UsageError(f"{file}: {entry.lqpn} or {entry.rqpn} is no number of a queue pair")
     return entries
-
-
-def _decoded(file: Path, kind: type[_T], origin: str) -> _T | None:
-    """The content of a file; None if there is none."""
-    try:
-        data = read_saved(file)
-        return msgspec.json.decode(data, type=kind) if data else None
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: not the output of {origin}: {error}") from None
 
 
 def _of_agent(told: _Agent, file: Path) -> list[Entry]:

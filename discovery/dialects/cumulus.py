@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ...replay.fabrics.devices.device import Device
@@ -15,7 +16,7 @@ from ...replay.fabrics.files.yaml_source import Source
 from ..asking.route_get import Query
 from .dialect import Calculator, Question
 from .linux import LINUX, read_known
-from .reading import Entry, Lines, Reader, number, one_of
+from .reading import Entry, Lines, Reader, number, one_of, the_whole
 
 _FORWARDING, _TRAFFIC = "cumulus-forwarding.json", "cumulus-traffic"
 _ADAPTIVE = "cumulus-adaptive.json"
@@ -79,11 +80,6 @@ def _ask(query: Query) -> str:
     )
 
 
-def _answer(output: bytes) -> str | None:
-    found = _ANSWER.fullmatch(output)
-    return found[1].decode() if found else None
-
-
 CUMULUS = LINUX._replace(
     name="cumulus",
     questions=(*LINUX.questions, *_OWN),
@@ -91,5 +87,5 @@ CUMULUS = LINUX._replace(
     mark=_FORWARDING,
     told=("route.json",),
     met="",
-    calculator=Calculator(_ask, _answer),
+    calculator=Calculator(_ask, partial(the_whole, _ANSWER)),
 )

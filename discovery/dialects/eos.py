@@ -7,6 +7,7 @@ models in Arista's own tools (ANTA, AVD) and in napalm.
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
@@ -29,6 +30,7 @@ from .reading import (
     own_address,
     port_name,
     rate,
+    the_whole,
     weight,
 )
 from .roles import eos_role
@@ -55,17 +57,15 @@ def _read(folder: Path, name: str) -> Device:
     reader = Reader(folder, name, _QUESTIONS)
     four, six = reader.json(_ROUTES, _routes), reader.json(_ROUTES6, _routes)
     version = reader.json("eos-version.json", lambda top: Entry(top).text("systemMacAddress"))
-    remarks = dict.fromkeys(text for one in (four, six) if one is not None for text in one[1])
     return reader.device(
         Told(
             reader.json("eos-interfaces.json", _interfaces),
-            None if four is None else four[0],
-            None if six is None else six[0],
+            four,
+            six,
             reader.json("eos-lldp.json", _lldp),
             reader.json("eos-arp.json", _arp),
             system=reader.json("eos-hostname.json", lambda top: Entry(top).text("hostname")) or "",
             chassis=mac_or_text(version or ""),
-            remarks=list(remarks),
         )
     )
 
@@ -188,11 +188,6 @@ def _ask(query: Query) -> str:
     )
 
 
-def _answer(output: bytes) -> str | None:
-    found = _ANSWER.fullmatch(output)
-    return found[1].decode() if found else None
-
-
 EOS = Dialect(
     "eos",
     _QUESTIONS,
@@ -201,7 +196,7 @@ EOS = Dialect(
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
     met="",
-    calculator=Calculator(_ask, _answer),
+    calculator=Calculator(_ask, partial(the_whole, _ANSWER)),
     counters=("eos-interfaces.json", _counters),
     role=eos_role,
 )

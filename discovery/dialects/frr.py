@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ...analyzer.errors import UsageError
-from ...analyzer.saved_file import read_saved
+from ...analyzer.saved_file import decoded
 from ...replay.fabrics.addressing import Network, parse_network
 from .dialect import Question
 from .linux import LINUX
@@ -43,14 +43,9 @@ def installed_of(file: Path) -> dict[Network, frozenset[str]]:
 
     A missing or empty file has no routes.
     """
+    what = "the output of show ip route json"
+    routes = decoded(file, dict[str, list[_Entry]], what) or {}
     try:
-        data = read_saved(file)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
-    try:
-        routes = msgspec.json.decode(data or b"{}", type=dict[str, list[_Entry]])
         return {
             parse_network(network): frozenset(
                 hop.interfaceName
@@ -61,5 +56,5 @@ def installed_of(file: Path) -> dict[Network, frozenset[str]]:
             )
             for network, entries in routes.items()
         }
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: not the output of show ip route json: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"{file}: not {what}: {error}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 
@@ -62,16 +63,14 @@ def _read(folder: Path, name: str) -> Device:
     reader = Reader(folder, name, _QUESTIONS)
     four = reader.json(_ROUTES, lambda top: _routes(top, "0.0.0.0/0"))
     six = reader.json(_ROUTES6, lambda top: _routes(top, "::/0"))
-    remarks = dict.fromkeys(text for one in (four, six) if one is not None for text in one[1])
     device = reader.device(
         Told(
             reader.json("junos-interfaces.json", _interfaces),
-            None if four is None else four[0],
-            None if six is None else six[0],
+            four,
+            six,
             reader.json("junos-lldp.json", _lldp),
             reader.json("junos-arp.json", _arp),
             system=reader.json("junos-version.json", _name) or "",
-            remarks=list(remarks),
             default_table=True,
         )
     )
@@ -284,10 +283,6 @@ def _ask(query: Query) -> str:
     )
 
 
-def _answer(output: bytes) -> str | None:
-    return the_only(_ANSWER, output)
-
-
 JUNOS = Dialect(
     "junos",
     _QUESTIONS,
@@ -296,6 +291,6 @@ JUNOS = Dialect(
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
     met="",
-    calculator=Calculator(_ask, _answer),
+    calculator=Calculator(_ask, partial(the_only, _ANSWER)),
     role=junos_role,
 )

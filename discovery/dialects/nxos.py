@@ -74,17 +74,15 @@ def _rows(entry: Entry, name: str) -> list[Entry]:
 def _read(folder: Path, name: str) -> Device:
     reader = Reader(folder, name, _QUESTIONS)
     four, six = reader.text(_ROUTES, _routes), reader.text(_ROUTES6, _routes)
-    remarks = dict.fromkeys(text for one in (four, six) if one is not None for text in one[1])
     return reader.device(
         Told(
             reader.json("nxos-interfaces.json", _interfaces),
-            None if four is None else four[0],
-            None if six is None else six[0],
+            four,
+            six,
             reader.json("nxos-lldp.json", _lldp),
             reader.json("nxos-arp.json", _arp),
             system=reader.json("nxos-hostname.json", lambda top: Entry(top).text("hostname")) or "",
             hash_in_words=reader.text("nxos-hash.text", _hash) or "",
-            remarks=list(remarks),
             default_table=True,
         )
     )

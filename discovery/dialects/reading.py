@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...analyzer.errors import UsageError
 from ...analyzer.saved_file import read_saved
@@ -43,15 +43,17 @@ _MOST_LINES = 1_000_000
 _MOST_CHARACTERS = 1000
 """Of a line."""
 _DIGITS = re.compile(r"[0-9]{1,18}")
+Table: TypeAlias = tuple[Sequence[Route], Sequence[str]]
+"""Routes, and remarks on them."""
 
 
 class Told(NamedTuple):
     """What the answers of a device tell; None where nothing was answered or readable."""
 
     interfaces: Sequence[Interface] | None = None
-    routes: Sequence[Route] | None = None
+    table: Table | None = None
     """Of IPv4."""
-    routes6: Sequence[Route] | None = None
+    table6: Table | None = None
     advertised: Sequence[Advertised] | None = None
     resolved: Sequence[Resolved] | None = None
     system: str = ""
@@ -59,7 +61,6 @@ class Told(NamedTuple):
     chassis: str = ""
     """Its own chassis id."""
     hash_in_words: str = ""
-    remarks: Sequence[str] = ()
     default_table: bool = False
     """Whether the routes are those of the default table alone, and ports do not tell their VRF."""
 
@@ -98,25 +99,28 @@ class Reader:
 
     def device(self, told: Told) -> Device:
         """The device. UsageError if no answer is readable."""
-        known = (told.interfaces, told.routes, told.advertised, told.resolved)
+        known = (told.interfaces, told.table, told.advertised, told.resolved)
         if all(one is None for one in known):
             raise UsageError(self._problems[0] if self._problems else "no command was answered")
         ports = told.interfaces
-        routes = [] if told.routes is None else [*told.routes, *(told.routes6 or ())]
+        tables = {4: told.table, 6: told.table6}
+        read = {version: one for version, one in tables.items() if one is not None}
+        routes = [route for one in read.values() for route in one[0]] if 4 in read else []
         if told.default_table and ports is not None:
-            read = {4} if told.routes is not None else set()
-            read |= {6} if told.routes6 is not None else set()
-            ports = _with_vrfs(ports, {route.network for route in routes}, read)
+            ports = _with_vrfs(ports, {route.network for route in routes}, read.keys())
         return Device(
             self._name,
             tuple(_with_source(route, ports or ()) for route in routes),
-            ipv4_only=told.routes6 is None,
+            ipv4_only=6 not in read,
             forwards=True,
             interfaces=None if ports is None else tuple(ports),
             advertised=None if told.advertised is None else tuple(told.advertised),
             resolved=None if told.resolved is None else tuple(told.resolved),
-            remarks=(*told.remarks, *limits_of(ports or ())),
-            tables_read=told.routes is not None,
+            remarks=(
+                *dict.fromkeys(text for one in read.values() for text in one[1]),
+                *limits_of(ports or ()),
+            ),
+            tables_read=4 in read,
             system=told.system,
             chassis=told.chassis,
             hash_in_words=told.hash_in_words,
@@ -128,7 +132,7 @@ VRF_NOT_TOLD = "(not told)"
 
 
 def _with_vrfs(
-    ports: Sequence[Interface], networks: set[Network], versions: set[int]
+    ports: Sequence[Interface], networks: set[Network], versions: Container[int]
 ) -> list[Interface]:
     """The ports; those with link and addresses of whose networks the default table has none are
     in another VRF.
@@ -191,10 +195,7 @@ class Lines:
 
 
 def _lines(file: Path) -> Lines:
-    try:
-        data = read_saved(file, _MOST_BYTES)
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
+    data = read_saved(file, _MOST_BYTES)
     if data and not data.endswith(b"\n"):
         raise UsageError(f"{file}: ends within a line: half an answer")
     if data.count(b"\n") > _MOST_LINES:
@@ -336,6 +337,12 @@ class Entry:
     def named(self, key: str) -> list[tuple[str, Entry]]:
         """(name, object) of an object of objects that must be there."""
         return [(name, Entry(one)) for name, one in self.inner(key).values.items()]
+
+
+def the_whole(pattern: re.Pattern[bytes], output: bytes) -> str | None:
+    """The one group of a pattern that is the whole answer."""
+    found = pattern.fullmatch(output)
+    return found[1].decode() if found else None
 
 
 def the_only(pattern: re.Pattern[bytes], output: bytes) -> str | None:

@@ -66,10 +66,12 @@ def _read(folder: Path, name: str) -> Device:
     asic = reader.json(_ASIC, lambda top: _of_asic(top, lags)) or Told()
     return reader.device(
         appl._replace(
-            routes=asic.routes, routes6=asic.routes6, hash_in_words=asic.hash_in_words,
-            chassis=appl.chassis or asic.chassis, remarks=(*appl.remarks, *asic.remarks),
+            table=asic.table,
+            table6=asic.table6,
+            hash_in_words=asic.hash_in_words,
+            chassis=appl.chassis or asic.chassis,
         )
-    )  # fmt: skip
+    )
 
 
 SONIC = Dialect(
@@ -210,11 +212,10 @@ def _of_asic(top: Source, lag_of: Mapping[str, str]) -> Told:
     if any(_entries(top, f"{_SAI}ARS:")):
         remarks.append("adaptive routing (SAI ARS): its groups have no fixed next hop per flow")
     return Told(
-        routes=four,
-        routes6=six,
+        table=(four, remarks),
+        table6=(six, []),
         hash_in_words=_hash(switch, objects("HASH")),
         chassis=mac(own.text("a MAC"), switch_place) if own is not None else "",
-        remarks=remarks,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -64,17 +65,15 @@ _MOST_COUNTED = 10**9
 def _read(folder: Path, name: str) -> Device:
     reader = Reader(folder, name, _QUESTIONS)
     local = reader.text("vrp-local.text", _local) or ("", "")
-    routes = reader.text(_ROUTES, _routes)
     return reader.device(
         Told(
             reader.text("vrp-interfaces.text", _interfaces),
-            None if routes is None else routes[0],
+            reader.text(_ROUTES, _routes),
             None,
             reader.text("vrp-lldp.text", _lldp),
             None,
             system=local[0],
             chassis=local[1],
-            remarks=() if routes is None else routes[1],
             default_table=True,
         )
     )
@@ -223,10 +222,6 @@ def _ask(query: Query) -> str:
     )
 
 
-def _answer(output: bytes) -> str | None:
-    return the_only(_ANSWER, output)
-
-
 VRP = Dialect(
     "vrp",
     _QUESTIONS,
@@ -235,6 +230,6 @@ VRP = Dialect(
     mark=_ROUTES,
     told=(_ROUTES,),
     met="",
-    calculator=Calculator(_ask, _answer),
+    calculator=Calculator(_ask, partial(the_only, _ANSWER)),
     role=vrp_role,
 )

@@ -56,8 +56,6 @@ def _ini(file: Path) -> _Groups:
         lines = read_saved(file).decode("utf-8").splitlines()
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not text; give {_WANTED}") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
     groups = _Groups()
     group, kind = "ungrouped", ""
     for number, line in enumerate(lines, 1):

@@ -81,10 +81,7 @@ class JsonSource(Source):
 
 def load_json(path: Path) -> Source:
     """The document in a file. UsageError names the file."""
-    try:
-        data = read_saved(path)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    data = read_saved(path)
     try:
         return JsonSource(_NO_NODE, str(path), msgspec.json.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

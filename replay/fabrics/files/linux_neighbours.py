@@ -7,17 +7,14 @@ does not hold what the command prints.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from ....analyzer.errors import UsageError
-from ....analyzer.saved_file import read_saved
+from ....analyzer.saved_file import decoded
 from ....analyzer.words import printable
 from ..addressing import parse_interface
 from ..devices.device import Advertised, Interface, Resolved
-
-_T = TypeVar("_T")
 
 
 class _Address(msgspec.Struct):
@@ -74,7 +71,7 @@ class _Answer(msgspec.Struct):
 
 def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
     """The interfaces of `ip -j -d addr`; without -d a master is taken for a bond or bridge."""
-    links = _read(file, list[_Link], "ip -j -d addr")
+    links = decoded(file, list[_Link], "the output of `ip -j -d addr`", b"[]")
     if links is None:
         return None
     try:
@@ -98,7 +95,7 @@ def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
 
 def resolved_of(file: Path) -> tuple[Resolved, ...] | None:
     """The entries of `ip -j neigh` with a MAC address."""
-    entries = _read(file, list[_Entry], "ip -j neigh")
+    entries = decoded(file, list[_Entry], "the output of `ip -j neigh`", b"[]")
     if entries is None:
         return None
     return tuple(Resolved(e.dev, e.lladdr.lower()) for e in entries if e.dev and e.lladdr)
@@ -108,9 +105,9 @@ def advertised_of(file: Path) -> tuple[Advertised, ...] | None:
     """The neighbours of `lldpctl -f json0`.
 
     Their age is no measure: it counts from the last change of what they say, and lldpd itself
-    removes neighbours after their time to live.
+    removes neighbours after their time to live. One that fails leaves an empty file.
     """
-    answer = _read(file, _Answer, "lldpctl -f json0")
+    answer = decoded(file, _Answer, "the output of `lldpctl -f json0`")
     if answer is None:
         return None
     return tuple(
@@ -129,7 +126,7 @@ def advertised_of(file: Path) -> tuple[Advertised, ...] | None:
 
 def policies_of(file: Path, family: str) -> list[str]:
     """What the rules of `ip -j rule` do beside the ones of every system, in words; one line."""
-    rules = _read(file, list[dict[str, object]], "ip -j rule") or []
+    rules = decoded(file, list[dict[str, object]], "the output of `ip -j rule`") or []
     own = [rule for rule in rules if not _usual(rule)]
     if not own:
         return []
@@ -150,19 +147,3 @@ def _usual(rule: dict[str, object]) -> bool:
 
 def _first(values: list[_Value]) -> str:
     return values[0].value if values else ""
-
-
-def _read(file: Path, kind: type[_T], command: str) -> _T | None:
-    """The content of a file, None without it."""
-    try:
-        data = read_saved(file)
-        if not data and kind is _Answer:  # lldpctl failed: the device was not asked
-            return None
-        return msgspec.json.decode(data or b"[]", type=kind)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read {file}: {reason}; save `{command}` there") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: not the output of `{command}`: {error}") from None

@@ -111,7 +111,7 @@ def _device(
     if "route" not in tables:
         raise UsageError(f"{path}: {name} has no table route (`ip -j route`)")
     if sysctl_file is not None:
-        text, where = _text(sysctl_file), str(sysctl_file)
+        text, where = read_saved(sysctl_file).decode("utf-8", "replace"), str(sysctl_file)
     else:
         text = tables["sysctl"].text("the text of sysctl") if "sysctl" in tables else ""
         where = tables["sysctl"].where if "sysctl" in tables else ""
@@ -148,13 +148,6 @@ def _device(
         ),
         unexpected=tuple(beside.problems),
     )
-
-
-def _text(file: Path) -> str:
-    try:
-        return read_saved(file).decode("utf-8", "replace")
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
 
 
 _OFFLOADED = "routes are offloaded: hardware forwards, whose hash the kernel does not tell"

@@ -97,7 +97,7 @@ def test_no_readable_answer_is_an_error_with_its_reason(tmp_path):
 
 def test_a_connected_route_gets_the_own_address_of_its_port(tmp_path):
     routes = [connected("10.0.0.0/31", "e1"), route("10.2.0.0/16", ("10.0.0.1", "e1"))]
-    told = Told(interfaces=[port("e1", "", "fe80::1/64", "10.0.0.0/31")], routes=routes)
+    told = Told(interfaces=[port("e1", "", "fe80::1/64", "10.0.0.0/31")], table=(routes, []))
     device = Reader(tmp_path, "s", QUESTIONS).device(told)
     assert [str(one.source) for one in device.routes] == ["10.0.0.0", "None"]
     assert device.ipv4_only
