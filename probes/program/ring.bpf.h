@@ -130,8 +130,9 @@ INLINE void add_in_order(rs_u64 *to, rs_u64 number)
 {
 #if STRONGLY_ORDERED
 	__sync_fetch_and_add(to, number);
-#else /* only an addition with a result is ordered: from LLVM 12, on arm64 Linux 5.18 */
-	rs_u64 before = __sync_fetch_and_add(to, number);
+#else /* Only an addition with a result is ordered: from LLVM 12, on arm64 Linux 5.18. LLVM 21 gives
+       * bcc's BPF CPU no result of an addition; of a subtraction it does, by the same instruction. */
+	rs_u64 before = __sync_fetch_and_sub(to, -number);
 
 	asm volatile("" : : "r"(before));
 #endif
