@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["networks", "second_try", "tui_fixtures"]
+pytest_plugins = ["any_folder", "networks", "second_try", "tui_fixtures"]
 
 # Kernels compile on their first call, so an example may take seconds.
 settings.register_profile("local", deadline=None)
