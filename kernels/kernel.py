@@ -34,7 +34,14 @@ Records: TypeAlias = NDArray[np.void]
 Array: TypeAlias = NDArray[Any]
 """Arrays, inside kernels and out; whoever makes one says its shape."""
 
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_CHECK}
+# Kernels are called from Python or by other kernels: without an entry from C, which takes time to
+# compile.
+_OPTIONS: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "boundscheck": BOUNDS_CHECK,
+    "no_cfunc_wrapper": True,
+}
 
 # A helper owns no memory. Without numba's runtime it changes no reference count of an array; with
 # it, passing a tuple of arrays costs two locked instructions per array and call, more than the work
@@ -43,7 +50,7 @@ _HELPER: dict[str, Any] = {"_nrt": False, **_OPTIONS}
 
 # A helper inside another kernel becomes part of its machine code, without machine code of its own
 # and without an entry from Python. That takes half of the time to compile.
-_WITHIN: dict[str, Any] = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_WITHIN: dict[str, Any] = {"cache": False, "no_cpython_wrapper": True}
 _POINTED: dict[str, Any] = {"cache": True, "boundscheck": BOUNDS_CHECK, "_nrt": False}
 
 Signature: TypeAlias = Callable[[], Any]
