@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.named import NamedTuple
+from ..results.captures import Pause
 from . import outcomes
-from .headers.pause import N_CLASSES, N_FIELDS, PauseCounts, pause_counts
+from .headers.pause import N_CLASSES, N_FIELDS, pauses_of
 from .headers.uet import UetArrays, no_packets
 from .sessions import KIND_NAMES, N_KINDS
 
@@ -165,10 +166,6 @@ class DecodeCounters:
         counts = {text: self._outcome(kind, tap) for kind, text in outcomes.UNDECODABLE.items()}
         return {text: n for text, n in counts.items() if n}
 
-    def undecodable_frames(self) -> int:
-        """Sum of `undecodable`."""
-        return sum(self.undecodable().values())
-
     def general_services_packets(self) -> int:
         """UD rows to queue pair 1."""
         return self.noted(outcomes.GENERAL_SERVICES)
@@ -187,9 +184,9 @@ class DecodeCounters:
         }
         return {name: self.noted(kind, tap) for name, kind in kinds.items()}
 
-    def pause(self) -> list[PauseCounts]:
-        """Pause frames per tap and priority, if any."""
-        return pause_counts(self._arrays.pause, self._arrays.rates)
+    def pause(self, tap: int) -> list[Pause]:
+        """Pause frames of one tap per priority, if any."""
+        return pauses_of(self._arrays.pause[tap], int(self._arrays.rates[tap]))
 
     def contents(self) -> list[tuple[str, int]]:
         """Frames by content, most frequent first: [("ARP", 3), ("UDP port 4789", 1)].

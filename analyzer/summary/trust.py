@@ -16,8 +16,6 @@ from ..errors import UnreadableInput
 from ..results.captures import (
     CaptureGap,
     CaptureSummary,
-    Pause,
-    PauseSpan,
     Sampling,
     TapSummary,
     UltraEthernet,
@@ -226,22 +224,7 @@ def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series
         wire_bytes=sum(wire_bytes),
         dropped_frames=tap.dropped,
         speed_bits_per_second=tap.speed_bits_per_second,
-        pauses=[
-            Pause(
-                p.priority,
-                p.frames,
-                p.xon_frames,
-                p.quanta,
-                p.paused_ns,
-                p.first_ns,
-                p.last_ns,
-                p.first_frame,
-                p.last_frame,
-                [PauseSpan(*span) for span in p.spans],
-            )
-            for p in counters.pause()
-            if p.tap == index
-        ],
+        pauses=counters.pause(index) if decoded else [],
         sampling=tap_sampling(tap.sampled) if tap.sampled else UNSET,
         filter=tap.filter or UNSET,
         fragmented_packets=counters.fragmented_packets(index) if decoded else 0,

@@ -7,11 +7,10 @@ times; a later frame replaces the timer, and time 0 (XON) ends the pause.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, kernel
+from ...results.captures import Pause, PauseSpan
 from ...wire.packets import I64, U8
 from ..outcomes import OTHER_ETHERTYPE, PAUSE, TRUNCATED_PAUSE
 from .load import be16
@@ -121,47 +120,27 @@ def pause_frame(
     return OTHER_ETHERTYPE
 
 
-@dataclass(frozen=True, slots=True)
-class PauseCounts:
-    """Pause frames of one tap and priority."""
+def pauses_of(state: Ints, rate: int) -> list[Pause]:
+    """The pauses of one tap: one record per priority with frames.
 
-    tap: int
-    priority: int | None
-    """0 to 7; None for the global pause."""
-    frames: int
-    xon_frames: int
-    """Frames that end a pause (time 0)."""
-    quanta: int
-    """Sum of the requested pause times, in quanta of 512 bit times."""
-    paused_ns: int | None
-    """Paused time of the link as seen at this tap, ns; None when its rate is unknown."""
-    first_ns: int | None
-    """Time of the first frame that pauses; None if all frames end a pause."""
-    last_ns: int | None
-    first_frame: int | None
-    """Number of the frame at `first_ns`."""
-    last_frame: int | None
-    spans: list[tuple[int, int]]
-    """Begin and end of the pauses, ns; at most MOST_SPANS, pauses close to each other are one.
-    Empty where the rate is unknown."""
-
-
-def pause_counts(state: Ints, rates: Ints) -> list[PauseCounts]:
-    """The counters: one entry per tap and priority with frames.
-
-    state: int64[taps, N_CLASSES, N_FIELDS]; rates: int64[taps], bit/s, 0 when unknown.
+    state: int64[N_CLASSES, N_FIELDS]; rate: bit/s, 0 when unknown.
     """
-    counts = []
-    for tap, row in zip(*np.nonzero(state[:, :, FRAMES]), strict=True):
-        s = [int(value) for value in state[tap, row]]
-        paused = s[PAUSED_NS] + s[ENDS_NS] - s[BEGAN_NS] if rates[tap] > 0 else None
-        priority = None if row == GLOBAL else int(row)
+    found = []
+    for row in np.flatnonzero(state[:, FRAMES]).tolist():
+        s = state[row].tolist()
         times: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
         if s[FRAMES] > s[XON]:
             times = s[FIRST_NS], s[LAST_NS], s[FIRST_FRAME], s[LAST_FRAME]
         edges = s[SPAN_NS : SPAN_NS + 2 * s[SPANS]]
-        spans = list(zip(edges[::2], edges[1::2], strict=True))
-        counts.append(
-            PauseCounts(int(tap), priority, s[FRAMES], s[XON], s[QUANTA], paused, *times, spans)
+        found.append(
+            Pause(
+                None if row == GLOBAL else row,
+                s[FRAMES],
+                s[XON],
+                s[QUANTA],
+                s[PAUSED_NS] + s[ENDS_NS] - s[BEGAN_NS] if rate > 0 else None,
+                *times,
+                [PauseSpan(*span) for span in zip(edges[::2], edges[1::2], strict=True)],
+            )
         )
-    return counts
+    return found
