@@ -193,6 +193,7 @@ def _scheme_result(
     outcomes: Sequence[Outcome],
 ) -> SchemeResult:
     times = [_completions(jobs, outcome) for outcome in outcomes]
+    aggregates = scheme.conduct().aggregates
     tally = np.mean([outcome.tally for outcome in outcomes], axis=0)
     carried = np.mean([outcome.link_bytes for outcome in outcomes], axis=0)
     occupancies = [_occupancy(scheme, outcome, slots, jobs, fabric) for outcome in outcomes]
@@ -202,7 +203,7 @@ def _scheme_result(
         slots=slots,
         **_means(times),
         jobs=[
-            _job_outcome(job, tally[at], _mean([one[at] for one in times]), scheme)
+            _job_outcome(job, tally[at], _mean([one[at] for one in times]), aggregates)
             for at, job in enumerate(jobs)
         ],
         used_percent=_mean([None if o is None else o[0] for o in occupancies]),
@@ -220,25 +221,15 @@ def _all_reduce_result(
 ) -> SchemeResult:
     times = [[None if ps is None else ps / 1000 for ps in one.completion_ps] for one in found]
     carried = np.mean([one.link_bytes for one in found], axis=0)
+    tally = np.zeros((len(jobs), ty.COLUMNS))
+    tally[:, ty.SENT] = np.mean([one.packets for one in found], axis=0)
     return SchemeResult(
         name=scheme.name,
         parameters=dict(scheme.parameters),
         slots=None,
         **_means(times),
         jobs=[
-            JobOutcome(
-                name=job.name,
-                completion_ns=_mean([one[at] for one in times]),
-                sent=float(np.mean([one.packets[at] for one in found])),
-                retransmitted=0.0,
-                timeouts=0.0,
-                aggregated_percent=0.0,
-                server_packets=0.0,
-                collisions=0.0,
-                preemptions=0.0,
-                evicted=0.0,
-                reminders=0.0,
-            )
+            _job_outcome(job, tally[at], _mean([one[at] for one in times]), False)
             for at, job in enumerate(jobs)
         ],
         used_percent=None,
@@ -272,16 +263,15 @@ def _links(carried: Floats, fabric: Fabric) -> list[LinkBytes]:
     ]
 
 
-def _job_outcome(job: Job, tally: np.ndarray, time: float | None, scheme: Scheme) -> JobOutcome:
-    total = job.total
-    whole = tally[ty.WHOLE] if scheme.conduct().aggregates else 0.0
+def _job_outcome(job: Job, tally: np.ndarray, time: float | None, aggregates: bool) -> JobOutcome:
+    whole = tally[ty.WHOLE] if aggregates else 0.0
     return JobOutcome(
         name=job.name,
         completion_ns=time,
         sent=float(tally[ty.SENT]),
         retransmitted=float(tally[ty.RESENT]),
         timeouts=float(tally[ty.TIMEOUTS]),
-        aggregated_percent=100 * float(whole) / total,
+        aggregated_percent=100 * float(whole) / job.total,
         server_packets=float(tally[ty.SERVER]),
         collisions=float(tally[ty.COLLISIONS]),
         preemptions=float(tally[ty.PREEMPTIONS]),
