@@ -28,6 +28,7 @@ from ..analyzer.summary.trust import check_read
 from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.track.connections import CmPairs
+from ..analyzer.track.merge import index_records
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import NumberMaps
 from .captures import Captures
@@ -94,15 +95,7 @@ def _joined(
     flows = np.concatenate([outline.flows for outline in outlines])
     order = in_order(np.concatenate([outline.flow_keys for outline in outlines]))
     flows = flows[order]
-    whole.tracker.index_flows(
-        np.ascontiguousarray(flows["src"]),
-        np.ascontiguousarray(flows["dst"]),
-        np.ascontiguousarray(flows["dest_qp"]),
-        np.zeros(len(flows), np.uint8),
-        np.zeros(len(flows), np.uint32),
-        np.ascontiguousarray(flows["no_ids"]),
-        np.ascontiguousarray(flows["first_time"]),
-    )
+    index_records(whole.tracker, flows, flows["src"], flows["dst"])
     registry = captures.registry
     maps = NumberMaps(
         np.arange(len(registry.endpoints), dtype=np.uint32),

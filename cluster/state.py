@@ -24,7 +24,7 @@ from ..analyzer.measures.messages.state import MessageArrays
 from ..analyzer.measures.mrc.measure import MrcMeasure
 from ..analyzer.measures.mrc.state import State as MrcState
 from ..analyzer.measures.packet_clock import PacketClock
-from ..analyzer.measures.paths.pathtable import PathTable
+from ..analyzer.measures.paths.pathtable import LaneRecords, PathTable
 from ..analyzer.measures.paths.spraying import PathUsage
 from ..analyzer.measures.series import Activity, Totals
 from ..analyzer.measures.troubles import TroubleArrays, Troubles
@@ -40,9 +40,9 @@ from .work import damaged
 
 _CLASSES: tuple[type[Any], ...] = (
     Activity, CmMessage, CmPairs, CongestionMeasure, Densities, DensityArrays, Ended, FlowTracker,
-    HistogramPool, Histograms, HopMeasure, Idle, Measuring, MessageArrays, MessageStatistics,
-    MrcMeasure, MrcState, PacketClock, Passing, PathTable, PathUsage, SampledTimes, State, Totals,
-    TroubleArrays, Troubles, WindowedSums, _Request, Outline,
+    HistogramPool, Histograms, HopMeasure, Idle, LaneRecords, Measuring, MessageArrays,
+    MessageStatistics, MrcMeasure, MrcState, PacketClock, Passing, PathTable, PathUsage,
+    SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
 )  # fmt: skip
 _NUMBER = {kind: number for number, kind in enumerate(_CLASSES)}
 _PIECE = 1 << 22

@@ -55,17 +55,10 @@ def is_pcap(magic: bytes) -> bool:
 
 @kernel
 def walk_records(
-    data: Bytes,
-    end: int,
-    swapped: bool,
-    header_bytes: int,
-    tick_ns: int,
-    tap_index: int,
-    link: int,
-    columns: FrameColumns,
-    state: I64,
+    data: Bytes, end: int, header: Header, tap_index: int, columns: FrameColumns, state: I64
 ) -> int:
     """Write one row per record of `data[state[POSITION]:end]`; returns the reason it stopped."""
+    swapped, header_bytes, tick_ns, _, link = header
     position = state[framing.POSITION]
     rows = state[framing.FRAMES]
     last = state[framing.LAST_TIME]
@@ -140,14 +133,7 @@ def plausible_length(
 
 @kernel
 def find_record(
-    data: Bytes,
-    start: int,
-    end: int,
-    at_end: bool,
-    swapped: bool,
-    header_bytes: int,
-    tick_ns: int,
-    earliest: int,
+    data: Bytes, start: int, end: int, at_end: bool, header: Header, earliest: int
 ) -> tuple[bool, int]:
     """The first place from `start` with two consecutive plausible records.
 
@@ -155,7 +141,8 @@ def find_record(
     (`at_end`: the capture ends at `data[end]`). Returns (False, place) when every place before
     `place` is ruled out and `place` needs more bytes to judge.
     """
-    ticks_per_second = 1_000_000_000 // tick_ns
+    swapped, header_bytes = header.swapped, header.record_header_bytes
+    ticks_per_second = 1_000_000_000 // header.tick_ns
     for place in range(start, end):
         if end - place < header_bytes:
             return False, end if at_end else place
@@ -189,31 +176,15 @@ class PcapFraming(Framing):
         self._tap = taps[tap]
 
     def _walk(self, columns: FrameColumns) -> int:
-        header = self._header
+        window = self._window
         return walk_records(
-            self._window.data,
-            self._window.end,
-            header.swapped,
-            header.record_header_bytes,
-            header.tick_ns,
-            self._tap_index,
-            header.link_type,
-            columns,
-            self._state,
+            window.data, window.end, self._header, self._tap_index, columns, self._state
         )
 
     def _find(self, start: int) -> tuple[bool, int]:
-        header = self._header
-        return find_record(
-            self._window.data,
-            start,
-            self._window.end,
-            self._window.at_end,
-            header.swapped,
-            header.record_header_bytes,
-            header.tick_ns,
-            max(0, (self._first_time_ns or 0) // 1_000_000_000 - DAY_SECONDS),
-        )
+        window = self._window
+        earliest = max(0, (self._first_time_ns or 0) // 1_000_000_000 - DAY_SECONDS)
+        return find_record(window.data, start, window.end, window.at_end, self._header, earliest)
 
     def _count(self, rows: int) -> None:
         self._tap.frames += rows

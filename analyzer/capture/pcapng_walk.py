@@ -7,6 +7,7 @@ import numpy as np
 from ...kernels.kernel import Array, Bytes, inlined, kernel
 from ..wire.frames import FrameColumns
 from ..wire.packets import I64
+from ..wire.record import Record
 from . import framing
 from .framing import load32, note_disorder
 
@@ -59,19 +60,12 @@ def scaled(value: np.uint64, shift: int) -> np.uint64:
 
 
 @inlined
-def nanoseconds(
-    high: int,
-    low: int,
-    binary: int,
-    exponent: int,
-    factor: np.uint64,
-    most_ticks: np.uint64,
-    offset_ns: int,
-) -> int:
+def nanoseconds(high: int, low: int, interface: Record) -> int:
     """A pcapng timestamp in ns since the Unix epoch; TIME_MAX for times after the year 2262."""
+    exponent, factor, offset_ns = interface.exponent, interface.factor, interface.offset_ns
     ticks = np.uint64(high) << np.uint64(32) | np.uint64(low)
-    if binary == 0:
-        if ticks > most_ticks:
+    if interface.binary == 0:
+        if ticks > interface.most_ticks:
             return TIME_MAX
         if exponent <= 9:
             ns = ticks * factor
@@ -84,7 +78,7 @@ def nanoseconds(
             return TIME_MAX
         rest = ticks - (seconds << np.uint64(exponent)) if exponent < 64 else ticks
         ns = seconds * billion + scaled(rest, exponent)
-    return np.int64(ns) + offset_ns  # type: ignore[return-value]
+    return np.int64(ns) + offset_ns
 
 
 @kernel
@@ -158,15 +152,8 @@ def walk_blocks(
         else:
             held = load32(data, position + 20, swapped)
             length = load32(data, position + 24, swapped)
-            time = nanoseconds(
-                load32(data, position + 12, swapped),
-                load32(data, position + 16, swapped),
-                row["binary"],
-                row["exponent"],
-                row["factor"],
-                row["most_ticks"],
-                row["offset_ns"],
-            )
+            high = load32(data, position + 12, swapped)
+            time = nanoseconds(high, load32(data, position + 16, swapped), row)
         if held > framing.MAX_CAPTURED_BYTES or held > total - body - 4:
             reason = framing.DAMAGED
             break

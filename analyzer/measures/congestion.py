@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int32s, Ints, UInt16s, UInt32s, kernel
+from ...kernels.kernel import Int, Int32s, Ints, UInt32s, kernel, subkernel
 from ...kernels.named import NamedTuple
 from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..statistics.keeping import Kept, roomier, rows_of
-from ..track.batch import TAP_COPY, TrackedBatch
+from ..track.batch import TAP_COPY, Rows, TrackedBatch
 
 _ECN_FIELDS, _DSCPS = 4, 64
 _FEW_DSCPS = 2
@@ -27,44 +27,39 @@ _AGREEMENT = 0.75
 """Least share of flows with the same DSCP for the others to count as deviating."""
 
 
-@kernel
+@subkernel
 def _count_rows(
-    start: int,
-    flow: Int32s,
-    verdict: Bytes,
-    opcode: Bytes,
-    traffic_class: Bytes,
-    vlan: UInt16s,
-    time_ns: Ints,
+    start: Int,
+    rows: Rows,
     tags: Ints,
     ecn: Ints,
     column: Int32s,
     dscps: Ints,
     cnps: Ints,
     spacing: Histograms,
-) -> int:
+) -> Int:
     """Count rows from `start`; returns their number, or a row whose DSCP has no column."""
-    for i in range(start, len(flow)):
-        f = int(flow[i])
-        tag = np.int64(vlan[i])
+    for i in range(start, len(rows.flow)):
+        f = int(rows.flow[i])
+        tag = np.int64(rows.vlan[i])
         tags[f, 0] |= np.int64(1) << (tag >> 13 if tag else _UNTAGGED)
-        if verdict[i] == TAP_COPY:
+        if rows.verdict[i] == TAP_COPY:
             continue
-        if opcode[i] != _CNP_OPCODE:
-            at = np.int64(column[traffic_class[i] >> 2])
+        if rows.opcode[i] != _CNP_OPCODE:
+            at = np.int64(column[rows.traffic_class[i] >> 2])
             if at < 0:
                 return i
             dscps[f, at] += 1
-            ecn[f, np.int64(traffic_class[i] & 3)] += 1
+            ecn[f, np.int64(rows.traffic_class[i] & 3)] += 1
             continue
-        ecn[f, np.int64(traffic_class[i] & 3)] += 1
+        ecn[f, np.int64(rows.traffic_class[i] & 3)] += 1
         if cnps[f, _CNPS]:
-            observe(spacing, f, _SPACING, time_ns[i] - cnps[f, _LAST_CNP_NS])
+            observe(spacing, f, _SPACING, rows.time_ns[i] - cnps[f, _LAST_CNP_NS])
         else:
-            cnps[f, _FIRST_CNP_NS] = time_ns[i]
+            cnps[f, _FIRST_CNP_NS] = rows.time_ns[i]
         cnps[f, _CNPS] += 1
-        cnps[f, _LAST_CNP_NS] = time_ns[i]
-    return len(flow)
+        cnps[f, _LAST_CNP_NS] = rows.time_ns[i]
+    return len(rows.flow)
 
 
 @kernel
@@ -101,16 +96,11 @@ class CongestionMeasure:
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
         self._grow(batch.n_flows)
-        row = 0
+        row: Int = 0
         while True:
             row = _count_rows(
                 row,
-                batch.flow,
-                batch.verdict,
-                batch.table.opcode,
-                batch.table.traffic_class,
-                batch.table.vlan,
-                batch.table.time_ns,
+                batch.rows,
                 self._tags,
                 self._ecn,
                 self._column,

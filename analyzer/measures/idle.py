@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from ...kernels.kernel import Int32s, Ints, kernel
+from ...kernels.kernel import Int32s, subkernel
 from ..results.flow import IdleGaps
 from ..statistics.keeping import Kept, roomier, rows_of
-from ..track.batch import TrackedBatch
+from ..track.batch import Rows, TrackedBatch
 from ..wire.record import Records
 
 LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)
@@ -26,11 +26,11 @@ STATE = np.dtype(
 )
 
 
-@kernel
-def _update(state: Records, flow: Int32s, time_ns: Ints) -> None:
-    for i in range(len(flow)):
-        s = state[flow[i]]
-        time = time_ns[i]
+@subkernel
+def _update(state: Records, rows: Rows) -> None:
+    for i in range(len(rows.flow)):
+        s = state[rows.flow[i]]
+        time = rows.time_ns[i]
         if s.started == 0:
             s.started = 1
             s.first = time
@@ -53,7 +53,7 @@ class Idle:
     def update(self, batch: TrackedBatch) -> None:
         """Count a batch; batches must come in capture order."""
         self._grow(batch.n_flows)
-        _update(self._state, batch.flow, batch.table.time_ns)
+        _update(self._state, batch.rows)
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, kernel
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, kernel, subkernel
 from ..results.series import Series
 from ..statistics.keeping import Kept
 from ..statistics.windows import WIDTH, WindowArrays, WindowedSums, same_window, window_row
@@ -20,6 +20,7 @@ from ..track.batch import (
     RETRANSMITTED,
     TAP_COPY,
     VERDICT_NAMES,
+    Rows,
     TrackedBatch,
 )
 from ..wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
@@ -75,63 +76,51 @@ _ALERT: Final = ((OPCODE_CLASS & ACKNOWLEDGE) != 0) | (np.arange(256) == _CNP_OP
 _CE = 3
 
 
-@kernel
-def _count_rows(
-    start: int,
-    w: WindowArrays,
-    time_ns: Ints,
-    verdict: Bytes,
-    opcode: Bytes,
-    traffic_class: Bytes,
-    tap: UInt16s,
-    wire_bytes: UInt32s,
-    payload_bytes: UInt32s,
-    aeth: UInt32s,
-    decode_flags: Bytes,
-) -> int:
+@subkernel
+def _count_rows(start: Int, w: WindowArrays, rows: Rows) -> Int:
     """Count rows from `start`; returns their number, or the row whose window has no place."""
     state, slots, windows, sums = w
     width = state[WIDTH]
     at: Int = np.int64(-1)
     begin = np.int64(0)
-    for i in range(start, len(time_ns)):
-        if at < 0 or not same_window(time_ns[i], begin, width):
-            window = time_ns[i] // width
+    for i in range(start, len(rows.time_ns)):
+        if at < 0 or not same_window(rows.time_ns[i], begin, width):
+            window = rows.time_ns[i] // width
             at = window_row(window, state, slots, windows)
             if at < 0:
                 return i
             begin = window * width
-        sums[at, _TAPS + np.int64(tap[i])] += np.int64(wire_bytes[i])
-        if verdict[i] == TAP_COPY:
+        sums[at, _TAPS + np.int64(rows.tap[i])] += np.int64(rows.wire_bytes[i])
+        if rows.verdict[i] == TAP_COPY:
             continue
         sums[at, _PACKETS] += 1
-        sums[at, _WIRE_BYTES] += np.int64(wire_bytes[i])
-        sums[at, _PAYLOAD_BYTES] += np.int64(payload_bytes[i])
-        sums[at, np.int64(_COLUMN_OF_VERDICT[verdict[i]])] += 1
-        if traffic_class[i] & 3 == _CE:
+        sums[at, _WIRE_BYTES] += np.int64(rows.wire_bytes[i])
+        sums[at, _PAYLOAD_BYTES] += np.int64(rows.payload_bytes[i])
+        sums[at, np.int64(_COLUMN_OF_VERDICT[rows.verdict[i]])] += 1
+        if rows.traffic_class[i] & 3 == _CE:
             sums[at, _ECN_MARKED] += 1
-        if _ALERT[opcode[i]]:
-            if opcode[i] == _CNP_OPCODE:
+        if _ALERT[rows.opcode[i]]:
+            if rows.opcode[i] == _CNP_OPCODE:
                 sums[at, _CNPS] += 1
             elif (
-                verdict[i] != DUPLICATE  # a packet mirrored twice counts once
-                and verdict[i] != MIRROR_DUPLICATE
-                and decode_flags[i] & HAS_AETH
-                and np.int64(aeth[i]) >> 24 & SYNDROME_KIND_MASK == SYNDROME_NAK
+                rows.verdict[i] != DUPLICATE  # a packet mirrored twice counts once
+                and rows.verdict[i] != MIRROR_DUPLICATE
+                and rows.decode_flags[i] & HAS_AETH
+                and np.int64(rows.aeth[i]) >> 24 & SYNDROME_KIND_MASK == SYNDROME_NAK
             ):
                 sums[at, _NAKS] += 1
-    return len(time_ns)
+    return len(rows.time_ns)
 
 
 @kernel
 def _count_activity(
-    start: int,
+    start: Int,
     w: WindowArrays,
     time_ns: Ints,
     verdict: Bytes,
     flow: Int32s,
     wire_bytes: UInt32s,
-) -> int:
+) -> Int:
     """Add bytes from row `start`; returns as `_count_rows`."""
     state, slots, windows, sums = w
     width = state[WIDTH]
@@ -159,25 +148,11 @@ class Totals:
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
-        t = batch.table
         if not len(batch):
             return
-        self._windows.widen(_TAPS + int(t.tap.max()) + 1)
+        self._windows.widen(_TAPS + int(batch.table.tap.max()) + 1)
         self._windows.count(
-            lambda row, windows: _count_rows(
-                row,
-                windows,
-                t.time_ns,
-                batch.verdict,
-                t.opcode,
-                t.traffic_class,
-                t.tap,
-                t.wire_bytes,
-                t.payload_bytes,
-                t.aeth,
-                t.decode_flags,
-            ),
-            t.time_ns,
+            lambda row, windows: _count_rows(row, windows, batch.rows), batch.table.time_ns
         )
 
     def merge(self, other: Totals, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
@@ -218,18 +193,10 @@ class Totals:
         return Series(
             window_ns=window_ns,
             start_ns=start_ns,
-            packets=column(_PACKETS),
-            wire_bytes=column(_WIRE_BYTES),
-            payload_bytes=column(_PAYLOAD_BYTES),
-            reordered_packets=column(_REORDERED),
-            retransmitted_packets=column(_RETRANSMITTED),
-            duplicate_packets=column(_DUPLICATE),
-            ecn_marked_packets=column(_ECN_MARKED),
-            cnps=column(_CNPS),
-            naks=column(_NAKS),
             tap_wire_bytes={
                 name: column(_TAPS + i) for i, name in enumerate(tap_names) if len(tap_names) > 1
             },
+            **{name: column(i) for i, name in enumerate(SERIES_COLUMNS)},
         )
 
 

@@ -9,22 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import (
-    Bool,
-    Bools,
-    Bytes,
-    Int,
-    Int32s,
-    Ints,
-    UInt16s,
-    UInt32s,
-    inlined,
-    kernel,
-)
+from ...kernels.kernel import Bool, Bools, Int, Int32s, Ints, UInt16s, inlined, subkernel
 from ...kernels.named import NamedTuple
 from ..statistics.keeping import Kept, front_of, longer, places_of, rows_of
 from ..track import batch as verdicts
-from ..track.batch import TrackedBatch
+from ..track.batch import Rows, TrackedBatch
 from ..wire import opcodes
 from ..wire.packets import ACK_REQUEST, FIRST_FRAGMENT, HAS_AETH, ICRC_BAD
 from ..wire.psn import psn_add, psn_distance
@@ -237,45 +226,30 @@ def _hear(p: ProgressRecord, covered: Int, time: Int) -> bool:
     return bool(late)
 
 
-@kernel
-def _update(
-    arrays: TroubleArrays,
-    start: int,
-    flow: Int32s,
-    verdict: Bytes,
-    peer: Int32s,
-    time_ns: Ints,
-    frame_number: Ints,
-    tap_of_row: UInt16s,
-    opcode: Bytes,
-    bth_flags: UInt32s,
-    subject_psn: UInt32s,
-    aeth: UInt32s,
-    decode_flags: Bytes,
-    traffic_class: Bytes,
-    hop_limit: Bytes,
-    icrc_state: Bytes,
-) -> int:
+@subkernel
+def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
     """Take in rows from `start`; returns their number, or the row before which the pool is full."""
-    for i in range(start, len(flow)):
+    for i in range(start, len(rows.flow)):
         if arrays.used[0] + _MOST_PER_ROW > len(arrays.records):
             return i
-        v = np.int64(verdict[i])
-        f = np.int64(flow[i])
-        if icrc_state[i] == ICRC_BAD:
-            _note(arrays, f, CORRUPT, time_ns[i], frame_number[i], np.int64(tap_of_row[i]), 1)
+        v = np.int64(rows.verdict[i])
+        f = np.int64(rows.flow[i])
+        if rows.icrc_state[i] == ICRC_BAD:
+            _note(
+                arrays, f, CORRUPT, rows.time_ns[i], rows.frame_number[i], np.int64(rows.tap[i]), 1
+            )
         if v == verdicts.TAP_COPY or v == verdicts.MIRROR_DUPLICATE:
             continue
         hop_limit_of = arrays.progress[f]
-        if hop_limit[i] > hop_limit_of.hop_limit:
-            hop_limit_of.hop_limit = hop_limit[i]
-        op = np.int64(opcode[i])
+        if rows.hop_limit[i] > hop_limit_of.hop_limit:
+            hop_limit_of.hop_limit = rows.hop_limit[i]
+        op = np.int64(rows.opcode[i])
         bits = np.int64(opcodes.OPCODE_CLASS[op])
-        psn = np.int64(subject_psn[i])
-        time, frame, tap = time_ns[i], frame_number[i], np.int64(tap_of_row[i])
-        if decode_flags[i] & FIRST_FRAGMENT:
+        psn = np.int64(rows.subject_psn[i])
+        time, frame, tap = rows.time_ns[i], rows.frame_number[i], np.int64(rows.tap[i])
+        if rows.decode_flags[i] & FIRST_FRAGMENT:
             _note(arrays, f, FRAGMENTED, time, frame, tap, 1)
-        if traffic_class[i] & 3 == _CE:
+        if rows.traffic_class[i] & 3 == _CE:
             _note(arrays, f, MARKED, time, frame, tap, 1)
         if v == verdicts.DUPLICATE:
             _note(arrays, f, COPIED, time, frame, tap, 1)
@@ -286,7 +260,7 @@ def _update(
         late = v == verdicts.REORDERED or v == verdicts.OVERTAKEN
         if bits & opcodes.REQUEST:
             p = arrays.progress[f]
-            if bth_flags[i] & ACK_REQUEST and p.asked_time <= p.answer_time:
+            if rows.bth_flags[i] & ACK_REQUEST and p.asked_time <= p.answer_time:
                 p.asked_time = time
             is_read = bits & opcodes.READ_REQUEST != 0
             again = v == verdicts.RETRANSMITTED or v == verdicts.RECOVERED
@@ -311,7 +285,7 @@ def _update(
                 )
                 if skipped > 0:
                     _note(arrays, f, JUMPED, time, frame, tap, skipped)
-                if behind and v == verdicts.RETRANSMITTED and hop_limit[i] < p.hop_limit:
+                if behind and v == verdicts.RETRANSMITTED and rows.hop_limit[i] < p.hop_limit:
                     # Perhaps an earlier transmission that was overtaken behind the first tap: the
                     # sender need not go on from here.
                     p.run_known = 0
@@ -331,15 +305,15 @@ def _update(
             _note(arrays, f, RESENT, time, frame, tap, 1)
         if bits & (opcodes.ACKNOWLEDGE | opcodes.RESPONSE_DATA) == 0:
             continue
-        g = np.int64(peer[f])
-        known = 0 <= g < len(peer)
+        g = np.int64(rows.peer[f])
+        known = 0 <= g < len(rows.peer)
         if bits & opcodes.RESPONSE_DATA:
             if known:
                 _hear(arrays.progress[g], psn, time)
             continue
-        if decode_flags[i] & HAS_AETH == 0:
+        if rows.decode_flags[i] & HAS_AETH == 0:
             continue
-        syndrome = np.int64(aeth[i]) >> 24
+        syndrome = np.int64(rows.aeth[i]) >> 24
         kind = syndrome & opcodes.SYNDROME_KIND_MASK
         sequence_error = kind == opcodes.SYNDROME_NAK and syndrome & 0x1F == 0
         if kind == opcodes.SYNDROME_RNR_NAK:
@@ -372,7 +346,7 @@ def _update(
                 _refused(p, psn)
         p.expected = psn
         p.expected_known = 1
-    return len(flow)
+    return len(rows.flow)
 
 
 class Troubles:
@@ -390,26 +364,9 @@ class Troubles:
     def update(self, batch: TrackedBatch) -> None:
         """Take in one batch; batches come in time order."""
         self._grow(batch.n_flows)
-        t, row = batch.table, 0
+        row: Int = 0
         while row < len(batch):
-            row = _update(
-                self._arrays,
-                row,
-                batch.flow,
-                batch.verdict,
-                batch.peer,
-                t.time_ns,
-                t.frame_number,
-                t.tap,
-                t.opcode,
-                t.bth_flags,
-                t.subject_psn,
-                t.aeth,
-                t.decode_flags,
-                t.traffic_class,
-                t.hop_limit,
-                t.icrc_state,
-            )
+            row = _update(self._arrays, row, batch.rows)
             if row < len(batch):
                 self._reserve(len(self._arrays.records))
 

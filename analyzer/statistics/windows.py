@@ -113,10 +113,10 @@ class WindowedSums:
         self.sums = np.zeros((_MIN_WINDOWS, columns), np.int64)
         """int64[rows, columns+], in the order in which the windows had their first row."""
 
-    def count(self, rows: Callable[[int, WindowArrays], int], time_ns: Ints) -> None:
+    def count(self, rows: Callable[[Int, WindowArrays], Int], time_ns: Ints) -> None:
         """Count rows with these times: `rows` begins at a row, and returns the first row without a
         place or their number."""
-        row = 0
+        row: Int = 0
         while True:
             row = rows(row, WindowArrays(self.state, self.slots, self.windows, self.sums))
             if row == len(time_ns):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Bytes, Int, Int32s, Ints, UInt32s, inlined, subkernel
+from ...kernels.kernel import Bools, Int, Int32s, inlined, subkernel
 from ..wire.opcodes import FULL, OPCODE_CLASS, SEQUENCED
-from ..wire.packets import IPV6
+from ..wire.packets import IPV6, TableArrays
 from .state import USED_FLOWS, USED_PAIRS, State
 
 _EMPTY = -1
@@ -73,13 +73,7 @@ def assign(
     state: State,
     flow_slots: Int32s,
     pair_slots: Int32s,
-    src: UInt32s,
-    dst: UInt32s,
-    dest_qp: UInt32s,
-    opcode: Bytes,
-    payload_bytes: UInt32s,
-    decode_flags: Bytes,
-    time_ns: Ints,
+    table: TableArrays,
     start: Int,
     flow_of_row: Int32s,
 ) -> Int:
@@ -92,8 +86,8 @@ def assign(
     last: Int = np.int64(_EMPTY)
     last_src = last_dst = last_qp = np.int64(-1)
     room = min(len(state.flows), len(flow_slots) // 2)
-    for i in range(start, len(src)):
-        s, d, q = np.int64(src[i]), np.int64(dst[i]), np.int64(dest_qp[i])
+    for i in range(start, len(table.src)):
+        s, d, q = np.int64(table.src[i]), np.int64(table.dst[i]), np.int64(table.dest_qp[i])
         if last < 0 or s != last_src or d != last_dst or q != last_qp:
             at = _mixed(s, d, q) & mask
             last = np.int64(_EMPTY)
@@ -108,35 +102,34 @@ def assign(
                 if state.used[USED_FLOWS] >= room:
                     return i
                 last = _new_flow(
-                    state, pair_slots, s, d, q, time_ns[i], np.int64(decode_flags[i] & IPV6)
+                    state,
+                    pair_slots,
+                    s,
+                    d,
+                    q,
+                    table.time_ns[i],
+                    np.int64(table.decode_flags[i] & IPV6),
                 )
                 flow_slots[at] = last
             last_src, last_dst, last_qp = s, d, q
         flow_of_row[i] = last
-        bits = OPCODE_CLASS[opcode[i]]
-        if bits & FULL and bits & SEQUENCED and payload_bytes[i] <= 4096:
-            payload = payload_bytes[i]
+        bits = OPCODE_CLASS[table.opcode[i]]
+        if bits & FULL and bits & SEQUENCED and table.payload_bytes[i] <= 4096:
+            payload = table.payload_bytes[i]
             if payload > state.flows[last].path_mtu:
                 state.flows[last].path_mtu = payload
                 pair = state.pairs[state.flows[last].pair]
                 if payload > pair.path_mtu:
                     pair.path_mtu = payload
-    return len(src)
+    return len(table.src)
 
 
 @subkernel
-def known_rows(
-    state: State,
-    flow_slots: Int32s,
-    src: UInt32s,
-    dst: UInt32s,
-    dest_qp: UInt32s,
-    known: Bools,
-) -> None:
+def known_rows(state: State, flow_slots: Int32s, table: TableArrays, known: Bools) -> None:
     """Set `known` for the rows whose flow exists."""
     mask = len(flow_slots) - 1
-    for i in range(len(src)):
-        s, d, q = np.int64(src[i]), np.int64(dst[i]), np.int64(dest_qp[i])
+    for i in range(len(table.src)):
+        s, d, q = np.int64(table.src[i]), np.int64(table.dst[i]), np.int64(table.dest_qp[i])
         at = _mixed(s, d, q) & mask
         while flow_slots[at] != _EMPTY:
             flow = state.flows[np.int64(flow_slots[at])]

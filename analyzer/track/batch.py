@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ...kernels.kernel import Bools, Bytes, Int32s
-from ..wire.packets import PacketTable
+from ..wire.packets import PacketTable, TableArrays
 
 # Verdicts on a row's PSN, one per packet (column `TrackedBatch.verdict`).
 NOT_SEQUENCED = 0
@@ -48,7 +51,20 @@ VERDICT_NAMES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+if TYPE_CHECKING:
+
+    class Rows(TableArrays):
+        """A `TrackedBatch` as one argument of a kernel."""
+
+        flow: Int32s
+        verdict: Bytes
+        peer: Int32s
+
+else:
+    Rows = namedtuple("Rows", ["flow", "verdict", "peer", *TableArrays._fields])
+
+
+@dataclass(frozen=True)
 class TrackedBatch:
     """A packet table with the tracker's result per row. All arrays have its length."""
 
@@ -64,6 +80,11 @@ class TrackedBatch:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """All columns, for kernels."""
+        return Rows._make([self.flow, self.verdict, self.peer, *self.table.arrays])
 
     def take(self, rows: Bools) -> TrackedBatch:
         """The batch with some of its rows; copied unless all are selected."""

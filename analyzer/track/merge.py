@@ -13,6 +13,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Int32s, Records, UInt16s, UInt32s
 from ..statistics.histogram import observe
+from ..wire.packets import PacketTable
 from ..wire.psn import PSN_MASK, psn_distance
 from . import state as st
 from .psn.copies import ids_say_nothing, spread, ways_of
@@ -82,18 +83,17 @@ def merge_trackers(
     return flow_map
 
 
+def index_records(tracker: FlowTracker, flows: Records, src: UInt32s, dst: UInt32s) -> Int32s:
+    """The tracker's flows for FLOW records with these addresses, created when new."""
+    table = PacketTable.zeros(len(flows))
+    table.src[:], table.dst[:], table.dest_qp[:] = src, dst, flows["dest_qp"]
+    table.decode_flags[:], table.time_ns[:] = flows["no_ids"], flows["first_time"]
+    return tracker.index_flows(table)
+
+
 def _flow_map(mine: FlowTracker, theirs: FlowTracker, endpoint_map: UInt32s) -> Int32s:
     flows = theirs.flows
-    nothing = np.zeros(len(flows), np.uint8)
-    flow_map = mine.index_flows(
-        endpoint_map[flows["src"]],
-        endpoint_map[flows["dst"]],
-        np.ascontiguousarray(flows["dest_qp"]),
-        nothing,
-        np.zeros(len(flows), np.uint32),
-        np.ascontiguousarray(flows["no_ids"]),
-        np.ascontiguousarray(flows["first_time"]),
-    )
+    flow_map = index_records(mine, flows, endpoint_map[flows["src"]], endpoint_map[flows["dst"]])
     ours, pairs = mine.state.pairs, theirs.state.pairs
     for flow, into in enumerate(flow_map.tolist()):
         pair = ours[mine.state.flows[into]["pair"]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, inlined, kernel
+from ...kernels.kernel import Int, Ints, UInt16s, inlined, kernel, subkernel
 from ..wire.opcodes import (
     ACKNOWLEDGE,
     BEGINS,
@@ -33,6 +33,7 @@ from .batch import (
     RESTARTED,
     RETRANSMITTED,
     TAP_COPY,
+    Rows,
     TrackedBatch,
 )
 from .psn.reserved import path_mtu_of, responses_of
@@ -120,13 +121,7 @@ class Sights:
             self._next,
             self._arrivals,
             self._counts,
-            batch.flow,
-            batch.verdict,
-            table.time_ns,
-            table.subject_psn,
-            table.opcode,
-            table.dma_length,
-            table.tap,
+            batch.rows,
             sent,
             numbers,
             sights,
@@ -197,29 +192,23 @@ def _see(slot: _Slot, number: Int, time: Int, sent: Int, tap: Int) -> None:
     slot.hops = 1
 
 
-@kernel
+@subkernel
 def _look_up(
     state: State,
     slots: Records,
     due: Ints,
     arrivals: Ints,
     counts: Ints,
-    flow_of_row: Int32s,
-    verdicts: Bytes,
-    time_ns: Ints,
-    psns: UInt32s,
-    opcodes: Bytes,
-    dma_lengths: UInt32s,
-    taps: UInt16s,
+    rows: Rows,
     sent_ids: UInt16s,
     numbers: Ints,
     sights: Records,
 ) -> None:
     """Fill `sights`. due, arrivals: int64[2 * flows]; counts: gaps, and forgotten skipped PSNs."""
-    for i in range(len(flow_of_row)):
-        f, kind = np.int64(flow_of_row[i]), np.int64(verdicts[i])
-        bits = np.int64(OPCODE_CLASS[opcodes[i]])
-        psn, time, tap = np.int64(psns[i]), time_ns[i], np.int64(taps[i])
+    for i in range(len(rows.flow)):
+        f, kind = np.int64(rows.flow[i]), np.int64(rows.verdict[i])
+        bits = np.int64(OPCODE_CLASS[rows.opcode[i]])
+        psn, time, tap = np.int64(rows.subject_psn[i]), rows.time_ns[i], np.int64(rows.tap[i])
         ordered = bits & HAS_PSN_ORDER != 0 and bits & ACKNOWLEDGE == 0
         which = _LOOSE
         if ordered:
@@ -286,7 +275,7 @@ def _look_up(
             count: Int = np.int64(1)
             if bits & READ_REQUEST:
                 flow = state.flows[f]
-                length = np.int64(dma_lengths[i])
+                length = np.int64(rows.dma_length[i])
                 count = responses_of(state, flow, bits, length)
                 if length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0:
                     count = np.int64(-1)  # the next PSN is a guess

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Bytes, Int, Int32s, Ints, Records, UInt32s
+from ...kernels.kernel import Bools, Int, Int32s, Ints, Records
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
 from ..statistics.keeping import Kept, longer, rows_of
@@ -15,14 +15,13 @@ from ..wire.packets import PacketTable
 from . import state as st
 from .assign import assign, known_rows, rebuild_slots
 from .batch import TrackedBatch
-from .walk import RECENTS_AHEAD, SLOTS_AHEAD, Columns, walk
+from .walk import RECENTS_AHEAD, SLOTS_AHEAD, walk
 
 PARTIAL_VIEW_SHARE = 0.2
 """With a larger share of unseen PSNs the tap is assumed to see only some of the paths."""
 _FEW_KEYS = 32
 _FEW_OPCODES = 8
 _NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
-_NO_FINGERPRINTS: Final = np.zeros(0, np.uint32)
 
 
 class FlowTracker:
@@ -97,23 +96,13 @@ class FlowTracker:
         verdict = np.empty(len(table), np.uint8)
         if len(table):
             self.see_taps(int(table.tap.max()) + 1)
-        flow = self.index_flows(
-            table.src,
-            table.dst,
-            table.dest_qp,
-            table.opcode,
-            table.payload_bytes,
-            table.decode_flags,
-            table.time_ns,
-        )
+        flow = self.index_flows(table)
         if agreed:
             for new in self.flows[known:]:
                 psn = agreed.get((int(new["src"]), int(new["dst"]), int(new["dest_qp"])))
                 if psn is not None:
                     new["agreed"], new["agreed_psn"] = 1, psn
-        columns = Columns(*(getattr(table, name) for name in Columns._fields))
-        if table.fingerprint is None:
-            columns = columns._replace(fingerprint=_NO_FINGERPRINTS)
+        columns = table.arrays
         row: Int = 0
         while row < len(table):
             row = walk(
@@ -151,35 +140,13 @@ class FlowTracker:
             flows[one]["peer"] = other
             flows[one]["evidence"] |= evidence
 
-    def index_flows(
-        self,
-        src: UInt32s,
-        dst: UInt32s,
-        dest_qp: UInt32s,
-        opcode: Bytes,
-        payload_bytes: UInt32s,
-        decode_flags: Bytes,
-        time_ns: Ints,
-    ) -> Int32s:
-        """The flow of each row of these columns, created when new."""
-        row: Int
-        flow, row = np.empty(len(src), np.int32), 0
-        while row < len(src):
-            row = assign(
-                self.state,
-                self._flow_slots,
-                self._pair_slots,
-                src,
-                dst,
-                dest_qp,
-                opcode,
-                payload_bytes,
-                decode_flags,
-                time_ns,
-                row,
-                flow,
-            )
-            if row < len(src):
+    def index_flows(self, table: PacketTable) -> Int32s:
+        """The flow of each row, created when new."""
+        columns, flow = table.arrays, np.empty(len(table), np.int32)
+        row: Int = 0
+        while row < len(table):
+            row = assign(self.state, self._flow_slots, self._pair_slots, columns, row, flow)
+            if row < len(table):
                 self._grow_flows(2 * len(self.state.flows))
         self.histograms.grow(len(self))
         self.densities.grow(len(self))
@@ -205,7 +172,7 @@ class FlowTracker:
     def knows(self, table: PacketTable) -> Bools:
         """Which rows belong to flows that exist."""
         known = np.zeros(len(table), np.bool_)
-        known_rows(self.state, self._flow_slots, table.src, table.dst, table.dest_qp, known)
+        known_rows(self.state, self._flow_slots, table.arrays, known)
         return known
 
     def missing(self, flow: int, which: int) -> tuple[int, int]:

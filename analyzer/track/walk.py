@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, UInt16s, UInt32s, inlined, subkernel
-from ...kernels.named import NamedTuple
+from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, inlined, subkernel
 from ..statistics.density import DensityArrays
 from ..statistics.histogram import Histograms
 from ..wire import opcodes as codes
-from ..wire.packets import RTX
+from ..wire.packets import RTX, TableArrays
 from ..wire.psn import id_distance
 from . import state as st
 from .batch import AHEAD, IN_ORDER, NOT_SEQUENCED, RECOVERED, RESTARTED, RETRANSMITTED, TAP_COPY
@@ -26,27 +25,6 @@ SLOTS_AHEAD = 4 * st.MAX_WINDOW
 
 RECENTS_AHEAD = 2 << st.MAX_RECENT_BITS
 """Most free recent entries one packet can need: every table size once."""
-
-
-class Columns(NamedTuple):
-    """The packet table columns used by the walk."""
-
-    time_ns: Ints
-    frame_number: Ints
-    wire_bytes: UInt32s
-    payload_bytes: UInt32s
-    tap: UInt16s
-    ip_id: UInt16s
-    traffic_class: Bytes
-    hop_limit: Bytes
-    udp_sport: UInt16s
-    opcode: Bytes
-    bth_flags: UInt32s
-    subject_psn: UInt32s
-    aeth: UInt32s
-    dma_length: UInt32s
-    fingerprint: UInt32s
-    """Empty where the table has none."""
 
 
 _CE = 3
@@ -98,7 +76,7 @@ def walk(
     state: State,
     histograms: Histograms,
     densities: DensityArrays,
-    table: Columns,
+    table: TableArrays,
     opcodes: Ints,
     column: Int32s,
     start: Int,
@@ -107,7 +85,7 @@ def walk(
 ) -> Int:
     """Judge rows from `start`; fills `verdict_of_row` and the flows' counts.
 
-    `table` is a `Columns` tuple. Returns the row at which it stopped: the number of rows, or less
+    Returns the row at which it stopped: the number of rows, or less
     when the pools must grow first, or the opcode of that row has no column yet.
     """
     for i in range(start, len(flow_of_row)):

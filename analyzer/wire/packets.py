@@ -10,9 +10,10 @@ units and meanings from `COLUMNS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import namedtuple
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +135,13 @@ class PacketTable:
         """PSN that each packet refers to: acknowledged PSN of MRC responses, else its own."""
         return self.psn if self.answered_psn is None else self.answered_psn
 
+    @property
+    def arrays(self) -> TableArrays:
+        """The columns as one argument of a kernel."""
+        fingerprint = _NO_FINGERPRINTS if self.fingerprint is None else self.fingerprint
+        columns = (a for _, a in self.columns())
+        return TableArrays._make([*columns, self.subject_psn, fingerprint])
+
     def columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """(name, array) of every column, in declaration order."""
         for c in COLUMNS:
@@ -198,6 +206,25 @@ COLUMNS, DERIVED = (
     tuple(Column(f.name, **f.metadata) for f in _DECLARED if (f.default is None) == made)
     for made in (False, True)
 )
+_NO_FINGERPRINTS = np.zeros(0, np.uint32)
+
+if TYPE_CHECKING:
+
+    class TableArrays(PacketTable):
+        """The columns of a packet table and `subject_psn`."""
+
+        fingerprint: U32
+        """Empty where the table has none."""
+
+        @classmethod
+        def _make(cls, columns: Iterable[NDArray[Any]]) -> Self: ...
+        def __iter__(self) -> Iterator[NDArray[Any]]: ...
+
+else:
+    # Kernels take named tuples, not dataclasses.
+    TableArrays = namedtuple(
+        "TableArrays", [*(c.name for c in COLUMNS), "subject_psn", "fingerprint"]
+    )
 
 # Masks for `bth_flags`.
 SOLICITED_EVENT = 0x80

@@ -13,6 +13,15 @@ from ...kernels.kernel import Bools, Int, Int32s, Ints, UInt16s, kernel
 from ...kernels.named import NamedTuple
 
 
+class Groups(NamedTuple):
+    """As in `Forwarding`."""
+
+    start: Ints
+    links: Int32s
+    weights: Ints
+    of: Int32s
+
+
 class Forwarding(NamedTuple):
     """Groups of links, each stored once; `group_of` is the group that a switch uses."""
 
@@ -29,6 +38,11 @@ class Forwarding(NamedTuple):
     ipv6_from: int = 0
     """The column of `group_of` with the group of IPv6 to the first edge; the other edges follow.
     0: packets of both families use the same groups."""
+
+    @property
+    def groups(self) -> Groups:
+        """The groups as one argument of kernels."""
+        return Groups(self.group_start, self.group_links, self.group_weights, self.group_of)
 
     def of_family(self, version: int) -> Int32s:
         """int32[switches, edges]: `group_of` of packets of IPv4 or IPv6."""

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
+from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel, subkernel
 from ...kernels.named import NamedTuple
-from ..fabrics.fabric import Fabric
-from ..fabrics.forwarding import Forwarding
+from ..fabrics.fabric import Attachments, Fabric
+from ..fabrics.forwarding import Forwarding, Groups
 from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind, equal_cost
 from ..hashing.reduction import choose_by_unit
 from ..traffic.traffic import Traffic
@@ -208,36 +208,19 @@ def walk(
     link = np.array(np.broadcast_to(start.access, shape))
     came_by = np.empty(shape, np.int32)
     group, member = np.empty(shape, np.int32), np.empty(shape, np.uint16)
-    forwarding = fabric.forwarding
+    groups = fabric.forwarding.groups
     visit(0, link)
     for hop in range(1, MOST_HOPS + 2):
         came_by[:] = link
         moving, choosing = _look_up(
-            node,
-            start.edge,
-            traffic.dst_host,
-            fabric.attachments.switch,
-            fabric.attachments.exit_link,
-            forwarding.group_of,
-            forwarding.group_start,
-            group,
-            link,
+            node, start.edge, traffic.dst_host, fabric.attachments, groups, group, link
         )
         if not moving:
             return
         member[:] = 0
         if choosing:
             choose(node, came_by, group, member)
-        _follow(
-            group,
-            member,
-            forwarding.group_start,
-            forwarding.group_links,
-            fabric.links.target,
-            fabric.switches,
-            link,
-            node,
-        )
+        _follow(group, member, groups, fabric.links.target, fabric.switches, link, node)
         visit(hop, link)
 
 
@@ -251,15 +234,13 @@ def _kinds(settings: Sequence[HashSettings]) -> list[HashSettings]:
     return kinds
 
 
-@kernel
+@subkernel
 def _look_up(
     node: Int32s,
     edge: Int32s,
     host: Int32s,
-    attached: Int32s,
-    exit_link: Int32s,
-    group_of: Int32s,
-    group_start: Ints,
+    attached: Attachments,
+    groups: Groups,
     group: Int32s,
     link: Int32s,
 ) -> tuple[bool, bool]:
@@ -275,25 +256,24 @@ def _look_up(
             here = node[r, i]
             if here < 0:
                 continue
-            for port in range(attached.shape[1]):
-                if attached[host[i], port] == here:
-                    link[r, i] = exit_link[host[i], port]
+            for port in range(attached.switch.shape[1]):
+                if attached.switch[host[i], port] == here:
+                    link[r, i] = attached.exit_link[host[i], port]
             if link[r, i] < 0:
-                g = group_of[here, edge[i]]
+                g = groups.of[here, edge[i]]
                 group[r, i] = g
                 if g < 0:
                     continue
-                choosing |= group_start[g + 1] - group_start[g] > 1
+                choosing |= groups.start[g + 1] - groups.start[g] > 1
             moving = True
     return moving, choosing
 
 
-@kernel
+@subkernel
 def _follow(
     group: Int32s,
     member: UInt16s,
-    group_start: Ints,
-    group_links: Int32s,
+    groups: Groups,
     target: Int32s,
     switches: int,
     link: Int32s,
@@ -305,7 +285,7 @@ def _follow(
             g = np.int64(group[r, i])
             node[r, i] = -1
             if g >= 0:
-                taken = group_links[group_start[g] + np.int64(member[r, i])]
+                taken = groups.links[groups.start[g] + np.int64(member[r, i])]
                 link[r, i] = taken
                 if target[taken] < switches:
                     node[r, i] = target[taken]

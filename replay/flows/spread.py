@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Floats, Int32s, Ints, kernel
-from ..fabrics.fabric import Fabric
+from ..fabrics.fabric import Attachments, Fabric
+from ..fabrics.forwarding import Groups
 from ..traffic.traffic import Traffic
 from .placement import MOST_HOPS, enter
 
@@ -27,12 +28,8 @@ def even_loads(traffic: Traffic, fabric: Fabric, amounts: Ints) -> Floats:
         start.edge[order],
         traffic.dst_host[order],
         amounts[order].astype(np.float64),
-        fabric.attachments.switch,
-        fabric.attachments.exit_link,
-        fabric.forwarding.group_of,
-        fabric.forwarding.group_start,
-        fabric.forwarding.group_links,
-        fabric.forwarding.group_weights,
+        fabric.attachments,
+        fabric.forwarding.groups,
         fabric.links.target,
         fabric.switches,
         MOST_HOPS,
@@ -47,12 +44,8 @@ def _spread(
     edge: Int32s,
     host: Int32s,
     amount: Floats,
-    attached: Int32s,
-    exit_link: Int32s,
-    group_of: Int32s,
-    group_start: Ints,
-    group_links: Int32s,
-    group_weights: Ints,
+    attached: Attachments,
+    groups: Groups,
     target: Int32s,
     switches: int,
     most_hops: int,
@@ -75,22 +68,22 @@ def _spread(
                 if now[s] == 0:
                     continue
                 arrived = False
-                for port in range(attached.shape[1]):
-                    if attached[h, port] == s:
-                        loads[exit_link[h, port]] += now[s]
+                for port in range(attached.switch.shape[1]):
+                    if attached.switch[h, port] == s:
+                        loads[attached.exit_link[h, port]] += now[s]
                         arrived = True
                         break
-                g = group_of[s, e]
+                g = groups.of[s, e]
                 if arrived or g < 0:
                     continue
                 total = 0.0
-                for i in range(group_start[g], group_start[g + 1]):
-                    total += group_weights[i]
-                for i in range(group_start[g], group_start[g + 1]):
-                    if group_weights[i] == 0:
+                for i in range(groups.start[g], groups.start[g + 1]):
+                    total += groups.weights[i]
+                for i in range(groups.start[g], groups.start[g + 1]):
+                    if groups.weights[i] == 0:
                         continue
-                    link = group_links[i]
-                    part = now[s] * group_weights[i] / total
+                    link = groups.links[i]
+                    part = now[s] * groups.weights[i] / total
                     loads[link] += part
                     if target[link] < switches:
                         after[target[link]] += part

@@ -8,10 +8,10 @@ import numpy as np
 
 from ...analyzer.statistics.keeping import longer
 from ...analyzer.track import batch as verdicts
-from ...analyzer.track.batch import TrackedBatch
+from ...analyzer.track.batch import Rows, TrackedBatch
 from ...analyzer.wire import opcodes
 from ...analyzer.wire.opcodes import opcode_name
-from ...kernels.kernel import Array, Int, Int32s, Ints, Records, kernel
+from ...kernels.kernel import Int, Int32s, Ints, Records, subkernel
 
 MOST_LOGGED = 1 << 22
 """Messages kept, about 50 bytes each."""
@@ -103,25 +103,10 @@ class MessageLog:
         if KINDS * batch.n_flows > len(self._open):
             more = np.full(2 * KINDS * batch.n_flows - len(self._open), -1, np.int64)
             self._open = np.concatenate([self._open, more])
-        row: Int
-        row, table = 0, batch.table
-        while row < len(table) and not self.full:
-            row = _log_rows(
-                batch.flow,
-                batch.verdict,
-                table.opcode,
-                table.payload_bytes,
-                table.wire_bytes,
-                table.time_ns,
-                table.psn,
-                unit,
-                row,
-                self._open,
-                self._log,
-                self._packets,
-                self._used,
-            )
-            if row < len(table):
+        row: Int = 0
+        while row < len(batch) and not self.full:
+            row = _log_rows(batch.rows, unit, row, self._open, self._log, self._packets, self._used)
+            if row < len(batch):
                 self._make_room()
 
     def _make_room(self) -> None:
@@ -138,31 +123,19 @@ class MessageLog:
                 self._packets = longer(self._packets, room)
 
 
-@kernel
+@subkernel
 def _log_rows(
-    flow: Array,
-    verdict: Array,
-    opcode: Array,
-    payload_bytes: Array,
-    wire_bytes: Array,
-    time_ns: Array,
-    psn: Array,
-    unit: Array,
-    row: Int,
-    open_: Array,
-    log: Records,
-    packets: Records,
-    used: Ints,
+    rows: Rows, unit: Int32s, row: Int, open_: Ints, log: Records, packets: Records, used: Ints
 ) -> Int:
     """Log rows from `row` on; returns the first row without room.
 
     len(open_) >= KINDS * flows of the tracker. No packets are logged if `packets` is empty.
     """
-    while row < len(flow):
-        kind = np.int64(_KIND[opcode[row]])
-        bits = np.int64(opcodes.OPCODE_CLASS[opcode[row]])
-        seen = np.int64(1) << np.int64(verdict[row])
-        unordered = bits & opcodes.SEQUENCED == 0 and verdict[row] == verdicts.NOT_SEQUENCED
+    while row < len(rows.flow):
+        kind = np.int64(_KIND[rows.opcode[row]])
+        bits = np.int64(opcodes.OPCODE_CLASS[rows.opcode[row]])
+        seen = np.int64(1) << np.int64(rows.verdict[row])
+        unordered = bits & opcodes.SEQUENCED == 0 and rows.verdict[row] == verdicts.NOT_SEQUENCED
         if kind < 0 or not (seen & _NEW or unordered):
             if kind < 0 and not seen & _COPIES:
                 used[_FEEDBACK] += 1
@@ -170,8 +143,8 @@ def _log_rows(
                 used[_SENT_AGAIN] += 1
             row += 1
             continue
-        own = np.int64(flow[row]) * KINDS + kind
-        time = time_ns[row]
+        own = np.int64(rows.flow[row]) * KINDS + kind
+        time = rows.time_ns[row]
         if len(packets) and used[_PACKETS] >= len(packets):
             return row
         if open_[own] < 0 or bits & opcodes.BEGINS:
@@ -180,24 +153,24 @@ def _log_rows(
             open_[own] = used[_MESSAGES]
             begun = log[used[_MESSAGES]]
             used[_MESSAGES] += 1
-            begun.flow = flow[row]
+            begun.flow = rows.flow[row]
             begun.kind = kind
             begun.begun_ns = time
             begun.ended_ns = time
-            begun.last_psn = np.int64(psn[row])
+            begun.last_psn = np.int64(rows.psn[row])
         message = log[open_[own]]
         message.packets += 1
-        message.payload_bytes += np.int64(payload_bytes[row])
-        message.wire_bytes += np.int64(wire_bytes[row])
+        message.payload_bytes += np.int64(rows.payload_bytes[row])
+        message.wire_bytes += np.int64(rows.wire_bytes[row])
         message.ended_ns = max(message.ended_ns, time)
         if bits & opcodes.ENDS:
-            message.last_psn = np.int64(psn[row])
+            message.last_psn = np.int64(rows.psn[row])
         if len(packets):
             packet = packets[used[_PACKETS]]
             used[_PACKETS] += 1
             packet.message = open_[own]
             packet.unit = unit[row]
             packet.time_ns = time
-            packet.wire_bytes = np.int64(wire_bytes[row])
+            packet.wire_bytes = np.int64(rows.wire_bytes[row])
         row += 1
     return row

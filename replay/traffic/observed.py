@@ -186,7 +186,7 @@ class Counting:
         self._packets += len(table)
         if len(self.tracker) > MOST_FLOWS:
             raise RocescopeError(too_many_flows(MOST_FLOWS, self._packets))
-        unit = self.counter.update(table, batch.flow, batch.verdict)
+        unit = self.counter.update(batch)
         if len(self.counter.units) > MOST_UNITS:
             raise RocescopeError(
                 f"more than {MOST_UNITS} entropy values of flows after {self._packets} packets:"
@@ -194,7 +194,7 @@ class Counting:
             )
         if self._at_taps is not None:
             flow = batch.flow * np.int32(_TAPS) + table.tap.astype(np.int32)
-            self._at_taps.update(table, flow, np.zeros_like(batch.verdict))
+            self._at_taps.update(replace(batch, flow=flow, verdict=np.zeros_like(batch.verdict)))
         if self._loop is not None:
             self._loop.update(batch, unit)
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY
+from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
 from ...analyzer.wire.opcodes import CARRIES_DATA
-from ...analyzer.wire.packets import PacketTable
-from ...kernels.kernel import Array, Bytes, Int, Int32s, Ints, Records, kernel
+from ...kernels.kernel import Int, Int32s, Ints, Records, kernel, subkernel
 from .traffic import Windows
 from .window_cells import WindowCells
 
@@ -46,34 +45,19 @@ class UnitCounter:
         """UNIT records in order of appearance, a view."""
         return self._units[: int(self._used[0])]
 
-    def update(self, table: PacketTable, flow: Int32s, verdict: Bytes) -> Int32s:
+    def update(self, batch: TrackedBatch) -> Int32s:
         """Count the rows that are not copies of a packet at another tap.
 
         Returns the unit of each row, -1 for copies.
         """
-        unit = np.empty(len(table), np.int32)
+        unit = np.empty(len(batch), np.int32)
         row: Int = 0
-        while row < len(table):
-            row = _count(
-                table.udp_sport,
-                table.udp_dport,
-                table.flow_label,
-                table.wire_bytes,
-                table.time_ns,
-                table.opcode,
-                table.traffic_class,
-                flow,
-                verdict,
-                row,
-                unit,
-                self._units,
-                self._slots,
-                self._used,
-            )
-            if row < len(table):
+        while row < len(batch):
+            row = _count(batch.rows, row, unit, self._units, self._slots, self._used)
+            if row < len(batch):
                 self._grow()
         if self._cells is not None:
-            kept = unit >= 0
+            kept, table = unit >= 0, batch.table
             self._cells.add(unit[kept], table.time_ns[kept], table.wire_bytes[kept])
         return unit
 
@@ -89,7 +73,7 @@ class UnitCounter:
         _rehash(self._units, self._slots, self._used)
 
 
-@kernel
+@subkernel
 def _slot(flow: Int, sport: Int, dport: Int, label: Int, units: Records, slots: Int32s) -> Int:
     """The slot of a unit: used by it, or free."""
     h = np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15)
@@ -112,50 +96,44 @@ def _slot(flow: Int, sport: Int, dport: Int, label: Int, units: Records, slots: 
     return at
 
 
-@kernel
+@subkernel
 def _count(
-    sport: Array,
-    dport: Array,
-    label: Array,
-    wire_bytes: Array,
-    time_ns: Array,
-    opcode: Array,
-    traffic_class: Array,
-    flow: Array,
-    verdict: Array,
-    row: Int,
-    unit_of_row: Array,
-    units: Records,
-    slots: Int32s,
-    used: Ints,
+    rows: Rows, row: Int, unit_of_row: Int32s, units: Records, slots: Int32s, used: Ints
 ) -> Int:
     """Count rows from `row` on; returns the first row that may not have room."""
-    while row < len(flow):
+    while row < len(rows.flow):
         if used[0] >= len(units):
             return row
-        if verdict[row] == TAP_COPY or verdict[row] == MIRROR_DUPLICATE:
+        if rows.verdict[row] == TAP_COPY or rows.verdict[row] == MIRROR_DUPLICATE:
             unit_of_row[row] = -1
             row += 1
             continue
-        slot = _slot(flow[row], sport[row], dport[row], label[row], units, slots)
-        time = time_ns[row]
+        slot = _slot(
+            rows.flow[row],
+            rows.udp_sport[row],
+            rows.udp_dport[row],
+            rows.flow_label[row],
+            units,
+            slots,
+        )
+        time = rows.time_ns[row]
         if slots[slot] < 0:
             slots[slot] = used[0]
             unit: Any = units[used[0]]
             used[0] += 1
-            unit.flow = flow[row]
-            unit.sport = sport[row]
-            unit.dport = dport[row]
-            unit.flow_label = label[row]
+            unit.flow = rows.flow[row]
+            unit.sport = rows.udp_sport[row]
+            unit.dport = rows.udp_dport[row]
+            unit.flow_label = rows.flow_label[row]
             unit.first_ns = time
             unit.last_ns = time
-            unit.dscp = traffic_class[row] >> np.uint8(2)
+            unit.dscp = rows.traffic_class[row] >> np.uint8(2)
         unit = units[slots[slot]]
         unit.packets += 1
-        if CARRIES_DATA[opcode[row]] and not unit.has_data:  # ACKs may have another DSCP
+        if CARRIES_DATA[rows.opcode[row]] and not unit.has_data:  # ACKs may have another DSCP
             unit.has_data = 1
-            unit.dscp = traffic_class[row] >> np.uint8(2)
-        unit.wire_bytes += np.int64(wire_bytes[row])
+            unit.dscp = rows.traffic_class[row] >> np.uint8(2)
+        unit.wire_bytes += np.int64(rows.wire_bytes[row])
         unit.first_ns = min(unit.first_ns, time)
         unit.last_ns = max(unit.last_ns, time)
         unit_of_row[row] = slots[slot]

@@ -68,8 +68,7 @@ def judged(rows, options=None, cuts=(), paired=True, ran_us=None):
         if "at" in row:
             table.time_ns[i] = START_NS + 1000 * row["at"]
     one, tracker = TapConformance(options or ConformanceOptions()), FlowTracker()
-    keys = ("src", "dst", "dest_qp", "opcode", "payload_bytes", "decode_flags", "time_ns")
-    tracker.index_flows(*(getattr(table, key) for key in keys))
+    tracker.index_flows(table)
     if paired and len(tracker) == 2:
         tracker.pair(0, 1, EVIDENCE_CM)
     if ran_us is not None:

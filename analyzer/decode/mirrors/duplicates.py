@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Bools, Int, UInt64s, inlined, kernel
-from ...wire.packets import I64, U8, U16, U32, PacketTable
+from ....kernels.kernel import Bools, Int, UInt64s, inlined, subkernel
+from ...wire.packets import I64, PacketTable, TableArrays
 from ...wire.salt import salt
 
 ENTRIES = 1 << 16
@@ -23,16 +23,9 @@ def _mixed(h: np.uint64, value: np.uint64) -> np.uint64:
     return np.uint64(h ^ (h >> np.uint64(29)))
 
 
-@kernel
+@subkernel
 def keep_first(
-    src: U32,
-    dst: U32,
-    sport: U16,
-    ip_id: U16,
-    opcode: U8,
-    dest_qp: U32,
-    psn: U32,
-    time_ns: I64,
+    table: TableArrays,
     within_ns: Int,
     salt: np.uint64,
     keys: UInt64s,
@@ -43,18 +36,20 @@ def keep_first(
 
     keys, times: uint64 and int64[ENTRIES], recent packets, updated.
     """
-    for i in range(len(src)):
+    for i in range(len(table.src)):
         h = salt
-        h = _mixed(h, np.uint64(src[i]) << np.uint64(32) | np.uint64(dst[i]))
-        h = _mixed(h, np.uint64(dest_qp[i]) << np.uint64(32) | np.uint64(psn[i]))
-        ports = np.uint64(sport[i]) << np.uint64(32) | np.uint64(ip_id[i]) << np.uint64(8)
-        h = _mixed(h, ports | np.uint64(opcode[i]))
+        h = _mixed(h, np.uint64(table.src[i]) << np.uint64(32) | np.uint64(table.dst[i]))
+        h = _mixed(h, np.uint64(table.dest_qp[i]) << np.uint64(32) | np.uint64(table.psn[i]))
+        ports = np.uint64(table.udp_sport[i]) << np.uint64(32) | np.uint64(
+            table.ip_id[i]
+        ) << np.uint64(8)
+        h = _mixed(h, ports | np.uint64(table.opcode[i]))
         slot = h & np.uint64(ENTRIES - 1)
-        distance = time_ns[i] - times[slot]
+        distance = table.time_ns[i] - times[slot]
         keep[i] = keys[slot] != h or distance > within_ns or distance < -within_ns
         if keep[i]:
             keys[slot] = h
-            times[slot] = time_ns[i]
+            times[slot] = table.time_ns[i]
 
 
 class Duplicates:
@@ -71,14 +66,7 @@ class Duplicates:
         """The table without repeated packets."""
         keep = np.ones(len(table), np.bool_)
         keep_first(
-            table.src,
-            table.dst,
-            table.udp_sport,
-            table.ip_id,
-            table.opcode,
-            table.dest_qp,
-            table.psn,
-            table.time_ns,
+            table.arrays,
             self.within_ns,
             self._salt,
             self._keys,

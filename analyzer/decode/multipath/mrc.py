@@ -9,14 +9,14 @@ Layouts and how certain each field is: docs/mrc.md. This module follows companio
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Bytes, Int, Ints, Records, UInt16s, UInt32s, inlined, kernel
+from ....kernels.kernel import Int, Records, inlined, subkernel
 from ....kernels.named import NamedTuple
 from ...wire import opcodes
-from ...wire.packets import HAS_RETH, I64, ROCE_V1, TS, U8, VERSION_MASK, PacketTable
+from ...wire.packets import HAS_RETH, I64, ROCE_V1, TS, U8, VERSION_MASK, PacketTable, TableArrays
 from ...wire.record import Record
 from ..headers.layout import BTH_BYTES, HEADER_LENGTH, ICRC_BYTES
 from ..headers.load import be16, be32, be64, byte
@@ -241,14 +241,9 @@ def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: MrcRecord) ->
         out.probe_id = be16(data, bth + 10)
 
 
-@kernel
+@subkernel
 def _read_rows(
-    data: U8,
-    rows: I64,
-    table: Any,
-    base_offset: Int,
-    trimmed_dscp: U8,
-    out: Records,
+    data: U8, rows: I64, table: TableArrays, base_offset: Int, trimmed_dscp: U8, out: Records
 ) -> Int:
     """Fill `out` with the MRC packets among `rows`; returns their number.
 
@@ -287,22 +282,6 @@ def _read_rows(
     return n
 
 
-class _Read(NamedTuple):
-    """The packet table columns used by `_read_rows`."""
-
-    opcode: Bytes
-    file_offset: Ints
-    bth_offset: UInt16s
-    captured_bytes: UInt32s
-    bth_flags: UInt32s
-    flow_label: UInt32s
-    udp_sport: UInt16s
-    decode_flags: Bytes
-    traffic_class: Bytes
-    payload_bytes: UInt32s
-    dma_length: UInt32s
-
-
 def mrc_rows(table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8) -> Records | None:
     """The MRC packets of a table, MRC_ROW in its order; None without any.
 
@@ -313,6 +292,5 @@ def mrc_rows(table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8) -
         (opcodes.TRANSPORT_OF[table.opcode] == opcodes.MRC) & (table.decode_flags & ROCE_V1 == 0)
     ).astype(np.int64)
     out = np.zeros(len(rows), MRC_ROW)
-    columns = _Read(*(getattr(table, name) for name in _Read._fields))
-    found = _read_rows(data, rows, columns, base_offset, trimmed_dscp, out)
+    found = _read_rows(data, rows, table.arrays, base_offset, trimmed_dscp, out)
     return out[:found] if found else None

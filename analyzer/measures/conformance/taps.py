@@ -12,7 +12,7 @@ from ...wire.packets import PacketTable
 from .options import ConformanceOptions
 from .rules.cnp import CnpPacing
 from .state import BookKeeper
-from .walk import Columns, walk
+from .walk import walk
 
 
 class TapConformance:
@@ -31,8 +31,7 @@ class TapConformance:
         if not len(batch):
             return
         self.keeper.grow(batch.n_flows)
-        columns = Columns(*(getattr(batch.table, name) for name in Columns._fields))
-        walk(self.keeper.book, columns, batch.flow, batch.verdict, batch.peer)
+        walk(self.keeper.book, batch.rows)
         self.cnp.update(batch, flows, self.keeper.book)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, inlined, subkernel
-from ....kernels.named import NamedTuple
+from ....kernels.kernel import Int, inlined, subkernel
 from ...track import batch as verdicts
+from ...track.batch import Rows
 from ...wire import opcodes
 from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
 from ...wire.packets import HAS_AETH, IPV6
@@ -18,43 +18,27 @@ from .rules.responder import answers
 from .state import UNPAIRED, Book, Here
 
 
-class Columns(NamedTuple):
-    """The columns of a packet table that the rules read."""
-
-    time_ns: Ints
-    frame_number: Ints
-    payload_bytes: UInt32s
-    tap: UInt16s
-    ip_id: UInt16s
-    decode_flags: Bytes
-    opcode: Bytes
-    bth_flags: UInt32s
-    psn: UInt32s
-    aeth: UInt32s
-    dma_length: UInt32s
-
-
 @subkernel
-def walk(book: Book, columns: Columns, flow: Int32s, verdict: Bytes, peer: Int32s) -> None:
-    """Judge all rows of a batch; `peer` is that of each flow, see `TrackedBatch`."""
-    for i in range(len(flow)):
-        g = np.int64(flow[i])
-        opcode = np.int64(columns.opcode[i])
+def walk(book: Book, rows: Rows) -> None:
+    """Judge all rows of a batch."""
+    for i in range(len(rows.flow)):
+        g = np.int64(rows.flow[i])
+        opcode = np.int64(rows.opcode[i])
         bits = np.int64(opcodes.OPCODE_CLASS[opcode])
-        v = np.int64(verdict[i])
+        v = np.int64(rows.verdict[i])
         if opcode >> 5 != opcodes.RC and opcode >> 5 != opcodes.XRC:
             continue  # the only go-back-N transports
         if not bits & opcodes.SEQUENCED or v == verdicts.TAP_COPY or v == verdicts.MIRROR_DUPLICATE:
             continue
-        f = np.int64(peer[g])
-        psn = np.int64(columns.psn[i])
-        time = columns.time_ns[i]
-        here = Here(np.int64(columns.tap[i]), time, columns.frame_number[i])
-        payload = np.int64(columns.payload_bytes[i])
-        dma_length = np.int64(columns.dma_length[i])
+        f = np.int64(rows.peer[g])
+        psn = np.int64(rows.psn[i])
+        time = rows.time_ns[i]
+        here = Here(np.int64(rows.tap[i]), time, rows.frame_number[i])
+        payload = np.int64(rows.payload_bytes[i])
+        dma_length = np.int64(rows.dma_length[i])
         learn_path_mtu(book.states[g], bits, payload)
         if bits & opcodes.REQUEST:
-            asks_for_ack = np.int64(columns.bth_flags[i]) & ASKS_FOR_ACK != 0
+            asks_for_ack = np.int64(rows.bth_flags[i]) & ASKS_FOR_ACK != 0
             _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, here)
             continue
         if f < 0:
@@ -66,10 +50,10 @@ def walk(book: Book, columns: Columns, flow: Int32s, verdict: Bytes, peer: Int32
             continue
         if bits & opcodes.RESPONSE_DATA:
             responds(book, f, s, bits, v, psn, here)
-        elif bits & opcodes.ACKNOWLEDGE and columns.decode_flags[i] & HAS_AETH:
-            has_ids = columns.decode_flags[i] & IPV6 == 0
-            ip_id = np.int64(columns.ip_id[i])
-            aeth = np.int64(columns.aeth[i])
+        elif bits & opcodes.ACKNOWLEDGE and rows.decode_flags[i] & HAS_AETH:
+            has_ids = rows.decode_flags[i] & IPV6 == 0
+            ip_id = np.int64(rows.ip_id[i])
+            aeth = np.int64(rows.aeth[i])
             answers(book, f, s, psn, aeth, ip_id, has_ids, here)
 
 

@@ -32,6 +32,7 @@ from ...track.batch import (
     REORDERED,
     RESTARTED,
     RETRANSMITTED,
+    Rows,
     TrackedBatch,
 )
 from ...wire import opcodes
@@ -53,50 +54,41 @@ _ATOMIC_BYTES: Final = 8
 
 
 @subkernel
-def _update(
-    arrays: MessageArrays,
-    histograms: Histograms,
-    flow: NDArray[np.int32],
-    verdict: NDArray[np.uint8],
-    peer: NDArray[np.int32],
-    time_ns: NDArray[np.int64],
-    opcode: NDArray[np.uint8],
-    psn: NDArray[np.uint32],
-    payload_bytes: NDArray[np.uint32],
-    bth_flags: NDArray[np.uint32],
-    aeth: NDArray[np.uint32],
-    dma_length: NDArray[np.uint32],
-    decode_flags: NDArray[np.uint8],
-) -> None:
-    for i in range(len(flow)):
-        bits = np.int64(_CLASS[opcode[i]])
+def _update(arrays: MessageArrays, histograms: Histograms, rows: Rows) -> None:
+    for i in range(len(rows.flow)):
+        bits = np.int64(_CLASS[rows.opcode[i]])
         if bits & opcodes.ACKNOWLEDGE:
-            if verdict[i] == NOT_SEQUENCED and decode_flags[i] & HAS_AETH:
-                f = np.int64(peer[flow[i]])
-                if 0 <= f < len(peer):
+            if rows.verdict[i] == NOT_SEQUENCED and rows.decode_flags[i] & HAS_AETH:
+                f = np.int64(rows.peer[rows.flow[i]])
+                if 0 <= f < len(rows.peer):
                     _acknowledge(
-                        arrays, histograms, f, np.int64(psn[i]), np.int64(aeth[i]), time_ns[i]
+                        arrays,
+                        histograms,
+                        f,
+                        np.int64(rows.subject_psn[i]),
+                        np.int64(rows.aeth[i]),
+                        rows.time_ns[i],
                     )
             continue
         if bits & (opcodes.REQUEST | opcodes.RESPONSE_DATA) == 0:
             continue
-        f = np.int64(flow[i])
+        f = np.int64(rows.flow[i])
         s = arrays.state[f]
-        v = np.int64(verdict[i])
-        number = np.int64(psn[i])
+        v = np.int64(rows.verdict[i])
+        number = np.int64(rows.subject_psn[i])
         if v == RETRANSMITTED:
-            resent(s, number, time_ns[i], bits & opcodes.REQUEST != 0)
+            resent(s, number, rows.time_ns[i], bits & opcodes.REQUEST != 0)
             if bits & opcodes.REQUEST:
                 sent_again(arrays.rings, s, number)
         if not (1 << v) & _NEW and (bits & opcodes.SEQUENCED or v != NOT_SEQUENCED):
             continue
         s.seen = 1
-        time = time_ns[i]
-        payload = np.int64(payload_bytes[i])
+        time = rows.time_ns[i]
+        payload = np.int64(rows.payload_bytes[i])
         if bits & opcodes.REQUEST == 0:
             arrived(s, payload, time)
-            f = np.int64(peer[f])
-            if 0 <= f < len(peer):
+            f = np.int64(rows.peer[f])
+            if 0 <= f < len(rows.peer):
                 arrays.state[f].answered = 1
                 acknowledged(arrays.state[f], number, time)
                 answered(
@@ -112,10 +104,10 @@ def _update(
                     time,
                 )
             continue
-        watched = bits & _RELIABLE != 0 and peer[f] >= 0
+        watched = bits & _RELIABLE != 0 and rows.peer[f] >= 0
         wants = (awaiting.WATCHED if watched else 0) | (
             awaiting.ACK
-            if bits & _RELIABLE and bth_flags[i] & ACK_REQUEST and v != RECOVERED
+            if bits & _RELIABLE and rows.bth_flags[i] & ACK_REQUEST and v != RECOVERED
             else 0
         )
         if v == RESTARTED:
@@ -129,8 +121,8 @@ def _update(
             s.messages += 1
             if bits & opcodes.ATOMIC:
                 observe(histograms, f, awaiting.SIZE, _ATOMIC_BYTES)
-            elif decode_flags[i] & HAS_RETH:
-                observe(histograms, f, awaiting.SIZE, np.int64(dma_length[i]))
+            elif rows.decode_flags[i] & HAS_RETH:
+                observe(histograms, f, awaiting.SIZE, np.int64(rows.dma_length[i]))
             if bits & opcodes.READ_REQUEST and v != RECOVERED:
                 wants |= awaiting.FIRST_RESPONSE
             wants = wants & ~awaiting.ACK | awaiting.COMPLETION | awaiting.LAST_RESPONSE
@@ -225,22 +217,7 @@ class MessageStatistics:
     def update(self, batch: TrackedBatch) -> None:
         """Count a batch; batches must come in capture order."""
         self._grow(batch.n_flows)
-        t = batch.table
-        _update(
-            self._arrays,
-            self._histograms.arrays,
-            batch.flow,
-            batch.verdict,
-            batch.peer,
-            t.time_ns,
-            t.opcode,
-            t.subject_psn,
-            t.payload_bytes,
-            t.bth_flags,
-            t.aeth,
-            t.dma_length,
-            t.decode_flags,
-        )
+        _update(self._arrays, self._histograms.arrays, batch.rows)
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Array, Int, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
+from ....kernels.kernel import Array, Int, Int32s, UInt16s, UInt32s, subkernel
 from ....kernels.named import NamedTuple
 from ...decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE
 from ...statistics.histogram import HistogramPool
 from ...statistics.keeping import Kept, front_of, longer, places_of, rows_of
 from ...track.batch import TrackedBatch
 from ...wire.record import Records
-from ...wire.salt import salt
-from ..paths.pathtable import LANE, OTHER, find_record, kept_records, rehash
+from ..paths.pathtable import OTHER, LaneRecords, find_record, kept_records, no_records, reserved
 from . import state as st
 from .rows import count_rows
 
@@ -49,11 +48,7 @@ class MrcMeasure:
         self._flows = 0
         self._state = st.State(
             flows=np.zeros(0, st.FLOW),
-            evs=np.zeros(0, st.EV),
-            lanes=np.zeros(0, LANE),
-            slots=np.full(2, -1, np.int32),
-            used=np.zeros(1, np.int64),
-            salt=salt(2) | np.uint64(1),
+            evs=no_records(st.EV),
             ring_psn=np.zeros((0, st.RING), np.int32),
             ring_ev=np.zeros((0, st.RING), np.uint32),
             ring_nacked=np.zeros((0, st.RING), np.uint8),
@@ -70,22 +65,12 @@ class MrcMeasure:
             return
         self.packets += len(mrc)
         self._grow_flows(batch.n_flows)
-        columns = st.Columns(*(getattr(batch.table, name) for name in st.Columns._fields))
         row: Int = 0
         while row < len(mrc):
-            self._reserve(int(self._state.used[0]) + 2)
-            row = count_rows(
-                row,
-                mrc,
-                columns,
-                batch.flow,
-                batch.verdict,
-                batch.peer,
-                path_mtu.astype(np.int64),
-                self._state,
-            )
+            self._reserve(int(self._state.evs.used[0]) + 2)
+            row = count_rows(row, mrc, batch.rows, path_mtu.astype(np.int64), self._state)
             if row < len(mrc):
-                self._reserve(2 * len(self._state.evs))
+                self._reserve(2 * len(self._state.evs.records))
         self._note_ports(batch, mrc)
 
     def _note_ports(self, batch: TrackedBatch, mrc: Array) -> None:
@@ -159,8 +144,9 @@ class MrcMeasure:
 
     def all_evs(self) -> Array:
         """All mrc_state.EV records."""
-        evs: Array = self._state.evs[: int(self._state.used[0])]
-        return evs
+        evs = self._state.evs
+        used: Array = evs.records[: int(evs.used[0])]
+        return used
 
     def log(self) -> Array:
         """NACKs and returns of entropy values, mrc_state.LOG in capture order."""
@@ -185,13 +171,6 @@ class MrcMeasure:
         self._histograms.keep(kept)
         flows = rows_of(s.flows, kept)
         rings = places_of(flows["ring"])
-        lanes = rows_of(s.lanes, kept, st.LANES)
-        evs, place = kept_records(s.evs, int(s.used[0]), kept, st.LANES)
-        begun = lanes["paths"] > 0
-        lanes["path"][begun] = place[lanes["path"][begun]]
-        s.used[0] = int((place >= 0).sum())
-        s.slots[:] = -1
-        rehash(evs, int(s.used[0]), s.slots, s.salt)
         log = self.log()
         told = log[kept.holds(log["flow"])]
         told["flow"] = kept.number[told["flow"]]
@@ -202,8 +181,7 @@ class MrcMeasure:
         psn[: len(rings)] = s.ring_psn[rings]
         self._state = s._replace(
             flows=flows,
-            evs=evs,
-            lanes=lanes,
+            evs=kept_records(s.evs, kept, st.LANES),
             ring_psn=psn,
             ring_ev=front_of(s.ring_ev, rings),
             ring_nacked=front_of(s.ring_nacked, rings),
@@ -247,9 +225,8 @@ class MrcMeasure:
             added["tap"] = tap_map[added["tap"]] if len(tap_map) else added["tap"]
             if evidence_map is not None:
                 added["evidence"] = evidence_map[added["evidence"]]
-            self._reserve(int(self._state.used[0]) + len(added))
-            s = self._state
-            _add_evs(added, s.evs, s.lanes, s.slots, s.used, s.salt)
+            self._reserve(int(self._state.evs.used[0]) + len(added))
+            _add_evs(added, self._state.evs)
         log = other.log().copy()
         log["flow"] = flow_map[log["flow"]]
         log["tap"] = tap_map[log["tap"]] if len(tap_map) else log["tap"]
@@ -275,7 +252,8 @@ class MrcMeasure:
         log = s.log if len(s.log) else np.zeros(st.MAX_LOG, st.LOG)
         if flows > have:
             room = max(flows, 2 * have)
-            s = s._replace(flows=longer(s.flows, room), lanes=longer(s.lanes, room * st.LANES))
+            evs = s.evs._replace(lanes=longer(s.evs.lanes, room * st.LANES))
+            s = s._replace(flows=longer(s.flows, room), evs=evs)
         rings = min(st.MAX_RINGS, len(s.flows))
         if rings > len(s.ring_psn):
             known = len(s.ring_psn)
@@ -286,15 +264,8 @@ class MrcMeasure:
         self._state = s._replace(histograms=self._histograms.arrays, log=log)
 
     def _reserve(self, records: int) -> None:
-        """Grow to at least `records` entropy values, in a table at most half full."""
-        s = self._state
-        if records <= len(s.evs):
-            return
-        capacity = max(256, 1 << (records - 1).bit_length())
-        slots = np.full(2 * capacity, -1, np.int32)
-        evs = longer(s.evs, capacity)
-        rehash(evs, int(s.used[0]), slots, s.salt)
-        self._state = s._replace(evs=evs, slots=slots)
+        """Grow to at least `records` entropy values."""
+        self._state = self._state._replace(evs=reserved(self._state.evs, records))
 
 
 def _add_flow(mine: Any, added: Any) -> None:
@@ -313,17 +284,12 @@ def _add_flow(mine: Any, added: Any) -> None:
     mine["max_ooo_count"] = max(mine["max_ooo_count"], added["max_ooo_count"])
 
 
-@kernel
-def _add_evs(
-    added: Records, evs: Records, lanes: Records, slots: Int32s, used: Ints, salt: UInt64s
-) -> None:
+@subkernel
+def _add_evs(added: Records, evs: LaneRecords) -> None:
     """Add records of another table; the caller has grown the table."""
     for a in range(len(added)):
         theirs = added[a]
-        found = find_record(
-            np.int64(theirs.lane), np.int64(theirs.key), lanes, evs, slots, used, salt
-        )
-        mine = evs[found]
+        mine = evs.records[find_record(np.int64(theirs.lane), np.int64(theirs.key), evs)]
         if theirs.round_trips:
             if mine.round_trips == 0:
                 mine.round_trip_min_ns = theirs.round_trip_min_ns

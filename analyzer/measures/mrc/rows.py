@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Bytes, Int, Int32s, Ints, Records, inlined, kernel
+from ....kernels.kernel import Int, Ints, Records, inlined, subkernel
 from ...decode.multipath import mrc as headers
 from ...decode.multipath.mrc import MrcRecord
 from ...statistics.histogram import observe
-from ...track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY
+from ...track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY, Rows
 from ...wire.opcodes import FULL, OPCODE_CLASS, REQUEST
 from ...wire.packets import RTX
 from ...wire.psn import psn_add, psn_distance
 from ..paths.pathtable import find_record
 from . import state as st
-from .state import Columns, FlowRecord, State
+from .state import FlowRecord, State
 
 _CE = 3
 _WRAP_NS = headers.TIMESTAMP_NS << 16
@@ -39,7 +39,7 @@ def reason_index(reason: Int) -> Int:
 
 @inlined
 def _note(
-    state: State, kind: Int, f: Int, table: Columns, row: Int, key: Int, psn: Int, value: Int,
+    state: State, kind: Int, f: Int, rows: Rows, row: Int, key: Int, psn: Int, value: Int,
     without: Int, lost_ns: Int,
 ) -> None:  # fmt: skip
     if state.counts[st.USED_LOG] >= st.MAX_LOG:
@@ -49,9 +49,9 @@ def _note(
     state.counts[st.USED_LOG] += 1
     entry.kind = kind
     entry.flow = f
-    entry.time_ns = table.time_ns[row]
-    entry.frame_number = table.frame_number[row]
-    entry.tap = table.tap[row]
+    entry.time_ns = rows.time_ns[row]
+    entry.frame_number = rows.frame_number[row]
+    entry.tap = rows.tap[row]
     entry.key = key
     entry.psn = psn
     entry.value = value
@@ -79,16 +79,16 @@ def _ring_of(state: State, flow: FlowRecord) -> Int:
 
 
 @inlined
-def _is_short(table: Columns, row: Int, path_mtu: Int) -> bool:
+def _is_short(rows: Rows, row: Int, path_mtu: Int) -> bool:
     """Whether a WRITE has less payload than its place in the message requires.
 
     The payload of a Last follows from DMALen, as length of the whole operation or of the packet:
     below a path MTU both are the same.
     """
-    bits, payload = OPCODE_CLASS[table.opcode[row]], np.int64(table.payload_bytes[row])
+    bits, payload = OPCODE_CLASS[rows.opcode[row]], np.int64(rows.payload_bytes[row])
     if bits & FULL:
         return bool(payload < path_mtu)
-    length = np.int64(table.dma_length[row])
+    length = np.int64(rows.dma_length[row])
     if path_mtu == 0 or length == 0 or path_mtu & (path_mtu - 1):
         return False
     return bool(payload <= (length - 1) & (path_mtu - 1))
@@ -98,7 +98,7 @@ def _is_short(table: Columns, row: Int, path_mtu: Int) -> bool:
 def _sent(
     state: State,
     mrc: MrcRecord,
-    table: Columns,
+    rows: Rows,
     row: Int,
     f: Int,
     peer: Int,
@@ -107,26 +107,26 @@ def _sent(
     path_mtu: Int,
 ) -> None:
     """A WRITE; `found` is the record of its entropy value, last used at `last_ns`."""
-    flow, ev = state.flows[f], state.evs[found]
-    time, psn = table.time_ns[row], np.int64(table.psn[row])
+    flow, ev = state.flows[f], state.evs.records[found]
+    time, psn = rows.time_ns[row], np.int64(rows.psn[row])
     key = np.int64(mrc.ev)
-    values = np.int64(state.lanes[st.LANES * f + st.SENT].paths)
+    values = np.int64(state.evs.lanes[st.LANES * f + st.SENT].paths)
     unused = flow.packets - ev.last_index - 1
     if ev.packets and unused > st.CAUSED_ROUNDS * values:
         lost = ev.lost_ns > last_ns
         certain = unused > max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
         if lost or certain or _may_be_caused(state, peer, last_ns, time):
             lost_ns = ev.lost_ns if lost else np.int64(0)
-            _note(state, st.LOG_RETURNED, f, table, row, key, psn, last_ns, unused, lost_ns)
+            _note(state, st.LOG_RETURNED, f, rows, row, key, psn, last_ns, unused, lost_ns)
     ev.last_index = flow.packets
     ev.packets += 1
-    ev.wire_bytes += np.int64(table.wire_bytes[row])
-    ev.tap = table.tap[row]
-    if table.path_evidence[row]:
-        ev.evidence = table.path_evidence[row]
-    if table.traffic_class[row] & 3 == _CE:
+    ev.wire_bytes += np.int64(rows.wire_bytes[row])
+    ev.tap = rows.tap[row]
+    if rows.path_evidence[row]:
+        ev.evidence = rows.path_evidence[row]
+    if rows.traffic_class[row] & 3 == _CE:
         ev.marked += 1
-    if mrc.trimmed or _is_short(table, row, path_mtu):
+    if mrc.trimmed or _is_short(rows, row, path_mtu):
         ev.trimmed += 1
         flow.trimmed += 1
     flow.packets += 1
@@ -139,7 +139,7 @@ def _sent(
         flow.clock_ns = (time - np.int64(mrc.timestamp) * headers.TIMESTAMP_NS) % _WRAP_NS
     ring = _ring_of(state, flow)
     at = psn & (st.RING - 1)
-    resent = np.int64(table.bth_flags[row]) & RTX
+    resent = np.int64(rows.bth_flags[row]) & RTX
     if resent:
         ev.resends += 1
         flow.resends += 1
@@ -149,15 +149,12 @@ def _sent(
         nacked = state.ring_nacked[ring, at]
         if nacked:
             flow.resends_after_nack += 1
-        first = find_record(
-            st.LANES * f + st.SENT, np.int64(state.ring_ev[ring, at]), state.lanes, state.evs,
-            state.slots, state.used, state.salt,
-        )  # fmt: skip
+        first = find_record(st.LANES * f + st.SENT, np.int64(state.ring_ev[ring, at]), state.evs)
         if first >= 0:
-            state.evs[first].lost += 1
-            lost_ns = state.evs[first].lost_ns
-            if not nacked and lost_ns <= state.evs[first].last_ns:
-                state.evs[first].lost_ns = time
+            lost = state.evs.records[first]
+            lost.lost += 1
+            if not nacked and lost.lost_ns <= lost.last_ns:
+                lost.lost_ns = time
     state.ring_psn[ring, at] = psn
     state.ring_ev[ring, at] = key
     state.ring_nacked[ring, at] = 0
@@ -172,7 +169,7 @@ def _round_trip(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, tim
     elapsed = (time - passed) % _WRAP_NS
     if elapsed > _BEHIND_NS:
         elapsed = np.int64(0)
-    ev = state.evs[found]
+    ev = state.evs.records[found]
     if ev.round_trips == 0:
         ev.round_trip_min_ns = elapsed
     ev.round_trips += 1
@@ -212,7 +209,7 @@ def _depth(bitmap: np.uint64, sack_offset: Int) -> Int:
 @inlined
 def _sacked(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: Int) -> None:
     """A SACK that flow `f` carries about flow `peer` (-1 while unknown)."""
-    flow, ev = state.flows[f], state.evs[found]
+    flow, ev = state.flows[f], state.evs.records[found]
     flow.sacks += 1
     ev.sacks += 1
     cumulative = np.int64(mrc.psn)
@@ -252,47 +249,38 @@ def _sacked(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: I
 
 @inlined
 def _refused(
-    state: State, mrc: MrcRecord, table: Columns, row: Int, f: Int, peer: Int, found: Int
+    state: State, mrc: MrcRecord, rows: Rows, row: Int, f: Int, peer: Int, found: Int
 ) -> None:
     """A NACK that flow `f` carries."""
     psn = np.int64(mrc.psn)
     state.flows[f].nacks[reason_index(np.int64(mrc.reason))] += 1
-    state.evs[found].nacks += 1
-    _note(state, st.LOG_NACK, f, table, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason), 0, 0)
+    state.evs.records[found].nacks += 1
+    _note(state, st.LOG_NACK, f, rows, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason), 0, 0)
     if peer < 0:
         return
     ring = np.int64(state.flows[peer].ring) - 1
     if ring >= 0 and state.ring_psn[ring, psn & (st.RING - 1)] == psn:
         state.ring_nacked[ring, psn & (st.RING - 1)] = 1
     if mrc.timestamp:
-        _round_trip(state, mrc, f, peer, found, table.time_ns[row])
+        _round_trip(state, mrc, f, peer, found, rows.time_ns[row])
 
 
-@kernel
-def count_rows(
-    start: Int,
-    mrc: Records,
-    table: Columns,
-    flow_of_row: Int32s,
-    verdict: Bytes,
-    peer_of_flow: Int32s,
-    path_mtu: Ints,
-    state: State,
-) -> Int:
+@subkernel
+def count_rows(start: Int, mrc: Records, rows: Rows, path_mtu: Ints, state: State) -> Int:
     """Count MRC packets from `start`; returns their number, or the index where the table is full.
 
-    `table` is a mrc_state.Columns; path_mtu, int64[flows], is 0 where it is not known.
+    path_mtu, int64[flows], is 0 where it is not known.
     """
     for i in range(start, len(mrc)):
         record = mrc[i]
         row = record.row
-        seen = verdict[row]
+        seen = rows.verdict[row]
         if seen == TAP_COPY or seen == DUPLICATE or seen == MIRROR_DUPLICATE:
             continue
-        f = np.int64(flow_of_row[row])
-        peer = np.int64(peer_of_flow[f])
-        time = table.time_ns[row]
-        if OPCODE_CLASS[table.opcode[row]] & REQUEST:
+        f = np.int64(rows.flow[row])
+        peer = np.int64(rows.peer[f])
+        time = rows.time_ns[row]
+        if OPCODE_CLASS[rows.opcode[row]] & REQUEST:
             lane, key = st.SENT, np.int64(record.ev)
         elif record.present & (headers.SETH | headers.NETH):
             lane, key = st.TOLD, np.int64(record.entropy)
@@ -301,18 +289,17 @@ def count_rows(
                 state.counts[st.LAST_PORT_NS] = time
             continue
         # At most two records: of the packet and of the packet that it retransmits.
-        if state.used[0] + 2 > len(state.evs):
+        if state.evs.used[0] + 2 > len(state.evs.records):
             return i
-        found = find_record(
-            st.LANES * f + lane, key, state.lanes, state.evs, state.slots, state.used, state.salt
-        )
-        last_ns = state.evs[found].last_ns
-        state.evs[found].first_ns = min(state.evs[found].first_ns, time)
-        state.evs[found].last_ns = max(last_ns, time)
+        found = find_record(st.LANES * f + lane, key, state.evs)
+        ev = state.evs.records[found]
+        last_ns = ev.last_ns
+        ev.first_ns = min(ev.first_ns, time)
+        ev.last_ns = max(last_ns, time)
         if lane == st.SENT:
-            _sent(state, record, table, row, f, peer, found, last_ns, path_mtu[f])
+            _sent(state, record, rows, row, f, peer, found, last_ns, path_mtu[f])
         elif record.present & headers.SETH:
             _sacked(state, record, f, peer, found, time)
         else:
-            _refused(state, record, table, row, f, peer, found)
+            _refused(state, record, rows, row, f, peer, found)
     return len(mrc)

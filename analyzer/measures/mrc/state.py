@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ....kernels.named import NamedTuple
 from ...statistics.histogram import Histograms
 from ...wire.record import Record, Records
+from ..paths.pathtable import LaneRecords
 
 SENT, TOLD = range(2)
 """Lanes of a flow: entropy values of its own packets, and those in its SACKs and NACKs, stored as
@@ -123,12 +124,8 @@ class State(NamedTuple):
     """The arrays of the kernel."""
 
     flows: Records
-    evs: Records
-    lanes: Records
-    slots: NDArray[np.int32]
-    used: NDArray[np.int64]
-    """int64[1]: records of `evs` in use."""
-    salt: NDArray[np.uint64]
+    evs: LaneRecords
+    """EV records by entropy value."""
     ring_psn: NDArray[np.int32]
     """int32[rings, RING]: PSN, -1 for none."""
     ring_ev: NDArray[np.uint32]
@@ -144,19 +141,3 @@ class State(NamedTuple):
 USED_RINGS, USED_LOG, OMITTED_LOG, LAST_PORT_NS = range(4)
 N_COUNTS = 4
 """LAST_PORT_NS is not a count but the time of the latest port status update."""
-
-
-class Columns(NamedTuple):
-    """The packet table columns used by the kernel."""
-
-    time_ns: NDArray[np.int64]
-    frame_number: NDArray[np.int64]
-    wire_bytes: NDArray[np.uint32]
-    payload_bytes: NDArray[np.uint32]
-    dma_length: NDArray[np.uint32]
-    tap: NDArray[np.uint16]
-    traffic_class: NDArray[np.uint8]
-    opcode: NDArray[np.uint8]
-    bth_flags: NDArray[np.uint32]
-    psn: NDArray[np.uint32]
-    path_evidence: NDArray[np.uint32]

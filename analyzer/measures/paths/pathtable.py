@@ -13,20 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import (
-    Bools,
-    Bytes,
-    Int,
-    Int32s,
-    Ints,
-    UInt16s,
-    UInt32s,
-    UInt64s,
-    inlined,
-    kernel,
-)
-from ...statistics.keeping import Kept, kept_flows, longer, roomier, rows_of
-from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, TrackedBatch
+from ....kernels.kernel import Bools, Bytes, Int, Int32s, Ints, UInt64s, inlined, subkernel
+from ....kernels.named import NamedTuple
+from ...statistics.keeping import Kept, kept_flows, longer, roomier, rows_of, untouched
+from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, Rows, TrackedBatch
 from ...wire.record import Records
 from ...wire.salt import salt
 
@@ -81,17 +71,23 @@ def _slot(lane: Int, key: Int, salt_lane: Int, salt_key: Int, mask: Int) -> Int:
     return np.int64(mixed >> _SHIFT) & mask
 
 
+class LaneRecords(NamedTuple):
+    """Records by lane and key, as one argument of kernels."""
+
+    lanes: Records
+    """LANE[lanes+]."""
+    records: Records
+    """PATH[capacity], or another type with the fields lane, key, first_ns and last_ns."""
+    slots: Int32s
+    used: Ints
+    """int64[2]: records in use; blocks of a `PathTable`."""
+    salt: UInt64s
+
+
 @inlined
-def find_record(
-    lane: Int,
-    key: Int,
-    lanes: Records,
-    paths: Records,
-    slots: Int32s,
-    used: Ints,
-    salt: UInt64s,
-) -> Int:
+def find_record(lane: Int, key: Int, table: LaneRecords) -> Int:
     """The record of (lane, key), created if new; -1 when the table is full."""
+    lanes, paths, slots, used, salt = table
     mask = len(slots) - 1
     while True:
         slot = _slot(lane, key, salt[0], salt[1], mask)
@@ -117,39 +113,24 @@ def find_record(
     return np.int64(record)
 
 
-@kernel
+@subkernel
 def _count_rows(
-    start: int,
+    start: Int,
+    rows: Rows,
     kind: int,
     lane_of: Bytes,
     lanes_per_block: int,
-    flow: Int32s,
-    verdict: Bytes,
-    opcode: Bytes,
-    udp_sport: UInt16s,
-    flow_label: UInt32s,
-    tap: UInt16s,
-    hop_limit: Bytes,
-    evidence: UInt32s,
-    traffic_class: Bytes,
-    wire_bytes: UInt32s,
-    time_ns: Ints,
     block_of: Int32s,
     groups: Ints,
-    lanes: Records,
-    paths: Records,
-    slots: Int32s,
-    used: Ints,
-    salt: UInt64s,
-) -> int:
+    table: LaneRecords,
+) -> Int:
     """Count rows from `start`; returns their number, or the row at which the table is full."""
-    mask = len(slots) - 1
-    salt_lane, salt_key = salt[0], salt[1]
-    for i in range(start, len(flow)):
-        lane = np.int64(flow[i]) * lanes_per_block + np.int64(lane_of[opcode[i]])
+    lanes, paths, slots, used, salt = table
+    for i in range(start, len(rows.flow)):
+        lane = np.int64(rows.flow[i]) * lanes_per_block + np.int64(lane_of[rows.opcode[i]])
         if kind == TAP:
-            key = np.int64(tap[i])
-            group = np.int64(flow[i]) * LEVELS + (np.int64(hop_limit[i]) & (LEVELS - 1))
+            key = np.int64(rows.tap[i])
+            group = np.int64(rows.flow[i]) * LEVELS + (np.int64(rows.hop_limit[i]) & (LEVELS - 1))
             if block_of[group] == 0:
                 if used[_BLOCKS] == len(groups):
                     return i
@@ -157,28 +138,21 @@ def _count_rows(
                 used[_BLOCKS] += 1
                 block_of[group] = used[_BLOCKS]
             block = np.int64(block_of[group]) - 1
-            lane = block * lanes_per_block + np.int64(lane_of[opcode[i]])
-        elif verdict[i] == TAP_COPY:
+            lane = block * lanes_per_block + np.int64(lane_of[rows.opcode[i]])
+        elif rows.verdict[i] == TAP_COPY:
             continue
         elif kind == ENTROPY:
-            key = np.int64(flow_label[i]) << 16 | np.int64(udp_sport[i])
+            key = np.int64(rows.flow_label[i]) << 16 | np.int64(rows.udp_sport[i])
         else:
-            key = np.int64(evidence[i])
+            key = np.int64(rows.path_evidence[i])
 
         if lanes[lane].paths and lanes[lane].last_key == key:
             record = np.int64(lanes[lane].path)
         else:
             begun = lanes[lane].paths > 0
-            # The search of `find_record`, inlined: a call would count references to five arrays.
-            slot = _slot(lane, key, salt_lane, salt_key, mask)
-            record = np.int64(slots[slot])
-            while record != _EMPTY and (paths[record].lane != lane or paths[record].key != key):
-                slot = (slot + 1) & mask
-                record = np.int64(slots[slot])
-            if record == _EMPTY:
-                record = np.int64(find_record(lane, key, lanes, paths, slots, used, salt))
-                if record < 0:
-                    return i
+            record = np.int64(find_record(lane, key, table))
+            if record < 0:
+                return i
             if begun:
                 lanes[lane].switches += 1
             else:
@@ -186,93 +160,105 @@ def _count_rows(
             lanes[lane].last_key = key
             lanes[lane].path = record
         paths[record].packets += 1
-        paths[record].wire_bytes += np.int64(wire_bytes[i])
-        if verdict[i] == REORDERED or verdict[i] == OVERTAKEN:
+        paths[record].wire_bytes += np.int64(rows.wire_bytes[i])
+        if rows.verdict[i] == REORDERED or rows.verdict[i] == OVERTAKEN:
             paths[record].late += 1
-        if traffic_class[i] & 3 == _CE:
+        if rows.traffic_class[i] & 3 == _CE:
             paths[record].marked += 1
-        if time_ns[i] < paths[record].first_ns:
-            paths[record].first_ns = time_ns[i]
-        if time_ns[i] > paths[record].last_ns:
-            paths[record].last_ns = time_ns[i]
-    return len(flow)
+        if rows.time_ns[i] < paths[record].first_ns:
+            paths[record].first_ns = rows.time_ns[i]
+        if rows.time_ns[i] > paths[record].last_ns:
+            paths[record].last_ns = rows.time_ns[i]
+    return len(rows.flow)
 
 
-@kernel
-def _add_paths(
-    added: Records,
-    lane_map: Ints,
-    lanes: Records,
-    paths: Records,
-    slots: Int32s,
-    used: Ints,
-    salt: UInt64s,
-) -> None:
+@subkernel
+def _add_paths(added: Records, lane_map: Ints, table: LaneRecords) -> None:
     """Add records of another table; the caller has grown the table."""
     for a in range(len(added)):
         lane = lane_map[added[a].lane]
-        record = find_record(lane, np.int64(added[a].key), lanes, paths, slots, used, salt)
-        paths[record].packets += added[a].packets
-        paths[record].wire_bytes += added[a].wire_bytes
-        paths[record].late += added[a].late
-        paths[record].marked += added[a].marked
-        paths[record].first_ns = min(paths[record].first_ns, added[a].first_ns)
-        paths[record].last_ns = max(paths[record].last_ns, added[a].last_ns)
+        path = table.records[find_record(lane, np.int64(added[a].key), table)]
+        path.packets += added[a].packets
+        path.wire_bytes += added[a].wire_bytes
+        path.late += added[a].late
+        path.marked += added[a].marked
+        path.first_ns = min(path.first_ns, added[a].first_ns)
+        path.last_ns = max(path.last_ns, added[a].last_ns)
 
 
-@kernel
-def _add_lanes(
-    added: Records,
-    lane_map: Ints,
-    begun: Bools,
-    lanes: Records,
-    paths: Records,
-    slots: Int32s,
-    used: Ints,
-    salt: UInt64s,
-) -> None:
+@subkernel
+def _add_lanes(added: Records, lane_map: Ints, begun: Bools, table: LaneRecords) -> None:
     """Continue lanes with those of another table with later rows."""
     for a in range(len(added)):
         if added[a].paths == 0:
             continue
         lane = lane_map[a]
+        ours = table.lanes[lane]
         if not begun[lane]:
             begun[lane] = True
-            lanes[lane].first_key = added[a].first_key
-        elif lanes[lane].last_key != added[a].first_key:
-            lanes[lane].switches += 1
-        lanes[lane].switches += added[a].switches
-        lanes[lane].last_key = added[a].last_key
+            ours.first_key = added[a].first_key
+        elif ours.last_key != added[a].first_key:
+            ours.switches += 1
+        ours.switches += added[a].switches
+        ours.last_key = added[a].last_key
         last = np.int64(added[a].last_key)
-        lanes[lane].path = find_record(lane, last, lanes, paths, slots, used, salt)
+        ours.path = find_record(lane, last, table)
 
 
-@kernel
-def rehash(paths: Records, used: int, slots: Int32s, salt: UInt64s) -> None:
-    mask = len(slots) - 1
-    for record in range(used):
-        lane, key = np.int64(paths[record].lane), np.int64(paths[record].key)
-        slot = _slot(lane, key, salt[0], salt[1], mask)
-        while slots[slot] != _EMPTY:
+@subkernel
+def _rehash(table: LaneRecords) -> None:
+    mask = len(table.slots) - 1
+    for record in range(table.used[_PATHS]):
+        lane, key = np.int64(table.records[record].lane), np.int64(table.records[record].key)
+        slot = _slot(lane, key, table.salt[0], table.salt[1], mask)
+        while table.slots[slot] != _EMPTY:
             slot = (slot + 1) & mask
-        slots[slot] = record
+        table.slots[slot] = record
 
 
-def kept_records(
-    records: NDArray[Any], used: int, kept: Kept, lanes_each: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Records with a lane, those of kept flows first with their new lanes, then zeros.
+def no_records(record: np.dtype[Any]) -> LaneRecords:
+    """An empty table of records of this type."""
+    return LaneRecords(
+        lanes=np.zeros(0, LANE),
+        records=np.zeros(0, record),
+        slots=np.full(2, _EMPTY, np.int32),
+        used=np.zeros(2, np.int64),
+        salt=salt(2) | np.uint64(1),
+    )
 
-    Also the new place of each record in use, -1 for those that leave. `kept` may be of blocks.
-    """
-    flow, lane = np.divmod(records["lane"][:used], lanes_each)
+
+def reserved(table: LaneRecords, records: int) -> LaneRecords:
+    """Grown to at least `records` records, at most half full."""
+    if records <= len(table.records):
+        return table
+    capacity = max(64, 1 << (records - 1).bit_length())
+    table = table._replace(
+        records=longer(table.records, capacity, int(table.used[_PATHS])),
+        slots=np.full(2 * capacity, _EMPTY, np.int32),
+    )
+    _rehash(table)
+    return table
+
+
+def kept_records(table: LaneRecords, kept: Kept, lanes_each: int) -> LaneRecords:
+    """The records of the kept flows with their new lanes. `kept` may be of blocks."""
+    used = int(table.used[_PATHS])
+    flow, lane = np.divmod(table.records["lane"][:used], lanes_each)
     stay = np.flatnonzero(kept.number[flow] >= 0)
     place = np.full(used, -1, np.int64)
     place[stay] = np.arange(len(stay))
-    new = np.zeros(records.shape, records.dtype)
-    new[: len(stay)] = records[stay]
-    new["lane"][: len(stay)] = kept.number[flow[stay]].astype(np.int64) * lanes_each + lane[stay]
-    return new, place
+    records = untouched(table.records)
+    records[: len(stay)] = table.records[stay]
+    new_lanes = kept.number[flow[stay]].astype(np.int64) * lanes_each + lane[stay]
+    records["lane"][: len(stay)] = new_lanes
+    lanes = rows_of(table.lanes, kept, lanes_each)
+    begun = lanes["paths"] > 0
+    lanes["path"][begun] = place[lanes["path"][begun]]
+    table.used[_PATHS] = len(stay)
+    table.slots[:] = _EMPTY
+    table = table._replace(lanes=lanes, records=records)
+    _rehash(table)
+    return table
 
 
 class PathTable:
@@ -287,20 +273,16 @@ class PathTable:
         self._lane_of = lane_of
         self._per = lanes_per_block
         self._levels = LEVELS if kind == TAP else 1
-        self.lanes = np.zeros(0, LANE)
+        self._table = no_records(PATH)
         self._groups = np.zeros(0, np.int64)
         """int64[blocks+]: the group of each block, its flow times `LEVELS` plus its level."""
         self._block_of = np.zeros(0, np.int32)
         """int32[flows+ * LEVELS]: one plus the block of a group, 0 while it has no packets."""
-        self._paths = np.zeros(0, PATH)
-        self._slots = np.full(2, _EMPTY, np.int32)
-        self._used = np.zeros(2, np.int64)
-        self._salt = salt(2) | np.uint64(1)
 
     @property
     def paths(self) -> NDArray[Any]:
         """The records in use, PATH[n], in order of first appearance."""
-        return self._paths[: int(self._used[_PATHS])]
+        return self._table.records[: int(self._table.used[_PATHS])]
 
     def places(self) -> tuple[Ints, Ints, Ints]:
         """Flow, level and lane in the block of each record in use."""
@@ -313,43 +295,29 @@ class PathTable:
     def switches(self, flow: int, level: int, lane: int) -> int:
         """Path changes of a lane that has records."""
         block = flow if self._levels == 1 else int(self._block_of[flow * LEVELS + level]) - 1
-        return int(self.lanes["switches"][block * self._per + lane])
+        return int(self._table.lanes["switches"][block * self._per + lane])
 
     def add(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
         self._grow_flows(batch.n_flows)
-        table, row = batch.table, 0
+        row: Int = 0
         while True:
             row = _count_rows(
                 row,
+                batch.rows,
                 self._kind,
                 self._lane_of,
                 self._per,
-                batch.flow,
-                batch.verdict,
-                table.opcode,
-                table.udp_sport,
-                table.flow_label,
-                table.tap,
-                table.hop_limit,
-                table.path_evidence,
-                table.traffic_class,
-                table.wire_bytes,
-                table.time_ns,
                 self._block_of,
                 self._groups,
-                self.lanes,
-                self._paths,
-                self._slots,
-                self._used,
-                self._salt,
+                self._table,
             )
             if row == len(batch):
                 return
-            if self._levels > 1 and self._used[_BLOCKS] == len(self._groups):
+            if self._levels > 1 and self._used_blocks == len(self._groups):
                 self._grow_blocks(len(self._groups) + 1)
-            if self._used[_PATHS] == len(self._paths):
-                self._reserve(len(self._paths) + 1)
+            if self._table.used[_PATHS] == len(self._table.records):
+                self._table = reserved(self._table, len(self._table.records) + 1)
 
     def merge(
         self,
@@ -363,7 +331,7 @@ class PathTable:
         """
         if not len(flow_map):
             return
-        added, other_lanes = other.paths, other.lanes
+        added, other_lanes = other.paths, other._table.lanes
         if key_map is not None:
             added, other_lanes = added.copy(), other_lanes.copy()
             added["key"] = key_map[added["key"]]
@@ -371,62 +339,52 @@ class PathTable:
             for name in ("first_key", "last_key"):
                 other_lanes[name][begun] = key_map[other_lanes[name][begun]]
         self._grow_flows(int(flow_map.max()) + 1)
-        self._reserve(len(self.paths) + len(added))
+        self._table = reserved(self._table, len(self.paths) + len(added))
         block_map = self._blocks(other, flow_map)
         lane_map = (block_map[:, None] * self._per + np.arange(self._per)).reshape(-1)
-        begun = self.lanes["paths"] > 0
-        ours = (self.lanes, self._paths, self._slots, self._used, self._salt)
-        _add_paths(added, lane_map, *ours)
-        _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, *ours)
+        begun = self._table.lanes["paths"] > 0
+        _add_paths(added, lane_map, self._table)
+        _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, self._table)
 
     def _blocks(self, other: PathTable, flow_map: Int32s) -> Ints:
         """int64[blocks of the other]: ours, made where they are new."""
         if self._levels == 1:
             return flow_map.astype(np.int64)
-        flow, level = np.divmod(other._groups[: int(other._used[_BLOCKS])], LEVELS)
+        flow, level = np.divmod(other._groups[: other._used_blocks], LEVELS)
         groups = flow_map[flow].astype(np.int64) * LEVELS + level
-        new, used = np.unique(groups[self._block_of[groups] == 0]), int(self._used[_BLOCKS])
+        new, used = np.unique(groups[self._block_of[groups] == 0]), self._used_blocks
         self._grow_blocks(used + len(new))
         self._groups[used : used + len(new)] = new
         self._block_of[new] = np.arange(used + 1, used + len(new) + 1)
-        self._used[_BLOCKS] += len(new)
+        self._table.used[_BLOCKS] += len(new)
         return self._block_of[groups].astype(np.int64) - 1
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""
-        blocks, used = kept, self.paths
+        blocks = kept
         if self._levels > 1:
-            flow, level = np.divmod(self._groups[: int(self._used[_BLOCKS])], LEVELS)
+            flow, level = np.divmod(self._groups[: self._used_blocks], LEVELS)
             blocks = kept_flows(kept.number[flow] >= 0)
             groups = kept.number[flow[blocks.flows]].astype(np.int64) * LEVELS
             self._groups[: len(groups)] = groups + level[blocks.flows]
-            self._used[_BLOCKS] = len(groups)
+            self._table.used[_BLOCKS] = len(groups)
             self._block_of[:] = 0
             self._block_of[self._groups[: len(groups)]] = np.arange(1, len(groups) + 1)
-        self.lanes = rows_of(self.lanes, blocks, self._per)
-        self._paths, place = kept_records(self._paths, len(used), blocks, self._per)
-        begun = self.lanes["paths"] > 0
-        self.lanes["path"][begun] = place[self.lanes["path"][begun]]
-        self._used[_PATHS] = int((place >= 0).sum())
-        self._slots[:] = _EMPTY
-        rehash(self._paths, int(self._used[_PATHS]), self._slots, self._salt)
+        self._table = kept_records(self._table, blocks, self._per)
+
+    @property
+    def _used_blocks(self) -> int:
+        return int(self._table.used[_BLOCKS])
 
     def _grow_flows(self, flows: int) -> None:
         if self._levels > 1:
             self._block_of = roomier(self._block_of, flows * LEVELS)
         else:
-            self.lanes = roomier(self.lanes, flows * self._per)
+            self._grow_lanes(flows * self._per)
 
     def _grow_blocks(self, blocks: int) -> None:
         self._groups = roomier(self._groups, blocks)
-        self.lanes = roomier(self.lanes, len(self._groups) * self._per)
+        self._grow_lanes(len(self._groups) * self._per)
 
-    def _reserve(self, records: int) -> None:
-        """Grow to at least `records` records, in a table at most half full."""
-        if records <= len(self._paths):
-            return
-        used = int(self._used[_PATHS])
-        capacity = max(64, 1 << (records - 1).bit_length())
-        self._paths = longer(self._paths, capacity, used)
-        self._slots = np.full(2 * capacity, _EMPTY, np.int32)
-        rehash(self._paths, used, self._slots, self._salt)
+    def _grow_lanes(self, lanes: int) -> None:
+        self._table = self._table._replace(lanes=roomier(self._table.lanes, lanes))

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .....kernels.kernel import Int, inlined, subkernel
-from .....kernels.named import NamedTuple
 from ....statistics.keeping import roomier
-from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, TrackedBatch
+from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
 from ....wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ....wire.record import Record, Records
 from ..rule_list import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
@@ -43,23 +42,12 @@ SCOPE = np.dtype(
 )
 
 
-class Columns(NamedTuple):
-    """The columns of a packet table used here."""
-
-    time_ns: NDArray[np.int64]
-    frame_number: NDArray[np.int64]
-    tap: NDArray[np.uint16]
-    opcode: NDArray[np.uint8]
-    traffic_class: NDArray[np.uint8]
-    aeth: NDArray[np.uint32]
-
-
 @inlined
-def _is_nak(columns: Columns, row: Int) -> bool:
+def _is_nak(rows: Rows, row: Int) -> bool:
     """Whether a row is a NAK for a lost packet."""
-    syndrome = np.int64(columns.aeth[row]) >> 24
+    syndrome = np.int64(rows.aeth[row]) >> 24
     return bool(
-        OPCODE_CLASS[columns.opcode[row]] & ACKNOWLEDGE
+        OPCODE_CLASS[rows.opcode[row]] & ACKNOWLEDGE
         and syndrome & SYNDROME_KIND_MASK == SYNDROME_NAK
         and syndrome & 0x1F == _NAK_SEQUENCE
     )
@@ -93,10 +81,7 @@ def pace(
     keys: NDArray[np.int32],
     interval: Int,
     for_nak: bool,
-    columns: Columns,
-    flow: NDArray[np.int32],
-    verdict: NDArray[np.uint8],
-    peer: NDArray[np.int32],
+    rows: Rows,
 ) -> None:
     """Count the marks and CNPs of a batch.
 
@@ -104,17 +89,17 @@ def pace(
     destination scopes of a CE mark on the flow (0) or of a CNP that it carries (1). The scope of a
     queue pair is that of the flow with its CNPs. `for_nak`: a NAK is a cause like a CE mark.
     """
-    for i in range(len(flow)):
-        f = np.int64(flow[i])
-        is_cnp = columns.opcode[i] == _CNP_OPCODE
-        marked = columns.traffic_class[i] & 3 == _CE
-        nak = for_nak and _is_nak(columns, i)
-        if verdict[i] == TAP_COPY or verdict[i] == MIRROR_DUPLICATE:
+    for i in range(len(rows.flow)):
+        f = np.int64(rows.flow[i])
+        is_cnp = rows.opcode[i] == _CNP_OPCODE
+        marked = rows.traffic_class[i] & 3 == _CE
+        nak = for_nak and _is_nak(rows, i)
+        if rows.verdict[i] == TAP_COPY or rows.verdict[i] == MIRROR_DUPLICATE:
             continue
         if not (is_cnp or marked or nak):
             continue
-        time = columns.time_ns[i]
-        other = np.int64(peer[f])
+        time = rows.time_ns[i]
+        other = np.int64(rows.peer[f])
         if nak:
             _cause(scopes[PORT][keys[f, 1, PORT]], time, interval)
             _cause(scopes[PAIR][keys[f, 1, PAIR]], time, interval)
@@ -130,7 +115,7 @@ def pace(
                 _cause(scopes[QUEUE_PAIR][other], time, interval)
         if not is_cnp:
             continue
-        here = Here(np.int64(columns.tap[i]), time, columns.frame_number[i])
+        here = Here(np.int64(rows.tap[i]), time, rows.frame_number[i])
         if scopes[QUEUE_PAIR][f].expected:
             keeps(book, f, CNP_CAUSE)
         elif scopes[PAIR][keys[f, 1, PAIR]].expected == 0:
@@ -175,18 +160,7 @@ class CnpPacing:
     def update(self, batch: TrackedBatch, flows: NDArray[np.void], book: Book) -> None:
         """Count a batch; `flows` are the FLOW records of its tracker."""
         self._grow(batch.n_flows, flows)
-        columns = Columns(*(getattr(batch.table, name) for name in Columns._fields))
-        pace(
-            book,
-            self.scopes,
-            self._keys,
-            self.interval_ns,
-            self._for_nak,
-            columns,
-            batch.flow,
-            batch.verdict,
-            batch.peer,
-        )
+        pace(book, self.scopes, self._keys, self.interval_ns, self._for_nak, batch.rows)
 
     def merge(
         self,

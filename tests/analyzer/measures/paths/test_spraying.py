@@ -219,7 +219,7 @@ def test_kernel_equals_its_plain_twin(batch, key):
     for (flow, lane, level, path), values in paths.items():
         expected.setdefault((flow, lane == "data", level, path), []).append(values)
     assert {k: sorted(v) for k, v in got.items()} == {k: sorted(v) for k, v in expected.items()}
-    assert Counter(s for s in measure._table.lanes["switches"].tolist() if s) == Counter(
+    assert Counter(s for s in measure._table._table.lanes["switches"].tolist() if s) == Counter(
         s for s in switches.values() if s
     )
 
