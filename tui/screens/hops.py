@@ -129,7 +129,9 @@ class HopsScreen(RoceScreen):
         drawn = drawn_fabric(hops, self._measure, room, self.size.height // 6)
         self.query_one("#map", Static).update(drawn)
         self.query_one("#map", Static).display = bool(drawn.plain)
-        return why if (why := sentences.nothing(snapshot)) else sentence(hops)
+        if why := sentences.nothing(snapshot):
+            return why
+        return sentence(hops) if judged.diagnosis is not None else printable(judged.why)
 
     def _about(self, snapshot: Snapshot, row: int) -> None:
         """The hop under the cursor; what captures missed; clocks."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from textual.worker import get_current_worker
 
 from ...analyzer.errors import RocescopeError
 from ...analyzer.wire.opcodes import opcode_name
+from ...analyzer.words import printable
 from ...probes.rights.identity import program_settings
 from ...report.words import human
 from ...report.words.hops import short_taps
@@ -43,14 +45,14 @@ COLUMNS = (
     GridColumn("time", "TIME s", 13, True),
     GridColumn("delta", "Δus", 8, True, 2),
     GridColumn("psn", "PSN", 8, True),
-    GridColumn("hex", "HEX", 8, priority=5),
+    GridColumn("hex", "HEX", 8),
     GridColumn("expect", "EXPECT", 8, True, 3),
     GridColumn("opcode", "OPCODE", 18, priority=1),
     GridColumn("sport", "SPORT", 5, True, 4),
     GridColumn("bytes", "BYTES", 5, True, 6),
     GridColumn("ecn", "ECN", 3, priority=7),
     GridColumn("tap", "TAP", 20, priority=8, ends=True),
-    GridColumn("note", "NOTE", 28, grows=True),
+    GridColumn("note", "NOTE", 20, grows=True),
 )
 _FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
 NARROW = 110
@@ -214,7 +216,10 @@ class PacketsScreen(RoceScreen):
 
     def _choose(self, row: int) -> None:
         packets = self.packets
-        if packets is None or row >= len(packets):
+        if packets is None:
+            return
+        if row >= len(packets):
+            self._show_nothing()
             return
         self._explain(packets, row)
         try:
@@ -235,22 +240,45 @@ class PacketsScreen(RoceScreen):
             mrc_lines(packets, row),
         )
 
+    def _show_nothing(self) -> None:
+        """No packet: no path, dissection and bytes of another one either."""
+        self.workers.cancel_group(self, "dissect")
+        self._frame, self._marked, self._lines = b"", (0, 0), []
+        self.query_one("#why", Static).update("")
+        self.query_one("#fields", Grid).show(0, self._field_cells)
+        self._show_bytes()
+
     def _explain(self, packets: Packets, row: int) -> None:
-        """Show why the packet took its path, as predicted by the replay."""
+        """Show the taps and SRv6 segments of the packet, and the links that a replay predicts."""
         table = packets.table
         port, label = int(table.udp_sport[row]), int(table.flow_label[row])
         placed = self._explained = self.view.placed()
-        text = Text(f" source port {port}", "bold", no_wrap=True, overflow="ellipsis")
-        if label:
-            text.append(f", flow label 0x{label:05x}")
-        if placed is None:
-            text.append("  path: unknown; a replay (9) predicts it", "dim")
-        else:
-            lines = placed.why(packets.key, (label << 16) | port)
-            text.append(f"  by {placed.text}", "dim")
-            for line in lines[:3]:
-                text.append(f"\n   {line}")
-        self.query_one("#why", Static).update(text)
+        text = f"source port {port}" + (f", flow label 0x{label:05x}" if label else "")
+        known = self._known_path(packets, row)
+        if known or placed is None:
+            text += f"  {known or 'path: unknown; a replay (9) predicts it'}"
+        lines = wrap(text, max(20, self.size.width - 4), break_on_hyphens=False)
+        if placed is not None:
+            chosen = placed.why(packets.key, (label << 16) | port)
+            lines += [f"by {placed.text}: {chosen[0]}", *chosen[1:3]]
+        shown = Text("\n".join([f" {lines[0]}", *(f"   {line}" for line in lines[1:])]))
+        shown.no_wrap, shown.overflow = True, "ellipsis"
+        self.query_one("#why", Static).update(shown)
+
+    def _known_path(self, packets: Packets, row: int) -> str:
+        """The taps that saw the packet in order, and its SRv6 segments; empty for one tap alone."""
+        known = []
+        names = self.view.snapshot.source.tap_names
+        if len(names) > 1:
+            short = short_taps(names)
+            known.append(
+                "seen at " + " > ".join(short.get(tap, printable(tap)) for tap in packets.way(row))
+            )
+            if self._odd_only or self._late:
+                known.append("l shows its other taps")
+        if number := int(packets.table.path_evidence[row]):
+            known.append(f"segments {packets.segments.name(number)}")
+        return "; ".join(known)
 
     def action_wireshark(self) -> None:
         """Open Wireshark at this packet, or copy the tshark command that shows it."""
@@ -380,12 +408,18 @@ def _place(packets: Packets, row: int) -> tuple[str, int]:
 
 
 def fitted_columns(packets: Packets, start_ns: int) -> list[GridColumn]:
-    """The columns: frame numbers and times as wide as needed, notes in the rest."""
+    """The columns: numbers, times and opcodes as wide as needed, notes in the rest."""
     if not len(packets):
         return list(COLUMNS)
     frame = f"{int(packets.table.frame_number.max()):,}"
     time = f"{(int(packets.table.time_ns.max()) - start_ns) / 1e9:.9f}"
-    wide = {"frame": max(5, len(frame)), "time": max(11, len(time))}
+    opcodes = (opcode_name(code) for code in np.unique(packets.table.opcode).tolist())
+    wide = {
+        "frame": max(5, len(frame)),
+        "time": max(11, len(time)),
+        "psn": max(3, len(str(int(packets.table.psn.max())))),
+        "opcode": min(18, max(6, *map(len, opcodes))),
+    }
     return [c._replace(width=wide.get(c.key, c.width)) for c in COLUMNS]
 
 

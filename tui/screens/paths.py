@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from os.path import commonprefix
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,8 @@ _BESIDE = 20
 """Terminal columns beside the name and the map: load and width."""
 ONLY = "■"
 """The only path of a flow, where most traffic is not sprayed."""
+NUMBERED = "p0"
+"""Heads the first of many paths: the legend names them."""
 _ALIKE = 0.05
 """Percent: fair shares that differ by less are shown as one value."""
 
@@ -68,6 +71,8 @@ class PathsScreen(RoceScreen):
         """Whether most bytes shown are sprayed."""
         self._cell = SMALL_CELL
         self._drawn: Placed | None = None
+        self._lines = 0
+        """Of the legend, but one."""
 
     def body(self) -> ComposeResult:
         grid = Grid((), id="heat")
@@ -100,15 +105,14 @@ class PathsScreen(RoceScreen):
         self._sprayed = bool(2 * sizes[sprays].sum() > sizes.sum())
         names = _stems(matrix.labels)
         self._cell = cell_width(len(names), room, max(map(len, names), default=0))
+        heads = matrix.labels if matrix.by_place else _heads(names, self._cell - 1)
         grid = self.query_one("#heat", Grid)
         grid.set_columns(
             (
                 GridColumn(
                     "name", f"{self._rows.upper()} ({len(matrix.first_flow)})", name, ends=True
                 ),
-                GridColumn(
-                    "map", _header(matrix, names, self._cell), len(matrix.labels) * self._cell
-                ),
+                GridColumn("map", _header(heads, self._cell), len(heads) * self._cell),
                 GridColumn("load", self._measure.upper(), 9, True),
                 GridColumn("width", "WIDTH", 9, True, 1),
             )
@@ -121,10 +125,15 @@ class PathsScreen(RoceScreen):
             grid.put_cursor(int(where[0]))
         totals, fair = matrix.loads.sum(axis=0), matrix.fair.sum(axis=0)
         legend = self._legend(matrix, paths.trust, paths.by)
-        self.set_class(snapshot.mrc is not None, "planes")
         if snapshot.mrc is not None:
             legend.append("\n").append_text(plane_line(snapshot.mrc, snapshot.start_ns))
-        self.query_one("#legend", Static).update(legend, layout=False)
+        if heads[:1] == [NUMBERED]:
+            named = " ".join(f"{head}={name}" for head, name in zip(heads, names, strict=True))
+            for line in wrap(named, wide - 2, break_on_hyphens=False):
+                legend.append(f"\n {line}")
+        lines = legend.plain.count("\n")
+        self.query_one("#legend", Static).update(legend, layout=lines != self._lines)
+        self._lines = lines
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
         if paths.by == "entropy" and not sprays.any():
@@ -216,20 +225,21 @@ class PathsScreen(RoceScreen):
         compare_marked(self.host)
 
 
-def _header(matrix: Matrix, names: list[str], cell: int) -> str:
-    """The names of the paths if they fit, else short forms that still differ."""
-    numbers = [f"p{i}" if i < 10 else str(i) for i in range(len(names))]
-    digits = [_digits(label) for label in matrix.labels]
+def _header(heads: Sequence[str], cell: int) -> str:
+    return "".join(f"{head[1 - cell :]:>{cell - 1}} " for head in heads)
+
+
+def _heads(names: list[str], width: int) -> list[str]:
+    """The names of the paths if they fit, else short forms that still differ, else numbers."""
     initials = [re.sub(r"([a-z])[a-z-]*(\d+)", r"\1\2", name) for name in names]  # l1>s3
-    last = digits if len(set(digits)) == len(digits) else numbers
-    if matrix.by_place:
-        last = matrix.labels
-    shown = next((one for one in (names, initials) if _fits(one, cell - 1)), last)
-    return "".join(f"{name[1 - cell :]:>{cell - 1}} " for name in shown)
-
-
-def _fits(names: list[str], width: int) -> bool:
-    return max(map(len, names), default=0) <= width and len(set(names)) == len(names)
+    for heads in (names, initials):
+        if max(map(len, heads), default=0) <= width and len(set(heads)) == len(heads):
+            return heads
+    stems = {name.rstrip("0123456789") for name in names}
+    numbers = [re.sub(r".*?(\d*)$", r"\1", name)[-width:] for name in names]
+    if len(stems) == 1 and len(set(numbers)) == len(numbers):
+        return numbers
+    return [NUMBERED, *(f"p{i}" if i < 10 else str(i) for i in range(1, len(names)))]
 
 
 def _stems(labels: list[str]) -> list[str]:
@@ -241,10 +251,3 @@ def _stems(labels: list[str]) -> list[str]:
         return labels
     common = re.match(r".*[-/_>]", commonprefix(stems))
     return [stem[common.end() :] for stem in stems] if common else stems
-
-
-def _digits(label: str) -> str:
-    """The last number in a path's name, else its last letters."""
-    stem = label.split(".", maxsplit=1)[0]
-    numbers = re.findall(r"\d+", stem)
-    return numbers[-1] if numbers else stem[-2:]

@@ -14,7 +14,6 @@ from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Ints
 from ...report.terminal.ranks import ranks_of_owner
 from ...report.words import human
-from ...report.words.human import UNICODE
 from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MRC_COLUMNS, RANKS
 from ..messages import FlowSelected
 from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
@@ -169,14 +168,6 @@ class QpsScreen(RoceScreen):
         first.append(
             f", peer {human.queue_pair(int(flows.qp[peer]))}" if peer >= 0 else ", unpaired"
         )
-        small = self.size.height < TALL
-        if small and snapshot.activity.shape[0] and at < snapshot.activity.shape[1]:
-            bins = snapshot.activity[:, at].tolist()
-            width = max(10, min(60, self.size.width - len(first.plain) - 24))
-            first.append("  bytes ")
-            first.append(UNICODE.sparkline(bins, width), "cyan")
-            span = human.duration(snapshot.activity_bin_ns * len(bins))
-            first.append(f" {span}", "dim")
         focus = shown.record
         second = Text(" ")
         comment = shown.session.marks.flows.get(snapshot.key(at))
@@ -195,14 +186,16 @@ class QpsScreen(RoceScreen):
             if focus.notes:
                 second.append(f"  {focus.notes[0]}", "dim")
         lines = [first, second]
-        if not small:
-            lines += [*self._over_time(snapshot, at), path_line(shown.paths(), at)]
+        tall = self.size.height >= TALL
+        lines += self._over_time(snapshot, at, tall)
+        if tall:
+            lines.append(path_line(shown.paths(), at))
         panel.update(Text("\n").join(lines), layout=False)
 
-    def _over_time(self, snapshot: Snapshot, at: int) -> list[Text]:
-        """The flow's bytes and late packets on one time axis."""
+    def _over_time(self, snapshot: Snapshot, at: int, tall: bool) -> list[Text]:
+        """The flow's bytes, and late packets where there is room, on one time axis."""
         lines = flow_lines(snapshot, snapshot.key(at), self.size.width - 2)
-        if int(snapshot.flows.late[at]) > 0:
+        if tall and int(snapshot.flows.late[at]) > 0:
             lines.append(late_line(snapshot, at, self.size.width - 2))
         if lines:
             axis = Axis.of(snapshot, self.size.width - 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import wrap
+from time import monotonic
 
 from rich.text import Text
 from textual import on
@@ -13,6 +14,7 @@ from textual.widgets import Static
 
 from ...analyzer.errors import RocescopeError
 from ...analyzer.words import printable
+from ...kernels.kernel import compiling
 from ...replay.hashing.seeding import SeedRange
 from ...replay.results.packets import PauseSummary
 from ...replay.results.replay import StrategyResult
@@ -69,6 +71,9 @@ class ReplayScreen(RoceScreen):
         self._rows: list[str] = []
         self._asked: tuple[str, ...] = ()
         self._drawn: ReplayView | None = None
+        self._step = ("", 0.0)
+        """The step in progress, and since when it is known."""
+        self._told = ""
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="strategies")
@@ -81,13 +86,14 @@ class ReplayScreen(RoceScreen):
     def _while_running(self) -> None:
         """Show progress and end; on other screens the result."""
         view, before = self.view.replays.view, self._drawn
-        if view is before:
+        told = self._progress(view)
+        if view is before and told == self._told:
             return
         stack = reversed(self.app.screen_stack)
         front = next((screen for screen in stack if isinstance(screen, RoceScreen)), None)
         found = before is None or view.strategies is not before.strategies
         if front is not None and (front is self or found or not view.running):
-            self._drawn = view
+            self._drawn, self._told = view, told
             front.redraw()
 
     def draw(self, snapshot: Snapshot) -> str:
@@ -114,7 +120,7 @@ class ReplayScreen(RoceScreen):
         )
         if view.asked != self._asked:  # the cursor goes to the latest request
             self._asked = view.asked
-            grid.put_cursor(0)
+            grid.put_cursor(next((i for i, row in enumerate(self._rows) if row in view.asked), 0))
             shown.strategy = self._chosen()
         self.query_one("#sweeps", Static).update(self._sweeps(view))
         return why or sentence(view)
@@ -126,13 +132,22 @@ class ReplayScreen(RoceScreen):
         lines = wrap(told, max(20, self.size.width - 4), break_on_hyphens=False)
         text.append(" " + "\n   ".join(lines), "dim")
         if view.running:
-            text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
+            bar = human.UNICODE.bar(view.done, 20)
+            text.append(f"\n {bar:<20} {self._progress(view)}", "bold")
         # The latest request comes first: small terminals cut the rest.
         text.append_text(self._pauses(view))
         parts = [self._seeds(view), self._notes(view)]
         for part in parts if view.asked_seeds else reversed(parts):
             text.append_text(part)
         return text
+
+    def _progress(self, view: ReplayView) -> str:
+        """The step in progress and its age: some steps have no other sign of life."""
+        if view.running != self._step[0]:
+            self._step = view.running, monotonic()
+        took = int(monotonic() - self._step[1])
+        text = f"{view.running}, {took} s" if view.running and took else view.running
+        return f"{text}, compiling (once per machine)" if text and compiling else text
 
     def _notes(self, view: ReplayView) -> Text:
         text = Text()

@@ -12,7 +12,8 @@ from .snapshots.judged import Judged
 
 EVERY_S = 1.0
 PART = 20
-"""The engine waits while it is diagnosed: at most one part of its time in so many."""
+"""The engine waits while it is diagnosed: at most one part of its time in so many, as processor
+time. On a busy machine the time of day would delay the next diagnosis by minutes."""
 MOST_FLOWS, MOST_LIVE_FLOWS = 20_000, 2_000
 """Of a whole capture, and of a session that still runs: more take too long."""
 
@@ -20,9 +21,14 @@ MOST_FLOWS, MOST_LIVE_FLOWS = 20_000, 2_000
 class Diagnosing:
     """The latest diagnosis of a session; `run` makes the next one in a worker's thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """worked: processor time of the thread that diagnoses, in seconds."""
         self.judged = Judged()
-        self._clock = clock
+        self._clock, self._worked = clock, worked
         self._next = clock() + EVERY_S
 
     def begin(self) -> None:
@@ -44,14 +50,15 @@ class Diagnosing:
             why = f"{flows:,} flows are too many to diagnose here: rocescope analyze --brief"
             judged = Judged(why=why, final=not running, numbering=feed.measuring.numbering)
         else:
-            begin = self._clock()
+            begin = self._worked()
             try:
                 with feed.lock:
                     analysis, numbering = feed.analysis(), feed.measuring.numbering
                 judged = Judged.of(analysis, not running, numbering)
             except RocescopeError as error:
-                judged = Judged(why=str(error), final=not running)
-            took = self._clock() - begin
+                # A session that runs may have read no frame yet.
+                judged = before if running else Judged(why=str(error), final=True)
+            took = self._worked() - begin
             self._next = self._clock() + max(EVERY_S, PART * took)
         if self.judged is before:  # otherwise other packets are read by now
             self.judged = judged

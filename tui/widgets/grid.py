@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
+from textwrap import wrap
 from typing import Self
 
 from rich.cells import cell_len
@@ -242,7 +243,7 @@ class Grid(ScrollView, can_focus=True):
             return self._header(width)
         row = y - 1 + int(self.scroll_offset.y)
         if row >= self._rows:
-            lines = self.empty.split("\n") if not self._rows else []
+            lines = _wrapped(self.empty, width - 3) if not self._rows else []
             text = lines[y - 2] if 2 <= y < 2 + len(lines) else ""
             segments = [Segment(f"  {text}", self._cell_style("dim", False))]
             return _line(segments, 2 + cell_len(text), width, self._cell_style("", False))
@@ -324,6 +325,16 @@ class Grid(ScrollView, can_focus=True):
         for line_filter in self.get_line_filters():
             segments = line_filter.apply(segments, self.background_colors[1])
         return segments[0].style or style
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text; what a line has no room for is indented further than its begin."""
+    found = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()) + 3)
+        lines = wrap(line, max(20, width), subsequent_indent=indent, break_on_hyphens=False)
+        found += lines or [""]
+    return found
 
 
 def _line(segments: list[Segment], needed: int, width: int, style: Style) -> Strip:

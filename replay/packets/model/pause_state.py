@@ -25,7 +25,7 @@ from .aligned import aligned
 from .arrays import FabricArrays
 from .classes import TrafficClass
 from .model import NEVER, Model
-from .pfc import BUFFER_BYTES_PER_GBPS, Pfc, headroom_needed
+from .pfc import BUFFER_BYTES_PER_GBPS, LEAST_BUFFER_PACKETS, Pfc, headroom_needed
 from .wheel import Wheel, new_wheel
 
 # rows
@@ -140,6 +140,7 @@ def new_pauses(
         if total is None:
             per_byte = arrays.ps_per_byte_q20[ports] / (1 << 20)
             total = int((8_000 / per_byte).sum() * BUFFER_BYTES_PER_GBPS)
+            total = max(total, LEAST_BUFFER_PACKETS * packet * len(ports))
         room = int(rooms[switch])
         free = total - room
         each = f"{len(ports):,} ports" + (f" and {lossless} classes" if lossless > 1 else "")

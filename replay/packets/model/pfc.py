@@ -10,6 +10,8 @@ from ....kernels.kernel import Ints
 
 BUFFER_BYTES_PER_GBPS: Final = 3_200
 """Default buffer of a switch per Gb/s of its ports: 165 MB for 51.2 Tb/s."""
+LEAST_BUFFER_PACKETS: Final = 16
+"""Per port, at least: the headroom of slow links is in packets, not in time."""
 ALPHA: Final = 1 / 8
 """Default of dynamic thresholds."""
 PAUSE_BYTES: Final = 64
@@ -28,7 +30,8 @@ class Pfc:
     """Thresholds of all switches. UsageError names an invalid parameter."""
 
     shared_bytes: int | None = None
-    """Buffer of a switch, headroom included; None: BUFFER_BYTES_PER_GBPS of its ports."""
+    """Buffer of a switch, headroom included; None: BUFFER_BYTES_PER_GBPS of its ports, and at least
+    LEAST_BUFFER_PACKETS for each."""
     alpha: float = ALPHA
     """Dynamic threshold: a port is paused when its bytes exceed alpha times the free shared
     buffer; without effect with xoff_bytes."""

@@ -11,6 +11,7 @@ from captures import data
 from tui_driver import drive, text_of
 
 from rocescope.tui.screens.hops import MEASURES, drawn_fabric, sentence
+from rocescope.tui.session.snapshots.judged import Judged
 
 PAIR = [data(f"i01_write_loss0.5_AtoB.at{side}") for side in "AB"]
 FABRIC = [
@@ -114,3 +115,17 @@ def test_taps_in_series_are_no_parallel_paths():
     lines = drive(PAIR, [], (120, 40), text_of)
     assert "180 lost between taps (3)" in lines[2] and "spray" not in lines[2].partition(";")[2]
     assert "several taps" not in "".join(lines[2:4])
+
+
+def test_taps_are_not_judged_before_the_session_is():
+    """Nothing is said of hops before their measures were read."""
+
+    def before(app):
+        judged = app.view.snapshot.judged
+        app.view.snapshot = replace(app.view.snapshot, judged=Judged())
+        app.screen.redraw()
+        assert judged.hops
+        return "\n".join(text_of(app))
+
+    text = drive(PAIR, ["3"], (80, 24), before)
+    assert "not diagnosed yet" in text and "No packet was seen at two taps" not in text

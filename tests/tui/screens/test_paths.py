@@ -38,3 +38,21 @@ def test_they_are_where_most_traffic_is_sprayed(monkeypatch):
     monkeypatch.setattr(paths, "SPRAYS_FROM_WIDTH", 1.0)
     styles, text = cells(SPRAYED)
     assert "hot3" in styles and "its only path" not in text
+
+
+def test_taps_are_told_apart_where_their_names_do_not_fit():
+    """Four links of each leaf at 80 columns: the legend names the numbers above the map."""
+    run = data("whole_leafspine") / "r03_link_down_reroute"
+    captures = sorted(run.glob("leaf?-spine*.pcap.xz"))
+    text = "\n".join(drive(captures, ["4"], (80, 24), text_of))
+    assert " p0 p1 p2 p3 p4 p5 p6 p7 " in text
+    for number, name in enumerate(path.name.split(".")[0] for path in captures):
+        assert f"p{number}={name}" in text
+    assert "p0=" not in "\n".join(drive(captures, ["4"], (200, 24), text_of))
+
+
+def test_short_heads_differ():
+    """Numbers of links only where the rest of their names is the same."""
+    assert paths._heads(["port-49153", "port-49154"], 2) == ["53", "54"]
+    assert paths._heads(["port-49153", "port-50153"], 2) == ["p0", "p1"]
+    assert paths._heads(["leaf1-up1", "spine2-up2"], 2) == ["p0", "p1"]

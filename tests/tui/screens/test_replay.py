@@ -1,6 +1,9 @@
-"""Screen 9: what it says of pauses."""
+"""Screen 9: progress, and what it says of pauses."""
 
 from __future__ import annotations
+
+import re
+from time import monotonic
 
 import pytest
 from captures import data
@@ -10,7 +13,7 @@ from tui_driver import drive
 
 from rocescope.replay.results.packets import PausedPort, PauseSummary
 from rocescope.tui.screens.replay import pause_lines
-from rocescope.tui.session.replays.replays import Replays
+from rocescope.tui.session.replays.replays import Replays, ReplayView
 
 WORDS = (
     "leaf-spine:leaves=2,spines=1,hosts=4,rate=100G,delay=500ns,uplink_rate=400G "
@@ -90,6 +93,37 @@ def test_keys_during_a_replay_are_answered(monkeypatch: pytest.MonkeyPatch) -> N
         look=lambda app: [note.message for note in app._notifications],
     )
     assert told == ["A replay is running; x stops it"] * 3
+
+
+def test_a_step_without_progress_shows_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading is done, and the engine is being compiled: nothing else changes for a while."""
+    monkeypatch.setattr("rocescope.tui.screens.replay.compiling", ["move_packets"])
+
+    def running(app) -> None:
+        app.view.replays.view = ReplayView(WORDS, "order", running="ecmp", done=0.1)
+        app.screen._step = "ecmp", monotonic() - 75
+        app.screen.redraw()
+
+    def told(app) -> str:
+        return str(app.screen.query_one("#sweeps", Static).render())
+
+    words = drive([data("i03_write_reorder5_AtoB")], ["9", running], (80, 24), told)
+    assert re.search(r"██ +ecmp, 7[5-9] s, compiling \(once per machine\)", words)
+
+
+def test_other_screens_are_drawn_once_when_a_replay_ends() -> None:
+    drawn = []
+
+    def ended(app) -> None:
+        screen = app.get_screen_stack("replay")[-1]
+        screen._told, screen._drawn = "ecmp, 3 s", None
+        redraw = app.screen.redraw
+        app.screen.redraw = lambda: (drawn.append(1), redraw())
+        for _ in range(3):
+            screen._while_running()
+
+    drive([data("i03_write_reorder5_AtoB")], ["9", "2", ended], (80, 24))
+    assert len(drawn) == 1
 
 
 def test_ports_victims_storms_losses_and_deadlocks() -> None:

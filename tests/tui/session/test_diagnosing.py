@@ -18,20 +18,26 @@ from rocescope.tui.session.diagnosing import (
     Diagnosing,
 )
 from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshots.judged import Judged
 
 
 class Clock:
     now = 100.0
+    worked = 0.0
 
     def __call__(self):
         return self.now
+
+    def work(self):
+        return self.worked
 
 
 def feed(clock, took=0.0, flows=6, error=None):
     """A feed whose analysis takes some time."""
 
     def analysis():
-        clock.now += took
+        clock.now += 3 * took  # a busy machine
+        clock.worked += took
         if error is not None:
             raise error
         return factories.analysis()
@@ -40,9 +46,9 @@ def feed(clock, took=0.0, flows=6, error=None):
     return SimpleNamespace(lock=nullcontext(), measuring=measuring, analysis=analysis)
 
 
-def test_a_running_session_waits_a_second_then_twenty_times_what_it_took():
+def test_a_running_session_waits_a_second_then_twenty_times_the_processor_time():
     clock = Clock()
-    diagnosing = Diagnosing(clock)
+    diagnosing = Diagnosing(clock, clock.work)
     assert not diagnosing.is_due(True)
     clock.now += EVERY_S
     assert diagnosing.is_due(True)
@@ -74,8 +80,11 @@ def test_too_many_flows_are_no_all_clear(running, most):
 
 
 def test_an_input_without_packets_says_why():
+    """At its end: before, its first frame may still come."""
     clock = Clock()
     diagnosing = Diagnosing(clock)
+    diagnosing.run(feed(clock, error=UnreadableInput("a.pcap: no frame in it")), True)
+    assert diagnosing.judged.why == Judged().why and not diagnosing.judged.final
     diagnosing.run(feed(clock, error=UnreadableInput("no RoCE packet")), False)
     assert diagnosing.judged.why == "no RoCE packet" and diagnosing.judged.final
     other = Diagnosing(clock)

@@ -50,6 +50,13 @@ def test_lines_of_an_empty_table():
     assert seen == ["first", "second"]
 
 
+def test_long_lines_of_an_empty_table_are_continued():
+    grid = Grid(COLUMNS)
+    grid.empty = "  r  runs every strategy on a fabric\nlast"
+    seen = in_app(grid, 30, lambda: [grid.render_line(y).text.rstrip() for y in (2, 3, 4)])
+    assert seen == ["    r  runs every strategy on", "       a fabric", "  last"]
+
+
 def rendered(strips, console):
     """What a terminal gets, line by line."""
     return [strip.render(console) for strip in strips]

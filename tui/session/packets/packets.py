@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....analyzer.analysis.options import AnalyzeOptions
+from ....analyzer.measures.hops.passing import FIRST_HORIZON_NS
 from ....analyzer.track.sights import SIGHT
-from ....analyzer.wire.packets import PacketTable
+from ....analyzer.wire.opcodes import ACKNOWLEDGE, MARKS_RESENDS, OPCODE_CLASS
+from ....analyzer.wire.packets import IPV6, RTX, PacketTable
+from ....analyzer.wire.segments import SegmentLists
 from ....analyzer.wire.taps import Taps
 from ....kernels.kernel import Bools, Bytes, Ints
 from ....report.words.hops import short_taps
@@ -59,6 +62,7 @@ class Packets:
     """Reordering extent of late packets (RFC 4737), else -1."""
     notes: list[str]
     taps: Taps
+    segments: SegmentLists
     frames: FrameBytes
     more: bool = False
     """There are more packets than these."""
@@ -84,6 +88,28 @@ class Packets:
     def is_odd(self) -> Bools:
         """Per packet: it does not have the expected PSN."""
         return ~np.isin(self.verdict, flow_pass.NORMAL)
+
+    def way(self, row: int) -> list[str]:
+        """Names of the taps that saw this transmission, in order: by hop limit, then by time.
+
+        Transmissions are told apart as `analyzer.measures.hops.passing` does.
+        """
+        table, opcode = self.table, int(self.table.opcode[row])
+        same = (table.psn == table.psn[row]) & (table.opcode == opcode)
+        if OPCODE_CLASS[opcode] & MARKS_RESENDS:
+            same &= (table.udp_sport == table.udp_sport[row]) & (
+                (table.bth_flags ^ table.bth_flags[row]) & RTX == 0
+            )
+        elif not table.decode_flags[row] & IPV6:
+            same &= table.ip_id == table.ip_id[row]
+        if OPCODE_CLASS[opcode] & ACKNOWLEDGE:
+            same &= table.aeth == table.aeth[row]
+        away = np.abs(table.time_ns - table.time_ns[row])
+        rows = np.flatnonzero(same & (away <= FIRST_HORIZON_NS))
+        rows = rows[np.argsort(away[rows], kind="stable")]  # the nearest sighting of each tap
+        rows = rows[np.unique(table.tap[rows], return_index=True)[1]]
+        order = np.lexsort((table.time_ns[rows], -table.hop_limit[rows].astype(np.int64)))
+        return [self.taps[tap].name for tap in table.tap[rows[order]].tolist()]
 
     def row_of(self, point: Point) -> int:
         """The row of a packet; without it that of the first one at its time or later."""
@@ -149,6 +175,7 @@ class PacketScan:
             extent=judged["extent"],
             notes=notes_of(Chunk(table, verdict, judged), found.registry.taps),
             taps=found.registry.taps,
+            segments=found.registry.segments,
             frames=found.frames,
             more=more,
         )

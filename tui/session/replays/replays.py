@@ -75,10 +75,11 @@ class ReplayView:
 
     @property
     def rows(self) -> list[str]:
-        """All strategies, the latest request first; pending ones during a run."""
+        """As captured, then all strategies, the latest request first; pending ones during a run."""
         known = [*self.strategies, *self.failed]
         asked = [name for name in self.asked if self.running or name in known]
-        return asked + [name for name in known if name not in asked]
+        rows = asked + [name for name in known if name not in asked]
+        return sorted(rows, key=lambda name: name != AS_CAPTURED)
 
     @property
     def pending(self) -> list[str]:
@@ -224,7 +225,7 @@ class Replays(Background[ReplayView]):
             self._hurry.clear()
             self._tell(running="reading the traffic")
             traffic = prepared.read(self._tell_read, messages=True)
-            self._tell(flows=len(traffic))
+            self._tell(flows=len(traffic), running=AS_CAPTURED, done=0.0)
             if not self._stopping.is_set():
                 work(prepared)
 

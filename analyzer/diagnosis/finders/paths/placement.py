@@ -173,7 +173,7 @@ def _parallel(
             links.update({tap: set() for tap in _twins(ways, device, next(iter(links)))})
     found = [links for links in sets if len(links) > 1]
     for links in found:
-        kinds = {_without_digits(names[tap], device) for tap in links}
+        kinds = {_without_digits(names[tap], device) for tap in links} - {None}
         for tap, name in enumerate(names):
             if tap not in used and _without_digits(name, device) in kinds:
                 links[tap] = set()

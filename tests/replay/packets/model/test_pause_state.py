@@ -59,6 +59,13 @@ def test_headroom_is_taken_from_the_buffer() -> None:
     assert pauses.held.shape == (len(into), 3)
 
 
+def test_slow_links_have_room_for_packets() -> None:
+    """Ports of 100 Mb/s: 3.2 kB per Gb/s is less than one packet."""
+    slow = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=3,uplinks=2,rate=100M,delay=500ns")
+    pauses = _new(Pfc(), fabric=slow)
+    assert pauses.pools[0, ps.SIZE] + 7 * pauses.rows[0, ps.ROOM] == 7 * 16 * 4160
+
+
 def test_headroom_is_enough_for_every_rate_of_its_cable() -> None:
     link = int(FABRIC.find_links("leaf1>spine1")[0])
     back = int(_new(Pfc()).rows[link, ps.REVERSE])

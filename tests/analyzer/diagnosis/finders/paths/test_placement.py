@@ -40,8 +40,8 @@ def test_chance_of_idle_links():
     assert chance_of_idle(4, 1, 60) < CHANCE
 
 
-def placements(filter=None):
-    options = AnalyzeOptions(filter=filter)
+def placements(filter=None, names=None):
+    options = AnalyzeOptions(filter=filter, tap_names=names or {})
     findings = analyze([str(path) for path in FABRIC], options).diagnosis.findings
     return [f for f in findings if f.kind in ("collision", "polarisation")]
 
@@ -165,3 +165,9 @@ def test_hosts_are_not_parallel(over_two_spines):
     """Packets to one host leave its neighbour's link idle."""
     found = placements("ip.dst == 10.2.3.10")
     assert found == []
+
+
+def test_names_of_other_forms_tell_no_idle_link():
+    """Interfaces of a live session: leaf1:spine1. The links of its hosts are not parallel to it."""
+    names = {str(path): f"pod.{path.name.split('.')[0].replace('-', ':')}" for path in FABRIC}
+    assert placements("ip.dst == 10.2.3.10", names) == []
