@@ -31,7 +31,7 @@ from ..session.packets.dissect import Line, dissect
 from ..session.packets.flow_pass import Late, Wanted
 from ..session.packets.mrc_lines import OURS, mrc_lines
 from ..session.packets.packets import Packets, PacketScan, Point
-from ..session.snapshots.snapshot import FlowKey, Snapshot
+from ..session.snapshots.snapshot import TRACED, FlowKey, Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings
@@ -260,7 +260,8 @@ class PacketsScreen(RoceScreen):
         lines = wrap(text, max(20, self.size.width - 4), break_on_hyphens=False)
         if placed is not None:
             chosen = placed.why(packets.key, (label << 16) | port)
-            lines += [f"by {placed.text}: {chosen[0]}", *chosen[1:3]]
+            by = TRACED if placed.text == TRACED else f"predicted by {placed.text}"
+            lines += [f"{by}: {chosen[0]}", *chosen[1:3]]
         shown = Text("\n".join([f" {lines[0]}", *(f"   {line}" for line in lines[1:])]))
         shown.no_wrap, shown.overflow = True, "ellipsis"
         self.query_one("#why", Static).update(shown)
