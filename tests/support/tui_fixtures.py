@@ -13,9 +13,10 @@ _DISSECTION = [
 
 @pytest.fixture
 def the_same_everywhere(monkeypatch):
-    """Neither tshark's version nor this machine's tools may show."""
-    from rocescope.tui.screens import doctor, packets
+    """Neither tshark's version nor this machine's tools and speed may show."""
+    from rocescope.tui.screens import doctor, packets, replay
     from rocescope.tui.session.packets.dissect import Line
 
     monkeypatch.setattr(packets, "dissect", lambda *_: [Line(*line) for line in _DISSECTION])
+    monkeypatch.setattr(replay, "monotonic", lambda: 0.0)
     monkeypatch.setattr(doctor, "tool_findings", lambda _live: [])

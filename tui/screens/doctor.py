@@ -80,7 +80,8 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield DOUBT, warning
     if not len(snapshot.flows):
         return
-    if len(source.tap_names) > 1 and (source.kind != "live" or "," in source.name):
+    several = "tap" in snapshot.paths and len(source.tap_names) > 1
+    if several and (source.kind != "live" or "," in source.name):
         yield GOOD, "several taps: paths by tap are known (p on screens 2 and 4)"
     else:
         yield (
