@@ -55,10 +55,11 @@ class DiagnosisScreen(RoceScreen):
     def draw(self, snapshot: Snapshot) -> str:
         self._findings = found = snapshot.judged.findings
         start = self.start_ns(snapshot)
+        digits = 3 if snapshot.end_ns - start >= 10**9 else 6
         grid = self.query_one("#findings", Grid)
         grid.empty = "" if len(snapshot.flows) else self.what_next(snapshot)
         short = short_taps(snapshot.source.tap_names)
-        grid.show(len(found), lambda row: finding_cells(found[row], short, start))
+        grid.show(len(found), lambda row: finding_cells(found[row], short, start, digits))
         chosen = self.view.finding
         if chosen is not None:
             sought = chosen.kind, chosen.place
@@ -93,15 +94,17 @@ class DiagnosisScreen(RoceScreen):
             self.host.go("evidence")
 
 
-def finding_cells(finding: Finding, taps: dict[str, str], start_ns: int) -> Sequence[Cell]:
-    """One row, in the order of COLUMNS."""
+def finding_cells(
+    finding: Finding, taps: dict[str, str], start_ns: int, digits: int
+) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS. digits: of the times in seconds."""
     mark = UNICODE.severities[SEVERITIES.index(finding.severity)]
     until = finding.until_ns
     return (
         (f"{mark} {finding.kind}", STYLES[finding.severity]),
         words.place(finding.place, taps),
-        f"{(finding.from_ns - start_ns) / 1e9:.3f}",
-        "end" if until is None else f"{(until - start_ns) / 1e9:.3f}",
+        f"{(finding.from_ns - start_ns) / 1e9:.{digits}f}",
+        "end" if until is None else f"{(until - start_ns) / 1e9:.{digits}f}",
         human.count(finding.queue_pairs),
         human.count(finding.packets),
         human.percent(finding.share_percent / 100),

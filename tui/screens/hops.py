@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from rich.text import Text
@@ -232,7 +233,9 @@ def drawn_fabric(hops: Sequence[Hop], measure: Measure, columns: int, rows: int 
     for ways in _tiers(hops):
         devices = sorted({device for row in ways.values() for device in row}, key=_natural)
         values = [v for row in ways.values() for cell in row.values() if (v := measure.value(cell))]
-        most = max(values, default=0.0)
+        # Every delay is above 0: those of a few microseconds are no fault.
+        usual = words.QUEUE_FACTOR * median(values) if values else 0.0
+        limit = 0.0 if measure.is_bad else max(words.LONG_QUEUE_NS, usual)
         text.append(f" {f'{measure.title} (v)':<{_NAME}}", "bold")
         shown = devices[:columns]
         text.append("".join(f"{printable(d)[: _CELL - 1]:>{_CELL}}" for d in shown), "dim")
@@ -245,7 +248,7 @@ def drawn_fabric(hops: Sequence[Hop], measure: Measure, columns: int, rows: int 
                 continue
             text.append(f" {UNICODE.shorten(name, _NAME):<{_NAME}}")
             for device in shown:
-                text.append_text(_map_cell(row.get(device), measure, most))
+                text.append_text(_map_cell(row.get(device), measure, limit))
             text.append("\n")
     if text and measure is MEASURES[0]:
         short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
@@ -284,12 +287,13 @@ def _tiers(hops: Sequence[Hop]) -> list[_Ways]:
     return [dict(sorted(rows.items())) for rows in found]
 
 
-def _map_cell(hops: Sequence[Hop] | None, measure: Measure, most: float) -> Text:
+def _map_cell(hops: Sequence[Hop] | None, measure: Measure, limit: float) -> Text:
+    """limit: values above it stand out."""
     value = None if hops is None else measure.value(hops)
     if value is None:
         return Text(f"{'·':>{_CELL}}", "dim")
-    bad = value > 0 if measure.is_bad else value == most > 0
-    mark = f"{UNICODE.bad} " if measure.is_bad and bad else ""
+    bad = value > limit
+    mark = f"{UNICODE.bad} " if bad else ""
     return Text(f"{mark + measure.text(value):>{_CELL}}", "bold red" if bad else "")
 
 

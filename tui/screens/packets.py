@@ -52,11 +52,11 @@ COLUMNS = (
     GridColumn("bytes", "BYTES", 5, True, 6),
     GridColumn("ecn", "ECN", 3, priority=7),
     GridColumn("tap", "TAP", 20, priority=8, ends=True),
-    GridColumn("note", "NOTE", 20, grows=True),
+    GridColumn("note", "NOTE", 24, grows=True, ends=True),
 )
 _FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
 NARROW = 110
-"""Below this width the hex view has eight bytes per line."""
+"""Below this width the hex view has eight bytes per line, and notes are cut before columns go."""
 RECORDING = """^n  starts a recording: eth2 eth3 > night.pcapng
 rocescope live --record FILE  records from the start"""
 _ECN = ("", "E1", "E0", "CE")
@@ -144,7 +144,7 @@ class PacketsScreen(RoceScreen):
         marks = shown.session.marks.packets
         grid.empty = "no packet of this flow in the time window" if window else "no packet"
         start = self.start_ns(snapshot)
-        grid.set_columns(fitted_columns(packets, start))
+        grid.set_columns(fitted_columns(packets, start, self.size.width))
         grid.show(
             len(packets),
             lambda row: packet_cells(packets, row, start, snapshot.judged.last_seen),
@@ -408,7 +408,7 @@ def _place(packets: Packets, row: int) -> tuple[str, int]:
     return packets.taps[int(table.tap[row])].name, int(table.frame_number[row])
 
 
-def fitted_columns(packets: Packets, start_ns: int) -> list[GridColumn]:
+def fitted_columns(packets: Packets, start_ns: int, width: int) -> list[GridColumn]:
     """The columns: numbers, times and opcodes as wide as needed, notes in the rest."""
     if not len(packets):
         return list(COLUMNS)
@@ -419,6 +419,7 @@ def fitted_columns(packets: Packets, start_ns: int) -> list[GridColumn]:
         "frame": max(5, len(frame)),
         "time": max(11, len(time)),
         "psn": max(3, len(str(int(packets.table.psn.max())))),
+        "note": 24 if width < NARROW else 34,
         "opcode": min(18, max(6, *map(len, opcodes))),
     }
     return [c._replace(width=wide.get(c.key, c.width)) for c in COLUMNS]
@@ -444,7 +445,7 @@ def packet_cells(
     return (
         f"{int(table.frame_number[row]):,}",
         f"{(time - start_ns) / 1e9:.9f}",
-        f"{delta / 1e3:.2f}",
+        f"{delta / 1e3:.{2 if abs(delta) < 10**8 else 0}f}",
         (str(psn), style),
         (f"0x{psn:06x}", "dim"),
         str(due) if due >= 0 else "",

@@ -136,6 +136,8 @@ class PathsScreen(RoceScreen):
         self._lines = lines
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
+        if not totals.any():
+            return f"No packet is {'late' if self._measure == 'late' else 'marked CE'}."
         if paths.by == "entropy" and not sprays.any():
             data = snapshot.carries_data()
             if over := sentences.over_taps(snapshot, paths, data):

@@ -103,7 +103,7 @@ def hops(found: Sequence[Hop]) -> Chart | None:
         columns,
         values,
         "hop",
-        lambda value: "0" if value == 0 else f"{value:.3g}",
+        lambda value: f"{value:.3g}" if 0 < value < 1000 else f"{value:,.0f}",
         per_column=True,
         left_out=f"{human.counted(hidden, 'hop')} left out." if hidden else "",
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from captures import data
 from tui_driver import drive, text_of
+
+from rocescope.commands.replay.generate_mrc import generate_mrc
 
 PAIR = [data(f"i01_write_loss0.5_AtoB.at{side}") for side in "AB"]
 CLEAN = [data("c05_rc_atomic_fetchadd")]
@@ -31,3 +35,12 @@ def test_escape_leads_back_to_the_diagnosis():
     note = lambda app: modes.append(app.current_mode)  # noqa: E731
     drive(CLEAN, ["2", note, "escape", note, "7", note, "escape", note], start="diagnosis")
     assert modes == ["qps", "diagnosis", "packets", "diagnosis"]
+
+
+def test_times_of_a_short_capture_have_microseconds(tmp_path):
+    """A generated capture of 0.1 ms: 0.000 would tell nothing."""
+    short = tmp_path / "short.pcap"
+    generate_mrc(output=short, messages=1, loss=0.02)
+    lines = drive([short], [], (120, 30), text_of, start="diagnosis")
+    row = next(line for line in lines if line.lstrip(" ▌▏")[:2] in ("! ", "· "))
+    assert re.search(r" \d\.\d{6} ", row)

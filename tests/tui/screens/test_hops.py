@@ -117,6 +117,25 @@ def test_taps_in_series_are_no_parallel_paths():
     assert "several taps" not in "".join(lines[2:4])
 
 
+def test_delays_that_stand_out_are_marked():
+    """One spine of four queues; a clean fabric has a largest delay, too."""
+    some = factories.hop().queueing_ns
+
+    def drawn(*delays):
+        hops = [
+            factories.hop(
+                id=n, from_tap=f"leaf1-spine{n}", to_tap=f"leaf2-spine{n}", device=f"spine{n}",
+                queueing_ns=msgspec.structs.replace(some, p99=delay),
+            )
+            for n, delay in enumerate(delays)
+        ]  # fmt: skip
+        return drawn_fabric(hops, MEASURES[4], 8).plain
+
+    assert "● 128 ms" in drawn(9_000, 128_000_000, 7_000, 8_000)
+    assert "●" not in drawn(9_000, 60_000, 7_000, 8_000)
+    assert "●" not in drawn(500_000, 600_000, 700_000, 3_000_000)
+
+
 def test_taps_are_not_judged_before_the_session_is():
     """Nothing is said of hops before their measures were read."""
 

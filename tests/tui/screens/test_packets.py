@@ -39,3 +39,11 @@ def test_a_table_without_packets_keeps_no_packet():
     assert "no packet" in lines
     assert "source port" not in lines and "Base Transport Header" not in lines
     assert "0000 " not in lines
+
+
+def test_notes_and_long_gaps_keep_what_tells_them_apart():
+    """Whether the first copy was lost or seen is the end of the note."""
+    lines = lines_of([data("n05_rc_write_lat_timeouts")], ["7", "l"], (100, 30))
+    rows = [line for line in lines if " RC_WRITE_ONLY " in line]
+    assert rows and all(row.rstrip(" ▁▂▃▄▅▆▇█").endswith("copy seen") for row in rows)
+    assert "…" not in "".join(row.partition("0x")[0] for row in rows)

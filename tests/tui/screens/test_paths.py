@@ -56,3 +56,10 @@ def test_short_heads_differ():
     assert paths._heads(["port-49153", "port-49154"], 2) == ["53", "54"]
     assert paths._heads(["port-49153", "port-50153"], 2) == ["p0", "p1"]
     assert paths._heads(["leaf1-up1", "spine2-up2"], 2) == ["p0", "p1"]
+
+
+def test_a_measure_that_is_nowhere_says_so():
+    sentences = []
+    keep = lambda app: sentences.append(text_of(app)[2].strip())  # noqa: E731
+    drive([data("c05_rc_atomic_fetchadd")], ["4", "v", "v", keep, "v", keep])
+    assert sentences == ["No packet is marked CE.", "No packet is late."]

@@ -155,7 +155,7 @@ def reordering(flow: Flow | None, between: int = 0) -> str:
     if flow is None:
         return "Select a flow on screen 2."
     if flow.reordered_packets is None:
-        return flow.notes[0] if flow.notes else "The order of the packets is unknown."
+        return f"{flow.notes[0]}." if flow.notes else "The order of the packets is unknown."
     record = flow.reordering
     if not flow.reordered_packets or record is None:
         text = "Every packet of this flow arrived in order at "
@@ -198,7 +198,9 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN, between: int = 0) -> str:
         return "Select a flow on screen 2."
     again = flow.retransmitted_packets
     if again is None:
-        return flow.notes[0] if flow.notes else "Losses are unknown: the flow has no PSN order."
+        return (
+            f"{flow.notes[0]}." if flow.notes else "Losses are unknown: the flow has no PSN order."
+        )
     if not again and not flow.missing_packets:
         where = "before the first tap" if len(flow.taps) > 1 else "before this tap"
         later = _later(between, "lost")

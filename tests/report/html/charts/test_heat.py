@@ -52,6 +52,14 @@ def test_hops_with_losses_come_first() -> None:
     assert hops([]) is None
 
 
+def test_long_queues_are_plain_numbers() -> None:
+    some = factories.hop().queueing_ns
+    assert some is not None
+    slow = factories.hop(queueing_ns=msgspec.structs.replace(some, p99=128_345_678))
+    chart = hops([slow])
+    assert chart is not None and ">128,346<" in chart.svg()
+
+
 def owned(id: int, sender: int, receiver: int, comm: str) -> Flow:
     owner = Owner(1, None, sender, "source", "n", None, comm, receiver)
     return factories.flow(id, 100 + id, owner=owner)
