@@ -438,10 +438,12 @@ def packet_cells(
     due = int(packets.expected[row])
     psn = int(table.psn[row])
     note = packets.notes[row]
+    is_copy = note.startswith("copy")
     if _place(packets, row) in last_seen:
         tap = short_taps(one.name for one in packets.taps.items)[_place(packets, row)[0]]
-        note = "; ".join(filter(None, (f"never seen after {tap}", note)))
-    style = "warn" if note and not note.startswith("copy") else ""
+        note = f"never seen after {tap}" + (f"; {note}" if note and not is_copy else "")
+        is_copy = False
+    style = "warn" if note and not is_copy else ""
     return (
         f"{int(table.frame_number[row]):,}",
         f"{(time - start_ns) / 1e9:.9f}",
