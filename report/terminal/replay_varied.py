@@ -22,6 +22,8 @@ def print_varied(page: Page, result: ReplayResult) -> None:
     """The table; what is unknown or zero in all rows has no column."""
     rows = [row for one in result.varied for row in one.strategies]
     page.section("Other values", _verdict(result))
+    for line in _by_strategy(result):
+        page.say(line, indent=2)
     page.draw(lambda table: _rows(table, result))
     if any(row.jobs_ns for row in rows):
         page.draw(lambda table: _jobs(table, result))
@@ -46,7 +48,8 @@ def _verdict(result: ReplayResult) -> str:
         return f"{cases}; none completes."
     if not found:
         return f"{cases}; no link between switches carries data."
-    best, worst = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
+    best = min(found, key=itemgetter(0))
+    worst = max((case for case in found if case[2] == best[2]), key=itemgetter(0))
     alone = len({name for _, name, _ in rows}) == 1
     what = "" if packets else "the busiest link is busy for "
     text = f"{_told(best, alone)}, {what}{human.duration(best[0])}"
@@ -55,6 +58,8 @@ def _verdict(result: ReplayResult) -> str:
         return f"One case: {text}; give several values to compare: --vary {name}=A,B."
     if len(found) < len(rows):
         text += f" ({len(rows) - len(found)} of {len(rows)} rows did not complete)"
+    if not alone:
+        return f"Best is {text}."
     if human.duration(best[0]) == human.duration(worst[0]):
         return f"All {cases} alike: {what}{human.duration(best[0])}{_shares(found, alone)}."
     less = human.percent(1 - best[0] / worst[0])
@@ -62,6 +67,29 @@ def _verdict(result: ReplayResult) -> str:
         f"Best is {text}: {less} less than the worst, {_told(worst, alone)}, "
         f"{human.duration(worst[0])}."
     )
+
+
+def _by_strategy(result: ReplayResult) -> Iterator[str]:
+    """What the values change for each of several strategies, each compared with itself."""
+    rows = list(_named(result))
+    titles = list(dict.fromkeys(title for _, title, _ in rows))
+    some = any(row.compared_ns for *_, row in rows)
+    for title in titles if some and len(titles) > 1 and len(result.varied) > 1 else ():
+        own = [row for row in rows if row[1] == title]
+        found = [(time.mean, *row) for row in own if (time := row[-1].compared_ns)]
+        if not found:
+            yield f"{title}: no case completes"
+            continue
+        best, worst = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
+        least, most = human.duration(best[0]), human.duration(worst[0])
+        missing = f"; {len(own) - len(found)} of {len(own)} cases did not complete"
+        missing = missing if len(found) < len(own) else ""
+        if least == most:
+            yield f"{title}: {least} in all cases{missing}"
+            continue
+        less = human.percent(1 - best[0] / worst[0])
+        low, high = _told(best, True), _told(worst, True)
+        yield f"{title}: {least} with {low}, {less} less than {most} with {high}{missing}"
 
 
 def _shares(found: list[_Case], alone: bool) -> str:
