@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 _STEERING = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]"
@@ -33,6 +32,8 @@ def choices(wrong: str, known: Iterable[str], verb: str = "there are") -> str:
     names = list(known)
     listed = ", ".join(names)
     longer = [name for name in names if wrong and name.startswith(wrong)]
+    from difflib import get_close_matches
+
     close = longer or get_close_matches(wrong, names, n=1)
     return f"did you mean {close[0]}? {verb.capitalize()} {listed}" if close else f"{verb} {listed}"
 

@@ -56,6 +56,9 @@ def cache_base() -> str | None:
 
 def _user_cache() -> str | None:
     """None for a user without a home: no HOME and no entry in /etc/passwd."""
+    if sys.platform == "linux":  # as platformdirs, which takes longer to load than a kernel
+        base = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
+        return None if base.startswith("~") else os.path.join(base, "rocescope", "kernels")
     from platformdirs import user_cache_dir
 
     try:

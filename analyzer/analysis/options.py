@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...kernels.record import dataclass
 from ..decode.mirrors.restore import MirrorOptions
 from ..decode.multipath.flow_labels import FlowLabelOf
 from ..filtering.ranks import Ranks
@@ -17,7 +18,7 @@ from ..wire.segments import UsidFormat
 from .conclude import MAX_FLOWS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnalyzeOptions:
     """Options of one analysis."""
 

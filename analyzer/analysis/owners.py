@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from ...kernels.record import dataclass
 from ..results.flow import Owner
 from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
@@ -32,7 +32,7 @@ _MOST_LOOKED_AT = 5_000_000
 same thousands of flows are not written by `rocescope capture`, and name nobody."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _QueuePair:
     local_qp: int
     addresses: frozenset[str]

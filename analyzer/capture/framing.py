@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ...kernels.kernel import Bytes, inlined
+from ...kernels.record import dataclass
 from ..wire.frames import FrameBatch, FrameColumns, empty_columns
 from ..wire.packets import I64
 from .window import Window
@@ -63,7 +64,7 @@ def note_disorder(state: I64, backwards_ns: int) -> None:
         state[CLOCK_STEPS] += 1
 
 
-@dataclass(slots=True)
+@dataclass
 class Counts:
     """Counters of one capture, updated with every batch."""
 

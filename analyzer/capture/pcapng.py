@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...kernels.kernel import Array
+from ...kernels.record import dataclass
 from ..errors import UnreadableInput
 from ..wire.frames import FrameColumns
 from ..wire.taps import MANY_TAPS, Tap, Taps
@@ -45,7 +45,7 @@ SharedTaps = dict[tuple[str, int, int], int]
 _FURTHER = ("", -1, 0)
 
 
-@dataclass(slots=True)
+@dataclass
 class _Interface:
     """State of an interface in Python; the kernel's state is a row of the table."""
 

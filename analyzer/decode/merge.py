@@ -7,14 +7,15 @@ packet by packet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from ...kernels.record import dataclass
 from ..wire.packets import PacketTable, joined_mrc
 
 
-@dataclass(slots=True)
+@dataclass
 class MergeCounts:
     """Disorder of the sources of a merge."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from ...kernels.record import dataclass
 from ..capture.concat import ConcatenatedCapture
 from ..capture.source import Capture
 from ..wire.packets import PacketTable
 from .decoder import Decoder
 
 
-@dataclass(slots=True)
+@dataclass
 class Source:
     """One capture with its decoder."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...kernels.record import dataclass
 from ..wire.packets import PacketTable
 
 HELD_NS = 10_000_000
@@ -15,7 +15,7 @@ HELD_ROWS = 1 << 18
 """Most rows waiting."""
 
 
-@dataclass(slots=True)
+@dataclass
 class OrderCounts:
     """Rows that could not be sorted."""
 

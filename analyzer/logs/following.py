@@ -6,9 +6,9 @@ import glob
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO, TypeAlias
 
+from ...kernels.record import dataclass
 from ..errors import RocescopeError
 from .files import LONGEST_LINE_BYTES, lines, oldest_first
 from .job import Job
@@ -27,7 +27,7 @@ _Key: TypeAlias = tuple[int, int]
 """Device and inode: a file that is renamed stays the same."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _Place:
     """Where reading a file goes on."""
 

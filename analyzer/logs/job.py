@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
+from ...kernels.record import dataclass
 from . import ucx
 from .files import lines
 from .lines import (
@@ -42,7 +43,7 @@ _PAST_SEARCHED = 1000
 """How many earlier queue pairs with a number an error may belong to."""
 
 
-@dataclass(slots=True)
+@dataclass
 class LoggedPair:
     """A queue pair as a log names it."""
 
@@ -71,7 +72,7 @@ class LoggedPair:
         return self.remote_address, self.remote_qpn
 
 
-@dataclass(slots=True)
+@dataclass
 class LoggedError:
     """A completion with an error."""
 
@@ -83,7 +84,7 @@ class LoggedError:
     remote: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class _Process:
     """What one process said so far."""
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from ...kernels.kernel import UInt16s, UInt32s
+from ...kernels.record import dataclass
 from ..decode.headers.cm import CmMessage
 from ..wire.opcodes import UC
 from . import state as st
@@ -32,7 +33,7 @@ _DOUBT = 4
 """A pair is dissolved when more than one answer in this many names a PSN the peer never sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Request:
     """A CM REQ that waits for its REP."""
 
@@ -42,7 +43,7 @@ class _Request:
     service_id: int | None
 
 
-@dataclass(slots=True)
+@dataclass
 class CmPairs:
     """Pairs of queue pairs learned from CM messages (REQ and the REP that answers it)."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...kernels.kernel import Bytes, Ints, UInt16s, UInt32s
 from ...kernels.named import NamedTuple
+from ...kernels.record import dataclass
 
 # Link types (https://www.tcpdump.org/linktypes.html) the decoder understands.
 LINKTYPE_ETHERNET = 1
@@ -45,7 +44,7 @@ def empty_columns(rows: int) -> FrameColumns:
     return FrameColumns._make(np.empty(rows, t) for t in types)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FrameBatch:
     """Frames in one byte buffer, in capture order.
 

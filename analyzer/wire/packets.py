@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.named import NamedTuple
+from ...kernels.record import dataclass
 
 U8: TypeAlias = NDArray[np.uint8]
 U16: TypeAlias = NDArray[np.uint16]
@@ -66,7 +67,7 @@ LENGTH_MISMATCH = 0x80  # IP, UDP and frame length contradict each other
 ICRC_UNCHECKED, ICRC_OK, ICRC_BAD, ICRC_TRUNCATED = range(4)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PacketTable:
     """Equally long columns, one row per RoCE packet, in capture order.
 

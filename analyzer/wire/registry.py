@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...kernels.named import NamedTuple
+from ...kernels.record import dataclass
 from .endpoints import Endpoints
 from .packets import U16, U32
 from .segments import SegmentLists
@@ -19,7 +20,7 @@ class NumberMaps(NamedTuple):
     segments: U32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Registry:
     """The addresses, vantage points and segment lists of an analysis.
 

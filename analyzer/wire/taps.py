@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
+from ...kernels.record import dataclass
 from .packets import U16
 
 _WHOLE_FLOWS: Final = re.compile(r"(?:ip6?|vlan|udp|dst|port|4791|or|and|[()\s])*")
@@ -57,7 +58,7 @@ def _alternatives(words: list[str]) -> list[list[str]]:
     return [part for each in parts for part in _alternatives(each)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SampledFrames:
     """RoCE packets of a tap that are samples (sFlow)."""
 
@@ -75,7 +76,7 @@ class SampledFrames:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gap:
     """A time of which a tap has no frames, because they were not captured or cannot be read."""
 
@@ -85,7 +86,7 @@ class Gap:
     reason: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Tap:
     """One vantage point: a capture file, a pcapng interface, a mirror session, a probe."""
 
@@ -120,7 +121,7 @@ class Tap:
         return self.filter is not None and not _keeps_flows_whole(self.filter)
 
 
-@dataclass(slots=True)
+@dataclass
 class Taps:
     """All vantage points of an analysis; a tap's index is its identity in every table."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,5 +45,7 @@ def steps_shown(how: ProgressAs) -> Iterator[Tell | None]:
 
 
 def _json_line(what: str, done: int, total: int) -> None:
+    import json
+
     record = {"step": what, "done": done, "total": total}
     print(json.dumps(record), file=sys.stderr, flush=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...analyzer import words
+from ...kernels.record import dataclass
 
 if TYPE_CHECKING:
     from ...analyzer.results.flow import Owner
@@ -91,7 +91,7 @@ def span(values: Sequence[float], text: object = None) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Glyphs:
     """Characters of bars and marks, for terminals with and without Unicode."""
 

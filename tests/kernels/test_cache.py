@@ -302,7 +302,7 @@ def test_root_with_the_environment_of_a_user(attack: Attack, tmp_path: Path, var
 def test_a_user_without_a_home_has_a_temporary_cache() -> None:
     """A container may run as any number: without an entry in /etc/passwd and without HOME."""
     code = """
-import os, platformdirs, platformdirs.unix, pwd, tempfile
+import os, platformdirs.unix, pwd, tempfile
 from rocescope.kernels import cache
 from rocescope.tui import settings
 os.environ.clear()

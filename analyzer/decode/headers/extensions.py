@@ -8,13 +8,14 @@ Source: InfiniBand Architecture Specification volume 1, chapter 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.named import NamedTuple
+from ....kernels.record import dataclass
 from ...wire import packets
 from ...wire.opcodes import MRC, TRANSPORT_OF
 from ...wire.packets import I64, U8, U16, U32, PacketTable, column
@@ -28,7 +29,7 @@ RDETH, XRCETH, DETH, RETH, ATOMIC_ETH, AETH, ATOMIC_ACK_ETH, IMM_DT, IETH, FETH 
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExtensionTable:
     """Equally long columns, one row per row of the packet table; zero where absent."""
 

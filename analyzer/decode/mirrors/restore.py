@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from ....kernels.record import dataclass
 from ...errors import RocescopeError
 from ...wire.frames import FrameBatch
 from ...wire.packets import I64, PacketTable
@@ -20,7 +20,7 @@ Clock = Literal["capture", "hardware"]
 MirrorFormat = Literal["lumina"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MirrorOptions:
     """How to restore mirrored packets."""
 

@@ -6,10 +6,10 @@ The file (`switch_state_snapshot.yml` of a test's results) is YAML: RoCE packets
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ....kernels.record import dataclass
 from ...errors import UnreadableInput
 from ...results.captures import SwitchCheck
 
@@ -17,7 +17,7 @@ _MAX_BYTES = 1 << 20
 _EXPECTED = "counter with ingress and egress, each a list of port: packets"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SwitchCounters:
     """Packets by port."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from ....kernels.record import dataclass
 
 DEFAULT_CNP_INTERVAL_NS = 4_000
 """Minimum time between CNPs of ConnectX adapters unless set otherwise (assumed)."""
@@ -12,7 +13,7 @@ DEFAULT_REACTION_NS = 1_000_000_000
 """Software RDMA on a busy host took up to half a second (measured); adapters take microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HostCounters:
     """Growth of the counters of one host during the capture."""
 
@@ -20,7 +21,7 @@ class HostCounters:
     growth: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConformanceOptions:
     """Options of the checks."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....kernels.record import dataclass
 from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
 from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED, UC, UD
@@ -63,7 +64,7 @@ ENDED = np.dtype([("flow", np.int32), ("tap", np.int32), ("last_ns", np.int64)])
 """A tap after which no tap saw some packets of a flow, and when it saw the last of them."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Way:
     """One hop, from tap to tap in one direction."""
 
@@ -91,7 +92,7 @@ class Way:
         return self.passed_packets + len(self.lost)
 
 
-@dataclass(slots=True)
+@dataclass
 class Missed:
     """Packets that the capture of a tap missed: seen on both sides of it, or acknowledged."""
 
@@ -103,7 +104,7 @@ class Missed:
     """Packets that the tap saw."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Ways:
     """All hops, and what the captures missed."""
 
