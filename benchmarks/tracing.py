@@ -25,8 +25,8 @@ from rocescope.discovery.tracing.paths import TracedPaths, trace_paths
 from rocescope.discovery.tracing.trace import trace
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
 from rocescope.replay.hashing.keys import PacketKeys
+from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.traffic.traffic import Traffic
 
 CEILING_S = 0.2

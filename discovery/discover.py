@@ -13,7 +13,7 @@ from ..analyzer.words import printable
 from ..replay.fabrics.devices.assemble import Assembled, assemble
 from ..replay.fabrics.devices.cabling import Note
 from ..replay.fabrics.fabric import Fabric
-from ..replay.hashing import HashSettings
+from ..replay.hashing.settings import HashSettings
 from ..version import VERSION
 from .asked import Asked
 from .failing_routes import failing_routes

@@ -25,7 +25,7 @@ from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.replay.traffic.traffic import Traffic

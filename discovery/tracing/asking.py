@@ -11,8 +11,8 @@ import numpy as np
 from ...kernels.kernel import Bools, Int32s, Ints
 from ...replay.compare.captured import links_by_port
 from ...replay.fabrics.fabric import Fabric
-from ...replay.hashing import HashSettings
 from ...replay.hashing.keys import address_of
+from ...replay.hashing.settings import HashSettings
 from ...replay.traffic.traffic import Traffic
 from ..asking.commands import Run
 from ..asking.route_get import Query, is_port

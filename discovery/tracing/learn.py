@@ -19,8 +19,9 @@ from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...kernels.kernel import Ints
 from ...replay.compare.captured import links_by_port
 from ...replay.fabrics.fabric import Fabric
-from ...replay.hashing import Group, HashSettings, bind
 from ...replay.hashing.keys import packet_keys
+from ...replay.hashing.models import bind
+from ...replay.hashing.settings import Group, HashSettings
 from ...replay.results.recover import RecoverResult
 from ...replay.seeds.recover import Tell, Wanted, is_explained, recover_all, settings_of
 from ...replay.seeds.tapped import Direction, Seen

@@ -19,7 +19,7 @@ from ...replay.fabrics.fabric import Fabric
 from ...replay.fabrics.switch_hashing import hash_known
 from ...replay.flows.loads import Placement
 from ...replay.flows.placement import Start, Walk, walk
-from ...replay.hashing import HashSettings
+from ...replay.hashing.settings import HashSettings
 from ...replay.traffic.traffic import Traffic
 from .asking import ELSEWHERE, NO_ANSWER, Asking
 

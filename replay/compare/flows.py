@@ -24,9 +24,9 @@ from ..flows.loads import (
 )
 from ..flows.placement import Walk
 from ..flows.spread import even_loads
-from ..hashing import HashSettings
 from ..hashing.keys import address_text
 from ..hashing.seeding import SeedRange
+from ..hashing.settings import HashSettings
 from ..results.base import Chance
 from ..results.replay import (
     CollidingFlow,

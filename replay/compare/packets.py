@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from threading import Event, Lock
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ import numpy as np
 from ...analyzer.errors import RocescopeError, UsageError
 from ...kernels.kernel import Floats, Ints, compiling
 from ...kernels.named import NamedTuple
+from ...kernels.record import dataclass
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
@@ -339,6 +340,7 @@ def _strategy(
     layers = layers_of(fabric, (even > 0) | (carried > 0))
     rates = fabric.links.rate_bits_per_second
     fair = fair_bytes(even, carried, rates, layers.links)
+    over_time = series.T.tolist(), queues.T.tolist()
     records, links = [], []
     for layer, members, choice in zip(*layers, strict=True):
         records.append(layer_load(layer, members, choice, fabric, first, fair))
@@ -349,8 +351,8 @@ def _strategy(
                 flows=None,
                 wire_bytes=int(carried[link]),
                 over_mean=float(carried[link] / share) if share else None,
-                wire_bytes_over_time=series[:, link].tolist(),
-                queue_bytes_over_time=queues[:, link].tolist(),
+                wire_bytes_over_time=over_time[0][link],
+                queue_bytes_over_time=over_time[1][link],
             )
             for link, share in zip(members.tolist(), fair[members].tolist(), strict=True)
         ]
@@ -531,27 +533,33 @@ def _flows(
         return []
     begins = workload.flow_start[:-1]
     sent = np.add.reduceat(workload.message_bytes(), begins)
-    started = np.where(result.started_ps < 0, np.iinfo(np.int64).max, result.started_ps)
+    never = np.iinfo(np.int64).max
+    started = np.where(result.started_ps < 0, never, result.started_ps)
     begun = np.minimum.reduceat(started, begins)
     whole = np.minimum.reduceat(result.completed_ps, begins) >= 0
     last = np.where(whole, np.maximum.reduceat(result.completed_ps, begins), -1)
-    late = np.where(whole, last, np.iinfo(np.int64).max)
+    late = np.where(whole, last, never)
     names = fabric.nodes.names[fabric.switches :]
     failed = np.full(len(workload.src), -1) if result.failed_ps is None else result.failed_ps
     of = workload.priority if len(workload.priority) else np.zeros(len(workload.src), np.uint8)
+    latest = np.argsort(-late, kind="stable")[:MOST_FLOWS]
+    columns = (workload.src, workload.dst, np.diff(workload.flow_start), sent, begun, last, failed)
+    rows = zip(*(column[latest].tolist() for column in (*columns, of)), strict=True)
     return [
         FlowCompletion(
             flow=flow,
-            src=names[int(workload.src[flow])],
-            dst=names[int(workload.dst[flow])],
-            messages=int(workload.flow_start[flow + 1] - workload.flow_start[flow]),
-            wire_bytes=int(sent[flow]),
-            started_ns=None if begun[flow] == np.iinfo(np.int64).max else int(begun[flow]) / PS,
-            completed_ns=int(last[flow]) / PS if whole[flow] else None,
-            failed_ns=int(failed[flow]) / PS if failed[flow] >= 0 else None,
-            priority=classes[int(of[flow])].name,
+            src=names[src],
+            dst=names[dst],
+            messages=messages,
+            wire_bytes=wire_bytes,
+            started_ns=None if start == never else start / PS,
+            completed_ns=end / PS if end >= 0 else None,
+            failed_ns=gave_up / PS if gave_up >= 0 else None,
+            priority=classes[kind].name,
         )
-        for flow in np.argsort(-late, kind="stable")[:MOST_FLOWS].tolist()
+        for flow, (src, dst, messages, wire_bytes, start, end, gave_up, kind) in zip(
+            latest.tolist(), rows, strict=True
+        )
     ]
 
 

@@ -15,7 +15,7 @@ from .addressing import MAX_HOSTS, AddressPlan
 from .fabric import HOST, SWITCH, Fabric, Links, Nodes, attach, forward, tier_name
 
 if TYPE_CHECKING:
-    from ..hashing import HashSettings
+    from ..hashing.settings import HashSettings
 
 MAX_LINKS = 1 << 26
 """Maximum number of one-way links of a fabric, limited by memory."""

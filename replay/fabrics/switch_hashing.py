@@ -11,9 +11,10 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.words import choices
 from ...kernels.named import NamedTuple
-from ..hashing import MODELS, HashSettings
 from ..hashing.keys import parse_field_set
+from ..hashing.models import MODELS
 from ..hashing.seeding import PerSwitch, switch_seeds
+from ..hashing.settings import HashSettings
 from ..results.replay import SeedOrigin, SwitchHash
 from .fabric import Fabric
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from ...kernels.kernel import Int32s, UInt32s, UInt64s
 from ..fabrics.fabric import Fabric
-from ..hashing import HashSettings, bind
 from ..hashing.keys import parse_field_set
+from ..hashing.models import bind
+from ..hashing.settings import HashSettings
 from ..traffic.traffic import Traffic
 
 

@@ -9,7 +9,7 @@ from ...kernels.kernel import Int32s, Ints
 from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import Traffic
-from .placement import MOST_HOPS, enter
+from .entering import MOST_HOPS, enter
 
 MOST_PATHS = 1 << 22
 """Maximum number of paths of all pairs together."""

@@ -7,74 +7,29 @@ seeds. A plain placement is a walk with one row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel, subkernel
-from ...kernels.named import NamedTuple
+from ...kernels.kernel import Bools, Int32s, UInt16s, UInt32s, UInt64s, kernel, subkernel
+from ...kernels.record import dataclass
 from ..fabrics.fabric import Attachments, Fabric
 from ..fabrics.forwarding import Forwarding, Groups
-from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind, equal_cost
-from ..hashing.reduction import choose_by_unit
+from ..hashing.bound import BoundHash
+from ..hashing.models import bind
+from ..hashing.reduction import PackedGroups, choose_by_unit
+from ..hashing.settings import Group, HashSettings, equal_cost
 from ..traffic.traffic import Traffic
+from .entering import MOST_HOPS, Start, enter
 from .ingress import IngressVariants, hashes_ingress
 from .loads import Placement
-
-MOST_HOPS = 64
-"""Maximum number of switches on a path; a longer path is a loop in the tables of routers."""
 
 Choose: TypeAlias = Callable[[Int32s, Int32s, Int32s, UInt16s], None]
 """Called with the switch of every row and unit, its ingress link, its group (-1
 none), and the members to set."""
 Visit: TypeAlias = Callable[[int, Int32s], None]
 """Called at every hop with its number and the link of every row and unit, -1 for none."""
-
-
-class Start(NamedTuple):
-    """Where units enter the fabric."""
-
-    access: Int32s
-    """int32[n]: first link, -1 if the destination cannot be reached."""
-    switch: Int32s
-    """int32[n]: the switch after it, -1 likewise."""
-    edge: Int32s
-    """int32[n]: edge of the destination host, -1 likewise."""
-
-
-def enter(traffic: Traffic, fabric: Fabric) -> Start:
-    """First links: a host with several usable ports uses them in turn, unit by unit."""
-    n = len(traffic)
-    access, switch = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-    edge = np.full(n, -1, np.int32)
-    known = np.flatnonzero((traffic.src_host >= 0) & (traffic.dst_host >= 0))
-    if len(known) == 0:
-        return Start(access, switch, edge)
-    source, destination = traffic.src_host[known], traffic.dst_host[known]
-    ipv6 = traffic.keys.ipv6[known]
-    usable = fabric.usable_ports(source, destination, ipv6)
-    count = usable.sum(1)
-    turn = _ordinals(source)
-    # The (turn mod count)-th usable port: the first column after that many usable ports.
-    wanted = np.where(count > 0, turn % np.maximum(count, 1), 0)
-    port = ((usable.cumsum(1) > wanted[:, None]) & usable).argmax(1)
-    reached = count > 0
-    chosen = known[reached]
-    access[chosen] = fabric.attachments.access_link[source[reached], port[reached]]
-    switch[chosen] = fabric.attachments.switch[source[reached], port[reached]]
-    edge[chosen] = fabric.edge_of(destination, ipv6)[reached]
-    return Start(access, switch, edge)
-
-
-def _ordinals(values: Int32s) -> Ints:
-    """Number of equal values before each value."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    first = np.searchsorted(ordered, ordered)
-    out = np.empty(len(values), np.int64)
-    out[order] = np.arange(len(values)) - first
-    return out
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import numpy as np
 from ...kernels.kernel import Floats, Int32s, Ints, kernel
 from ..fabrics.fabric import Attachments, Fabric
 from ..fabrics.forwarding import Groups
+from ..traffic.ordinals import rows_by
 from ..traffic.traffic import Traffic
-from .placement import MOST_HOPS, enter
+from .entering import MOST_HOPS, enter
 
 
 def even_loads(traffic: Traffic, fabric: Fabric, amounts: Ints) -> Floats:
@@ -18,11 +19,11 @@ def even_loads(traffic: Traffic, fabric: Fabric, amounts: Ints) -> Floats:
     amounts: int64[units], bytes or ones. Links that no unit can reach carry exactly 0.
     """
     start = enter(traffic, fabric)
-    loads = np.zeros(len(fabric.links.source))
     moving = np.flatnonzero(start.switch >= 0)
-    np.add.at(loads, start.access[moving], amounts[moving])
+    links = len(fabric.links.source)
+    loads = np.bincount(start.access[moving], amounts[moving], links).astype(np.float64)
     # All units of one destination host move as one.
-    order = moving[np.argsort(traffic.dst_host[moving], kind="stable")]
+    order = moving[rows_by(traffic.dst_host[moving])]
     _spread(
         start.switch[order],
         start.edge[order],

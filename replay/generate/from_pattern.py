@@ -75,19 +75,14 @@ def offered_traffic(pairs: QueuePairs, plan: AddressPlan, window_ns: int | None 
     src = np.where(is_ack, pairs.dst[pair], pairs.src[pair])
     dst = np.where(is_ack, pairs.src[pair], pairs.dst[pair])
     shift = np.where(is_ack, 0, units.entropy_value * pairs.stride[pair])
-    hosts = int(max(src.max(), dst.max())) + 1
-    address = plan.packed(np.arange(hosts), pairs.sending.ipv6)
-    n = len(pair)
     return Traffic(
-        keys=PacketKeys(
-            src=address[src],
-            dst=address[dst],
-            ipv6=np.full(n, pairs.sending.ipv6, np.bool_),
-            protocol=np.full(n, 17, np.uint8),
-            sport=(0xC000 | (pairs.port[pair] + shift) & 0x3FFF).astype(np.uint16),
-            dport=np.full(n, ROCE_UDP_PORT, np.uint16),
-            flow_label=np.zeros(n, np.uint32),
-            dest_qp=np.where(is_ack, pairs.src_qp[pair], pairs.dst_qp[pair]).astype(np.uint32),
+        keys=keys_of(
+            pairs.sending,
+            plan,
+            src,
+            dst,
+            pairs.port[pair] + shift,
+            np.where(is_ack, pairs.src_qp[pair], pairs.dst_qp[pair]),
         ),
         src_host=src.astype(np.int32),
         dst_host=dst.astype(np.int32),
@@ -98,6 +93,24 @@ def offered_traffic(pairs: QueuePairs, plan: AddressPlan, window_ns: int | None 
         last_ns=START_NS + units.last_ns,
         windows=None if window_ns is None else _windows(pairs, window_ns),
         has_data=~is_ack,
+    )
+
+
+def keys_of(
+    sending: Sending, plan: AddressPlan, src: Ints, dst: Ints, port: Ints, dest_qp: Ints
+) -> PacketKeys:
+    """The headers of units from one host to another; port: its low bits."""
+    n, hosts = len(src), int(max(src.max(), dst.max())) + 1
+    address = plan.packed(np.arange(hosts), sending.ipv6)
+    return PacketKeys(
+        src=address[src],
+        dst=address[dst],
+        ipv6=np.full(n, sending.ipv6, np.bool_),
+        protocol=np.full(n, 17, np.uint8),
+        sport=(0xC000 | port & 0x3FFF).astype(np.uint16),
+        dport=np.full(n, ROCE_UDP_PORT, np.uint16),
+        flow_label=np.zeros(n, np.uint32),
+        dest_qp=dest_qp.astype(np.uint32),
     )
 
 

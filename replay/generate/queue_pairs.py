@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,8 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints
 from ...kernels.named import NamedTuple
+from ...kernels.record import dataclass
+from ..traffic.ordinals import ordinals
 from .patterns.demands import Demands
 
 MAX_MESSAGE_BYTES: Final = 1 << 31
@@ -128,14 +129,11 @@ def queue_pairs(demand: Demands, sending: Sending, rng: np.random.Generator) -> 
 def _numbers(src: Ints, dst: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """QPNs of both ends, unique per host: consecutive from a random number."""
     ends = np.stack([src, dst], 1).reshape(-1)
-    order = np.argsort(ends, kind="stable")
-    counts = np.bincount(ends)
-    ordinal = np.empty(len(ends), np.int64)
-    ordinal[order] = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
+    ordinal = ordinals(ends)
     most = int(ordinal.max(initial=0))
     if most > MAX_QPN - 0x200:
         raise UsageError(f"a host would have {most:,} queue pairs; use fewer QPs, hosts or flows")
-    first = rng.integers(0x100, min(1 << 20, MAX_QPN - most), len(counts))
+    first = rng.integers(0x100, min(1 << 20, MAX_QPN - most), int(ends.max(initial=-1)) + 1)
     numbers = (first[ends] + ordinal).reshape(-1, 2)
     return numbers[:, 0], numbers[:, 1]
 

@@ -6,7 +6,6 @@ import itertools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -98,6 +97,8 @@ def in_parallel(rows: int, units: int, work: Callable[[int, int], None]) -> None
     if threads <= 1:
         work(0, rows)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     edges = [rows * t // threads for t in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work, a, b) for a, b in itertools.pairwise(edges)]:

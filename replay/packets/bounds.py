@@ -73,7 +73,7 @@ def bounds(
     at_once = _alone(workload, arrays, ways, model, pace)
     reached = at_once.done >= 0
     alone = _in_time(workload, at_once)
-    parts = _parts(workload, arrays, ways, model, reached)
+    parts = None
     total = 0
     kinds = set()
     slowest = "longest message"
@@ -90,6 +90,8 @@ def bounds(
             total += exact
             kinds.add("data and ACKs of a host")
             continue
+        if parts is None:
+            parts = _parts(workload, arrays, ways, model, reached)
         own = parts.of(np.isin(parts.message, rows) if len(rows) < len(reached) else slice(None))
         busiest = max(
             _busiest_sender(own, workload, arrays, model, pace),
@@ -159,10 +161,10 @@ def _alone(workload: Workload, arrays: FabricArrays, ways: Ways, model: Model, p
     else:
         each = _occupied(size, gap, rate[src], pace)
         whole = np.maximum(0, n * each - single) + there
-        # A short last packet may overtake the previous packet.
-        full = ways.fastest(src, dst, size)
-        before = np.maximum(0, (n - 1) * each - single) + full
-        whole = np.where(n > 1, np.maximum(whole, before), whole)
+        if (n > 1).any():  # a short last packet may overtake the previous packet
+            full = ways.fastest(src, dst, size)
+            before = np.maximum(0, (n - 1) * each - single) + full
+            whole = np.where(n > 1, np.maximum(whole, before), whole)
     reached = (there >= 0) & (back >= 0)
     return _Alone(*(np.where(reached, of, -1) for of in (whole + back, whole, there + back)))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from threading import Event
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from typing import TypeVar
 
 Case = TypeVar("Case")
@@ -19,23 +20,46 @@ def run_many(
     tick: Callable[[], None] | None = None,
 ) -> Iterator[tuple[int, Result]]:
     """(number of the case, its result) in order of completion. Kernels release the GIL, so the
-    workers are threads.
+    workers are threads. (`concurrent.futures` loads `logging`, which takes longer than many a run.)
 
     tick: called on the caller's thread a few times a second. When the caller closes the iterator
     (an interrupt), the event stops the current runs.
     """
     stop = Event()
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        waiting = {pool.submit(run, case, stop): i for i, case in enumerate(cases)}
-        try:
-            while waiting:
-                # Wakes up regularly: an interrupt must not wait for a long run.
-                done, _ = wait(waiting, 0.2, FIRST_COMPLETED)
-                if tick is not None:
-                    tick()
-                for future in done:
-                    yield waiting.pop(future), future.result()
-        finally:
-            stop.set()
-            for future in waiting:
-                future.cancel()
+    waiting = deque(enumerate(cases))
+    done: SimpleQueue[tuple[int, Result] | BaseException] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            try:
+                number, case = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                done.put((number, run(case, stop)))
+            except BaseException as error:
+                done.put(error)
+
+    workers = [Thread(target=work) for _ in range(min(len(cases), threads or os.cpu_count() or 1))]
+    for worker in workers:
+        worker.start()
+    left = len(cases)
+    try:
+        while left:
+            found: tuple[int, Result] | BaseException | None
+            try:  # wakes up regularly: an interrupt must not wait for a long run
+                found = done.get(timeout=0.2)
+            except Empty:
+                found = None
+            if tick is not None:
+                tick()
+            if isinstance(found, BaseException):
+                raise found
+            if found is not None:
+                left -= 1
+                yield found
+    finally:
+        waiting.clear()
+        stop.set()
+        for worker in workers:
+            worker.join()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..hashing import HashSettings
 from ..hashing.seeding import PerSwitch
+from ..hashing.settings import HashSettings
 from ..results.sweep import SweepLayer
 
 _FEW = 64

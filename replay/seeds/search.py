@@ -11,18 +11,14 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Bools, Int32s, Ints, UInt64s
-from ..hashing import (
-    BoundHash,
-    Group,
-    HashSettings,
-    LinearHash,
-    PackedGroups,
-    bind,
-    choose_one_group,
-)
+from ..hashing.bound import BoundHash
 from ..hashing.functions.linux import LinuxHash
 from ..hashing.keys import PacketKeys
+from ..hashing.linear import LinearHash
+from ..hashing.models import bind
+from ..hashing.reduction import PackedGroups, choose_one_group
 from ..hashing.seeding import SeedRange
+from ..hashing.settings import Group, HashSettings
 from .chunks import in_chunks
 from .gf2 import solve
 from .linux_scan import scan_linux

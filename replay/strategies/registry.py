@@ -1,75 +1,53 @@
 """The load-balancing strategies by name.
 
 Strategies of STRATEGIES place whole flows and can also be replayed packet by packet;
-strategies of PACKET_STRATEGIES decide packet by packet.
+strategies of PACKET_STRATEGIES decide packet by packet. Both tables hold `file:class`; a file is
+loaded when its strategy is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 from ...analyzer.errors import UsageError
 from ...analyzer.key_values import parse_options
 from ...analyzer.words import choices
 from ..packets.model.rules import Strategy
 from .base import FlowStrategy
-from .flows.assign import Assign
-from .flows.ecmp import Ecmp
-from .flows.ecmp_qpn import EcmpQpn
-from .flows.srv6 import StaticSrv6
-from .flows.static import Static
-from .flows.subflow import Subflow
-from .flows.wcmp import Wcmp
-from .hosts.bitmap import Bitmap
-from .hosts.hopper import Hopper
-from .hosts.host_dr import HostRotation
-from .hosts.host_spray import HostSpray
-from .hosts.mixed import Mixed
-from .hosts.mrc import Mrc
-from .hosts.plb import Plb
-from .hosts.reps import Reps
-from .switches.adaptive import Adaptive
-from .switches.adaptive_flowlet import AdaptiveFlowlet
-from .switches.conga import Conga
-from .switches.drill import Drill
-from .switches.flowlet import Flowlet
-from .switches.jsq import ShortestQueue
-from .switches.ofan import Ofan
-from .switches.switch_random import SwitchRandom
-from .switches.switch_rr import SwitchRoundRobin
 
-STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], FlowStrategy]] = {
-    "ecmp": Ecmp,
-    "ecmp-qpn": EcmpQpn,
-    "wcmp": Wcmp,
-    "subflow": Subflow,
-    "static": Static,
-    "srv6": StaticSrv6,
-    "assign": Assign,
+STRATEGIES = {
+    "ecmp": "flows.ecmp:Ecmp",
+    "ecmp-qpn": "flows.ecmp_qpn:EcmpQpn",
+    "wcmp": "flows.wcmp:Wcmp",
+    "subflow": "flows.subflow:Subflow",
+    "static": "flows.static:Static",
+    "srv6": "flows.srv6:StaticSrv6",
+    "assign": "flows.assign:Assign",
 }
-
-PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
-    "host-spray": HostSpray,
-    "switch-random": SwitchRandom,
-    "switch-rr": SwitchRoundRobin,
-    "jsq": ShortestQueue,
-    "drill": Drill,
-    "adaptive": Adaptive,
-    "flowlet": Flowlet,
-    "adaptive-flowlet": AdaptiveFlowlet,
-    "conga": Conga,
-    "host-dr": HostRotation,
-    "ofan": Ofan,
-    "plb": Plb,
-    "hopper": Hopper,
-    "reps": Reps,
-    "bitmap": Bitmap,
-    "mixed": Mixed,
-    "mrc": Mrc,
+PACKET_STRATEGIES = {
+    "host-spray": "hosts.host_spray:HostSpray",
+    "switch-random": "switches.switch_random:SwitchRandom",
+    "switch-rr": "switches.switch_rr:SwitchRoundRobin",
+    "jsq": "switches.jsq:ShortestQueue",
+    "drill": "switches.drill:Drill",
+    "adaptive": "switches.adaptive:Adaptive",
+    "flowlet": "switches.flowlet:Flowlet",
+    "adaptive-flowlet": "switches.adaptive_flowlet:AdaptiveFlowlet",
+    "conga": "switches.conga:Conga",
+    "host-dr": "hosts.host_dr:HostRotation",
+    "ofan": "switches.ofan:Ofan",
+    "plb": "hosts.plb:Plb",
+    "hopper": "hosts.hopper:Hopper",
+    "reps": "hosts.reps:Reps",
+    "bitmap": "hosts.bitmap:Bitmap",
+    "mixed": "hosts.mixed:Mixed",
+    "mrc": "hosts.mrc:Mrc",
 }
 ALL = "all"
 """Selects every strategy that can run."""
-_SAME: Mapping[str, str] = {"optimal": "assign", "letflow": "flowlet"}
+_SAME = {"optimal": "assign", "letflow": "flowlet"}
 """Other names of strategies."""
 
 
@@ -81,15 +59,20 @@ def parse_strategy(text: str) -> FlowStrategy:
     name, options = _parts(text)
     if name in PACKET_STRATEGIES:
         raise UsageError(f"{name} decides packet by packet; replay with --packets")
-    return STRATEGIES[name](options)
+    strategy: FlowStrategy = _class(STRATEGIES[name])(options)
+    return strategy
 
 
 def parse_packet_strategy(text: str) -> Strategy:
     """A strategy for the packet engine, such as `ofan` or `ecmp:seed=7`. UsageError as above."""
     name, options = _parts(text)
-    if name in PACKET_STRATEGIES:
-        return PACKET_STRATEGIES[name](options)
-    return STRATEGIES[name](options)
+    strategy: Strategy = _class(PACKET_STRATEGIES.get(name) or STRATEGIES[name])(options)
+    return strategy
+
+
+def _class(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"{__package__}.{module}"), name)
 
 
 def expanded(texts: Sequence[str], packets: bool) -> list[str]:

@@ -7,17 +7,20 @@ All packets of a unit have the same path under a hash: a one-way flow, or one en
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ...kernels.named import NamedTuple
+from ...kernels.record import dataclass
 from ..hashing.keys import PacketKeys
 from ..results.base import HostMapping
 from .linked import NO_LINKS, Links, Told
+
+if TYPE_CHECKING:
+    from ...analyzer.results.flow import Owner
 
 ON_ACKED, ON_RECEIVED = 0, 1
 """The end at which the predecessor of a message must be complete: its sender or its receiver."""

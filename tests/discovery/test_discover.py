@@ -9,7 +9,7 @@ from answers import recorded, traffic_of, truth
 
 from rocescope.discovery.discover import discover_folder, hash_in_words
 from rocescope.replay.flows.placement import place
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 
 
 @pytest.mark.parametrize("name", ["healthy", "flapped"])

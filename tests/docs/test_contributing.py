@@ -37,7 +37,8 @@ def test_the_example_strategy_runs(
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
-    monkeypatch.setitem(strategies.PACKET_STRATEGIES, "two-choices", module.TwoChoices)
+    (place,) = re.findall(r'"two-choices": "([^"]+)"', page)
+    monkeypatch.setitem(strategies.PACKET_STRATEGIES, "two-choices", place)
 
     fabric = "leaf-spine:leaves=2,spines=8,hosts=8,rate=100G"
     words = ["replay", "--pattern", "permutation", "--fabric", fabric, "--format", "json"]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rocescope.replay.hashing import MODELS
+from rocescope.replay.hashing.models import MODELS
 
 
 def test_every_model_is_listed(checkout: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Literal
 
 from router_namespaces import ip
 
-from rocescope.replay.hashing import HashSettings, bind, equal_cost
 from rocescope.replay.hashing.keys import packet_keys
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import HashSettings, equal_cost
 
 from .damage import change_clock, miss_frames
 from .packets import Flow, Hop

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from ....kernels.record import dataclass
 from ..state import FIXED_WINDOW
 
 US = 1_000_000

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_rate
 from ...fabrics.fabric import Fabric
-from ...flows.checks.blast_radius import links_of
 from ...packets.failures.events import (
     LOSSY,
     SLOW,
@@ -57,6 +56,8 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
         if how:
             raise UsageError(f"--fail {text}: a share of all cables can only be down")
         return random_cables(fabric, share(where, f"--fail {text}"), seed, begin_ps, end_ps)
+    from ...flows.checks.blast_radius import links_of
+
     links = [int(link) for link in links_of(fabric, where)]
     if not equals:
         return outage(links, begin_ps, end_ps)

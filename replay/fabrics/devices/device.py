@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface
 from typing import NamedTuple
 
-from ...hashing import HashSettings
+from ...hashing.settings import HashSettings
 from ..addressing import Address, Network
 
 

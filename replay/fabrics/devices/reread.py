@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....kernels.kernel import Bools, Int32s, Ints, UInt16s
-from ...hashing import HashSettings
+from ...hashing.settings import HashSettings
 from ..fabric import Fabric
 from ..forwarding import Forwarding
 from ..routes import edge_per_host, with_ipv6

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from ....kernels.record import dataclass
 from ..addressing import Address, Network
 from .cabling import Cabling, Note, find_links
 from .device import Device, NextHop

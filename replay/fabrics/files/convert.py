@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from ...hashing import HashSettings
+from ...hashing.settings import HashSettings
 from ..fabric import HOST, Fabric
 from ..parameters import rate_text
 

@@ -6,8 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 from ....analyzer.errors import UsageError
-from ...hashing import HashSettings, bind
 from ...hashing.keys import packet_keys
+from ...hashing.models import bind
+from ...hashing.settings import HashSettings
 from .yaml_source import Source
 
 _NUMBERS = {"seed": (0, (1 << 64) - 1), "rotate": (0, 63), "offset": (0, 63)}

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from ....analyzer.errors import UsageError
 from ....analyzer.saved_file import read_saved
 from ....analyzer.words import printable
-from ...hashing import HashSettings
+from ...hashing.settings import HashSettings
 from ..addressing import Address, parse_address, parse_network
 from ..devices.device import Device, NextHop, Route
 from ..devices.limits import limits_of

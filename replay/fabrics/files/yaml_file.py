@@ -36,7 +36,7 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration, parse_rate
-from ...hashing import HashSettings
+from ...hashing.settings import HashSettings
 from ..addressing import Address, AddressPlan, Network, parse_address, parse_network
 from ..build import Cables, build
 from ..fabric import Fabric, Origin

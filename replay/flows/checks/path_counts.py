@@ -10,7 +10,7 @@ from msgspec import Meta
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bools
 from ...fabrics.fabric import Fabric
-from ..placement import MOST_HOPS
+from ..entering import MOST_HOPS
 
 
 class PortPaths(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Ints
 from ....kernels.named import NamedTuple
+from ....kernels.record import dataclass
 from ...fabrics.fabric import Fabric
 from ..model.draws import generator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Array, Bools, Bytes, Int32s, Ints
+from ....kernels.kernel import Array, Bools, Bytes, Int32s, Ints, kernel
 from ....kernels.named import NamedTuple
 from ...fabrics.fabric import Fabric
 from .model import PS
@@ -118,19 +118,36 @@ def with_cut_through(
 
 def ports_in_turn(arrays: FabricArrays, src: Array, dst: Array) -> Int32s:
     """int32[n]: sending port of each flow; the flows of a host use its usable ports in turn."""
-    turn = np.zeros(arrays.hosts, np.int64)
     ports = np.full(len(src), -1, np.int32)
     if arrays.access.shape[1] == 1:
         ports[:] = np.where(arrays.access[src, 0] >= 0, 0, -1)
         return ports
-    for row, (s, d) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
-        edge = int(arrays.host_edge[d])
-        usable = [
-            port
-            for port, switch in enumerate(arrays.host_switch[s].tolist())
-            if switch >= 0 and edge >= 0 and arrays.route[switch, edge] != NO_ROUTE
-        ]
-        if usable:
-            ports[row] = usable[int(turn[s]) % len(usable)]
-            turn[s] += 1
+    ends = np.stack([src, dst]).astype(np.int32)
+    edges, switches, turn = arrays.host_edge, arrays.host_switch, np.zeros(arrays.hosts, np.int64)
+    _take_turns(ends, edges, switches, arrays.route, turn, ports)
     return ports
+
+
+@kernel
+def _take_turns(
+    ends: Int32s,
+    host_edge: Int32s,
+    host_switch: Int32s,
+    route: Int32s,
+    turn: Ints,
+    ports: Int32s,
+) -> None:
+    """ports[n] of flow n from host ends[0, n] to host ends[1, n]; turn: flows of each host so far,
+    those without a usable port left out."""
+    usable = np.zeros(host_switch.shape[1], np.int32)
+    for row in range(len(ports)):
+        source, edge = ends[0, row], host_edge[ends[1, row]]
+        found = 0
+        for port in range(host_switch.shape[1]):
+            switch = host_switch[source, port]
+            if switch >= 0 and edge >= 0 and route[switch, edge] != NO_ROUTE:
+                usable[found] = port
+                found += 1
+        if found:
+            ports[row] = usable[turn[source] % found]
+            turn[source] += 1

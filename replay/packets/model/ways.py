@@ -32,7 +32,8 @@ class Ways:
     def _times(self, src: Array, dst: Array, size: Array, longest: bool) -> Ints:
         arrays = self._arrays
         found = np.full(len(src), -1, np.int64)
-        order = np.argsort(size, kind="stable")
+        alike = bool((size == size[:1]).all())
+        order = np.arange(len(size)) if alike else np.argsort(size, kind="stable")
         ends = np.stack([src, dst]).astype(np.int32)
         inner = np.empty(arrays.route.shape[::-1], np.int64)
         cost = np.empty(len(arrays.target), np.int64)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array
 from ...fabrics.addressing import AddressPlan
-from ...generate.from_pattern import offered_traffic
+from ...generate.from_pattern import keys_of
 from ...generate.queue_pairs import QueuePairs
+from ...generate.schedule import START_NS
 from ...traffic.traffic import ON_ACKED, Traffic
 from ..model.model import MOST_MESSAGES, MOST_PACKETS, Model, Workload
 
@@ -23,17 +22,38 @@ def units_of(
     flow: int[M], queue pair of each message, ascending; message_bytes: int[M] of payload.
     """
     n = len(pairs)
-    order = np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
-    units = offered_traffic(pairs, plan).take(order)  # per pair: data, then ACKs
+    src, dst = np.concatenate([pairs.src, pairs.dst]), np.concatenate([pairs.dst, pairs.src])
+    flow_of = 2 * np.arange(n, dtype=np.int32)
     packets = np.maximum(1, -(-message_bytes // model.payload_bytes))
     sent, acks, payload = (
         np.bincount(flow, each, n).astype(np.int64)
         for each in (packets, -(-packets // model.ack_every), message_bytes)
     )
-    return replace(
-        units,
+    last = (pairs.packets - 1) * pairs.interval_ns
+    begun = (
+        START_NS
+        + pairs.start_ns
+        + np.stack([np.zeros(n, np.int64), last + pairs.sending.round_trip_ns])
+    )
+    return Traffic(
+        keys=keys_of(
+            pairs.sending,
+            plan,
+            src,
+            dst,
+            np.tile(pairs.port, 2),
+            np.append(pairs.dst_qp, pairs.src_qp),
+        ),
+        src_host=src.astype(np.int32),
+        dst_host=dst.astype(np.int32),
+        flow=np.concatenate([flow_of, flow_of + 1]),
         packets=np.concatenate([sent, acks]),
         wire_bytes=np.concatenate([payload + sent * model.header_bytes, acks * model.ack_bytes]),
+        first_ns=begun.reshape(-1),
+        last_ns=(
+            begun + (pairs.messages - 1) * pairs.period_ns + np.stack([last, 0 * last])
+        ).reshape(-1),
+        has_data=np.arange(2 * n) < n,
     )
 
 

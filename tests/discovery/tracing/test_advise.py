@@ -13,7 +13,7 @@ from rocescope.discovery.tracing.advise import advise
 from rocescope.discovery.tracing.paths import trace_paths
 from rocescope.replay.fabrics.fabric import Origin
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from rocescope.discovery.asking.namespaces import Namespaces
 from rocescope.discovery.tracing.asking import SAMPLE, Asking
 from rocescope.discovery.tracing.paths import ASKED, COMPUTED, NAMED_ANOTHER, NO_HASH, trace_paths
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 
 pytestmark = pytest.mark.usefixtures("root")
 

@@ -14,8 +14,8 @@ from rocescope.discovery.asking.commands import Said
 from rocescope.discovery.asking.namespaces import Namespaces
 from rocescope.discovery.tracing.learn import AGAIN, ANSWERS, learn
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
 from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.seeds.recover import Wanted, is_explained
 
 pytestmark = pytest.mark.usefixtures("root")

@@ -33,7 +33,8 @@ from rocescope.replay.fabrics.fabric import Origin
 from rocescope.replay.fabrics.forwarding import Forwarding
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.fabrics.routes import edge_per_host
-from rocescope.replay.hashing import Group, HashSettings, bind
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import Group, HashSettings
 from rocescope.replay.traffic.traffic import Seen
 
 HASHES = st.one_of(

@@ -14,7 +14,7 @@ from rocescope.discovery.tracing.paths import trace_paths
 from rocescope.discovery.tracing.verify_counters import verify_counters
 from rocescope.replay.fabrics.fabric import Origin
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 
 FRAME_BYTES = {4: 14 + 20 + 8 + 16, 6: 14 + 40 + 8 + 16}
 

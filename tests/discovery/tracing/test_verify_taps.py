@@ -12,7 +12,7 @@ from rocescope.discovery.tracing.paths import trace_paths
 from rocescope.discovery.tracing.verify_taps import verify_taps
 from rocescope.replay.compare.summaries import mapped
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.replay.traffic.traffic import Seen
 

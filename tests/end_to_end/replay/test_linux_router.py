@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from router_namespaces import LeafSpine, ip, ip_json, leaf_spine
 
-from rocescope.replay.hashing import Group, HashSettings, bind, equal_cost
 from rocescope.replay.hashing.keys import PacketKeys, packet_keys
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import Group, HashSettings, equal_cost
 
 pytestmark = pytest.mark.usefixtures("root")
 

@@ -9,8 +9,9 @@ from network import Watched
 from router_namespaces import LeafSpine, ip, leaf_spine
 
 from rocescope.probes.live import LiveOptions, LiveSource
-from rocescope.replay.hashing import Group, HashSettings, bind, equal_cost
 from rocescope.replay.hashing.keys import PacketKeys
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import Group, HashSettings, equal_cost
 
 from .test_linux_router import SEEDS, bucket_table, flows, need_seed_sysctl
 

@@ -18,7 +18,7 @@ from rocescope.replay.fabrics.weights import with_capacity_weights
 from rocescope.replay.flows.loads import LinkLoads, link_loads
 from rocescope.replay.flows.placement import place
 from rocescope.replay.flows.spread import even_loads
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.strategies.flows.subflow import split
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.traffic import Traffic

@@ -25,7 +25,7 @@ from rocescope.replay.compare.packets import (
     replay_packets,
 )
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.packets.bounds import bounds
 from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.many import run_many

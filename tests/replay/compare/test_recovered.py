@@ -10,8 +10,8 @@ from captures import DATA
 from rocescope.replay.compare.recovered import with_recovered_seeds
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import HashSettings
 from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.settings import HashSettings
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2")
 SPINES = tuple(

@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.flows.entering import enter
 from rocescope.replay.flows.ingress import ingress_ports
-from rocescope.replay.flows.placement import Walk, enter, place
-from rocescope.replay.hashing import Group, HashSettings, bind
+from rocescope.replay.flows.placement import Walk, place
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import Group, HashSettings
 
 FABRICS = [
     parse_fabric("leaf-spine:leaves=3,spines=4,hosts=3,uplinks=2"),
@@ -96,14 +98,6 @@ def test_one_seed_for_all_is_that_seed_at_every_switch() -> None:
         lambda _hop, link: found["matrix"].append(link.copy()),
     )
     assert (np.stack(found["equal"]) == np.stack(found["matrix"])).all()
-
-
-def test_hosts_with_several_ports_use_them_in_turn() -> None:
-    fabric = FABRICS[2]
-    traffic = replay_traffic.traffic(fabric, [0, 0, 0, 1, 0], [3, 4, 5, 3, 3])
-    switch = enter(traffic, fabric).switch
-    planes = fabric.nodes.plane[switch].tolist()
-    assert planes == [0, 1, 0, 0, 1]
 
 
 def test_what_cannot_be_reached_is_dropped() -> None:

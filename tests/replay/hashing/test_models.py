@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.hashing import MODELS, Group, HashSettings, LinearHash, bind, equal_cost
 from rocescope.replay.hashing.keys import fields_matrix
-from rocescope.replay.hashing.settings import REDUCTIONS, SEED_USES
+from rocescope.replay.hashing.linear import LinearHash
+from rocescope.replay.hashing.models import MODELS, bind
+from rocescope.replay.hashing.settings import REDUCTIONS, SEED_USES, Group, HashSettings, equal_cost
 
 ASIC = [name for name in MODELS if name != "linux"]
 LINEAR = [name for name in ASIC if re.match("crc|xor|toeplitz", name)]

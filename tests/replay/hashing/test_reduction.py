@@ -11,13 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.hashing import (
-    Group,
-    choose_by_unit,
-    choose_one_group,
-    equal_cost,
-    pack_groups,
-)
+from rocescope.replay.hashing.reduction import choose_by_unit, choose_one_group, pack_groups
+from rocescope.replay.hashing.settings import Group, equal_cost
 
 WEIGHTS = st.lists(st.integers(0, 300), min_size=1, max_size=40).filter(any)
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing import Group, HashSettings, bind
 from rocescope.replay.hashing.functions.linux import LinuxHash
 from rocescope.replay.hashing.keys import PacketKeys, packet_keys
+from rocescope.replay.hashing.models import bind
 from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.settings import Group, HashSettings
 from rocescope.replay.seeds.search import search_linux
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=8")

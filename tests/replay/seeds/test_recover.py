@@ -7,9 +7,10 @@ import pytest
 from examples import thorough
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.hashing import Group, HashSettings, bind
 from rocescope.replay.hashing.keys import packet_keys
+from rocescope.replay.hashing.models import bind
 from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.settings import Group, HashSettings
 from rocescope.replay.results.recover import Candidate
 from rocescope.replay.seeds.recover import (
     Wanted,

@@ -14,8 +14,8 @@ from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.fair_share import split_evenly
 from rocescope.replay.flows.loads import link_loads
 from rocescope.replay.flows.placement import Walk, place
-from rocescope.replay.hashing import HashSettings
 from rocescope.replay.hashing.seeding import PerSwitch, SeedRange, switch_seeds
+from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.results.sweep import SweepResult
 from rocescope.replay.seeds.sweep import Measure, Scores, sweep
 

@@ -110,7 +110,8 @@ def test_a_sweep_says_what_it_means(swept: SweepResult) -> None:
 def test_a_recovery_is_told_plainly() -> None:
     import numpy as np
 
-    from rocescope.replay.hashing import Group, HashSettings, bind
+    from rocescope.replay.hashing.models import bind
+    from rocescope.replay.hashing.settings import Group, HashSettings
     from rocescope.replay.seeds.tapped import Direction, Seen
 
     keys = replay_traffic.random_traffic(FABRIC, 60).keys

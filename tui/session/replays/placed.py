@@ -14,9 +14,9 @@ from ....kernels.kernel import Bytes, Floats, Int32s, Ints
 from ....replay.fabrics.fabric import Fabric
 from ....replay.fabrics.switch_hashing import switch_hashing
 from ....replay.flows.fair_share import by_capacity
-from ....replay.hashing import Group, HashSettings, bind
 from ....replay.hashing.keys import address_text
-from ....replay.hashing.models import MODELS
+from ....replay.hashing.models import MODELS, bind
+from ....replay.hashing.settings import Group, HashSettings
 from ....replay.strategies.base import FlowStrategy
 from ....replay.strategies.placed import Outcome
 from ....replay.traffic.traffic import Traffic

@@ -13,7 +13,7 @@ from rocescope.replay.fabrics.devices.assemble import assemble
 from rocescope.replay.fabrics.devices.reread import Reread
 from rocescope.replay.fabrics.files.linux_tables import read_device, read_devices
 from rocescope.replay.flows.placement import place
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 
 SWITCHES = ("leaf1", "leaf2", "spine1", "spine2")
 

@@ -7,8 +7,9 @@ import pytest
 from hash_keys import ROWS, SEEDS, rows, some_keys
 from hypothesis import given
 
-from rocescope.replay.hashing import HashSettings, bind
 from rocescope.replay.hashing.functions.jenkins import jhash_2words, prepare
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import HashSettings
 
 
 def lookup3(text: bytes, initval: int) -> int:

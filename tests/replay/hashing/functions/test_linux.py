@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from siphash_twin import siphash24
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.hashing import HashSettings, bind, equal_cost
 from rocescope.replay.hashing.keys import packet_keys
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import HashSettings, equal_cost
 
 FIELDS = {"src": 1, "dst": 2, "protocol": 4, "label": 8, "sport": 16, "dport": 32}
 

@@ -8,8 +8,9 @@ from math import comb
 import numpy as np
 from hash_keys import rows, some_keys
 
-from rocescope.replay.hashing import HashSettings, bind, equal_cost
 from rocescope.replay.hashing.functions.oracle import digests
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import HashSettings, equal_cost
 
 
 def splitmix64(state: int) -> int:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.hashing import HashSettings, bind
 from rocescope.replay.hashing.functions.toeplitz import MICROSOFT_KEY, key_of, toeplitz
 from rocescope.replay.hashing.keys import packet_keys
+from rocescope.replay.hashing.models import bind
+from rocescope.replay.hashing.settings import HashSettings
 
 # Microsoft, "Verifying the RSS hash calculation": source, destination, addresses alone, with ports.
 SUITE = [

@@ -1,4 +1,4 @@
-"""Where switches can forward a packet that they have not received in full."""
+"""Where switches can forward a packet that they have not received in full, and ports in turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import pytest
 
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.bounds import bounds
-from rocescope.replay.packets.model.arrays import WHOLE, fabric_arrays, with_cut_through
+from rocescope.replay.packets.model.arrays import (
+    NO_ROUTE,
+    WHOLE,
+    fabric_arrays,
+    ports_in_turn,
+    with_cut_through,
+)
 from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.offers.collectives import collective
 from rocescope.replay.packets.offers.offered import workload_of
@@ -50,3 +56,28 @@ def test_no_run_beats_the_bound_of_cut_through(seed: int) -> None:
     result, bound = run_packets(load, FABRIC, STRATEGY, model, seed), bounds(load, FABRIC, model)
     assert (result.completed_ps >= bound.message_ps).all()
     assert (result.completion_ps or 0) >= bound.completion_ps
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_flows_take_the_usable_ports_of_their_host_in_turn(damaged: bool) -> None:
+    """Against plain Python; with and without hosts that lack a port."""
+    fabric = parse_fabric("multi-plane:planes=3,leaves=2,spines=1,hosts=2")
+    arrays = fabric_arrays(fabric)
+    if damaged:  # host 0 has lost a port, and plane 2 its way from host 1 to the second leaf
+        switch = arrays.host_switch.copy()
+        switch[0, 1] = -1
+        route = arrays.route.copy()
+        route[switch[1, 2], arrays.host_edge[2]] = NO_ROUTE
+        arrays = arrays._replace(host_switch=switch, route=route)
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(0, 4, 60), rng.integers(0, 4, 60)
+    taken = [0] * 4
+    expected = []
+    for s, d in zip(src.tolist(), dst.tolist(), strict=True):
+        edge = int(arrays.host_edge[d])
+        switches = enumerate(arrays.host_switch[s].tolist())
+        usable = [port for port, at in switches if at >= 0 and arrays.route[at, edge] != NO_ROUTE]
+        expected.append(usable[taken[s] % len(usable)])
+        taken[s] += 1
+    assert ports_in_turn(arrays, src, dst).tolist() == expected
+    assert len(set(expected)) == 3

@@ -8,10 +8,15 @@ import pytest
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.generate.from_pattern import generate, offered_traffic
+from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.queue_pairs import Sending
+from rocescope.replay.hashing.keys import PacketKeys
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import parse_jobs
 from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers.offered import units_of
 
 SPEC = "leaf-spine:leaves=2,spines=2,hosts=4,rate=100G"
 FABRIC = parse_fabric(SPEC)
@@ -31,6 +36,24 @@ def test_units_have_the_packets_and_acks_of_their_messages(every: int) -> None:
     ring = offer_jobs([job], FABRIC, model, 1).workload
     data = np.bincount(ring.flow, ring.message_bytes())
     assert ring.traffic.wire_bytes[: len(data)].tolist() == data.tolist()
+
+
+@pytest.mark.parametrize("messages", [1, 3])
+def test_units_are_those_of_the_packets_that_generate_writes(messages: int) -> None:
+    """Row by row: addresses, ports, queue pairs, hosts and times, data first."""
+    settings = Settings(8, 4500, messages, 100, None, 0.5, 10**11)
+    pairs = generate("all-to-all", settings, Sending(qps=2, round_trip_ns=5_000), 7)
+    n = len(pairs)
+    expected = offered_traffic(pairs, FABRIC.addresses).take(
+        np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
+    )
+    flow = np.repeat(np.arange(n), messages)
+    units = units_of(pairs, FABRIC.addresses, flow, pairs.message_bytes[flow], Model())
+    for name in PacketKeys._fields:
+        assert (getattr(units.keys, name) == getattr(expected.keys, name)).all(), name
+    for name in ("src_host", "dst_host", "flow", "first_ns", "last_ns", "has_data"):
+        found, wanted = getattr(units, name), getattr(expected, name)
+        assert (found == wanted).all() and found.dtype == wanted.dtype, name
 
 
 @pytest.mark.parametrize("pattern", ["incast:fan-in=7,message-size=100kB", ""])
