@@ -90,6 +90,10 @@ def _parts(text: str) -> tuple[str, dict[str, str]]:
     name, _, rest = text.partition(":")
     name = _SAME.get(name, name)
     if name not in STRATEGIES and name not in PACKET_STRATEGIES:
-        known = choices(name, (*STRATEGIES, *PACKET_STRATEGIES))
+        every = (*STRATEGIES, *PACKET_STRATEGIES)
+        listed = name.split(",")
+        if len(listed) > 1 and listed[0] in every:
+            raise UsageError(f"one strategy each: -s {' -s '.join(listed)}")
+        known = choices(name, every)
         raise UsageError(f"there is no strategy {name!r}; {known}")
     return name, parse_options(rest, name)

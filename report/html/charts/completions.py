@@ -53,7 +53,11 @@ def _times(one: StrategyResult) -> list[float]:
 
 def _told(one: StrategyResult, times: Sequence[float]) -> str:
     assert one.packets is not None
-    text = f"{one.title}: half by {human.duration(times[len(times) // 2])}, "
+    earlier = one.packets.flows_omitted
+    half = (earlier + len(one.packets.flows)) // 2 - earlier
+    text = f"{one.title}: "
+    if half < len(times):  # else half of the flows are never complete
+        text += f"{'more than ' if half < 0 else ''}half by {human.duration(times[max(0, half)])}, "
     missing = len(one.packets.flows) - len(times)
     if missing:
         return text + f"{human.counted(missing, 'flow')} never"

@@ -186,6 +186,7 @@ def test_one_switch_only(capsys: pytest.CaptureFixture[str], links: list[str]) -
         (["replay", *FABRIC], "give captures, or --pattern"),
         (["replay", *PATTERN, "--fabric", "torus:k=3"], "torus"),
         (["replay", *PATTERN, *FABRIC, "-s", "luck"], "no strategy 'luck'"),
+        (["replay", *PATTERN, *FABRIC, "-s", "ecmp,jsq"], "one strategy each: -s ecmp -s jsq"),
         (["replay", *PATTERN, *FABRIC, "--top", "0"], "--top must be 1"),
         (["replay", *PATTERN, *FABRIC, "--map", "order"], "--concat need captures"),
         (["replay", "--pattern", "permutation:qps=x", *FABRIC], "qps=x is not a whole number"),
