@@ -39,8 +39,8 @@ def link(code: bytes, imports: Mapping[str, int], exports: Collection[str]) -> d
     elements = (_Element * 2)(
         _Element(_OBJECT, code, len(code)), _Element(_LIBRARY, _THIS_PROCESS, 0)
     )
-    given = (_Symbol * len(imports))(*((name.encode(), at) for name, at in imports.items()))
-    found = (_Symbol * len(exports))(*((name.encode(), 0) for name in exports))
+    given = (_Symbol * len(imports))(*(_Symbol(name.encode(), at) for name, at in imports.items()))
+    found = (_Symbol * len(exports))(*(_Symbol(name.encode(), 0) for name in exports))
     error = ctypes.c_char_p()
     if not library.LLVMPY_LLJIT_Link(
         linker,

@@ -17,14 +17,25 @@ from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.fair_share import split_evenly
 from rocescope.replay.flows.loads import layers_of
+from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import EngineResult, Model
 from rocescope.replay.packets.offers.collectives import collective
 from rocescope.replay.packets.run import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 MODEL = Model(header_bytes=62, gap_bytes=20)
+DROPPING = Model(
+    header_bytes=62,
+    gap_bytes=20,
+    pfc=None,
+    buffer_bytes=800_000,
+    ecn_low_bytes=400_000,
+    ecn_high_bytes=400_000,
+)
+"""The paper's buffers, and its marks for PLB."""
 LARGE, SMALL = 1 << 20, 32 << 10
 GRANULARITIES = {"flow": "ecmp", "subflow": "subflow:k=4", "packet": "switch-random"}
+FLOWLETS = {"flow": "ecmp", "flowlet": "plb", "subflow": "subflow:k=4", "packet": "reps"}
 SPREAD = {
     "round robin": "switch-rr:reshuffle=0,acks=own",
     "shortest queue": "jsq",
@@ -39,10 +50,13 @@ def fat_tree(k: int) -> Fabric:
     return parse_fabric(f"fat-tree:k={k},rate=800G,delay=500ns")
 
 
-def ran(fabric: Fabric, spec: str, size: int, seed: int) -> EngineResult:
+def ran(
+    fabric: Fabric, spec: str, size: int, seed: int, model: Model = MODEL, recovery: str = "none"
+) -> EngineResult:
     strategy = parse_packet_strategy(spec).in_run(seed - 1, fabric)
-    load = collective("permutation", fabric, MODEL, size, seed)
-    return run_packets(load, fabric, strategy, MODEL, seed)
+    load = collective("permutation", fabric, model, size, seed)
+    transport = Transport(recovery=recovery)
+    return run_packets(load, fabric, strategy, model, seed, transport=transport)
 
 
 def overloads(fabric: Fabric, spec: str, size: int) -> list[float]:
@@ -66,6 +80,15 @@ def main() -> None:
         mean[name] = float(np.mean(times)) / 1e6
         print(f"  {name:8} {spec:14} {mean[name]:7.2f}")
     bands.holds("finer is better", mean["packet"] < mean["subflow"] < mean["flow"])
+    print("  with buffers of 800 kB that drop, ideal recovery, and PLB for flowlets:")
+    for name, spec in FLOWLETS.items():
+        runs = [ran(fabric, spec, LARGE, seed, DROPPING, "ideal") for seed in range(1, SEEDS + 1)]
+        mean[name] = float(np.mean([run.completion_ps or 0 for run in runs])) / 1e6
+        print(f"  {name:8} {spec:14} {mean[name]:7.2f}")
+    bands.holds(
+        "flowlets are worse than subflows, better than flows",
+        mean["packet"] < mean["subflow"] < mean["flowlet"] < mean["flow"],
+    )
 
     worst: dict[tuple[str, int], list[float]] = {}
     for size, words in ((LARGE, "1 MiB"), (SMALL, "32 KiB")):
