@@ -1,14 +1,18 @@
-"""Figures 1, 7 and 18 of "Load Balancing for AI Training Workloads" (arXiv 2507.21372).
+"""Figures 1, 7, 11 and 18 of "Load Balancing for AI Training Workloads" (arXiv 2507.21372).
 
     python benchmarks/reproductions/paper_figures.py
 
 Public text tells what they show and in what order the schemes are, without the values of bars:
 figure 1, finer granularity is better in a permutation; figure 7, the overload of the worst link of
-each stage at 1 MB and 32 KB; figure 18, by which factor the queues of host rotation exceed those of
-Ofan in larger networks.
+each stage at 1 MB and 32 KB; figure 11, the best payload of packets, by a formula; figure 18, by
+which factor the queues of host rotation exceed those of Ofan in larger networks.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from bands import Bands
@@ -42,6 +46,9 @@ SPREAD = {
     "host rotation": "host-dr",
     "Ofan": "ofan",
 }
+PAYLOADS = (1024, 1448, 2048, 2896, 4096, 5792, 8192)
+DELAY_PACKETS = 10
+"""alpha of figure 11: packets that a message waits for beside its own."""
 STAGES = ("leaf-spine", "spine-core", "core-spine", "spine-leaf")
 SEEDS = 3
 
@@ -57,6 +64,11 @@ def ran(
     load = collective("permutation", fabric, model, size, seed)
     transport = Transport(recovery=recovery)
     return run_packets(load, fabric, strategy, model, seed, transport=transport)
+
+
+def mean_us(fabric: Fabric, size: int, model: Model) -> float:
+    runs = [ran(fabric, "ofan", size, seed, model) for seed in range(1, SEEDS + 1)]
+    return float(np.mean([run.completion_ps or 0 for run in runs])) / 1e6
 
 
 def overloads(fabric: Fabric, spec: str, size: int) -> list[float]:
@@ -106,6 +118,19 @@ def main() -> None:
     uneven = max(worst["host rotation", SMALL])
     bands.within("host rotation, 32 KiB: uneven", uneven, 1.5, 2)
     bands.holds("Ofan, 32 KiB: more even", max(worst["Ofan", SMALL]) < uneven - 0.2)
+    print("figure 11: payload of packets, permutation with Ofan: completion, us")
+    print(f"  {'message':>9}" + "".join(f"{payload:>9}" for payload in PAYLOADS))
+    best = []
+    for size in (1 << 18, 1 << 20, 1 << 22):
+        took = {p: mean_us(fabric, size, replace(MODEL, payload_bytes=p)) for p in PAYLOADS}
+        print(f"  {size:>9}" + "".join(f"{took[payload]:9.2f}" for payload in PAYLOADS))
+        formula = math.sqrt((MODEL.header_bytes + MODEL.gap_bytes) * size / DELAY_PACKETS)
+        nearest = min(PAYLOADS, key=lambda payload: abs(payload - formula))
+        best.append(min(PAYLOADS, key=lambda payload: took[payload]))
+        over = took[nearest] / took[best[-1]]
+        bands.within(f"{size} B: payload {nearest} of the formula over the best", over, 1, 1.005)
+    for few, more in pairwise(best):
+        bands.within("four times the message: larger best payload", more / few, 1.4, 2.9)
     print("figure 18: largest queue of host rotation over that of Ofan, permutation of 1 MiB")
     ratios = {}
     for k in (4, 8, 16):
