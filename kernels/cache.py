@@ -110,14 +110,14 @@ def remove_foreign(folder: str) -> None:
 
     Only this user can write to the folder above, so nobody replaces it after the check.
     """
-    import shutil
-
     with contextlib.suppress(FileNotFoundError):
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode):
             _say_refused(folder)
             os.unlink(folder)
         elif not _is_own(status):
+            import shutil  # takes as long to load as several kernels
+
             _say_refused(folder)
             shutil.rmtree(folder)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TextIO, TypeAlias
 
@@ -81,6 +80,8 @@ def page_on(stream: TextIO, color: ColorWhen = "auto") -> Page:
 def _columns_of(stream: TextIO) -> int:
     """Columns of a terminal, or those that the environment asks for."""
     if stream.isatty():
+        import shutil
+
         columns = shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns
     else:
         asked = os.environ.get("COLUMNS", "")
