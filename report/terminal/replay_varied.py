@@ -48,8 +48,7 @@ def _verdict(result: ReplayResult) -> str:
         return f"{cases}; none completes."
     if not found:
         return f"{cases}; no link between switches carries data."
-    best = min(found, key=itemgetter(0))
-    worst = max((case for case in found if case[2] == best[2]), key=itemgetter(0))
+    best, worst = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
     alone = len({name for _, name, _ in rows}) == 1
     what = "" if packets else "the busiest link is busy for "
     text = f"{_told(best, alone)}, {what}{human.duration(best[0])}"
@@ -58,10 +57,10 @@ def _verdict(result: ReplayResult) -> str:
         return f"One case: {text}; give several values to compare: --vary {name}=A,B."
     if len(found) < len(rows):
         text += f" ({len(rows) - len(found)} of {len(rows)} rows did not complete)"
-    if not alone:
-        return f"Best is {text}."
     if human.duration(best[0]) == human.duration(worst[0]):
         return f"All {cases} alike: {what}{human.duration(best[0])}{_shares(found, alone)}."
+    if not alone:
+        return f"Best is {text}."
     less = human.percent(1 - best[0] / worst[0])
     return (
         f"Best is {text}: {less} less than the worst, {_told(worst, alone)}, "
@@ -73,8 +72,11 @@ def _by_strategy(result: ReplayResult) -> Iterator[str]:
     """What the values change for each of several strategies, each compared with itself."""
     rows = list(_named(result))
     titles = list(dict.fromkeys(title for _, title, _ in rows))
-    some = any(row.compared_ns for *_, row in rows)
-    for title in titles if some and len(titles) > 1 and len(result.varied) > 1 else ():
+    known = (row.compared_ns for *_, row in rows)
+    times = {time and human.duration(time.mean) for time in known}
+    if len(titles) < 2 or len(result.varied) < 2 or len(times) < 2:  # the verdict says it
+        return
+    for title in titles:
         own = [row for row in rows if row[1] == title]
         found = [(time.mean, *row) for row in own if (time := row[-1].compared_ns)]
         if not found:

@@ -62,6 +62,8 @@ def test_one_case_is_told_to_take_several_and_equal_cases_that_they_are() -> Non
     )
     text = _text(plain, "delay=1us,2us", words=True)
     assert "All 2 cases alike: the busiest link is busy for" in text
+    several = replace(plain, strategies=("ecmp", "wcmp"))
+    assert "All 2 cases alike: " in _text(several, "delay=1us,2us", words=True)
     text = _text(plain, "spines=2,4", words=True)
     assert "us; the fullest link has 2.00 (spines=2) to 4.00 (spines=4) times its fair" in text
 
