@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import Counter
+from dataclasses import replace
 from ipaddress import ip_address
 
 import encapsulated_corpus as corpus
@@ -34,7 +35,7 @@ def unwrapped(frames: FrameBatch) -> tuple[list[Inner], Taps, DecodeCounters]:
     counters = DecodeCounters()
     data = frames.data.view()
     data.flags.writeable = False
-    frames = FrameBatch(data, *(getattr(frames, n) for n in FrameBatch.__slots__[1:]))
+    frames = replace(frames, data=data)
     parts = list(Unwrapper(taps, PORTS).batches(frames, 0, counters))
     return [inner for _, inner, _ in parts], taps, counters
 
