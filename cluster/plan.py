@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..analyzer.analysis.options import AnalyzeOptions
 from ..analyzer.analysis.run import groups_of, open_sources
@@ -55,14 +55,14 @@ class PlannedOptions(msgspec.Struct, frozen=True):
     window_ns: int
     filter: str | None
     concat: bool
-    tap_names: dict[str, str]
+    tap_names: Mapping[str, str]
     rings: str | None
-    udp_ports: list[int]
+    udp_ports: tuple[int, ...]
     icrc: bool
     link_rate_bits_per_second: int | None
     max_flows: int
     flow_label: FlowLabelOf
-    usid: list[int]
+    usid: tuple[int, int]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -89,21 +89,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 def analyze_options(plan: Plan) -> AnalyzeOptions:
     """The options as the analysis takes them."""
-    known = plan.options
-    return AnalyzeOptions(
-        path_by=known.path_by,
-        window_ns=known.window_ns,
-        filter=known.filter,
-        concat=known.concat,
-        tap_names=known.tap_names,
-        rings=known.rings,
-        udp_ports=tuple(known.udp_ports),
-        icrc=known.icrc,
-        link_rate_bits_per_second=known.link_rate_bits_per_second,
-        max_flows=known.max_flows,
-        flow_label=known.flow_label,
-        usid=UsidFormat(*known.usid),
-    )
+    known = asdict(plan.options)
+    return AnalyzeOptions(**known | {"usid": UsidFormat(*plan.options.usid)})
 
 
 def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) -> Plan:
@@ -128,18 +115,7 @@ def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) ->
         taps=taps,
         many_taps=len(taps) > 1 or formats != {"pcap"},
         options=PlannedOptions(
-            path_by=options.path_by,
-            window_ns=options.window_ns,
-            filter=options.filter,
-            concat=options.concat,
-            tap_names=dict(options.tap_names),
-            rings=options.rings,
-            udp_ports=list(options.udp_ports),
-            icrc=options.icrc,
-            link_rate_bits_per_second=options.link_rate_bits_per_second,
-            max_flows=options.max_flows,
-            flow_label=options.flow_label,
-            usid=list(options.usid),
+            **{name: getattr(options, name) for name in PlannedOptions.__struct_fields__}
         ),
     )
 
