@@ -57,8 +57,8 @@ class CmMessage:
     kind: str
     """One of KINDS, or `0x....` for another attribute of the CM class."""
     transaction_id: int | None
-    local_comm_id: int | None
-    remote_comm_id: int | None
+    local_comm_id: int | None = None
+    remote_comm_id: int | None = None
     service_id: int | None = None
     """REQ and SIDR_REQ: service id; rdma_cm: 0x1060000 + TCP port."""
     qpn: int | None = None
@@ -143,7 +143,6 @@ def _fields(kind: str, body: _Bytes) -> dict[str, Any]:
         mtu = body.bits(50, 1, 4, 0xF)
         return {
             "local_comm_id": body.number(0, 4),
-            "remote_comm_id": None,
             "service_id": body.number(8, 8),
             "qpn": body.number(32, 3),
             "responder_resources": body.number(35, 1),
@@ -158,12 +157,10 @@ def _fields(kind: str, body: _Bytes) -> dict[str, Any]:
         if kind == "SIDR_REQ":
             return {
                 "local_comm_id": request_id,
-                "remote_comm_id": None,
                 "partition_key": body.number(4, 2),
                 "service_id": body.number(8, 8),
             }
         return {
-            "local_comm_id": None,
             "remote_comm_id": request_id,
             "reason": body.number(4, 1),
             "qpn": body.number(8, 3),
