@@ -267,12 +267,12 @@ class RoceScreen(Screen[None]):
         """Hints for an empty table."""
         session, source = self.view.session, snapshot.source
         others = "^f opens a capture, ^n captures on interfaces of this host"
+        if source.error and not len(snapshot.flows):
+            return f"X  retries\n{others}"
         if session.filter_text:
             return f"no flow passes the filter {session.filter_text}\n\n/  changes it"
         if len(snapshot.flows):
             return "no flow carries data\n\na  shows flows of ACKs and CNPs only"
-        if source.error:
-            return f"X  retries\n{others}"
         if source.running:
             return "flows appear when their packets arrive"
         port = "RoCEv2 uses UDP port 4791; --udp-port sets another port"

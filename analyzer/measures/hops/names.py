@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 _FILE = re.compile(r"(.*?)(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+(:.*)?$", re.IGNORECASE)
 """A file name and, of a pcapng with several interfaces, the interface."""
+_FOLDERS = re.compile(r" \(.*\)$")
 _PARTS = re.compile(r"[^A-Za-z0-9.]+")
 _WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
 _PORT = re.compile(
@@ -26,7 +27,7 @@ def short_names(names: Sequence[str]) -> list[str]:
     A common part ends at a separator: leaf1-spine1 and leaf1-spine2 stay as they are. Where all
     names have two parts in common anywhere, and two devices of their own, only what differs stays:
     leaf1-spine1 of pod3-row7-leaf1-eth1-to-pod3-row7-spine1-eth1. Where two names would become
-    equal, all stay whole.
+    equal, all keep the folders in which they differ: leaf1-spine1 (monday).
     """
     files, interfaces = zip(*map(_file_and_interface, names), strict=True) if names else ((), ())
     short = list(files)
@@ -38,6 +39,8 @@ def short_names(names: Sequence[str]) -> list[str]:
             f"{file}:{interface}" if interface and times[file] > 1 else file
             for file, interface in zip(files, interfaces, strict=True)
         ]
+    if len(set(short)) < len(set(names)):
+        short = _with_folders(names, short)
     if len(set(short)) < len(set(names)):
         return list(names)
     if len(short) > 1:
@@ -54,6 +57,17 @@ def _file_and_interface(name: str) -> tuple[str, str]:
     if found is None:
         return os.path.basename(name) or name, ""
     return os.path.basename(found[1]) or name, (found[4] or "")[1:]
+
+
+def _with_folders(names: Sequence[str], short: Sequence[str]) -> list[str]:
+    """The short names before their folders, without those that all have in common."""
+    folders = [os.path.dirname(name).split("/") for name in names]
+    named = [own for own in folders if own != [""]]  # the first of equal files has no folder
+    common = len(os.path.commonprefix(named))  # of lists, whole folders
+    if all(own == named[0] for own in named):
+        common -= 1
+    tails = ["/".join(own[common:]) for own in folders]
+    return [f"{name} ({tail})" if tail else name for name, tail in zip(short, tails, strict=True)]
 
 
 def _without_common(names: list[str], front: bool) -> list[str]:
@@ -81,8 +95,10 @@ def _without_shared(names: list[str]) -> list[str]:
 
 def parts_of(name: str) -> list[str]:
     """The devices in a short name: `leaf1-spine3` has leaf1 and spine3, and so has
-    `leaf1-eth2-spine3-eth1`."""
-    parts = [part for part in _PARTS.split(name) if part and part.lower() not in _WORDS]
+    `leaf1-eth2-spine3-eth1`; its folders, in brackets, are none."""
+    parts = [
+        part for part in _PARTS.split(_FOLDERS.sub("", name)) if part and part.lower() not in _WORDS
+    ]
     devices = [part for part in parts if not _PORT.fullmatch(part)]
     return devices if len(devices) > 1 else parts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from captures import data
-from tui_driver import drive, text_of
+from tui_driver import drive, text_of, typed
 
 
 def test_one_tap_is_not_several(tmp_path, need_tool):
@@ -16,3 +16,10 @@ def test_one_tap_is_not_several(tmp_path, need_tool):
     pair = sorted((data("leafspine") / "r01_clean_write").glob("leaf1-spine*.pcap.gz"))
     for captures, several in (([one], False), (pair, True)):
         assert ("several taps" in "\n".join(drive(captures, ["D"], look=text_of))) == several
+
+
+def test_a_missing_file_is_said_before_a_filter(tmp_path):
+    """Whatever the filter, there are no flows to pass it."""
+    keys = ["slash", typed("src==10.0.0.1"), "enter"]
+    text = "\n".join(drive([tmp_path / "none.pcap"], keys, start="qps", look=text_of))
+    assert "X  retries" in text and "no flow passes the filter" not in text

@@ -18,7 +18,11 @@ from rocescope.analyzer.measures.hops.names import (
         (["a/leaf1-spine1.pcap.gz", "b/leaf1-spine2.pcapng"], ["leaf1-spine1", "leaf1-spine2"]),
         (["run7.leaf1-spine1.cap", "run7.leaf2-spine1.cap"], ["leaf1-spine1", "leaf2-spine1"]),
         (["run7_A_end.pcap", "run7_B_end.pcap"], ["A", "B"]),
-        (["x/a.pcap", "y/a.pcap"], ["x/a.pcap", "y/a.pcap"]),  # without folders they are equal
+        (["x/a.pcap", "y/a.pcap"], ["a (x)", "a (y)"]),  # without folders they are equal
+        (["a.pcap", "/r/x/a.pcap", "/r/y/a.pcap"], ["a", "a (x)", "a (y)"]),
+        (["a.pcap", "/r/x/a.pcap"], ["a", "a (x)"]),
+        (["/r/x/1/a.pcap", "/r/y/1/a.pcap", "/r/b.pcap"], ["a (x/1)", "a (y/1)", "b"]),
+        (["x/a.pcap", "x/a.pcap.gz"], ["x/a.pcap", "x/a.pcap.gz"]),  # also in one folder
         (["eth0", "eth1"], ["eth0", "eth1"]),
         (["only.pcap"], ["only"]),
         (["only.pcapng:eth0"], ["only"]),
@@ -53,6 +57,7 @@ def test_short_names(names, short):
         ("leaf1-spine3", "leaf2-spine3", "spine3", "leaf1 to leaf2"),
         ("leaf2-spine3", "leaf1-spine3", "spine3", "leaf2 to leaf1"),
         ("H1-leaf1", "leaf1-spine3", "leaf1", "H1 to spine3"),
+        ("a-b (day 1/leaf1)", "b-c (day 1/leaf1)", "b", "a to c"),
         ("leaf1--spine3", "spine3_leaf2", "spine3", "leaf1 to leaf2"),
         ("sender", "receiver", None, None),
         ("leaf1-spine3", "leaf1-spine3", None, None),
