@@ -1,7 +1,8 @@
 """The order in which one process would measure the rows of several captures.
 
-`decode.merge` passes on the rows of all captures in chunks. Chunk k ends with the last row of one
-table; that table, and so the whole order, follows from the last times of all tables alone.
+`decode.merge` merges the rows of all captures in chunks. Chunk k ends with the last row of one
+table; that table, and so the whole order, follows from the last times of all tables alone. How many
+rows the merge passes on at once changes nothing.
 """
 
 from __future__ import annotations

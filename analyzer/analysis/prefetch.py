@@ -12,8 +12,8 @@ T = TypeVar("T")
 AHEAD = 3
 """Most batches queued between the threads."""
 
-_WAIT_S = 0.1
-_GRACE_WAITS = 10
+WAIT_S = 0.1
+GRACE_WAITS = 10
 """Time in seconds for the last item of a stopped iterator, which may be blocked."""
 
 
@@ -67,9 +67,9 @@ class Prefetched(Generic[T]):
         self._thread.start()
         waits = 0
         try:
-            while waits < _GRACE_WAITS:
+            while waits < GRACE_WAITS:
                 try:
-                    item, error = self._items.get(timeout=_WAIT_S)
+                    item, error = self._items.get(timeout=WAIT_S)
                 except queue.Empty:
                     waits += self._finishing.is_set()
                     self._poll()
@@ -98,7 +98,7 @@ class Prefetched(Generic[T]):
     def stop(self) -> None:
         """End the thread at its next item; a blocked thread is abandoned."""
         self._stopped.set()
-        self._thread.join(_GRACE_WAITS * _WAIT_S)
+        self._thread.join(GRACE_WAITS * WAIT_S)
 
     def _run(self, make: Callable[[], Iterator[T]]) -> None:
         try:
@@ -112,7 +112,7 @@ class Prefetched(Generic[T]):
     def _put(self, item: tuple[T | None, BaseException | None]) -> bool:
         while not self._stopped.is_set():
             try:
-                self._items.put(item, timeout=_WAIT_S)
+                self._items.put(item, timeout=WAIT_S)
                 return True
             except queue.Full:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -54,6 +54,7 @@ from .options import AnalyzeOptions
 from .owners import merged, owners_in
 from .prefetch import Prefetched
 from .progress import Progress
+from .shared import Shared
 
 if TYPE_CHECKING:
     from ...kernels.kernel import Ints
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 EndedFlows = Callable[[Iterator[Flow]], None]
 """Takes the records of flows that leave memory. Their ids, and those of their connections, begin at
 `AnalyzeOptions.max_flows`: the flows of the result have smaller ones."""
+Decoded = tuple[PacketTable, list[CmMessage]]
 BATCH_FRAMES = 1 << 15
 """Large enough for a small share of Python time; larger batches only touch more fresh memory."""
 
@@ -249,7 +251,8 @@ class Run:
         self._followed: Followed | None = None
         """While packets are followed in another thread than they are tracked."""
         self._interrupted = threading.Event()
-        self._decoded = Prefetched(self._tables, self._report)
+        self._finish: Callable[[], None] = lambda: None
+        """Ends the reading thread, once there is one."""
 
     def read(self, alone: bool = False, ended: EndedFlows | None = None) -> bool:
         """Read, decode and track all packets; False when interrupted, or ended by a limit.
@@ -267,16 +270,18 @@ class Run:
             if alone and self.measuring.many_taps and self._options.idle_ns is None:
                 self._read_and_follow()
             else:
-                for _ in self._tracked():
+                decoded = Prefetched(self._tables, self._report)
+                self._ends_by(decoded.finish)
+                for _ in self._tracked(decoded):
                     self._report()
         if self.measuring.departed is not None:
             self._make_room()  # the listed flows need more memory for their results
         self._report(last=True)
         return not self._interrupted.is_set() and self.ended_by is None
 
-    def _tracked(self) -> Iterator[TrackedBatch | None]:
+    def _tracked(self, decoded: Iterable[Decoded]) -> Iterator[TrackedBatch | None]:
         """Take in all packets; yields each batch as tracked, None for an empty one."""
-        for table, cm in self._decoded:
+        for table, cm in decoded:
             with self.lock:
                 self._date_taps()
                 batch = self.measuring.update(table, cm)
@@ -293,21 +298,26 @@ class Run:
                 return
 
     def _read_and_follow(self) -> None:
-        """`_tracked` in a thread; here its packets are followed, which takes most of the time."""
+        """Share reading and tracking with other threads; following them stays in this one."""
         measuring = self.measuring
         measuring.follows = False
         self._followed = followed = Followed()
 
-        def tracked() -> Iterator[Prepared]:
-            for batch in self._tracked():
-                if batch is not None:
+        def tracked(decoded: Iterator[Decoded]) -> Iterator[Prepared | None]:
+            for batch in self._tracked(decoded):
+                if batch is None:
+                    yield None
+                else:
                     followed.due()
                     yield measuring.hops.prepared(batch)
 
+        shared = Shared(self._tables, tracked, self._report)
+        self._ends_by(shared.finish)
         try:
-            for batch in Prefetched(tracked, self._report):
-                measuring.hops.follow(batch)
-                followed.done()
+            for batch in shared:
+                if batch is not None:
+                    measuring.hops.follow(batch)
+                    followed.done()
                 self._report()
         finally:
             followed.end()
@@ -485,9 +495,27 @@ class Run:
             joined.notes += self._logs.notes()
         return joined
 
-    def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
-        for table in merge_tables([s.tables(self._keep) for s in self.sources], self._merge):
-            yield table, [m for s in self.sources for m in s.decoder.take_cm_messages()]
+    def _tables(self) -> Iterator[Decoded]:
+        tables = [source.tables(self._keep) for source in self.sources]
+        if len(tables) == 1:
+            for table in tables[0]:
+                yield table, self._cm_messages()
+            return
+        due: list[CmMessage] = []
+        read: list[CmMessage] = []
+        """Since the rows that are merged but not passed on: they have nothing to do with these."""
+
+        def apart() -> bool:
+            due.extend(read)
+            read[:] = self._cm_messages()
+            return bool(read)
+
+        for table in merge_tables(tables, self._merge, BATCH_FRAMES, apart):
+            yield table, due.copy()
+            due.clear()
+
+    def _cm_messages(self) -> list[CmMessage]:
+        return [m for source in self.sources for m in source.decoder.take_cm_messages()]
 
     def _keep(self, table: PacketTable) -> PacketTable:
         if self._filter is None:
@@ -511,11 +539,17 @@ class Run:
         for source in self.sources:
             source.capture.stop()
 
+    def _ends_by(self, finish: Callable[[], None]) -> None:
+        """How the threads that read are ended, which have not begun yet."""
+        self._finish = finish
+        if self._interrupted.is_set():
+            finish()
+
     def _stop_reading(self) -> None:
         for source in self.sources:
             source.stopped = True
             source.capture.stop()
-        self._decoded.finish()
+        self._finish()
 
     def _report(self, last: bool = False) -> None:
         now = time.monotonic()

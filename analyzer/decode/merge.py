@@ -6,13 +6,16 @@ packet by packet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ...kernels.record import dataclass
 from ..wire.packets import PacketTable, joined_mrc
+
+BATCH_ROWS = 1 << 15
+"""Of the tables passed on: all of their columns fit into the caches."""
 
 
 @dataclass
@@ -31,11 +34,14 @@ class _Source:
     def __init__(self, index: int, tables: Iterator[PacketTable]) -> None:
         self.index = index
         self._tables = tables
-        self.rows = PacketTable.zeros(0)
+        self._table = PacketTable.zeros(0)
+        self._at = 0
+        self.time_ns = self._table.time_ns
+        """Of the pending rows."""
 
     def refill(self, handed_on_ns: int, counts: MergeCounts) -> bool:
         """Have at least one row; False when the source has ended."""
-        while not len(self.rows):
+        while not len(self.time_ns):
             table = next(self._tables, None)
             if table is None:
                 return False
@@ -44,26 +50,34 @@ class _Source:
                 counts.sorted_rows += backwards
                 table = table.take(np.argsort(table.time_ns, kind="stable"))
             counts.late_rows += int(np.searchsorted(table.time_ns, handed_on_ns))
-            self.rows = table
+            self._table, self._at, self.time_ns = table, 0, table.time_ns
         return True
 
-    def pop(self, time_ns: int, inclusive: bool) -> PacketTable:
-        """Remove and return the rows before `time_ns`, or up to and including it."""
-        cut = int(np.searchsorted(self.rows.time_ns, time_ns, "right" if inclusive else "left"))
-        front = self.rows.slice(0, cut)
-        self.rows = self.rows.slice(cut, len(self.rows))
-        return front
+    def due(self, limit: tuple[int, int]) -> int:
+        """How many rows sort up to this time and source, inclusive."""
+        inclusive = self.index <= limit[1]
+        return int(np.searchsorted(self.time_ns, limit[0], "right" if inclusive else "left"))
+
+    def pop(self, rows: int) -> PacketTable:
+        """Remove and return the first rows."""
+        start, self._at = self._at, self._at + rows
+        self.time_ns = self._table.time_ns[self._at :]
+        return self._table.slice(start, self._at)
 
 
 def merge_tables(
-    sources: Sequence[Iterator[PacketTable]], counts: MergeCounts | None = None
+    sources: Sequence[Iterator[PacketTable]],
+    counts: MergeCounts | None = None,
+    rows: int = BATCH_ROWS,
+    apart: Callable[[], bool] = lambda: False,
 ) -> Iterator[PacketTable]:
     """The rows of all sources by time; rows of equal time in the order of their sources.
 
     A single source is passed on unchanged, in capture order. Otherwise each source's tables should
     follow each other in time: an unsorted table is sorted, and rows older than rows already passed
     on follow at once and are counted in `counts`. One table per source is held, so a source without
-    data yet (a followed file) delays the others.
+    data yet (a followed file) delays the others. Tables have about `rows` rows, less where `apart`,
+    asked whenever sources may have read on, keeps the rows so far from those to come.
     """
     if len(sources) == 1:
         yield from sources[0]
@@ -71,16 +85,27 @@ def merge_tables(
     counts = MergeCounts() if counts is None else counts
     waiting = [_Source(index, tables) for index, tables in enumerate(sources)]
     handed_on_ns = np.iinfo(np.int64).min
+    fronts: list[PacketTable] = []
     while True:
+        late = counts.late_rows
         waiting = [source for source in waiting if source.refill(handed_on_ns, counts)]
+        # Taps with like traffic run out of rows together, each a few rows after the other.
+        end = apart() or counts.late_rows > late or not waiting
+        if fronts and (end or sum(map(len, fronts)) > rows // 2):
+            yield fronts[0] if len(fronts) == 1 else _interleaved(fronts)
+            fronts = []
         if not waiting:
             return
         # All later rows of any source sort after this last row of one source.
-        limit_ns, limit_index = min((int(s.rows.time_ns[-1]), s.index) for s in waiting)
-        fronts = [s.pop(limit_ns, inclusive=s.index <= limit_index) for s in waiting]
-        fronts = [front for front in fronts if len(front)]
-        handed_on_ns = max(handed_on_ns, *(int(front.time_ns[-1]) for front in fronts))
-        yield fronts[0] if len(fronts) == 1 else _interleaved(fronts)
+        limit = min((int(s.time_ns[-1]), s.index) for s in waiting)
+        due = [source.due(limit) for source in waiting]
+        if (total := sum(due)) > rows:
+            most = max(due)
+            fullest = waiting[due.index(most)]
+            limit = int(fullest.time_ns[most * rows // total]), fullest.index
+            due = [source.due(limit) for source in waiting]
+        fronts += [s.pop(n) for s, n in zip(waiting, due, strict=True) if n]
+        handed_on_ns = max(handed_on_ns, limit[0])
 
 
 def _interleaved(tables: list[PacketTable]) -> PacketTable:

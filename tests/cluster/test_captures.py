@@ -42,14 +42,18 @@ def test_rows_addresses_and_taps_are_those_of_one_process(
         t.frames for t in registry.taps.items
     ]
     found = list(merged_rows([captures.rows(n) for n in range(partitions)]))
-    whole = [(chunk, table) for chunk, (table, _) in enumerate(expected) if len(table)]
-    assert [chunk for chunk, _, _ in found] == [chunk for chunk, _ in whole]
-    for (_, table, keys), (_, same) in zip(found, whole, strict=True):
-        for name, column in table.columns():
-            assert np.array_equal(column, getattr(same, name)), name
-        assert len(keys) == len(table)
-    messages = [message for _, said in expected for message in said]
-    assert [message for _, message in captures.cm] == messages
+    whole = PacketTable.concatenate([table for table, _ in expected])
+    merged = PacketTable.concatenate([table for _, table, _ in found])
+    for name, column in whole.columns():
+        assert np.array_equal(column, getattr(merged, name)), name
+    assert all(len(table) == len(keys) for _, table, keys in found)
+    before = np.cumsum([0, *(len(table) for table, _ in expected)])
+    messages = [(before[n], m) for n, (_, said) in enumerate(expected) for m in said]
+    chunk_rows = np.zeros(captures.chunks.count, np.int64)
+    for chunk, table, _ in found:
+        chunk_rows[chunk] += len(table)
+    before = np.cumsum([0, *chunk_rows])
+    assert [(before[chunk], message) for chunk, message in captures.cm] == messages
 
 
 def test_a_pair_of_hosts_is_in_one_partition(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_chunks_and_order_are_those_of_the_merge(captures: list[list[list[int]]]
     counts = MergeCounts()
     expected = [
         list(zip(t.tap.tolist(), t.psn.tolist(), strict=True))
-        for t in merge_tables([iter(c) for c in tables], counts)
+        for t in merge_tables([iter(c) for c in tables], counts, apart=lambda: True)
     ]
     order = chunks(tables)
     found: list[list[tuple[int, int, int]]] = [[] for _ in range(order.count)]
@@ -76,8 +76,13 @@ def test_tables_are_decoded_in_the_order_of_the_merge(captures: list[list[list[i
 
     tables = [tables_of(capture, tap) for tap, capture in enumerate(captures)]
     before: list[int] = []
-    for _ in merge_tables([noted(s, c) for s, c in enumerate(tables)]):
+
+    def apart() -> bool:
         before.append(len(decoded))
+        return True
+
+    for _ in merge_tables([noted(s, c) for s, c in enumerate(tables)], apart=apart):
+        pass
     order = chunks(tables)
     assert order.decoding() == decoded
     for place, (source, number) in enumerate(decoded):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import shutil
 import weakref
 
 import dpkt
@@ -19,6 +20,7 @@ from rocescope.analyzer.analysis import run as engine
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.run import open_run
+from rocescope.analyzer.decode.merge import merge_tables
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.paths.imbalance import expected_fim
@@ -319,3 +321,24 @@ def test_an_error_while_packets_are_followed_is_raised(monkeypatch):
     monkeypatch.setattr(HopMeasure, "follow", broken)
     with open_run(SPRAYED, AnalyzeOptions()) as run, pytest.raises(MemoryError):
         run.read(alone=True)
+
+
+def test_connection_messages_come_before_the_same_rows_in_tables_of_any_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "BATCH_FRAMES", 16)
+    names = [str(data("c10")), shutil.copy(data("c10"), tmp_path)]
+
+    def places(merge):
+        monkeypatch.setattr(engine, "merge_tables", merge)
+        rows, found = 0, []
+        with open_run(names, AnalyzeOptions()) as run:
+            for table, messages in run._tables():
+                found += [(rows, message.kind, message.time_ns) for message in messages]
+                rows += len(table)
+        return found
+
+    def always_apart(tables, counts, rows, apart):
+        return merge_tables(tables, counts, 1 << 20, lambda: apart() or True)
+
+    found = places(merge_tables)
+    assert len({rows for rows, *_ in found}) > 2
+    assert found == places(always_apart)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.decode.merge import MergeCounts, merge_tables
+from rocescope.analyzer.decode.merge import BATCH_ROWS, MergeCounts, merge_tables
 from rocescope.analyzer.wire.packets import COLUMNS, PacketTable
 
 
@@ -37,9 +37,9 @@ def rows(tables: list[PacketTable]) -> list[tuple[int, int, int]]:
 
 
 def merged(
-    sources: list[list[PacketTable]], counts: MergeCounts | None = None
+    sources: list[list[PacketTable]], counts: MergeCounts | None = None, size: int = BATCH_ROWS
 ) -> list[tuple[int, int, int]]:
-    return rows(list(merge_tables([iter(s) for s in sources], counts)))
+    return rows(list(merge_tables([iter(s) for s in sources], counts, size)))
 
 
 def test_a_single_source_is_handed_through_uncopied_and_in_capture_order() -> None:
@@ -54,7 +54,7 @@ def test_no_source_gives_nothing() -> None:
 
 def test_interleaves_with_every_column() -> None:
     left, right = table([1, 3, 5], 0), table([2, 3, 4, 9], 1)
-    (first, second) = merge_tables([iter([left]), iter([right])])
+    (first, second) = merge_tables([iter([left]), iter([right])], rows=6)
     joined = PacketTable.concatenate([left, right])
     order = [0, 3, 1, 4, 5, 2]
     for c in COLUMNS:
@@ -65,7 +65,7 @@ def test_interleaves_with_every_column() -> None:
 
 def test_rows_alone_in_their_span_are_not_copied() -> None:
     early, late = table([1, 2, 3], 0), table([10, 11], 1)
-    first, second = merge_tables([iter([early]), iter([late])])
+    first, second = merge_tables([iter([early]), iter([late])], rows=3)
     assert np.shares_memory(first.time_ns, early.time_ns)
     assert np.shares_memory(second.time_ns, late.time_ns)
 
@@ -86,20 +86,39 @@ sorted_tables = st.lists(st.integers(0, 60), max_size=40).flatmap(
 )
 
 
-@given(st.lists(sorted_tables, min_size=2, max_size=5))
-def test_equals_a_stable_sort_of_everything(sources: list[list[list[int]]]) -> None:
+@given(st.lists(sorted_tables, min_size=2, max_size=5), st.integers(1, 50))
+def test_equals_a_stable_sort_of_everything(sources: list[list[list[int]]], size: int) -> None:
     made = [source(tables, tap) for tap, tables in enumerate(sources)]
     counts = MergeCounts()
     everything = [row for tables in made for row in rows(tables)]
-    assert merged(made, counts) == sorted(everything, key=lambda row: row[0])
+    assert merged(made, counts, size) == sorted(everything, key=lambda row: row[0])
     assert counts == MergeCounts(0, 0)
 
 
-@given(st.lists(st.lists(st.lists(st.integers(0, 60), max_size=8), max_size=5), max_size=4))
-def test_loses_nothing_when_sources_are_not_sorted(sources: list[list[list[int]]]) -> None:
+@given(
+    st.lists(st.lists(st.lists(st.integers(0, 60), max_size=8), max_size=5), max_size=4),
+    st.integers(1, 50),
+)
+def test_of_sources_that_are_not_sorted_nothing_is_lost_and_sizes_change_no_order(
+    sources: list[list[list[int]]], size: int
+) -> None:
     made = [source(tables, tap) for tap, tables in enumerate(sources)]
     everything = [row for tables in made for row in rows(tables)]
-    assert sorted(merged(made)) == sorted(everything)
+    single, many = MergeCounts(), MergeCounts()
+    in_order = merged(made, single, 1)
+    assert sorted(in_order) == sorted(everything)
+    assert (merged(made, many, size), many) == (in_order, single)
+
+
+def test_taps_with_like_traffic_give_tables_of_even_size() -> None:
+    """Their tables end together: all rows are due at once, then one after the other."""
+    sources = [
+        [table(list(range(1000 * i + tap, 1000 * i + tap + 1000, step)), tap) for i in range(20)]
+        for tap, step in enumerate((1, 1, 1, 4, 4, 5))
+    ]
+    sizes = [len(t) for t in merge_tables([iter(s) for s in sources], rows=900)]
+    assert sum(sizes) == 20 * (3 * 1000 + 2 * 250 + 200)
+    assert all(450 < size <= 1350 for size in sizes[:-1])
 
 
 def test_disorder_inside_a_table_is_sorted_and_between_tables_counted() -> None:
@@ -110,7 +129,7 @@ def test_disorder_inside_a_table_is_sorted_and_between_tables_counted() -> None:
 
 
 def test_holds_one_table_per_source() -> None:
-    """A source is asked for its next table only when the one before is handed on."""
+    """A source is asked for its next table when it has no rows left; few of them still wait."""
     asked: list[int] = []
 
     def steady(tap: int) -> Iterator[PacketTable]:
@@ -119,7 +138,26 @@ def test_holds_one_table_per_source() -> None:
             yield table(list(range(i * 10, i * 10 + 10)), tap)
 
     handed_on = 0
-    for part in merge_tables([steady(0), steady(1), steady(2)]):
-        assert len(asked) * 10 - handed_on <= 30
+    for part in merge_tables([steady(0), steady(1), steady(2)], rows=8):
+        assert len(asked) * 10 - handed_on <= 30 + 8 + 8 // 2
         handed_on += len(part)
     assert handed_on == 1500
+
+
+def test_rows_stay_apart_from_those_that_are_read_after_them() -> None:
+    asked: list[int] = []
+
+    def noted(tap: int) -> Iterator[PacketTable]:
+        for i in range(4):
+            asked.append(tap)
+            yield table([10 * i, 10 * i + 1], tap)
+
+    before = []
+
+    def apart() -> bool:
+        before.append(len(asked))
+        return len(asked) == 6  # the second tap has just been asked for its third table
+
+    tables = list(merge_tables([noted(0), noted(1)], rows=100, apart=apart))
+    assert [len(t) for t in tables] == [8, 8]
+    assert before == [2, 3, 4, 5, 6, 7, 8, 8, 8]
