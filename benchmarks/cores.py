@@ -19,12 +19,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dpkt
 from taps import BUNDLED
 
-from rocescope.analyzer.analysis import prefetch
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.run import open_run
 from rocescope.cluster.merge import merge
@@ -33,6 +32,7 @@ from rocescope.cluster.reduce import reduce_partition
 from rocescope.cluster.split import map_capture
 from rocescope.cluster.work import Work
 
+T = TypeVar("T")
 WORKERS = 1, 2, 4, 8, 16
 _ETHERNET_BYTES, _SOURCE, _DESTINATION = 14, 13, 17
 """Where the second octets of IPv4 addresses are, behind the Ethernet header."""
@@ -57,46 +57,52 @@ def copied(path: Path, folder: Path, copies: int) -> str:
 
 
 class Stages:
-    """Processor time of the threads of one process, in seconds."""
+    """Processor time of the stages of one process, in seconds."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        ended: list[float] = []
-        real = prefetch.Prefetched._run
+        self.spent = dict.fromkeys(("decode", "track", "follow", "conclude"), 0.0)
+        with open_run(paths, AnalyzeOptions()) as run:
+            tables, tracked, hops = run._tables, run._tracked, run.measuring.hops
+            run._tables = lambda: self.each("decode", tables())  # type: ignore[method-assign]
+            run._tracked = lambda decoded: self.each("track", tracked(decoded))  # type: ignore[method-assign]
+            hops.prepared = self.timed("track", hops.prepared)  # type: ignore[method-assign]
+            hops.follow = self.timed("follow", hops.follow)  # type: ignore[method-assign]
+            complete = run.read(alone=True)
+            self.packets, self.flows = run.packets, len(run.measuring.tracker)
+            self.timed("conclude", run.result)(complete)
 
-        def timed(self: prefetch.Prefetched[Any], make: Callable[[], Iterator[Any]]) -> None:
+    def timed(self, stage: str, call: Callable[..., T]) -> Callable[..., T]:
+        """Count what the calls of one thread take."""
+
+        def counted(*arguments: Any) -> T:
+            begun = time.thread_time()
             try:
-                real(self, make)
+                return call(*arguments)
             finally:
-                ended.append(time.thread_time())
+                self.spent[stage] += time.thread_time() - begun
 
-        prefetch.Prefetched._run = timed  # type: ignore[method-assign]
-        begun = time.thread_time()
-        try:
-            with open_run(paths, AnalyzeOptions()) as run:
-                complete = run.read(alone=True)
-                rest = time.thread_time() - begun
-                packets, flows = run.packets, len(run.measuring.tracker)
-                begun = time.thread_time()
-                run.result(complete)
-                self.conclude = time.thread_time() - begun
-        finally:
-            prefetch.Prefetched._run = real  # type: ignore[method-assign]
-        self.decode = ended[0]
-        """Read, decode and merge the taps."""
-        several = len(ended) > 1
-        self.track = ended[1] if several else rest
-        self.follow = rest if several else 0.0
-        self.packets, self.flows = packets, flows
+        return counted
+
+    def each(self, stage: str, items: Iterator[T]) -> Iterator[T]:
+        """Count what the items take, each in one thread."""
+        following: Callable[[], Any] = self.timed(stage, lambda: next(items, self))
+        while (item := following()) is not self:
+            yield item
+
+    @property
+    def whole(self) -> float:
+        """All stages."""
+        return sum(self.spent.values())
 
     def __str__(self) -> str:
-        beside = [self.decode, self.track, self.follow]
-        every = sum(beside) + self.conclude
-        most = every / (max(beside) + self.conclude)
-        two = every / (max(*beside, sum(beside) / 2) + self.conclude)
+        *beside, conclude = self.spent.values()
+        every = self.whole
+        most = every / (max(beside) + conclude)
+        two = every / (max(*beside, sum(beside) / 2) + conclude)
         return (
-            f"{self.packets} packets, {self.flows} flows: decode {self.decode:.2f} s,"
-            f" track and measure {self.track:.2f} s, follow {self.follow:.2f} s,"
-            f" conclude {self.conclude:.2f} s; at most {two:.2f} times one core on two,"
+            f"{self.packets} packets, {self.flows} flows: decode {self.spent['decode']:.2f} s,"
+            f" track and measure {self.spent['track']:.2f} s, follow {self.spent['follow']:.2f} s,"
+            f" conclude {conclude:.2f} s; at most {two:.2f} times one core on two,"
             f" {most:.2f} times on any number"
         )
 
@@ -136,8 +142,8 @@ def main(copies: int) -> int:
             Stages(paths)  # compiles and fills caches
             stages = Stages(paths)
             print(f"{title}: {stages}")
-            whole = stages.decode + stages.track + stages.follow + stages.conclude
             simulated(paths, 2, str(folder / f"{title} warm"))
+            whole = stages.whole
             for workers in WORKERS:
                 parts = simulated(paths, workers, str(folder / f"{title} {workers}"))
                 print(
