@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,14 @@ ATTACH_TYPES = {"in": bpf.ATTACH_TCX_INGRESS, "out": bpf.ATTACH_TCX_EGRESS}
 _PLACES = {"in": bpf.BEFORE, "out": bpf.AFTER}
 _NO_TCX = (errno.EINVAL, errno.EOPNOTSUPP)
 _NO_NATIVE_XDP = (errno.EOPNOTSUPP, errno.ERANGE, errno.EINVAL, errno.ENOTSUP)
+
+
+def gone_text(labels: Sequence[str]) -> str:
+    """What `gone` means for these interfaces; of many the names come last, where texts are cut."""
+    if len(labels) < 2:
+        return f"{labels[0]} {GONE}" if labels else ""
+    what = "interfaces have disappeared, or another program has removed their probes"
+    return f"{len(labels)} {what}: {', '.join(labels)}"
 
 
 def directions_of(hook: Hook) -> tuple[Direction, ...]:

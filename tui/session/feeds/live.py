@@ -24,7 +24,7 @@ from ....analyzer.results.flow import Owner
 from ....analyzer.statistics.keeping import Kept
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.words import printable
-from ....probes.hooks.attach import GONE
+from ....probes.hooks.attach import gone_text
 from ....probes.live_analysis import capture_summary, warm_up
 from ....probes.live_probes import LiveProbes
 from ....probes.rights.priority import lower_own, raise_own
@@ -168,7 +168,7 @@ class LiveFeed:
         return SourceState(
             name=self._name,
             kind=self.kind,
-            error=f"{', '.join(gone)} {GONE}" if gone else "",
+            error=gone_text(gone),
             frames=loss.seen,
             packets=self._packets,
             dropped=loss.ring_full,

@@ -18,7 +18,7 @@ from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.files.capture_files import CaptureFiles
 from ....probes.files.pcapng_writer import interface_description, section_header
-from ....probes.hooks.attach import GONE
+from ....probes.hooks.attach import gone_text
 from ....probes.live import LiveOptions, LiveSource
 from ....probes.owners.comments import OwnerComments
 from ....probes.owners.watch import OwnerWatch
@@ -117,7 +117,7 @@ class Recording:
             seen,
             name=",".join(interface.label for interface in self._source.interfaces),
             kind="live",
-            error=self.error or (f"{', '.join(gone)} {GONE}" if gone else ""),
+            error=self.error or gone_text(gone),
             dropped=loss.ring_full,
             warnings=(*seen.warnings, *self._source.others.lines(), *ended),
             recording=self.path.name if self.running else "",

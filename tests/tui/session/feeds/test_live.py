@@ -19,6 +19,7 @@ from tui_driver import text_of
 from tui_driver import until_shown as until
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.probes.hooks.attach import GONE, gone_text
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.rights import dropping
 from rocescope.probes.rights.dropping import LOADING, READING
@@ -198,3 +199,11 @@ def test_logs_that_grow_during_the_session_name_ranks(network, tmp_path):
             session.set_filter("src_rank == 11 and psn > 3")
     finally:
         session.close()
+
+
+def test_of_many_interfaces_that_vanish_the_reason_comes_first():
+    """Line 1 and the sentence cut what is longer than the screen."""
+    assert gone_text([]) == ""
+    assert gone_text(["eth2"]) == f"eth2 {GONE}"
+    text = gone_text([f"lab0leaf1:spine{n}" for n in range(12)])
+    assert text[:40].startswith("12 interfaces have disappeared") and text.endswith("leaf1:spine11")
