@@ -97,7 +97,7 @@ def bounds(
             _busiest_sender(own, workload, arrays, model, pace),
             _busiest_receiver(own, workload, arrays, model),
         )
-        chains = _chains(workload, rows, alone, at_once.received)
+        chains = _chains(workload, rows, alone, at_once.received, phase == 0)
         total += max(busiest, chains)
         kinds.add("transmission of the busiest host" if busiest >= chains else slowest)
     return Bounds(total, alone, ", ".join(sorted(kinds)))
@@ -358,14 +358,15 @@ def _busiest(host: Array, busy: Ints, head: Ints, tail: Ints, order: Ints) -> in
     return most
 
 
-def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints) -> int:
-    """The longest chain of messages and computations that wait for their predecessors."""
+def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints, first: bool) -> int:
+    """The longest chain of messages and computations that wait for their predecessors; first: the
+    phase with the computations."""
     nodes, takes_ps = workload.nodes, workload.waits.takes_ps
     if workload.at_once.all() and not len(takes_ps):
         return int((workload.release_ps[rows] + alone[rows]).max(initial=0))
     own = np.zeros(nodes, np.bool_)
     own[rows] = True
-    own[len(workload.flow) :] = True
+    own[len(workload.flow) :] = first
     edges = workload.edges
     kept = own[edges.node] & own[edges.after]
     takes = np.stack([np.append(alone, takes_ps), np.append(received, takes_ps)])

@@ -14,6 +14,7 @@ from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.failures.events import SLOW, Failures, LinkEvent
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import Model, Workload
+from rocescope.replay.packets.model.waits import Waits
 from rocescope.replay.packets.offers.offered import workload_of
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.traffic import ON_RECEIVED
@@ -156,6 +157,19 @@ def test_no_run_beats_its_bound(
     bound = bounds(load, fabric, model)
     assert result.completion_ps is not None and result.completion_ps >= bound.completion_ps
     assert (result.completed_ps - result.started_ps >= bound.message_ps).all()
+
+
+def test_computations_count_in_the_first_phase_alone() -> None:
+    model, work = Model(pfc=None), 3_000_000
+    load = messages([(0, 5), (5, 0)], 4096, model, phase=np.array([0, 1]))
+    waits = Waits(*(np.zeros(0, kind) for kind in (np.int32, np.int32, np.uint8)),
+                  np.array([7], np.int32), np.array([work]))  # fmt: skip
+    strategy = parse_packet_strategy("switch-random")
+    plain, worked = load, load._replace(waits=waits)
+    found = run_open_loop(worked, TREE, strategy, model).completion_ps
+    alone = bounds(plain, TREE, model).message_ps
+    assert bounds(worked, TREE, model).completion_ps == max(work, alone[0]) + alone[1]
+    assert found is not None and found >= bounds(worked, TREE, model).completion_ps
 
 
 def test_links_that_get_faster_or_routes_that_change_do_not_beat_the_bound() -> None:
