@@ -29,20 +29,20 @@ from .pfc import BUFFER_BYTES_PER_GBPS, LEAST_BUFFER_PACKETS, Pfc, headroom_need
 from .wheel import Wheel, new_wheel
 
 # rows
-SHARED, HEADROOM, ASKED, PAUSED, FRAME_HEAD, FRAME_TAIL, FRAME_TIME, SWITCH = range(8)
-"""Bytes in the shared buffer and in the headroom; 1 while the switch asks for a pause; 1 while the
-sender pauses; frames on the way to the sender, and when it obeys the first (NEVER: none); number of
-the switch."""
-ROOM, LIMIT, REVERSE, SINCE, PAUSED_PS, LONGEST_PS, PAUSES, NO_ROOM = range(8, 16)
-"""Headroom of the port; static threshold (NEVER: dynamic); link that carries the frames, -1 for
-none; begin of the pause, or end of the last one; time in pauses; longest pause; pauses; packets
-dropped without room."""
-MOST_HEADROOM, ROOTS, NEEDED = 16, 17, 18
-"""Largest use of the headroom; of the link as an output: pauses for which its queue was the
-longest that was not paused itself; headroom that the cable needs."""
-ALPHA, EXPIRES, REPEAT, FRAMES, STORM = 19, 20, 21, 22, 23
-"""Of dynamic thresholds, in 2^-20; when the quanta of the pause expire, and when the switch repeats
-its frame (NEVER); frames that begin or repeat a pause; time of the first pause storm (-1)."""
+SHARED, HEADROOM, ASKED, PAUSED, FRAME_TIME, SWITCH, LIMIT, ALPHA = range(8)
+"""What packets need while nobody pauses, in one line of the caches: bytes in the shared buffer and
+in the headroom; 1 while the switch asks for a pause; 1 while the sender pauses; when the sender
+obeys the first frame on the way to it (NEVER: none); number of the switch; static threshold
+(NEVER: dynamic); alpha of dynamic thresholds, in 2^-20."""
+ROOM, REVERSE, SINCE, PAUSED_PS, LONGEST_PS, PAUSES, NO_ROOM, MOST_HEADROOM = range(8, 16)
+"""Headroom of the port; link that carries the frames, -1 for none; begin of the pause, or end of
+the last one; time in pauses; longest pause; pauses; packets dropped without room; largest use of
+the headroom."""
+FRAME_HEAD, FRAME_TAIL, ROOTS, NEEDED, EXPIRES, REPEAT, FRAMES, STORM = range(16, 24)
+"""Frames on the way to the sender; of the link as an output: pauses for which its queue was the
+longest that was not paused itself; headroom that the cable needs; when the quanta of the pause
+expire, and when the switch repeats its frame (NEVER); frames that begin or repeat a pause; time of
+the first pause storm (-1)."""
 ROW_COLUMNS = 24
 
 # pools, per switch

@@ -12,14 +12,16 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ....kernels.named import NamedTuple
+from .aligned import aligned
 from .model import NEVER
 
 BUCKET, AT, COUNT, DUE, SHIFT, BATCH = range(6)
 """Items of `book`: number of the current bucket, next entry of the batch, end of the batch, number
 of items with a due time, binary logarithm of a bucket's width in ps; from BATCH on the batch:
 sorted entries (time - begin of the bucket) << 32 | item."""
-WHEN, FOLLOWING = range(2)
-"""Columns of `items`: due time (ps, NEVER), next item of the same bucket."""
+WHEN, FOLLOWING, BEFORE = range(3)
+"""Columns of `items`: due time (ps, NEVER), neighbours in the list of its bucket (-1: none)."""
+_ITEM_COLUMNS = 4
 _ITEM_BITS = 32
 ITEM_MASK = (1 << _ITEM_BITS) - 1
 _PATIENCE = 4096
@@ -37,22 +39,22 @@ class Wheel(NamedTuple):
     heads: Ints
     """int64[buckets], a power of two: first item of each, -1 for none."""
     items: Ints
-    """int64[items, 2]"""
+    """int64[items, _ITEM_COLUMNS]"""
     book: Ints
     """int64[BATCH + 2 items + 1]"""
     scratch: Ints
     """int64[256 + items], scratch space for sorting."""
 
 
-def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
-    """between_ps: expected time between events; horizon_ps: how far ahead most events are."""
+def new_wheel(items: int, each_ps: float, horizon_ps: int) -> Wheel:
+    """each_ps: expected time between events; horizon_ps: how far ahead most events are."""
     at_once = 64 if items > MANY else 8  # a long batch shows early what to prefetch
-    shift = max(0, min(28, (at_once * between_ps).bit_length()))
+    shift = max(0, min(28, int(at_once * each_ps).bit_length()))
     buckets = 1 << max(4, min(16, (2 * horizon_ps >> shift).bit_length()))
     book = np.zeros(BATCH + 2 * items + 1, np.int64)
     book[SHIFT] = shift
     book[AT] = book[COUNT] = BATCH
-    table = np.full((items, 2), -1, np.int64)
+    table = aligned(items, _ITEM_COLUMNS, -1)
     table[:, WHEN] = NEVER
     scratch = np.zeros(_DIGITS + items, np.int64)
     return Wheel(np.full(buckets, -1, np.int64), table, book, scratch)
@@ -68,9 +70,7 @@ def schedule(wheel: Wheel, item: Int, time: Int) -> None:
     if items[item, WHEN] == NEVER and bucket > book[BUCKET]:
         book[DUE] += 1
         items[item, WHEN] = time
-        at = bucket & np.int64(len(wheel.heads) - 1)
-        items[item, FOLLOWING] = wheel.heads[at]
-        wheel.heads[at] = item
+        _put_in(wheel, item, bucket)
     else:
         _schedule_soon(wheel, item, time)
 
@@ -88,9 +88,7 @@ def _schedule_soon(wheel: Wheel, item: Int, time: Int) -> None:
     items[item, WHEN] = time
     bucket = time >> shift
     if bucket > book[BUCKET]:
-        at = bucket & np.int64(len(wheel.heads) - 1)
-        items[item, FOLLOWING] = wheel.heads[at]
-        wheel.heads[at] = item
+        _put_in(wheel, item, bucket)
     else:
         _insert(wheel, ((time - (book[BUCKET] << shift)) << np.int64(_ITEM_BITS)) | item)
 
@@ -126,20 +124,29 @@ def _tidy(wheel: Wheel) -> None:
 
 
 @inlined
+def _put_in(wheel: Wheel, item: Int, bucket: Int) -> None:
+    """Add an item to the list of its bucket."""
+    items = wheel.items
+    at = bucket & np.int64(len(wheel.heads) - 1)
+    first = wheel.heads[at]
+    items[item, FOLLOWING] = first
+    items[item, BEFORE] = -1
+    if first >= 0:
+        items[first, BEFORE] = item
+    wheel.heads[at] = item
+
+
+@inlined
 def _take_out(wheel: Wheel, item: Int, bucket: Int) -> None:
     """Remove an item from the list of its bucket."""
     items = wheel.items
-    at = bucket & np.int64(len(wheel.heads) - 1)
-    following = wheel.heads[at]
-    if following == item:
-        wheel.heads[at] = items[item, FOLLOWING]
-        return
-    while following >= 0:
-        after = items[following, FOLLOWING]
-        if after == item:
-            items[following, FOLLOWING] = items[item, FOLLOWING]
-            return
-        following = after
+    before, after = items[item, BEFORE], items[item, FOLLOWING]
+    if before < 0:
+        wheel.heads[bucket & np.int64(len(wheel.heads) - 1)] = after
+    else:
+        items[before, FOLLOWING] = after
+    if after >= 0:
+        items[after, BEFORE] = before
 
 
 @inlined
@@ -193,6 +200,8 @@ def _next_bucket(wheel: Wheel) -> None:
                     heads[at] = after
                 else:
                     items[last, FOLLOWING] = after
+                if after >= 0:
+                    items[after, BEFORE] = last
                 entry = ((items[item, WHEN] - begin) << np.int64(_ITEM_BITS)) | item
                 book[book[COUNT]] = entry
                 book[COUNT] += 1
