@@ -95,6 +95,7 @@ def _ports(one: PauseOutcome, fabric: Fabric) -> list[PausedPort]:
             pauses=int(one.pauses[row]),
             paused_ns=int(one.paused_ps[row]) // PS,
             longest_ns=int(one.longest_ps[row]) // PS,
+            endless=bool(one.endless[row]),
             victims=None if one.victims is None else int(one.victims[row]),
         )
         for row in order.tolist()

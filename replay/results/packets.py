@@ -83,6 +83,10 @@ class PausedPort(msgspec.Struct, frozen=True, kw_only=True):
     pauses: int
     paused_ns: Annotated[int, Meta(description="time in pauses, all together")]
     longest_ns: int
+    endless: Annotated[
+        bool,
+        Meta(description="it never ends (deadlock): the times count up to the last event"),
+    ] = False
     victims: Annotated[
         int | None,
         Meta(description="flows that waited here and use no causing link; None: unknown"),

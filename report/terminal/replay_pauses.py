@@ -48,13 +48,20 @@ def _storms(pfc: PauseSummary) -> str:
     first = pfc.storms[:_MOST_STORMS]
     told = ", ".join(
         f"{port.port} ({port.priority}, after {human.duration(port.storm_ns or 0)}, "
-        f"{human.duration(port.longest_ns)} long)"
+        f"{_longest([port])}{'' if port.endless else ' long'})"
         for port in first
     )
     more = len(pfc.storms) - len(first)
     told += f" and {human.counted(more, 'port')} more" if more else ""
     after = human.duration(pfc.storm_after_ns)
     return f"Pause storm, first run: paused for {after} or longer without a break: {told}."
+
+
+def _longest(ports: list[PausedPort]) -> str:
+    """The longest pause."""
+    if any(port.endless for port in ports):
+        return "endless"
+    return human.duration(max(port.longest_ns for port in ports))
 
 
 def _layers(table: Table, ports: list[PausedPort], several: bool) -> None:
@@ -74,7 +81,7 @@ def _layers(table: Table, ports: list[PausedPort], several: bool) -> None:
             *([priority] if several else []),
             human.count(len(members)),
             human.count(sum(port.pauses for port in members)),
-            human.duration(max(port.longest_ns for port in members)),
+            _longest(members),
             worst.port,
             human.duration(worst.paused_ns),
             human.count(max(known)) if known else NONE,

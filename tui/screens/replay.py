@@ -324,7 +324,10 @@ def pause_lines(pfc: PauseSummary) -> list[tuple[str, str]]:
     if pfc.ports:
         longest = max(pfc.ports, key=lambda port: port.longest_ns)
         ports = human.counted(len({port.port for port in pfc.ports}), "port")
-        text = f"PFC paused {ports}, the longest pause is {human.duration(longest.longest_ns)}"
+        length = human.duration(longest.longest_ns)
+        if any(port.endless for port in pfc.ports):
+            longest, length = next(port for port in pfc.ports if port.endless), "endless"
+        text = f"PFC paused {ports}, the longest pause is {length}"
         text += f" at {longest.port}; "
         if pfc.victim_flows is None:
             text += "victims are not counted"

@@ -21,11 +21,12 @@ def pause_outcome(
     rows, held = run.pauses.rows.copy(), run.pauses.held
     now, classes = int(run.counts[rs.CLOCK]), len(names)
     after = int(run.pauses.rules[ps.STORM_AFTER])
+    endless = (rows[:, ps.PAUSED] != 0) & (incomplete and ended)
     for row in np.flatnonzero(rows[:, ps.PAUSED]).tolist():
         since = int(rows[row, ps.SINCE])
         rows[row, ps.PAUSED_PS] += now - since
         rows[row, ps.LONGEST_PS] = max(int(rows[row, ps.LONGEST_PS]), now - since)
-        if now - since >= after and rows[row, ps.STORM] < 0:
+        if (now - since >= after or endless[row]) and rows[row, ps.STORM] < 0:
             rows[row, ps.STORM] = since + after
         hold_waiting(run, run.messages, row // classes, row % classes)
     victims = None
@@ -41,6 +42,7 @@ def pause_outcome(
         pauses=rows[:, ps.PAUSES],
         paused_ps=rows[:, ps.PAUSED_PS],
         longest_ps=rows[:, ps.LONGEST_PS],
+        endless=endless,
         roots=rows[:, ps.ROOTS],
         most_headroom=rows[:, ps.MOST_HEADROOM],
         headroom=rows[:, ps.ROOM],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Ints
+from ....kernels.kernel import Bools, Ints
 from ....kernels.record import dataclass
 
 BUFFER_BYTES_PER_GBPS: Final = 3_200
@@ -102,6 +102,9 @@ class PauseOutcome:
     pauses: Ints
     paused_ps: Ints
     longest_ps: Ints
+    endless: Bools
+    """bool[L * K]: paused when nothing can happen any more; `paused_ps` and `longest_ps` count up
+    to the last event."""
     roots: Ints
     """Pauses of other ports that the queue of this link caused."""
     most_headroom: Ints

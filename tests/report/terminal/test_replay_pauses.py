@@ -74,3 +74,7 @@ def test_priorities_and_storms() -> None:
     assert "Pause storm, first run: paused for 200 us or longer without a break" in text
     assert "host1>leaf1 (data, after 210 us, 300 us long)." in text
     assert "storm" not in _printed(_summary())
+    stuck = [replace(ports[0], endless=True)]
+    text = _printed(replace(_summary(), ports=stuck, storms=stuck, storm_after_ns=200_000))
+    assert "host-leaf 1 1 endless host1>leaf1 300 us 0" in text
+    assert "host1>leaf1 (data, after 210 us, endless)." in text

@@ -61,8 +61,11 @@ def test_a_circle_of_waits_is_named(tmp_path: Path, xoff: int, locks: bool) -> N
         at = names.index("s1>s2")
         assert names[at:] + names[:at] == ["s1>s2", "s2>s3", "s3>s1"]
         assert (pauses.paused_ps[list(pauses.deadlock)] > 0).all()
+        # These pauses never end, so they are storms, however soon nothing more happened.
+        assert pauses.endless[list(pauses.deadlock)].all()
+        assert (pauses.storm_ps[pauses.endless] >= pauses.storm_after_ps).all()
     else:
-        assert result.completion_ps is not None and not names
+        assert result.completion_ps is not None and not names and not pauses.endless.any()
 
 
 def test_the_victim_of_an_incast_shares_its_fate() -> None:
@@ -98,6 +101,7 @@ def test_a_circle_at_the_time_limit_may_pass(tmp_path: Path) -> None:
     assert not whole.out_of_time
     early = run_event_driven(load, fabric, strategy, model, 1, until_ps=10_000_000).engine
     assert early.pauses is not None and early.out_of_time and early.pauses.may_pass
+    assert not early.pauses.endless.any()
 
 
 def _alone(fabric: Fabric, size: int) -> int:
