@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...analyzer.errors import RocescopeError, UsageError
+from ...analyzer.units import parse_duration
 from ...kernels.kernel import Floats, Ints, compiling
 from ...kernels.named import NamedTuple
 from ...kernels.record import dataclass
@@ -377,6 +378,7 @@ def _strategy(
         notes=[
             *first.notes,
             *_blind(strategy, packets),
+            *_overloaded(packets, [result for result, _ in own.results], fabric, workload),
             *_incomplete(packets, [result for result, _ in own.results], fabric, workload),
             *pause_notes(first, fabric),
         ],
@@ -399,6 +401,27 @@ def _blind(strategy: Strategy, packets: PacketReplay) -> list[str]:
         f"{strategy.name} learns of congestion from ECN marks, and nothing is marked: it knows "
         "only losses and trims; set --model ecn="
     ]
+
+
+def _overloaded(
+    packets: PacketReplay, results: Sequence[EngineResult], fabric: Fabric, workload: Workload
+) -> list[str]:
+    """Timeouts and retransmissions that are load themselves (congestion collapse)."""
+    notes, told = [], packets.model
+    rates = fabric.links.rate_bits_per_second
+    queue_ns = max(float((result.link_max_bytes * 8e9 / rates).max()) for result in results)
+    if packets.timeouts and parse_duration(told["rto"], "rto") < queue_ns:
+        notes.append(
+            f"rto={told['rto']} is shorter than the longest queue, {queue_ns / 1000:.3g} us: "
+            "packets that only wait there time out; set a longer --transport rto="
+        )
+    sent = packets.runs * int(workload.packet_start[-1])
+    if packets.sent_again > sent and "congestion" not in told:
+        notes.append(
+            f"congestion collapse: {packets.sent_again:,} retransmissions of {sent:,} packets: "
+            "hosts send at line rate whatever is lost; set --transport congestion=dcqcn"
+        )
+    return notes
 
 
 def _incomplete(

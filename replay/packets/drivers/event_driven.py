@@ -99,8 +99,6 @@ def run_event_driven(
     can_lose |= model.pfc is not None and model.pfc.headroom_bytes is not None
     can_lose |= model.pfc is not None and model.pfc.quanta is not None
     can_lose |= not all(one.lossless for one in model.classes)
-    # The MPR may wait for a reordered packet that is not the last of an ACK's packets.
-    can_lose |= transport.mpr_packets > 0 and model.ack_every > 1
     source = plan.fabric.links.source
     if model.cut_through:
         rates = plan.rates(arrays.ps_per_byte_q20)
@@ -242,7 +240,7 @@ def _feedback(
     if model.pfc is not None:  # a link that fails ends the pauses of all ports of its switch
         margin += 2 * len(model.classes) * int(np.diff(arrays.in_start).max(initial=1))
     items = 1 + len(run.links) + len(workload.src) + arrays.hosts
-    between = int(np.median(service)) // max(1, len(run.links))
+    between = float(np.median(service)) / max(1, len(run.links))
     return new_feedback(
         workload,
         run,

@@ -8,8 +8,6 @@ calendar. Model, queues and rules are those of the open-loop driver (model/model
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Bool, Int, Int32s, Ints, inlined, subkernel
@@ -199,7 +197,7 @@ def run_events(
             continue
         if out >= 0 and wires[out, fb.DOWN] == 0:
             serve(net, out, time + 1)
-            room = True
+            room: Bool = True
             if pfc:
                 room = _counted(net, own, run, link, out, slot, time)
             if room:
@@ -254,7 +252,7 @@ def _hold_rings(net: Net, desk: Desk, link: Int, host: Int) -> None:
 @inlined
 def _counted(
     net: Net, own: Feedback, run: RunState, came_by: Int, out: Int, slot: Int, time: Int
-) -> Any:
+) -> Bool:
     """Count a packet that is about to wait in the buffer of its switch; False without room."""
     net.slots[slot, rs.TIME] = -1
     if own.wires[out, fb.OWNER] >= 0 or net.slots[slot, rs.KEY] & np.int64(ACK | TRIMMED):
@@ -273,6 +271,7 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
     First the link, then the packet on it, then its next link or its state at the sender.
     """
     book, links, slots = own.wheel.book, run.links, run.slots
+    pfc, classes = run.settings[rs.PFC] != 0, run.settings[rs.CLASSES]
     at, left = book[AT], book[COUNT] - book[AT]
     begin, second = np.int64(0), np.int64(rs.HEAD_TIME)
     if left > 7:
@@ -280,6 +279,8 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
         prefetch(links, link, begin)
         prefetch(links, link, second)
         prefetch(own.wires, link, begin)
+        if pfc:
+            prefetch(run.pauses.rows, link * classes, begin)
     if left > 4:
         link = (book[at + 4] & np.int64(ITEM_MASK)) - 1
         if 0 <= link < len(links) and links[link, rs.HEAD_TIME] != NEVER:
@@ -305,6 +306,9 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
                 prefetch(links, out, begin)
                 prefetch(links, out, second)
                 prefetch(run.stats, out, begin)
+                prefetch(own.wires, out, begin)
+                if pfc:
+                    prefetch(run.pauses.rows, out * classes, begin)
 
 
 @subkernel
@@ -320,7 +324,7 @@ def _send_notice(net: Net, own: Feedback, link: Int, slot: Int, time: Int) -> No
 
 
 @inlined
-def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: Int) -> Any:
+def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: Int) -> Bool:
     """Whether a lossy link loses this packet."""
     chance = own.wires[link, fb.LOSS]
     if chance == 0:

@@ -10,12 +10,13 @@ Conservative synchronisation: Chandy, Misra, "Distributed Simulation", IEEE TSE 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED
+from ..hosts.congestion.algorithm import OnSend
 from ..hosts.hosts import acknowledged, release_successors
 from ..hosts.reacting import receive_data
 from ..hosts.sending import serve_nic
@@ -23,6 +24,7 @@ from ..links.queues import enqueue, serve, take_arrival
 from ..links.route import way_on
 from ..links.slots import free_slot
 from ..model import run_state as rs
+from ..model.labels import EvState, Select
 from ..model.model import ACK, NEVER, message_of
 from ..model.rules import Choose, Emit, choose_at, emit_at
 from ..model.run_state import RunState
@@ -31,8 +33,8 @@ DONE, MORE, GROW = range(3)
 """No packet is in flight or pending; stopped at the limit; slots may not suffice for a window."""
 
 _PORT_BITS = 16
-NOBODY: Any = None
-"""In place of what only hosts with feedback have: EVs, their selection, the pace of a flow."""
+NO_EVS, NO_SELECTION, NO_PACE = cast(EvState, None), cast(Select, None), cast(OnSend, None)
+"""In place of what only hosts with feedback have."""
 
 
 @inlined
@@ -133,9 +135,14 @@ def _host_window(run: RunState, emit: Emit, state: Ints, host: Int, begin: Int, 
         time = begin + (tree[1] >> np.int64(_PORT_BITS))
         link = np.int64(run.in_links[first + position])
         slot = _take_arrival(run, link, position, leaves, begin, end)
-        serve_nic(run, run, None, NOBODY, emit, state, NOBODY, NOBODY, host, time + 1)
+        _serve_nic(run, emit, state, host, time + 1)
         _receive(run, emit, state, host, link, slot, time)
-    serve_nic(run, run, None, NOBODY, emit, state, NOBODY, NOBODY, host, end)
+    _serve_nic(run, emit, state, host, end)
+
+
+@inlined
+def _serve_nic(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) -> None:
+    serve_nic(run, run, None, NO_EVS, emit, state, NO_SELECTION, NO_PACE, host, limit)
 
 
 @inlined

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Bool, Int, inlined
 from ...traffic.traffic import ON_ACKED
 from ..model import run_state as rs
 from ..model.run_state import Messages
@@ -122,7 +120,7 @@ def take_packet(run: Messages, host: Int, message: Int, time: Int) -> Int:
 
 
 @inlined
-def acknowledged(run: Messages, message: Int, packets: Int, time: Int) -> Any:
+def acknowledged(run: Messages, message: Int, packets: Int, time: Int) -> Bool:
     """Count packets of a message that the sender knows to have arrived; True for the last ones."""
     run.messages[message, rs.ACKED] += packets
     if run.messages[message, rs.ACKED] != run.messages[message, rs.SIZE]:

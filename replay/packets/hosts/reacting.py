@@ -3,17 +3,15 @@ the current time, inclusive."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ....kernels.kernel import Bytes, Int, Ints, inlined, subkernel
+from ....kernels.kernel import Bool, Bytes, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
 from ..links.slots import free_slot, link_next, new_slot, next_of
 from ..model import labels
 from ..model import run_state as rs
 from ..model.labels import EvState, OnFeedback, OnWake
-from ..model.model import ACK, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
+from ..model.model import ACK, AGAIN, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit
 from ..model.run_state import Desk, Messages, Net, Network
 from ..model.wheel import schedule
@@ -70,7 +68,8 @@ def receive_ack(
     stirred = own.nics[desk.flows[flow, rs.SRC], fb.BLOCKED] != 0
     what = labels.MARKED if key & np.int64(MARKED) else labels.ACKED
     if key & np.int64(fb.PROBE):
-        what = labels.PROBE_MARKED if key & np.int64(MARKED) else labels.PROBE_CLEAN
+        met = key & np.int64(MARKED | TRIMMED)
+        what = labels.PROBE_MARKED if met else labels.PROBE_CLEAN
     elif key & np.int64(TRIMMED):
         what = labels.TRIMMED
         own.tally[fb.TRIMS_SEEN] += 1
@@ -152,7 +151,7 @@ def _take_data(
     back: Int,
     slot: Int,
     time: Int,
-) -> tuple[bool, bool, Int, Int, Int]:
+) -> tuple[Bool, Bool, Int, Int, Int]:
     """What recovery and marks make of a data packet that arrives: (whether it is new, whether it
     is acknowledged even if it is not, key and message of the answer, slot of a CNP or -1)."""
     messages, senders = desk.messages, own.senders
@@ -174,18 +173,51 @@ def _take_data(
         return False, True, key, message, notice
     if own.control[fb.RECOVERY] == rec.GO_BACK_N and packet != senders[flow, rec.EXPECTED]:
         own.tally[fb.OUT_OF_ORDER] += 1
-        asks = senders[flow, rec.ASKED] == 0
-        senders[flow, rec.ASKED] = 1
-        while messages[message, rs.FIRST_NUMBER] > senders[flow, rec.EXPECTED]:
-            message -= 1
-        number = senders[flow, rec.EXPECTED] - messages[message, rs.FIRST_NUMBER]
-        return False, asks, packet_key(message, number) | np.int64(TRIMMED), message, notice
+        asks, key, message = _ask_for_rest(desk, own, flow, message)
+        return False, asks, key, message, notice
     own.got[packet] = 1
     own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOGGED]] = packet
     senders[flow, rec.LOGGED] += 1
-    senders[flow, rec.EXPECTED] = packet + 1
-    senders[flow, rec.ASKED] = 0
+    if own.control[fb.RECOVERY] == rec.GO_BACK_N:
+        senders[flow, rec.EXPECTED] = packet + 1
+        senders[flow, rec.ASKED] = 0
+    elif own.control[fb.MPR]:  # may wait for each packet before the one that asked
+        if key & np.int64(fb.ASKS):
+            senders[flow, rec.ASKED] = max(senders[flow, rec.ASKED], packet)
+        elif packet < senders[flow, rec.ASKED]:
+            key |= np.int64(fb.ASKS)
     return True, True, key, message, notice
+
+
+@inlined
+def _ask_for_rest(desk: Messages, own: Feedback, flow: Int, message: Int) -> tuple[Bool, Int, Int]:
+    """A gap before a packet of `message` (go-back-N): (whether it is new, key and message of the
+    NAK for the packet that is expected)."""
+    senders, messages = own.senders, desk.messages
+    asks = senders[flow, rec.ASKED] == 0
+    senders[flow, rec.ASKED] = 1
+    while messages[message, rs.FIRST_NUMBER] > senders[flow, rec.EXPECTED]:
+        message -= 1
+    number = senders[flow, rec.EXPECTED] - messages[message, rs.FIRST_NUMBER]
+    return asks, packet_key(message, number) | np.int64(TRIMMED), message
+
+
+@inlined
+def _trimmed(desk: Messages, own: Feedback, key: Int) -> tuple[Bool, Int, Int]:
+    """Handle the header of a trimmed packet: (whether it is answered, key and message of the
+    answer). Go-back-N asks once per gap, and again if the packet that it asked for is trimmed."""
+    own.tally[fb.TRIMMED_RECEIVED] += 1
+    message = message_of(key)
+    if own.control[fb.RECOVERY] != rec.GO_BACK_N:
+        return own.control[fb.RECOVERY] != rec.NO_RECOVERY, key, message
+    flow = desk.messages[message, rs.FLOW]
+    packet = desk.messages[message, rs.FIRST_NUMBER] + number_of(key)
+    expected = own.senders[flow, rec.EXPECTED]
+    if packet < expected:  # a duplicate: an ACK
+        return True, key & ~np.int64(TRIMMED), message
+    if packet == expected and key & np.int64(AGAIN):
+        own.senders[flow, rec.ASKED] = 0
+    return _ask_for_rest(desk, own, flow, message)
 
 
 @inlined
@@ -201,7 +233,7 @@ def receive_data(
     back: Int,
     slot: Int,
     time: Int,
-) -> tuple[bool, Int, Int]:
+) -> tuple[Bool, Int, Int]:
     """Handle a data packet or probe at a host: (whether its slot has become an ACK for the link
     `back`, the completed message or -1, the slot of a CNP for the same link or -1).
 
@@ -213,14 +245,17 @@ def receive_data(
     flow = messages[message, rs.FLOW]
     notice: Int = np.int64(-1)
     complete: Int = np.int64(-1)
+    acknowledge: Bool
+    new: Bool
+    noted: Bool
     acknowledge = new = noted = False
-    if key & np.int64(TRIMMED):
-        if own is not None:
-            own.tally[fb.TRIMMED_RECEIVED] += 1
-            acknowledge = own.control[fb.RECOVERY] != rec.NO_RECOVERY
-        noted = not acknowledge
-    elif key & np.int64(fb.PROBE):
+    if key & np.int64(fb.PROBE):
         acknowledge = True
+    elif key & np.int64(TRIMMED):
+        noted = True
+        if own is not None:
+            noted = own.control[fb.RECOVERY] == rec.NO_RECOVERY
+            acknowledge, key, message = _trimmed(desk, own, key)
     else:
         messages[message, rs.UNACKED] += 1
         acknowledge = new = True
@@ -262,7 +297,7 @@ def receive_data(
 
 
 @inlined
-def _answer(slots: Ints, own: Feedback, flow: Int, slot: Int, of_data: Any) -> None:
+def _answer(slots: Ints, own: Feedback, flow: Int, slot: Int, of_data: Bool) -> None:
     """What an ACK tells: how much of the log, and a mark of any packet since the last ACK."""
     own.slots[slot, fb.POSITION] = own.senders[flow, rec.LOGGED]
     if of_data and own.senders[flow, rec.MARKED_EV]:

@@ -59,13 +59,14 @@ UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
 ) = range(24)
 """First packet; the two lists; transmissions so far, the highest acknowledged transmission; packets
 in flight; earliest time of the next transmission; entries of the receiver's log that the sender
-knows, and all entries; next packet in order and whether it was requested (go-back-N, at the
-receiver); slots of packets whose loss the EV selection learns by timeout, and of packets whose loss
-is new (ideal); usable ports of the peer (bit mask), 1 when these or the host's own ports changed;
-first unacknowledged packet (only for MPR); at the receiver: 1 + EV of the latest marked packet
-since the last ACK, 0 for none; timeouts since the last new acknowledgement, and the time of the
-latest: a timeout counts if its packet was sent after the previous timeout; at the receiver:
-earliest time of the next CNP; the latest packet that asked for an ACK, -1 for none."""
+knows, and all entries; at the receiver: next packet in order (go-back-N), and whether it was
+requested, or without go-back-N the last packet that asked for an ACK (only for MPR); slots of
+packets whose loss the EV selection learns by timeout, and of packets whose loss is new (ideal);
+usable ports of the peer (bit mask), 1 when these or the host's own ports changed; first
+unacknowledged packet (only for MPR); at the receiver: 1 + EV of the latest marked packet since the
+last ACK, 0 for none; timeouts since the last new acknowledgement, and the time of the latest: a
+timeout counts if its packet was sent after the previous timeout; at the receiver: earliest time of
+the next CNP; the latest packet that asked for an ACK, -1 for none."""
 SENDER_COLUMNS = 24
 
 

@@ -6,11 +6,9 @@ needs it (branches on `own is None`), as windows, pauses, classes and the calend
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, inlined, subkernel
+from ....kernels.kernel import Bool, Int, Ints, inlined, subkernel
 from ..links.classes import charge, next_class
 from ..links.pauses import can_start, is_paused
 from ..links.queues import add_jitter, start_service, take_waiting
@@ -39,7 +37,7 @@ def unblock(nics: Ints, hosts: Ints, host: Int, time: Int) -> None:
 
 
 @inlined
-def _has_more(desk: Messages, own: Feedback | None, flow: Int) -> Any:
+def _has_more(desk: Messages, own: Feedback | None, flow: Int) -> Bool:
     """Whether the flow has a packet to send, window aside."""
     if own is not None:
         if own.senders[flow, rec.AGAIN_HEAD] >= 0:
@@ -49,14 +47,14 @@ def _has_more(desk: Messages, own: Feedback | None, flow: Int) -> Any:
 
 
 @inlined
-def _window_full(own: Feedback, flow: Int) -> Any:
+def _window_full(own: Feedback, flow: Int) -> Bool:
     """Whether one more packet would exceed the window of a flow; it always permits one."""
     way = own.senders[flow, rec.WAY_PACKETS]
     return way > 0 and np.float64(way + 1) * own.window_params[MSS] > own.window[flow, WINDOW]
 
 
 @inlined
-def _ack_expected(own: Feedback, flow: Int) -> Any:
+def _ack_expected(own: Feedback, flow: Int) -> Bool:
     """Whether an ACK is certain to come: for each packet, or for one in flight that asks for it.
 
     A window that shrinks below the packets of one ACK, all of which have arrived, would wait for
@@ -147,7 +145,7 @@ def _open_rings(net: Network, desk: Messages, host: Int, port: Int, time: Int) -
 
 
 @inlined
-def _all_open(net: Network, link: Int, time: Int) -> Any:
+def _all_open(net: Network, link: Int, time: Int) -> Bool:
     """Whether no class is paused at a link."""
     for of in range(net.settings[rs.CLASSES]):
         if is_paused(net, link, np.int64(of), time):
@@ -156,7 +154,7 @@ def _all_open(net: Network, link: Int, time: Int) -> Any:
 
 
 @inlined
-def _queue_may_start(net: Network, own: Feedback | None, link: Int, time: Int) -> Any:
+def _queue_may_start(net: Network, own: Feedback | None, link: Int, time: Int) -> Bool:
     """Whether a packet that waits at a port may start: ACKs, and probes of a class that is not
     paused."""
     if net.links[link, rs.WAITING_PACKETS] == 0:
@@ -165,7 +163,7 @@ def _queue_may_start(net: Network, own: Feedback | None, link: Int, time: Int) -
 
 
 @inlined
-def _may_pull(net: Network, desk: Messages, host: Int, port: Int, time: Int) -> Any:
+def _may_pull(net: Network, desk: Messages, host: Int, port: Int, time: Int) -> Bool:
     """Whether a flow of a port may send, its window and pace aside."""
     if net.settings[rs.CLASSES] > 1:
         return _open_rings(net, desk, host, port, time) != 0
@@ -226,7 +224,7 @@ def _take_again(desk: Messages, own: Feedback, flow: Int) -> tuple[Int, Int]:
 
 
 @inlined
-def _asks(own: Feedback, flow: Int, packet: Int, again: Any) -> Any:
+def _asks(own: Feedback, flow: Int, packet: Int, again: Bool) -> Bool:
     """Whether a packet asks for an ACK, where an ACK is for several; if so, note it."""
     asks = again or (own.control[fb.CONTROLLED] != 0 and _window_full(own, flow))
     if own.control[fb.MPR]:
@@ -246,7 +244,7 @@ def _pace(
     flow: Int,
     by: Int,
     size: Int,
-    again: Any,
+    again: Bool,
     start: Int,
 ) -> None:
     """After a packet: the calendar, the pace of its port and flow, its timer."""

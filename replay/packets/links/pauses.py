@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ....kernels.kernel import Int, Int32s, Ints, inlined, subkernel
+from ....kernels.kernel import Bool, Int, Int32s, Ints, inlined, subkernel
 from ..model import classes as cl
 from ..model import pause_state as ps
 from ..model import run_state as rs
@@ -20,7 +18,7 @@ from .slots import free_slot, link_next, new_slot, next_of, size_of
 
 
 @inlined
-def is_paused(run: Network, link: Int, of: Int, time: Int) -> Any:
+def is_paused(run: Network, link: Int, of: Int, time: Int) -> Bool:
     """Whether data of a class must not start at a time."""
     if run.settings[rs.PFC] == 0:
         return False
@@ -28,7 +26,7 @@ def is_paused(run: Network, link: Int, of: Int, time: Int) -> Any:
 
 
 @inlined
-def can_start(run: Network, link: Int, time: Int) -> Any:
+def can_start(run: Network, link: Int, time: Int) -> Bool:
     """Whether one of the packets that wait at a link may start."""
     if run.links[link, rs.ACK_HEAD] >= 0:
         return True
@@ -78,7 +76,7 @@ def _limit(pauses: Pauses, row: Int) -> Int:
 @inlined
 def admit(
     net: Net, out_start: Ints, out_links: Int32s, link: Int, out: Int, slot: Int, time: Int
-) -> Any:
+) -> Bool:
     """Count a data packet that came over `link` and has to wait for `out`; whether there was room.
 
     Without room in the shared buffer the port asks for a pause, also if the headroom is smaller

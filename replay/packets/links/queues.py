@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, inlined
+from ....kernels.kernel import Bool, Int, Ints, inlined
 from ....kernels.prefetch import prefetch
 from ..model import run_state as rs
 from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
@@ -156,7 +156,7 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     key, size = slots[slot, rs.KEY], size_of(slots, slot)
     first = key & np.int64(ACK | TRIMMED)
     busy = links[link, rs.FREE] > time
-    held = False
+    held: Bool = False
     if not first:
         held = is_paused(run, link, class_of(run, key), time)
     waiting = links[link, rs.WAITING_PACKETS]
@@ -174,7 +174,7 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     if not first:
         if links[link, rs.WAITING_DATA] + size + links[link, rs.SERVED] > run.settings[rs.BUFFER]:
             slot = _victim(run, link, slot, size)
-            trim = run.settings[rs.TRIM_BYTES]
+            trim = min(run.settings[rs.TRIM_BYTES], size_of(slots, slot))
             if trim == 0:
                 stats[link, rs.DROPS] += 1
                 free_slot(run, slot)

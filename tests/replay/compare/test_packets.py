@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.cli import run as cli
+from rocescope.replay.compare.conditions import Conditions
 from rocescope.replay.compare.packets import (
     Load,
     _Gathered,
@@ -24,6 +25,7 @@ from rocescope.replay.compare.packets import (
     percentile,
     replay_packets,
 )
+from rocescope.replay.compare.specs.transport import parse_transport
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.packets.bounds import bounds
@@ -55,6 +57,24 @@ def test_same_result_on_any_number_of_threads() -> None:
     )
     assert one == two
     assert [s.packets.runs for s in one[0].strategies if s.packets] == [4] * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [("rto=5us", {"rto=5us", "congestion="}), ("rto=2ms", {"congestion="}),
+     ("rto=5us,congestion=dcqcn", {"rto=5us"}), ("rto=2ms,congestion=dcqcn", set())],
+)  # fmt: skip
+def test_a_collapse_names_what_causes_it(options: str, names: set[str]) -> None:
+    model = Model(buffer_bytes=100_000, ecn_low_bytes=20_000, ecn_high_bytes=60_000)
+    load = Load(collective("incast", CLOS, model, 1 << 18, 1))
+    transport = parse_transport(f"recovery=go-back-n,{options}")
+    (one,) = replay_packets(
+        lambda run: load, CLOS, [parse_packet_strategy("ecmp")], model, ["p"],
+        conditions=Conditions(transport=transport),
+    )[0].strategies  # fmt: skip
+    told = " ".join(one.notes)
+    assert {name for name in ("rto=5us", "rto=2ms", "congestion=") if name in told} == names
+    assert ("congestion collapse" in told) == ("congestion=" in names)
 
 
 def test_an_interrupt_leaves_what_is_finished() -> None:

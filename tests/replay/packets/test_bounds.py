@@ -160,7 +160,7 @@ def test_no_run_beats_its_bound(
 
 
 def test_computations_count_in_the_first_phase_alone() -> None:
-    model, work = Model(pfc=None), 3_000_000
+    model, work = Model(pfc=None), 20_000_000
     load = messages([(0, 5), (5, 0)], 4096, model, phase=np.array([0, 1]))
     waits = Waits(*(np.zeros(0, kind) for kind in (np.int32, np.int32, np.uint8)),
                   np.array([7], np.int32), np.array([work]))  # fmt: skip

@@ -198,7 +198,7 @@ def _conserved(result: FeedbackResult) -> None:
 @given(
     st.integers(0, 1 << 30),
     st.sampled_from(FABRICS[:3]),
-    st.sampled_from(["reps:evs=64", "bitmap:evs=16", "plb", "host-spray", "adaptive"]),
+    st.sampled_from(["reps:evs=64", "bitmap:evs=16", "plb", "hopper", "host-spray", "adaptive"]),
     st.sampled_from(["ideal", "sack", "go-back-n"]),
     st.sampled_from(["none", "nscc", "dcqcn"]),
     st.booleans(),

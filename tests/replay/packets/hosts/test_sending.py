@@ -220,12 +220,33 @@ def test_a_window_below_the_packets_of_an_ack_does_not_wait_for_ever(
         assert result.tally.timeouts == result.tally.sent_again == 0
 
 
-@pytest.mark.parametrize("recovery", ["ideal", "sack"])
+@pytest.mark.parametrize("recovery", ["none", "ideal", "sack"])
 def test_an_mpr_below_the_packets_of_an_ack_does_not_wait_for_ever(recovery: str) -> None:
-    spray = parse_packet_strategy("host-spray:evs=1")
-    transport = Transport(recovery=recovery, mpr_packets=4)
-    result = run([(0, 2)], 40, PATH, spray, transport, Model(ack_every=32, pfc=None))
-    assert (result.engine.completed_ps >= 0).all() and result.tally.sent_again == 0
+    """Nor where the packet that asks for an ACK overtakes those for which the sender waits."""
+    uneven = parse_fabric(
+        "leaf-spine:leaves=2,spines=3,hosts=4,rate=25G,delay=1ns,slow=leaf1-spine1:10G"
+    )
+    spray, transport = parse_packet_strategy("host-spray"), Transport(recovery, mpr_packets=4)
+    for every in (3, 32):
+        for fabric, pairs in ((PATH, [(0, 2)]), (uneven, [(s, 7 - s) for s in range(4)])):
+            result = run(pairs, 60, fabric, spray, transport, Model(ack_every=every, pfc=None))
+            assert (result.engine.completed_ps >= 0).all()
+            assert result.tally.timeouts == result.tally.sent_again == 0
+
+
+@pytest.mark.parametrize("rto_us", [20, 2_000])
+def test_go_back_n_asks_once_for_what_was_trimmed(rto_us: int) -> None:
+    """Each go-back causes one NAK, whatever number of its packets is trimmed."""
+    fabric = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=9,rate=100G,delay=500ns")
+    one, model = (
+        parse_packet_strategy("host-spray:evs=1"),
+        Model(buffer_bytes=208_000, trim_bytes=64),
+    )
+    transport = Transport(recovery="go-back-n", rto_ps=rto_us * US)
+    result = run([(src, 8) for src in range(8)], 100, fabric, one, transport, model)
+    assert (result.engine.completed_ps >= 0).all()
+    assert result.tally.trimmed_received > 1_000
+    assert 0 < result.tally.trims_seen < result.tally.trimmed_received / 4
 
 
 def test_go_back_n_outlasts_reordering_without_losses() -> None:
