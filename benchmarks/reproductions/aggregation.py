@@ -22,7 +22,7 @@ from bands import Bands
 from rocescope.replay.aggregation.compare import aggregation_result
 from rocescope.replay.aggregation.jobs import PAYLOAD_BYTES, WIRE_BYTES, parse_jobs, place
 from rocescope.replay.aggregation.run import Conditions, new_run
-from rocescope.replay.aggregation.schemes.atp import Atp
+from rocescope.replay.aggregation.schemes.atp import atp
 from rocescope.replay.aggregation.schemes.registry import parse_schemes
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.results.aggregation import AggregationResult
@@ -89,7 +89,7 @@ def sizes(bands: Bands) -> None:
     for count, published in ((2, 0.058), (8, 0.34)):
         network = parse_fabric(fabric(8 * 3 + 8))
         placed = place(parse_jobs([f"count={count},workers=2,window=1200"]), network)
-        state = new_run("atp", Atp({}).conduct(), placed, network, Conditions(20_000))
+        state = new_run("atp", atp({}).conduct, placed, network, Conditions(20_000))
         index = state.world.server_index
         own = [set(row.tolist()) for row in index]
         shares = [

@@ -76,7 +76,7 @@ def aggregation_result(
         if isinstance(scheme, AllReduce):
             cases.append((scheme, None))
             continue
-        conduct = scheme.conduct()
+        conduct = scheme.conduct
         limited = conduct.aggregates and not conduct.private_slots
         for size in slots if limited else (None,):
             try:
@@ -284,7 +284,7 @@ def _occupancy(
     scheme: Scheme, outcome: Outcome, slots: int | None, jobs: Sequence[Job], fabric: Fabric
 ) -> tuple[float, float, Occupancy] | None:
     """Mean share of slots taken and usefully taken in percent, and both over time."""
-    if slots is None or not outcome.at_ps or not scheme.conduct().has_server:
+    if slots is None or not outcome.at_ps or not scheme.conduct.has_server:
         return None
     hosts = [host for job in jobs for host in (*job.workers, job.server)]
     room = slots * len(np.unique(fabric.attachments.switch[hosts, 0]))

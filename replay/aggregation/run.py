@@ -90,7 +90,7 @@ def simulate(
     stop: Event | None = None,
 ) -> Outcome:
     """Run the jobs. UsageError when scheme, jobs and memory do not go together."""
-    conduct = scheme.conduct()
+    conduct = scheme.conduct
     run = new_run(scheme.name, conduct, jobs, fabric, conditions)
     begin = np.repeat([job.start_ps for job in jobs], [len(job.workers) for job in jobs])
     start(run, begin.astype(np.int64))

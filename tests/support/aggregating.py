@@ -74,7 +74,7 @@ class Bench:
 
     def __init__(self, scheme: Scheme, spec: str, slots: int = 64) -> None:
         (self.job,), fabric = small_jobs(spec)
-        self._scheme = scheme.conduct()
+        self._scheme = scheme.conduct
         still = Conditions(slots=slots, jitter=0.0)
         self.run = new_run(scheme.name, self._scheme, [self.job], fabric, still)
         self.tally, self.worker = self.run.memory.tally[0], self.run.world.workers[0]

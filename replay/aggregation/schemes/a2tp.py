@@ -18,7 +18,7 @@ from ..columns import COLLIDED, CONTENDED, RESENT, cl, pk
 from ..memory import FORWARD, add, at_switch_signature, collide, flush, fragment_of, is_resent
 from ..state import TWO_WINDOWS, Memory
 from .atp import TIMERS
-from .base import Conduct
+from .base import Conduct, Scheme
 from .options import Options
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -51,25 +51,19 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
     return np.int64(FORWARD)
 
 
-class A2tp:
+def a2tp(given: Mapping[str, str]) -> Scheme:
     """A2TP with its options."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options("a2tp", given, DEFAULTS)
-        self.name, self.parameters = options.name, options.values
-        self._conduct = Conduct(
-            pointer_to(at_switch, at_switch_signature),
-            rto_ps=options.ps("rto"),
-            first_rto_ps=options.ps("first-rto"),
-            trigger=options.number("trigger", 0, 1000),
-            rehash=(COLLIDED | RESENT) * options.on("rehash"),
-            slot_timeout_ps=options.ps("slot-timeout"),
-            congestion=TWO_WINDOWS,
-            base_rtt_ps=options.ps("base-rtt"),
-            aggregators=options.number("aggregators", 0, 1 << 13),
-            contention_percent=options.number("contention", 0, 100),
-        )
-
-    def conduct(self) -> Conduct:
-        """See `Scheme`."""
-        return self._conduct
+    options = Options("a2tp", given, DEFAULTS)
+    conduct = Conduct(
+        pointer_to(at_switch, at_switch_signature),
+        rto_ps=options.ps("rto"),
+        first_rto_ps=options.ps("first-rto"),
+        trigger=options.number("trigger", 0, 1000),
+        rehash=(COLLIDED | RESENT) * options.on("rehash"),
+        slot_timeout_ps=options.ps("slot-timeout"),
+        congestion=TWO_WINDOWS,
+        base_rtt_ps=options.ps("base-rtt"),
+        aggregators=options.number("aggregators", 0, 1 << 13),
+        contention_percent=options.number("contention", 0, 100),
+    )
+    return Scheme(options.name, options.values, conduct)

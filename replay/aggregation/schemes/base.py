@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ....kernels.record import dataclass
 from ..state import FIXED_WINDOW
@@ -59,17 +58,12 @@ class AllReduce(NamedTuple):
     parameters: Mapping[str, str]
 
 
-class Scheme(Protocol):
+class Scheme(NamedTuple):
     """A scheme with its options."""
 
-    @property
-    def name(self) -> str:
-        """Its name and the options that differ from the defaults."""
-
-    @property
-    def parameters(self) -> Mapping[str, str]:
-        """All options with their values, for the report."""
-
-    @abstractmethod
-    def conduct(self) -> Conduct:
-        """The rules for a run."""
+    name: str
+    """Its name and the options that differ from the defaults."""
+    parameters: Mapping[str, str]
+    """All options with their values, for the report."""
+    conduct: Conduct
+    """The rules for a run."""

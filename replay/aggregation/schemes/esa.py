@@ -27,7 +27,7 @@ from ..memory import (
 )
 from ..state import OWN, Memory
 from .atp import TIMERS
-from .base import Conduct
+from .base import Conduct, Scheme
 from .options import Options
 
 _AGEING, _EARLY = OWN, OWN + 1
@@ -66,25 +66,19 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
     return fate
 
 
-class Esa:
+def esa(given: Mapping[str, str]) -> Scheme:
     """ESA with its assumptions as options."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options("esa", given, DEFAULTS)
-        self.name, self.parameters = options.name, options.values
-        self._conduct = Conduct(
-            pointer_to(at_switch, at_switch_signature),
-            params=(
-                int(options.on("ageing")),
-                int(options.one_of("release", "result", "completion") == "completion"),
-            ),
-            rto_ps=options.ps("rto"),
-            first_rto_ps=options.ps("first-rto"),
-            trigger=options.number("trigger", 0, 1000),
-            rehash=COLLIDED * options.on("rehash"),
-            remind_ps=options.ps("reminder"),
-        )
-
-    def conduct(self) -> Conduct:
-        """See `Scheme`."""
-        return self._conduct
+    options = Options("esa", given, DEFAULTS)
+    conduct = Conduct(
+        pointer_to(at_switch, at_switch_signature),
+        params=(
+            int(options.on("ageing")),
+            int(options.one_of("release", "result", "completion") == "completion"),
+        ),
+        rto_ps=options.ps("rto"),
+        first_rto_ps=options.ps("first-rto"),
+        trigger=options.number("trigger", 0, 1000),
+        rehash=COLLIDED * options.on("rehash"),
+        remind_ps=options.ps("reminder"),
+    )
+    return Scheme(options.name, options.values, conduct)

@@ -10,7 +10,7 @@ from ....kernels.kernel import Int, Ints, pointer_to, subkernel
 from ..memory import FORWARD, at_switch_signature
 from ..state import Memory
 from .atp import TIMERS
-from .base import Conduct
+from .base import Conduct, Scheme
 from .options import Options
 
 
@@ -20,22 +20,16 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
     return np.int64(FORWARD)
 
 
-class NoAggregation:
+def no_aggregation(given: Mapping[str, str]) -> Scheme:
     """A PS alone."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options("none", given, TIMERS)
-        self.name, self.parameters = options.name, options.values
-        self._conduct = Conduct(
-            pointer_to(at_switch, at_switch_signature),
-            aggregates=False,
-            multicast=False,
-            overflows=False,
-            rto_ps=options.ps("rto"),
-            first_rto_ps=options.ps("first-rto"),
-            trigger=options.number("trigger", 0, 1000),
-        )
-
-    def conduct(self) -> Conduct:
-        """See `Scheme`."""
-        return self._conduct
+    options = Options("none", given, TIMERS)
+    conduct = Conduct(
+        pointer_to(at_switch, at_switch_signature),
+        aggregates=False,
+        multicast=False,
+        overflows=False,
+        rto_ps=options.ps("rto"),
+        first_rto_ps=options.ps("first-rto"),
+        trigger=options.number("trigger", 0, 1000),
+    )
+    return Scheme(options.name, options.values, conduct)

@@ -8,22 +8,22 @@ from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
 from ....analyzer.words import choices
 from ...results.aggregation import ALL_REDUCES
-from .a2tp import A2tp
-from .atp import Atp
+from .a2tp import a2tp
+from .atp import atp
 from .base import AllReduce, Scheme
-from .esa import Esa
-from .ideal import Ideal
-from .none import NoAggregation
+from .esa import esa
+from .ideal import ideal
+from .none import no_aggregation
 from .options import Options
-from .switchml import SwitchMl
+from .switchml import switchml
 
 SCHEMES: Mapping[str, Callable[[Mapping[str, str]], Scheme]] = {
-    "switchml": SwitchMl,
-    "atp": Atp,
-    "esa": Esa,
-    "a2tp": A2tp,
-    "ideal": Ideal,
-    "none": NoAggregation,
+    "switchml": switchml,
+    "atp": atp,
+    "esa": esa,
+    "a2tp": a2tp,
+    "ideal": ideal,
+    "none": no_aggregation,
 }
 
 

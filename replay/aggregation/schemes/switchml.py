@@ -28,7 +28,7 @@ from ..memory import (
     use,
 )
 from ..state import Memory, added
-from .base import Conduct
+from .base import Conduct, Scheme
 from .options import Options
 
 DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
@@ -65,22 +65,16 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
     return np.int64(MULTICAST)
 
 
-class SwitchMl:
+def switchml(given: Mapping[str, str]) -> Scheme:
     """SwitchML with its options."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        options = Options("switchml", given, DEFAULTS)
-        self.name, self.parameters = options.name, options.values
-        self._conduct = Conduct(
-            pointer_to(at_switch, at_switch_signature),
-            has_server=False,
-            rto_ps=options.ps("rto"),
-            first_rto_ps=options.ps("rto"),
-            trigger=0,
-            double_after=options.number("double-after", 0, 1_000_000),
-            overflows=False,
-        )
-
-    def conduct(self) -> Conduct:
-        """See `Scheme`."""
-        return self._conduct
+    options = Options("switchml", given, DEFAULTS)
+    conduct = Conduct(
+        pointer_to(at_switch, at_switch_signature),
+        has_server=False,
+        rto_ps=options.ps("rto"),
+        first_rto_ps=options.ps("rto"),
+        trigger=0,
+        double_after=options.number("double-after", 0, 1_000_000),
+        overflows=False,
+    )
+    return Scheme(options.name, options.values, conduct)

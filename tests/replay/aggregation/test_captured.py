@@ -13,7 +13,7 @@ from rocescope.analyzer.results.flow import Owner
 from rocescope.replay.aggregation.captured import HEADERS, captured_jobs
 from rocescope.replay.aggregation.jobs import PAYLOAD_BYTES, parse_jobs, place
 from rocescope.replay.aggregation.run import Conditions, simulate
-from rocescope.replay.aggregation.schemes.atp import Atp
+from rocescope.replay.aggregation.schemes.atp import atp
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import PacketKeys
 from rocescope.replay.traffic.traffic import SentMessages, Traffic
@@ -81,7 +81,7 @@ def test_a_ring_is_a_job_with_the_sizes_and_gaps_of_its_collectives():
     assert job.server not in job.workers
 
     still = Conditions(slots=4096)
-    found = simulate(Atp({}), [job], FABRIC, still)
+    found = simulate(atp({}), [job], FABRIC, still)
     # Computing is as captured, whatever the jitter; summing takes microseconds here.
     assert 10 * 10**9 < found.finished_ps.max() < 10.3 * 10**9
 
@@ -127,7 +127,7 @@ def test_a_server_shares_a_host_only_where_none_is_free():
     full = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=3,rate=100G")
     (job,), notes = captured_jobs(captured(ring((0, 1, 2), [((0, 0, 0), 74_400)])), full, 100, MS)
     assert job.server == 0 and "no free host for a parameter server" in notes[0]
-    found = simulate(Atp({}), [job], full, Conditions(slots=4096))
+    found = simulate(atp({}), [job], full, Conditions(slots=4096))
     assert (found.finished_ps >= 0).all()
 
 

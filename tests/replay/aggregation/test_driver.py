@@ -68,7 +68,7 @@ def test_every_gradient_is_summed_once_and_as_the_twin_says(case):
     for number, job in enumerate(jobs):
         results = len(job.workers) * job.total
         assert found.tally[number, ty.RESULTS] == results == found.tally[number, ty.SENT]
-    twin = Twin(scheme.name.partition(":")[0], scheme.conduct(), jobs, fabric, conditions)
+    twin = Twin(scheme.name.partition(":")[0], scheme.conduct, jobs, fabric, conditions)
     twin.run()
     assert [w.finished for w in twin.workers] == found.finished_ps.tolist()
     for worker, ends in zip(twin.workers, found.ends_ps.tolist(), strict=True):

@@ -7,11 +7,11 @@ from aggregating import small_jobs
 
 from rocescope.replay.aggregation.columns import ty
 from rocescope.replay.aggregation.run import Conditions, simulate
-from rocescope.replay.aggregation.schemes.atp import Atp
-from rocescope.replay.aggregation.schemes.switchml import SwitchMl
+from rocescope.replay.aggregation.schemes.atp import atp
+from rocescope.replay.aggregation.schemes.switchml import switchml
 
 
-@pytest.mark.parametrize("scheme", [Atp({}), SwitchMl({"rto": "100us"})], ids=lambda s: s.name)
+@pytest.mark.parametrize("scheme", [atp({}), switchml({"rto": "100us"})], ids=lambda s: s.name)
 def test_faults_happen_as_often_as_asked_for_and_sums_stay_right(scheme):
     jobs, fabric = small_jobs("workers=4,fragments=500,iterations=1,window=64")
     quiet = simulate(scheme, jobs, fabric, Conditions(slots=256))

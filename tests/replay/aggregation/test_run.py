@@ -9,14 +9,14 @@ from aggregating import small_jobs
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.aggregation.columns import ty
 from rocescope.replay.aggregation.run import Conditions, _index, simulate
-from rocescope.replay.aggregation.schemes.atp import Atp
-from rocescope.replay.aggregation.schemes.switchml import SwitchMl
+from rocescope.replay.aggregation.schemes.atp import atp
+from rocescope.replay.aggregation.schemes.switchml import switchml
 
 
 def test_a_seed_gives_the_same_run_and_another_seed_another():
     jobs, fabric = small_jobs("count=2,workers=3,fragments=200,window=32")
     one, same, other = (
-        simulate(Atp({}), jobs, fabric, Conditions(slots=48, seed=seed)) for seed in (1, 1, 2)
+        simulate(atp({}), jobs, fabric, Conditions(slots=48, seed=seed)) for seed in (1, 1, 2)
     )
     assert np.array_equal(one.ends_ps, same.ends_ps) and np.array_equal(one.tally, same.tally)
     assert not np.array_equal(one.ends_ps, other.ends_ps)
@@ -25,7 +25,7 @@ def test_a_seed_gives_the_same_run_and_another_seed_another():
 def test_jobs_with_slots_enough_do_not_collide_and_with_few_they_do():
     jobs, fabric = small_jobs("count=2,workers=3,fragments=400,window=32")
     few, many = (
-        simulate(Atp({}), jobs, fabric, Conditions(slots=slots)) for slots in (40, 1 << 20)
+        simulate(atp({}), jobs, fabric, Conditions(slots=slots)) for slots in (40, 1 << 20)
     )
     assert few.tally[:, ty.COLLISIONS].sum() > 0 == many.tally[:, ty.COLLISIONS].sum()
     taken = few.usage[0].sum() / (40 * few.at_ps)
@@ -34,7 +34,7 @@ def test_jobs_with_slots_enough_do_not_collide_and_with_few_they_do():
 
 def test_the_end_of_the_simulated_time_leaves_jobs_open():
     jobs, fabric = small_jobs("workers=3,fragments=400")
-    found = simulate(Atp({}), jobs, fabric, Conditions(slots=4096, until_ps=1_000_000))
+    found = simulate(atp({}), jobs, fabric, Conditions(slots=4096, until_ps=1_000_000))
     assert (found.finished_ps == -1).all()
 
 
@@ -50,7 +50,7 @@ def _crc32(data: bytes) -> int:
 
 def test_a_slot_is_the_crc32_of_job_position_and_the_first_salt_that_is_free():
     jobs, _ = small_jobs("count=2,workers=2")
-    index = _index(jobs, (20, 20), Atp({}).conduct(), (0, 0), 24)
+    index = _index(jobs, (20, 20), atp({}).conduct, (0, 0), 24)
     for number in range(2):
         used: list[int] = []
         for position in range(20):
@@ -64,9 +64,9 @@ def test_a_slot_is_the_crc32_of_job_position_and_the_first_salt_that_is_free():
 @pytest.mark.parametrize(
     ("scheme", "slots", "spec", "said"),
     [
-        (Atp({}), 100, "workers=2", "window of 400 packets, more than the memory of 100"),
-        (Atp({}), 1 << 27, "workers=2", "more than 67,108,864 slots in all"),
-        (SwitchMl({}), 3, "count=2,workers=2", "3 slots for 2 jobs; each needs two"),
+        (atp({}), 100, "workers=2", "window of 400 packets, more than the memory of 100"),
+        (atp({}), 1 << 27, "workers=2", "more than 67,108,864 slots in all"),
+        (switchml({}), 3, "count=2,workers=2", "3 slots for 2 jobs; each needs two"),
     ],
 )
 def test_memory_that_is_too_small(scheme, slots, spec, said):

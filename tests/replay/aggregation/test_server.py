@@ -8,14 +8,14 @@ from aggregating import small_jobs
 from rocescope.replay.aggregation.columns import COLLIDED, FLOATS, RESENT, pk, sm, ty
 from rocescope.replay.aggregation.network import new_packet
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
-from rocescope.replay.aggregation.schemes.atp import Atp
-from rocescope.replay.aggregation.schemes.none import NoAggregation
+from rocescope.replay.aggregation.schemes.atp import atp
+from rocescope.replay.aggregation.schemes.none import no_aggregation
 from rocescope.replay.aggregation.server import take_gradient
 
 
 def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
     jobs, fabric = small_jobs("workers=3,fragments=4,window=4")
-    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+    run = new_run("atp", atp({}).conduct, jobs, fabric, Conditions(slots=8))
 
     def arrive(bits: int, value: int, flags: int = 0) -> None:
         slot = int(new_packet(run, flags, 0, 0, 0, jobs[0].server))
@@ -37,7 +37,7 @@ def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
 
 def test_a_packet_with_all_values_replaces_a_partial_sum():
     jobs, fabric = small_jobs("workers=3,fragments=4,window=4")
-    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+    run = new_run("atp", atp({}).conduct, jobs, fabric, Conditions(slots=8))
     for bits, value in ((0b001, 5), (0b111, 20)):
         slot = int(new_packet(run, 0, 0, 0, 0, jobs[0].server))
         run.world.extra[slot, pk.BITS], run.world.extra[slot, pk.VALUE] = bits, value
@@ -48,7 +48,7 @@ def test_a_packet_with_all_values_replaces_a_partial_sum():
 
 def test_after_a_collision_the_reply_names_the_next_slot_that_the_job_does_not_use():
     jobs, fabric = small_jobs("workers=2,fragments=8,window=4")
-    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+    run = new_run("atp", atp({}).conduct, jobs, fabric, Conditions(slots=8))
     old = run.world.server_index[0].tolist()
     order = run.world.unused[0].tolist()
     assert sorted(order) == list(range(8)) != order  # shuffled
@@ -66,7 +66,7 @@ def test_after_a_collision_the_reply_names_the_next_slot_that_the_job_does_not_u
 
 def test_a_saturated_sum_starts_again_in_floats():
     jobs, fabric = small_jobs("workers=2,fragments=4,window=4")
-    run = new_run("atp", Atp({}).conduct(), jobs, fabric, Conditions(slots=8))
+    run = new_run("atp", atp({}).conduct, jobs, fabric, Conditions(slots=8))
 
     def arrive(bits: int, value: int, flags: int = 0) -> None:
         slot = int(new_packet(run, flags, 0, 0, 0, jobs[0].server))
@@ -87,9 +87,9 @@ def test_a_saturated_sum_starts_again_in_floats():
 
 def test_sums_beyond_int32_are_exact_at_the_workers():
     jobs, fabric = small_jobs("workers=3,fragments=200,iterations=2,window=32,overflow=0.1")
-    found = simulate(Atp({}), jobs, fabric, Conditions(slots=64))  # raises for another sum
+    found = simulate(atp({}), jobs, fabric, Conditions(slots=64))  # raises for another sum
     overflows = int(found.tally[0, ty.OVERFLOWS])
     assert 15 < overflows < 70 and found.tally[0, ty.RESENT] >= 3 * overflows
     assert found.tally[0, ty.RESULTS] == 3 * 2 * 200
-    plain = simulate(NoAggregation({}), jobs, fabric, Conditions(slots=64))
+    plain = simulate(no_aggregation({}), jobs, fabric, Conditions(slots=64))
     assert plain.tally[0, ty.OVERFLOWS] == 0  # the PS adds floats

@@ -8,9 +8,9 @@ from aggregating import Bench, small_jobs
 from rocescope.replay.aggregation.columns import FLOATS, RESENT, cl, ty
 from rocescope.replay.aggregation.jobs import WIRE_BYTES
 from rocescope.replay.aggregation.run import Conditions, simulate
-from rocescope.replay.aggregation.schemes.atp import Atp
-from rocescope.replay.aggregation.schemes.esa import Esa
-from rocescope.replay.aggregation.schemes.switchml import SwitchMl
+from rocescope.replay.aggregation.schemes.atp import atp
+from rocescope.replay.aggregation.schemes.esa import esa
+from rocescope.replay.aggregation.schemes.switchml import switchml
 
 
 def test_one_packet_per_rack_and_fragment_crosses_the_spines():
@@ -18,7 +18,7 @@ def test_one_packet_per_rack_and_fragment_crosses_the_spines():
         "workers=6,racks=2,fragments=50,iterations=1,window=10",
         fabric="leaf-spine:leaves=2,spines=1,hosts=4",
     )
-    found = simulate(Atp({}), jobs, fabric, Conditions(slots=64))
+    found = simulate(atp({}), jobs, fabric, Conditions(slots=64))
     up = [i for i in range(len(fabric.links.source)) if "spine" in fabric.link_name(i)]
     carried = {fabric.link_name(i): int(found.link_bytes[i]) for i in up}
     # Gradients of the other rack go there, results come back; nothing else crosses.
@@ -28,7 +28,7 @@ def test_one_packet_per_rack_and_fragment_crosses_the_spines():
     assert found.link_bytes[server] == 50 * WIRE_BYTES
 
 
-@pytest.mark.parametrize("scheme", [Atp({}), SwitchMl({})], ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("scheme", [atp({}), switchml({})], ids=lambda scheme: scheme.name)
 def test_a_switch_on_the_way_lets_packets_of_another_rack_pass(tmp_path, scheme):
     switches = ("near", "middle", "root")
     hosts = [(f"{switch}-{number}", switch) for switch in switches for number in range(3)]
@@ -64,7 +64,7 @@ def test_switchml_sums_racks_at_a_root_and_every_rack_gets_one_result():
         "workers=6,racks=3,fragments=50,iterations=1,window=10",
         fabric="leaf-spine:leaves=3,spines=1,hosts=4",
     )
-    found = simulate(SwitchMl({}), jobs, fabric, Conditions(slots=64, jitter=0.0))
+    found = simulate(switchml({}), jobs, fabric, Conditions(slots=64, jitter=0.0))
     spine = [i for i in range(len(fabric.links.source)) if "spine" in fabric.link_name(i)]
     carried = sorted(int(found.link_bytes[i]) // WIRE_BYTES for i in spine)
     # To the root and back: one packet per fragment of each other rack, and all of them at the root.
@@ -80,14 +80,14 @@ def test_racks_of_switchml_repeat_sums_and_results_that_got_lost():
         fabric="leaf-spine:leaves=2,spines=1,hosts=4",
     )
     lossy = Conditions(slots=32, loss=0.05, jitter=0.0)
-    found = simulate(SwitchMl({"rto": "50us"}), jobs, fabric, lossy)  # checks every sum
+    found = simulate(switchml({"rto": "50us"}), jobs, fabric, lossy)  # checks every sum
     assert (found.finished_ps >= 0).all() and found.tally[0, ty.RESULTS] == 4 * 400
     assert found.tally[0, ty.WHOLE] == 400 and found.tally[0, ty.TIMEOUTS] > 0
 
 
 def test_an_evicted_sum_goes_to_the_server_of_its_own_job():
     jobs, fabric = small_jobs("count=3,workers=3,fragments=200,window=32,iterations=2")
-    found = simulate(Esa({}), jobs, fabric, Conditions(slots=48, jitter=2.0))
+    found = simulate(esa({}), jobs, fabric, Conditions(slots=48, jitter=2.0))
     assert (found.tally[:, ty.EVICTED] > 0).any()
     exits = fabric.attachments.exit_link[[job.server for job in jobs], 0]
     received = found.link_bytes[exits] // WIRE_BYTES
@@ -97,20 +97,20 @@ def test_an_evicted_sum_goes_to_the_server_of_its_own_job():
 def test_the_result_releases_the_slot_of_its_fragment():
     jobs, fabric = small_jobs("workers=2,fragments=1,iterations=1,window=1")
     still = Conditions(slots=4, jitter=0.0)
-    found = simulate(Atp({}), jobs, fabric, still)
+    found = simulate(atp({}), jobs, fabric, still)
     to_server_and_back = 2 * (WIRE_BYTES * 80 + 500_000)  # ps at 100 Gb/s
     assert found.usage.sum(1).tolist() == [to_server_and_back] * 2 and found.slots_left == 0
-    at_once = simulate(Esa({"release": "completion"}), jobs, fabric, still)
+    at_once = simulate(esa({"release": "completion"}), jobs, fabric, still)
     assert at_once.usage.sum() == 0 == at_once.slots_left
     before = found.at_ps - 500_000 - 2 * WIRE_BYTES * 80
-    waiting = simulate(Atp({}), jobs, fabric, still._replace(until_ps=before))
+    waiting = simulate(atp({}), jobs, fabric, still._replace(until_ps=before))
     assert waiting.tally[0, ty.COMPLETED] == 1 == waiting.slots_left
 
 
 def test_a_collision_moves_its_window_position_to_another_slot():
     jobs, fabric = small_jobs("count=2,workers=2,fragments=200,iterations=2,window=16")
     full = Conditions(slots=64, jitter=0.2)
-    stays, moves = (simulate(Atp({"rehash": on}), jobs, fabric, full) for on in ("no", "yes"))
+    stays, moves = (simulate(atp({"rehash": on}), jobs, fabric, full) for on in ("no", "yes"))
     collided = moves.tally[:, ty.COLLISIONS].sum()
     assert 0 < collided < stays.tally[:, ty.COLLISIONS].sum()
 
@@ -119,8 +119,8 @@ def test_reminders_fetch_partial_sums():
     jobs, fabric = small_jobs("count=3,workers=4,fragments=400,window=64,iterations=2")
     slow = {"rto": "20ms", "rehash": "no"}
     conditions = Conditions(slots=72, jitter=0.5)
-    without = simulate(Atp(slow), jobs, fabric, conditions)
-    reminded = simulate(Atp({**slow, "reminder": "20us"}), jobs, fabric, conditions)
+    without = simulate(atp(slow), jobs, fabric, conditions)
+    reminded = simulate(atp({**slow, "reminder": "20us"}), jobs, fabric, conditions)
     assert without.tally[:, ty.TIMEOUTS].sum() > reminded.tally[:, ty.TIMEOUTS].sum()
     assert reminded.tally[:, ty.REMINDERS].sum() > 0
     assert reminded.finished_ps.max() < without.finished_ps.max()
@@ -130,14 +130,14 @@ def test_a_result_releases_a_slot_whose_owner_is_silent():
     jobs, fabric = small_jobs("count=2,workers=3,fragments=300,window=64,iterations=2")
     held = Conditions(slots=64, jitter=2.0)
     slow = {"rto": "1ms", "rehash": "no"}
-    never = simulate(Atp({**slow, "slot-timeout": "off"}), jobs, fabric, held)
-    soon = simulate(Atp({**slow, "slot-timeout": "10us"}), jobs, fabric, held)
+    never = simulate(atp({**slow, "slot-timeout": "off"}), jobs, fabric, held)
+    soon = simulate(atp({**slow, "slot-timeout": "10us"}), jobs, fabric, held)
     assert never.tally[:, ty.EXPIRED].sum() == 0 < soon.tally[:, ty.EXPIRED].sum()
     assert (soon.finished_ps >= 0).all()
 
 
 def test_values_in_floats_pass_the_slot_of_their_fragment():
-    bench = Bench(Atp({}), "workers=3,fragments=1,iterations=1,window=8")
+    bench = Bench(atp({}), "workers=3,fragments=1,iterations=1,window=8")
     bench.gradient(100, 1, 0, FLOATS | RESENT, bench.slots[0])
     bench.until(200)
     cell = bench.cells[bench.slots[0]]
@@ -145,19 +145,19 @@ def test_values_in_floats_pass_the_slot_of_their_fragment():
 
 
 def test_a_result_empties_the_slot_of_its_fragment_and_no_other():
-    bench = Bench(Atp({}), "workers=3,fragments=2,iterations=1,window=8")
+    bench = Bench(atp({}), "workers=3,fragments=2,iterations=1,window=8")
     one, other = bench.slots[:2]
     bench.result(100, 0, index=other)
     bench.until(200)
     assert bench.cells[one, cl.OWNER] and bench.cells[other, cl.OWNER]
-    bench = Bench(Atp({}), "workers=3,fragments=2,iterations=1,window=8")
+    bench = Bench(atp({}), "workers=3,fragments=2,iterations=1,window=8")
     bench.result(100, 0, index=one)
     bench.until(200)
     assert not bench.cells[one, cl.OWNER] and bench.cells[other, cl.OWNER]
 
 
 def test_a_retransmission_that_finds_its_sum_complete_gets_it_from_the_switch_again():
-    bench = Bench(SwitchMl({}), "workers=2,fragments=1,iterations=1,window=8")
+    bench = Bench(switchml({}), "workers=2,fragments=1,iterations=1,window=8")
     bench.gradient(100, 1, 0)
     bench.gradient(200, 1, 0, RESENT)
     bench.until(300)

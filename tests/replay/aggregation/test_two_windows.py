@@ -9,7 +9,7 @@ from aggregating import small_jobs
 from rocescope.replay.aggregation.columns import CONTENDED, ECHO, dg, ty, wk
 from rocescope.replay.aggregation.driver import start
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
-from rocescope.replay.aggregation.schemes.a2tp import A2tp
+from rocescope.replay.aggregation.schemes.a2tp import a2tp
 from rocescope.replay.aggregation.state import ONE_PACKET
 from rocescope.replay.aggregation.two_windows import note_result
 
@@ -19,7 +19,7 @@ WINDOW, BASE = 40, 20_000_000
 def beginning(**options: str):
     """A run whose workers begin, with a window of 20 of at most 40 packets, 20 of aggregators."""
     jobs, fabric = small_jobs(f"workers=2,fragments=1000,window={WINDOW}")
-    conduct = A2tp(options).conduct()
+    conduct = a2tp(options).conduct
     run = new_run("a2tp", conduct, jobs, fabric, Conditions(slots=64, jitter=0.0))
     run.world.workers[:, wk.CONGESTION] = 20 * ONE_PACKET
     run.world.workers[:, wk.AGGREGATORS] = 20
@@ -103,9 +103,9 @@ def test_a_later_result_ends_a_period_whose_last_result_came_before():
 def test_what_exceeds_the_aggregators_goes_past_the_memory():
     jobs, fabric = small_jobs("count=3,workers=4,fragments=1000,window=64,iterations=2")
     options = {"first-rto": "200us", "contention": "0"}
-    found = simulate(A2tp(options), jobs, fabric, Conditions(slots=80, jitter=0.5))
+    found = simulate(a2tp(options), jobs, fabric, Conditions(slots=80, jitter=0.5))
     assert (found.finished_ps >= 0).all() and (found.tally[:, ty.BYPASSED] > 0).all()
     assert (found.tally[:, ty.SENT] == 4 * 2000).all()
     alone, fabric = small_jobs("workers=4,fragments=600,window=64,iterations=2")
-    enough = simulate(A2tp(options), alone, fabric, Conditions(slots=80, jitter=0.5))
+    enough = simulate(a2tp(options), alone, fabric, Conditions(slots=80, jitter=0.5))
     assert not enough.tally[:, ty.BYPASSED].any()

@@ -8,21 +8,21 @@ from aggregating import Bench, packets_seen, small_jobs
 from rocescope.replay.aggregation.columns import ECHO, ty, wk
 from rocescope.replay.aggregation.driver import run_jobs, start
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
-from rocescope.replay.aggregation.schemes.atp import Atp
-from rocescope.replay.aggregation.schemes.none import NoAggregation
+from rocescope.replay.aggregation.schemes.atp import atp
+from rocescope.replay.aggregation.schemes.none import no_aggregation
 from rocescope.replay.aggregation.state import ONE_PACKET
 
 
 def test_an_iteration_takes_its_computing_and_its_fragments():
     jobs, fabric = small_jobs("workers=2,fragments=1000,iterations=1,window=400")
-    found = simulate(Atp({}), jobs, fabric, Conditions(slots=4096, jitter=0.0))
+    found = simulate(atp({}), jobs, fabric, Conditions(slots=4096, jitter=0.0))
     way = 3 * 24_480 + 4 * 500_000  # to the PS and back, beside the worker's own link
     assert found.finished_ps.max() == jobs[0].steps[0].computed_ps[-1] + 1000 * 24_480 + way
 
 
 def test_a_small_window_waits_for_results():
     jobs, fabric = small_jobs("workers=2,fragments=100,iterations=1,window=1")
-    found = simulate(Atp({}), jobs, fabric, Conditions(slots=64, jitter=0.0))
+    found = simulate(atp({}), jobs, fabric, Conditions(slots=64, jitter=0.0))
     hops = 4 * (500_000 + 24_480)  # worker, switch, PS, switch, worker
     assert found.finished_ps.max() - jobs[0].steps[0].computed_ps[-1] == 100 * hops
 
@@ -30,9 +30,9 @@ def test_a_small_window_waits_for_results():
 def test_lost_packets_are_asked_for_by_later_results_or_by_the_timer():
     jobs, fabric = small_jobs("workers=3,fragments=300,iterations=1,window=32")
     lossy = Conditions(slots=64, loss=0.01, jitter=0.0)
-    found = simulate(Atp({"rto": "1ms", "first-rto": "1ms"}), jobs, fabric, lossy)
+    found = simulate(atp({"rto": "1ms", "first-rto": "1ms"}), jobs, fabric, lossy)
     assert (found.finished_ps >= 0).all() and found.tally[0, ty.RESENT] > 0
-    timers = simulate(Atp({"rto": "1ms", "first-rto": "1ms", "trigger": "0"}), jobs, fabric, lossy)
+    timers = simulate(atp({"rto": "1ms", "first-rto": "1ms", "trigger": "0"}), jobs, fabric, lossy)
     assert timers.tally[0, ty.TIMEOUTS] > found.tally[0, ty.TIMEOUTS]
 
 
@@ -40,16 +40,16 @@ def test_congestion_control_avoids_losses_in_a_small_buffer():
     jobs, fabric = small_jobs("workers=8,fragments=2000,iterations=1,window=256")
     small = Conditions(slots=4096, buffer_bytes=1 << 16, ecn_bytes=1 << 14, jitter=0.0)
     options = {"rto": "1ms", "first-rto": "1ms"}
-    blind = simulate(NoAggregation(options), jobs, fabric, small)
+    blind = simulate(no_aggregation(options), jobs, fabric, small)
     assert blind.link_drops.sum() > 0 and (blind.finished_ps >= 0).all()
     slots = small._replace(slots=256)
-    fixed = simulate(Atp({**options, "cc": "yes"}), jobs, fabric, slots)
+    fixed = simulate(atp({**options, "cc": "yes"}), jobs, fabric, slots)
     assert (fixed.finished_ps >= 0).all()
 
 
 def test_the_long_timer_ends_with_the_first_result_that_arrives():
     jobs, fabric = small_jobs("workers=4,fragments=20,iterations=1,window=20")
-    short = simulate(Atp({}), jobs, fabric, Conditions(slots=512, loss=0.1, seed=3))
+    short = simulate(atp({}), jobs, fabric, Conditions(slots=512, loss=0.1, seed=3))
     assert (short.finished_ps >= 0).all() and short.tally[0, ty.TIMEOUTS] > 0
     assert short.finished_ps.max() < 50 * 10**9
 
@@ -58,7 +58,7 @@ def test_stragglers_compute_longer_and_all_workers_wait_for_them():
     even, fabric = small_jobs("workers=3,fragments=100,iterations=2")
     late, _ = small_jobs("workers=3,fragments=100,iterations=2,stragglers=1,slowdown=3")
     still = Conditions(slots=4096, jitter=0.0)
-    one, other = (simulate(Atp({}), jobs, fabric, still) for jobs in (even, late))
+    one, other = (simulate(atp({}), jobs, fabric, still) for jobs in (even, late))
     computing = even[0].steps[0].computed_ps[-1]
     more = int(other.finished_ps.max() - one.finished_ps.max())
     # Twice the computing more; in turn the others' results no longer queue at its link.
@@ -68,7 +68,7 @@ def test_stragglers_compute_longer_and_all_workers_wait_for_them():
 def bench(until: float, *results: int | tuple[int, int], **options: str) -> Bench:
     """20 gradients of one worker, all sent before results of these sequence numbers (and flags)
     arrive, 5 us apart from 100 us on."""
-    found = Bench(Atp(options), "workers=2,fragments=20,iterations=1,window=400", slots=1024)
+    found = Bench(atp(options), "workers=2,fragments=20,iterations=1,window=400", slots=1024)
     for number, result in enumerate(results):
         seq, flags = result if isinstance(result, tuple) else (result, 0)
         found.result(100 + 5 * number, seq, flags)
@@ -113,7 +113,7 @@ def test_three_later_results_halve_the_window():
 
 def test_a_window_position_has_one_slot_which_comes_round():
     jobs, fabric = small_jobs("workers=2,fragments=50,iterations=1,window=8")
-    conduct = Atp({}).conduct()
+    conduct = atp({}).conduct
     run = new_run("atp", conduct, jobs, fabric, Conditions(slots=64, jitter=0.0))
     _, numbers, slots = packets_seen(run, conduct.at_switch).T
     assert numbers.tolist() == list(range(50))
@@ -123,7 +123,7 @@ def test_a_window_position_has_one_slot_which_comes_round():
 
 def test_workers_follow_their_server_to_the_slots_after_collisions():
     jobs, fabric = small_jobs("count=2,workers=2,fragments=200,iterations=1,window=16")
-    conduct = Atp({}).conduct()
+    conduct = atp({}).conduct
     run = new_run("atp", conduct, jobs, fabric, Conditions(slots=40, jitter=0.0))
     before = run.world.server_index.copy()
     start(run, np.zeros(4, np.int64))

@@ -7,7 +7,7 @@ from aggregating import memory, packet
 
 from rocescope.replay.aggregation.columns import COLLIDED, CONTENDED, RESENT, cl, pk, ty
 from rocescope.replay.aggregation.memory import ABSORB, FORWARD
-from rocescope.replay.aggregation.schemes.a2tp import A2tp, at_switch
+from rocescope.replay.aggregation.schemes.a2tp import a2tp, at_switch
 from rocescope.replay.aggregation.state import TWO_WINDOWS
 
 WHOLE = 0b11
@@ -56,8 +56,8 @@ def test_the_next_owner_of_a_slot_begins_without_contention():
 
 
 def test_options():
-    conduct = A2tp({"base-rtt": "8us", "contention": "5"}).conduct()
+    conduct = a2tp({"base-rtt": "8us", "contention": "5"}).conduct
     assert conduct.congestion == TWO_WINDOWS and conduct.base_rtt_ps == 8_000_000
     assert conduct.contention_percent == 5 and conduct.rehash == COLLIDED | RESENT
-    other = A2tp({"rehash": "no", "aggregators": "7"}).conduct()
+    other = a2tp({"rehash": "no", "aggregators": "7"}).conduct
     assert other.rehash == 0 and other.aggregators == 7

@@ -6,7 +6,7 @@ from aggregating import memory, packet
 
 from rocescope.replay.aggregation.columns import COLLIDED, RESENT, cl, pk, ty
 from rocescope.replay.aggregation.memory import ABSORB, FORWARD
-from rocescope.replay.aggregation.schemes.atp import Atp, at_switch
+from rocescope.replay.aggregation.schemes.atp import at_switch, atp
 
 WHOLE = 0b11
 
@@ -45,6 +45,6 @@ def test_a_retransmission_starts_no_aggregation_and_leaves_others_alone():
 
 
 def test_options():
-    conduct = Atp({"rto": "50us", "cc": "yes"}).conduct()
+    conduct = atp({"rto": "50us", "cc": "yes"}).conduct
     assert conduct.rto_ps == 50_000_000 and conduct.congestion and conduct.rehash
-    assert Atp({"rto": "200us"}).name == "atp" and Atp({"cc": "yes"}).name == "atp:cc=yes"
+    assert atp({"rto": "200us"}).name == "atp" and atp({"cc": "yes"}).name == "atp:cc=yes"

@@ -7,7 +7,7 @@ from aggregating import memory, packet
 
 from rocescope.replay.aggregation.columns import cl, pk, ty
 from rocescope.replay.aggregation.memory import ABSORB, FORWARD
-from rocescope.replay.aggregation.schemes.esa import Esa, at_switch
+from rocescope.replay.aggregation.schemes.esa import at_switch, esa
 
 WHOLE = 0b11
 AGEING, EARLY = (1, 0), (1, 1)
@@ -50,4 +50,4 @@ def test_release_at_completion_frees_the_slot_at_once():
     assert at_switch(held, packet(0, 5), 0, 0, WHOLE, 0) == ABSORB
     assert at_switch(held, packet(1, 6), 0, 0, WHOLE, 9) == FORWARD
     assert held.cells[0, cl.OWNER] == 0
-    assert Esa({"release": "completion"}).conduct().params == EARLY
+    assert esa({"release": "completion"}).conduct.params == EARLY

@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from rocescope.replay.aggregation.columns import cl, pk, ty
 from rocescope.replay.aggregation.memory import ABSORB, MULTICAST, REPLY
-from rocescope.replay.aggregation.schemes.switchml import SwitchMl, at_switch
+from rocescope.replay.aggregation.schemes.switchml import at_switch, switchml
 
 WHOLE = 0b11
 
@@ -86,5 +86,5 @@ def test_a_slot_does_as_the_released_code_whatever_is_lost_and_repeated(steps):
 
 
 def test_it_needs_no_server():
-    conduct = SwitchMl({"rto": "5ms"}).conduct()
+    conduct = switchml({"rto": "5ms"}).conduct
     assert not conduct.has_server and conduct.trigger == 0
