@@ -9,24 +9,10 @@ import numpy as np
 
 from ..kernels.kernel import Records
 
-LOSS: Final = np.dtype(
-    [
-        ("seen", "<u8"),
-        ("exported", "<u8"),
-        ("ring_full", "<u8"),
-        ("filtered", "<u8"),
-        ("sampled_out", "<u8"),
-        ("too_short", "<u8"),
-        ("merged", "<u8"),
-        ("ultra_ethernet", "<u8"),
-    ]
-)
-"""struct loss of ring.bpf.h."""
-
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Counters of one tap, or of several."""
+    """Counters of one tap, or of several, in the order of struct loss of ring.bpf.h."""
 
     seen: int = 0
     """Frames that passed the hook."""
@@ -53,6 +39,10 @@ class Loss:
 
     def __sub__(self, other: Loss) -> Loss:
         return Loss(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Loss)))
+
+
+LOSS: Final = np.dtype([(field.name, "<u8") for field in fields(Loss)])
+"""struct loss of ring.bpf.h."""
 
 
 def total(counters: Records) -> Loss:

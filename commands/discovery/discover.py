@@ -90,7 +90,8 @@ def discover(
         if dry_run:
             _print_plan(targets)
             return 0
-        found = _collected(targets, source, raw, bits_per_second, delay_ns, progress)
+        with answers_of(targets, progress, raw) as folder:
+            found = discover_folder(folder, bits_per_second, delay_ns, str(source))
     elif raw is not None or dry_run:
         raise UsageError("--raw and --dry-run need an inventory")
     else:
@@ -126,26 +127,22 @@ def _print_plan(targets: list[Target]) -> None:
             print(question.command)
 
 
-def _collected(
-    targets: list[Target],
-    source: Path,
-    raw: Path | None,
-    bits_per_second: int,
-    delay_ns: int,
-    progress: ProgressAs,
-) -> Discovered:
-    from ...discovery.discover import discover_folder
+@contextmanager
+def answers_of(
+    targets: list[Target], progress: ProgressAs, raw: Path | None = None
+) -> Iterator[Path]:
+    """The folder with what the devices answer now. raw: keeps the answers."""
     from ...discovery.remote.collect import collect
 
     with TemporaryDirectory(prefix="rocescope-") as temporary:
         folder = raw if raw is not None else Path(temporary)
-        with devices_done(progress, len(targets)) as report:
+        with _devices_done(progress, len(targets)) as report:
             collect(targets, folder, report)
-        return discover_folder(folder, bits_per_second, delay_ns, str(source))
+        yield folder
 
 
 @contextmanager
-def devices_done(how: ProgressAs, devices: int) -> Iterator[Progress | None]:
+def _devices_done(how: ProgressAs, devices: int) -> Iterator[Progress | None]:
     """Shows how many devices have answered."""
     if how == "json":
 

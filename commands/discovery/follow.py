@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ..live.capturing import ended_by_signals
 from ..options.output import ReportOutput, write_results
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def follow(
     following = Follow(line, dialects, fabric, traffic)
     printer = FollowPrinter(sys.stdout, top, to.color) if to.chosen() == "table" else None
     last = None
-    with _ended_by_signals(following):
+    with ended_by_signals(following):
         for event in following.events(seconds):
             last = event
             if event.kind == "began" and growing is not None:
@@ -52,21 +50,3 @@ def follow(
     if printer is not None and last is not None:
         printer.summary(last, following.summary())
     return 0
-
-
-@contextmanager
-def _ended_by_signals(following: Follow) -> Iterator[None]:
-    """The first SIGINT or SIGTERM ends it with a summary, the second at once."""
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        following.stop()
-        signal.signal(number, before[signal.Signals(number)])
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

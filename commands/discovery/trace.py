@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
@@ -15,16 +14,13 @@ from ..options.output import REPORT_OUTPUT, ReportOutput
 from ..options.parameter import Parameter, changed
 from ..options.progress import reading_shown
 from ..options.replaying import MAPPED, Mapped
-from .discover import devices_done
+from .discover import answers_of
 
 if TYPE_CHECKING:
     from ...analyzer.logs.job import Job
-    from ...discovery.asking.commands import Line
-    from ...discovery.dialects.dialect import Dialect
+    from ...discovery.host_traffic import HostTraffic
     from ...discovery.port_counters import Reading
-    from ...discovery.tracing.results import TraceResult
     from ...replay.fabrics.fabric import Fabric
-    from ...replay.strategies.base import FlowStrategy
 
 
 def trace(
@@ -129,10 +125,12 @@ def trace(
     job = _job(logs)
     run = None if devices is None else parse_devices(devices)
     dialects = {} if devices is None else dialects_of(devices)
-    if hosts is not None:
-        return _of_hosts(hosts, parsed, strategies, run, ask, dialects, job, top, to)
     names = [input_name(path) for path in files]
-    if live:
+    found: HostTraffic | None = None
+    if hosts is not None:
+        names, found = [str(hosts)], _of_hosts(hosts, parsed, job, to)
+        traffic = found.traffic
+    elif live:
         from ..options.capturing import Capturing
         from ..options.reading import Selection
         from .live_flows import captured, counted_flows, follow_live
@@ -165,12 +163,8 @@ def trace(
         watch=run,
         verify=Verify("taps" in wanted, grown),
         most_flows=top if to.chosen() in ("table", "html") else None,
+        hosts=found,
     )
-    _write(result, to, top)
-    return 0
-
-
-def _write(result: TraceResult, to: ReportOutput, top: int) -> None:
     from ...report.terminal.trace import fill_trace
 
     def html() -> bytes:
@@ -179,6 +173,7 @@ def _write(result: TraceResult, to: ReportOutput, top: int) -> None:
         return trace_html(result, top)
 
     to.write_replay(result, lambda page: fill_trace(page, result, top), html)
+    return 0
 
 
 def _job(logs: JobLogs) -> Job | None:
@@ -192,47 +187,19 @@ def _job(logs: JobLogs) -> Job | None:
     return Job(named(patterns))
 
 
-def _of_hosts(
-    source: Path,
-    fabric: Fabric,
-    strategies: list[FlowStrategy],
-    run: Line | None,
-    ask: Literal["none", "sample", "all"],
-    dialects: Mapping[str, Dialect],
-    job: Job | None,
-    top: int,
-    to: ReportOutput,
-) -> int:
-    """Trace the queue pairs of an inventory's hosts, or of the answers in a folder."""
+def _of_hosts(source: Path, fabric: Fabric, job: Job | None, to: ReportOutput) -> HostTraffic:
+    """The queue pairs of an inventory's hosts, or of the answers in a folder."""
     from ...discovery.dialects.registry import DIALECTS
     from ...discovery.host_traffic import host_traffic
-    from ...discovery.remote.collect import collect
     from ...discovery.remote.inventory import read_inventory
-    from ...discovery.tracing.asking import Asking
-    from ...discovery.tracing.trace import trace as traced
 
-    if source.is_file():
-        targets = [one for one in read_inventory(source, DIALECTS) if one.kind == "host"]
-        if not targets:
-            raise UsageError(f"{source}: the inventory names no host")
-        with TemporaryDirectory(prefix="rocescope-") as folder:
-            with devices_done(to.progress, len(targets)) as report:
-                collect(targets, Path(folder), report)
-            found = host_traffic(Path(folder), fabric, job)
-    else:
-        found = host_traffic(source, fabric, job)
-    result = traced(
-        found.traffic,
-        fabric,
-        strategies,
-        [str(source)],
-        asking=None if run is None or ask == "none" else Asking(run, ask, dialects),
-        watch=run,
-        most_flows=top if to.chosen() in ("table", "html") else None,
-        hosts=found,
-    )
-    _write(result, to, top)
-    return 0
+    if not source.is_file():
+        return host_traffic(source, fabric, job)
+    targets = [one for one in read_inventory(source, DIALECTS) if one.kind == "host"]
+    if not targets:
+        raise UsageError(f"{source}: the inventory names no host")
+    with answers_of(targets, to.progress) as folder:
+        return host_traffic(folder, fabric, job)
 
 
 def _check_verify(

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .resources import Resource
+from .resources import QP_STATES, QP_TYPES, Resource, command_of
 
 _NETLINK_RDMA = 20
 _CLIENT_NLDEV = 5
@@ -36,10 +36,8 @@ _VALUES, _VALUE_ENTRY, _VALUE_NAME, _VALUE = 80, 81, 82, 83
 _OF_QUEUE_PAIRS = _QP_TABLE
 """What RDMA_NLDEV_ATTR_STAT_RES takes for queue pairs: RDMA_NLDEV_ATTR_RES_QP."""
 
-# enum ib_qp_type and enum ib_qp_state, in the words of rdma-resource(8).
-_TYPES = {0: "SMI", 1: "GSI", 2: "RC", 3: "UC", 4: "UD", 8: "RAW_PACKET", 9: "XRC_INI"}
-_TYPES |= {10: "XRC_TGT", 0xFF: "DRIVER"}
-_STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+_TYPES = {0: "SMI", 1: "GSI", **QP_TYPES}
+"""enum ib_qp_type."""
 
 
 def dump_queue_pairs() -> tuple[list[Resource], str | None]:
@@ -95,21 +93,24 @@ def dump_counters() -> tuple[list[QueuePairCounters], str | None]:
 def counters(messages: bytes, device: str) -> list[QueuePairCounters]:
     """The counters in the answer to STAT_GET, without those that have no queue pair."""
     found = []
-    for payload in _payloads(messages):
-        for kind, table in _attributes(payload):
-            if kind != _COUNTER:
-                continue
-            for inner, entry in _attributes(table):
-                values = dict(_attributes(entry))
-                numbers = tuple(
-                    _number(value)
-                    for _, pair in _attributes(values.get(_QP_TABLE, b""))
-                    for name, value in _attributes(pair)
-                    if name == _LOCAL_QP
-                )
-                if inner == _COUNTER_ENTRY and numbers:
-                    found.append(_counters(values, device, numbers))
+    for values in _entries(messages, _COUNTER, _COUNTER_ENTRY):
+        numbers = tuple(
+            _number(value)
+            for _, pair in _attributes(values.get(_QP_TABLE, b""))
+            for name, value in _attributes(pair)
+            if name == _LOCAL_QP
+        )
+        if numbers:
+            found.append(_counters(values, device, numbers))
     return found
+
+
+def _entries(messages: bytes, table: int, entry: int) -> Iterator[dict[int, bytes]]:
+    """The values of each entry of the tables of this kind."""
+    for payload in _payloads(messages):
+        for kind, inner in _attributes(payload):
+            if kind == table:
+                yield from (dict(_attributes(one)) for of, one in _attributes(inner) if of == entry)
 
 
 def _counters(
@@ -136,16 +137,8 @@ def devices(messages: bytes) -> list[tuple[int, str]]:
 
 def queue_pairs(messages: bytes, device: str) -> list[Resource]:
     """The rows in the answer to RES_QP_GET, without rows that have no QPN."""
-    rows = []
-    for payload in _payloads(messages):
-        for kind, table in _attributes(payload):
-            if kind != _QP_TABLE:
-                continue
-            for inner, entry in _attributes(table):
-                values = dict(_attributes(entry))
-                if inner == _QP_ENTRY and _LOCAL_QP in values:
-                    rows.append(_resource(values, device))
-    return rows
+    entries = _entries(messages, _QP_TABLE, _QP_ENTRY)
+    return [_resource(values, device) for values in entries if _LOCAL_QP in values]
 
 
 def _resource(values: dict[int, bytes], device: str) -> Resource:
@@ -157,11 +150,11 @@ def _resource(values: dict[int, bytes], device: str) -> Resource:
         local_qp=numbers.get(_LOCAL_QP, 0),
         remote_qp=numbers.get(_REMOTE_QP),
         type=_TYPES.get(numbers.get(_TYPE, -1), "?"),
-        state=_STATES[state] if 0 <= state < len(_STATES) else "?",
+        state=QP_STATES[state] if 0 <= state < len(QP_STATES) else "?",
         rq_psn=numbers.get(_RQ_PSN),
         sq_psn=numbers.get(_SQ_PSN),
         pid=pid,
-        command=_text(values.get(_KERNEL_NAME, b"")) if pid is None else _command(pid),
+        command=_text(values.get(_KERNEL_NAME, b"")) if pid is None else command_of(pid),
     )
 
 
@@ -223,11 +216,3 @@ def _number(value: bytes) -> int:
 
 def _text(value: bytes) -> str:
     return value.split(b"\0")[0].decode("utf-8", "replace")
-
-
-def _command(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().rstrip("\n")
-    except OSError:
-        return ""

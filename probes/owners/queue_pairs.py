@@ -8,12 +8,8 @@ from pathlib import Path
 
 from ..sysfs import DEVICES, gid, gid_text
 from .ranks import Rank, rank_of, start_ticks
-from .resources import Resource
+from .resources import QP_STATES, QP_TYPES, Resource, command_of
 from .uprobes import CREATED, DESTROYED, QpEvent
-
-# enum ibv_qp_type and enum ibv_qp_state of infiniband/verbs.h.
-_TYPES = {2: "RC", 3: "UC", 4: "UD", 8: "RAW_PACKET", 9: "XRC_INI", 10: "XRC_TGT", 0xFF: "DRIVER"}
-_STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 
 # enum ibv_qp_attr_mask.
 _STATE, _AV, _PATH_MTU = 1 << 0, 1 << 7, 1 << 8
@@ -94,7 +90,7 @@ class QueuePairs:
                     command=process.command,
                     rank=process.rank,
                     device=event.device or None,
-                    type=_TYPES.get(event.type),
+                    type=QP_TYPES.get(event.type),
                     created_ns=event.time_ns if event.kind == CREATED else None,
                 )
             self._put(key, self._modified(known, event))
@@ -129,8 +125,8 @@ class QueuePairs:
 
     def _modified(self, pair: QueuePair, event: QpEvent) -> QueuePair:
         mask = event.mask
-        if mask & _STATE and event.state < len(_STATES):
-            pair = replace(pair, state=_STATES[event.state])
+        if mask & _STATE and event.state < len(QP_STATES):
+            pair = replace(pair, state=QP_STATES[event.state])
         if mask & _DEST_QPN:
             pair = replace(pair, remote_qp=event.remote_qp)
         if mask & _RQ_PSN:
@@ -171,14 +167,7 @@ class QueuePairs:
             for key in [key for key in self._living if key[0] == pid]:
                 self._end(key, seen_ns)  # the PID belonged to another process
         rank = rank_of(pid, seen_ns, self._proc)
-        process = _Process(started, self._command(pid) or command, rank)
+        # A probe reads the name of the thread.
+        process = _Process(started, command_of(pid, self._proc) or command, rank)
         self._processes[pid] = process
         return process
-
-    def _command(self, pid: int) -> str | None:
-        """The name of the process: a probe reads the name of the thread."""
-        try:
-            with open(f"{self._proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
-                return file.read().rstrip("\n") or None
-        except OSError:
-            return None

@@ -15,6 +15,10 @@ from typing import Any
 _TIMEOUT_S = 10
 _TOOL_FOLDERS = "/usr/sbin:/sbin:/usr/bin:/bin:/opt/mellanox/iproute2/sbin"
 
+QP_TYPES = {2: "RC", 3: "UC", 4: "UD", 8: "RAW_PACKET", 9: "XRC_INI", 10: "XRC_TGT", 0xFF: "DRIVER"}
+QP_STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+"""enum ibv_qp_type and enum ibv_qp_state of infiniband/verbs.h, in rdma-resource(8)'s words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -34,6 +38,15 @@ class Resource:
     pid: int | None
     """None for queue pairs of the kernel (MADs, NVMe over RDMA, NFS)."""
     command: str
+
+
+def command_of(pid: int, proc: str = "/proc") -> str:
+    """The name of a process; empty if it has ended."""
+    try:
+        with open(f"{proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return ""
 
 
 def rdma_tool() -> str | None:

@@ -6,7 +6,7 @@ import errno
 import os
 import platform
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,7 @@ EVENT: Final = np.dtype(
         ("rq_psn", "<u4"),
         ("sq_psn", "<u4"),
         ("remote_qp", "<u4"),
-        ("remote_gid", "u1", 16),
+        ("remote_gid", "V16"),
         ("command", "S16"),
         ("device", "S64"),
         ("has_gid", "u1"),
@@ -223,25 +223,14 @@ class Uprobes:
 
     def _event(self, value: bytes) -> QpEvent:
         event = np.frombuffer(value, EVENT, 1)[0]
-        return QpEvent(
-            kind=int(event["kind"]),
-            time_ns=int(event["time_ns"]) + self._clock.offset_ns,
-            pid=int(event["pid"]),
-            command=_text(event["command"]),
-            qp=int(event["qp"]),
-            local_qp=int(event["local_qp"]),
-            device=_text(event["device"]),
-            type=int(event["type"]),
-            mask=int(event["mask"]),
-            state=int(event["state"]),
-            path_mtu=int(event["path_mtu"]),
-            rq_psn=int(event["rq_psn"]),
-            sq_psn=int(event["sq_psn"]),
-            remote_qp=int(event["remote_qp"]),
-            remote_gid=event["remote_gid"].tobytes() if event["has_gid"] else None,
-            port=int(event["port"]),
-            gid_index=int(event["gid_index"]),
-        )
+        told = {field.name: event[field.name].item() for field in fields(QpEvent)}
+        told |= {
+            "time_ns": told["time_ns"] + self._clock.offset_ns,
+            "command": _text(told["command"]),
+            "device": _text(told["device"]),
+            "remote_gid": told["remote_gid"] if event["has_gid"] else None,
+        }
+        return QpEvent(**told)
 
 
 def _text(value: bytes) -> str:
