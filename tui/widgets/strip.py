@@ -11,7 +11,7 @@ class Axis:
     """Values from `low` to `high` on `width` columns."""
 
     def __init__(self, low: float, high: float, width: int) -> None:
-        self.low, self.high = low, max(high, low + 1e-9)
+        self.low, self.high = low, max(high, low + 1e-9 * max(1.0, abs(low)))
         self.width = max(10, width)
 
     def place(self, value: float) -> int:

@@ -34,6 +34,7 @@ DATA = bytes(range(256)) * 8
         (None, DATA),
         (None, b""),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_compressions(name, data):
     assert compression(data[:MAGIC_BYTES]) == name

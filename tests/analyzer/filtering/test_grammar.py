@@ -66,7 +66,7 @@ def test_columns_and_names():
         ("psn ==", r"the filter ends at column 7 where a value should be"),
         ("(a or b", r"the filter ends at column 8 where '\)' should be"),
         ("a b", r"'b' stands at column 3 where an operator such as =="),
-        ("and a", r"'and' stands at column 1 where a field should be"),
+        ("and a", r"'a' stands at column 5 where an operator such as =="),
         ("a and", r"the filter ends at column 6 where a field should be"),
         ("psn in {1..}", r"where a value should be"),
         ("psn == 5 6", r"'6' stands at column 10 where 'and', 'or' or the end should be"),

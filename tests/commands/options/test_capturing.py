@@ -12,7 +12,7 @@ from rocescope.commands.options.reading import Selection
 def test_options_of_the_probes():
     made = Capturing("pid:7", "xdp", 128, "64M").options(Selection([5000], "cnp"), sample=4)
     assert (made.namespace, made.hook, made.snap_bytes, made.sample) == ("pid:7", "xdp", 128, 4)
-    assert made.ring_bytes == 64_000_000
+    assert made.ring_bytes == 64 << 20
     assert (made.udp_ports, made.filter) == ((4791, 5000), "cnp")
     assert Capturing().options(Selection()).ring_bytes is None
     with pytest.raises(UsageError, match="--ring"):

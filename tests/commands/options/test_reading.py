@@ -24,7 +24,7 @@ def test_options_of_an_analysis():
     ("options", "message"),
     [
         ({"filter": "psn ="}, "filter: "),
-        ({"usid": "33:16"}, "--usid"),
+        ({"usid": "33:16"}, "is not a uSID format"),
         ({"plane_by": "moon"}, "--plane-by"),
         ({"follow": True, "concat": True}, "--follow reads one growing file"),
         ({"follow": True, "tap": ["(?P<tap>.*)"]}, "--follow reads one growing file"),

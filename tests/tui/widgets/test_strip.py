@@ -28,4 +28,10 @@ def test_every_value_has_a_column(low, high, value, width):
     axis = Axis(min(low, high), max(low, high), width)
     assert 0 <= axis.place(value) < axis.width
     assert axis.place(axis.low) == 0
-    assert axis.ticks().lstrip().startswith(f"{axis.low:.2f}")
+
+
+def test_numbers_below_their_columns():
+    ticks = Axis(1, 2, 41).ticks()
+    assert [ticks[at : at + 4] for at in (0, 10, 20, 30, 40)] == [
+        "1.00", "1.25", "1.50", "1.75", "2.00",
+    ]  # fmt: skip

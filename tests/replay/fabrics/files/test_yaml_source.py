@@ -62,7 +62,7 @@ def test_other_values(read, message):
     ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3", "f.yaml:3: 'a' is given twice"),
-        ("a: [1,\nb: 2", "f.yaml:2: not YAML"),
+        ("a: [1,\nb: 2", "f.yaml:3: not YAML"),
         ("", "f.yaml is empty"),
         ("# nothing", "f.yaml is empty"),
         ("[" * 101 + "]" * 101, "f.yaml:1: nested more than 100 levels deep"),
