@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Int32s, Ints
+from ...kernels.kernel import Array, Bools, Ints
 from ...replay.compare.flows import NO_CHANCES, result_of
 from ...replay.fabrics.devices.reread import Reread
 from ...replay.flows.loads import Placement
@@ -51,7 +51,7 @@ class CurrentPaths:
         rows = np.arange(old, n)
         if not len(rows):
             return self.paths, rows
-        before = _longer(self.paths, n)
+        before = _fitted(self.paths, n, self.paths.placement.links.shape[1])
         part = trace_paths(self.traffic.take(rows), self._state.fabric)
         self.paths = _with(before, rows, part)
         return before, rows
@@ -71,60 +71,37 @@ class CurrentPaths:
         return result_of("now", placed, self._state.fabric, known=NO_CHANCES).fim_percent
 
 
+_EMPTY = -1, True, 0, 0, -1, False
+"""In each column of paths, where there are none."""
+
+
+def _columns(paths: TracedPaths) -> tuple[Array, ...]:
+    return *paths.placement, *paths[1:]
+
+
+def _fitted(paths: TracedPaths, units: int, hops: int) -> TracedPaths:
+    """A copy of the paths with so many rows and hops."""
+    fitted: list[Array] = []
+    for column, empty in zip(_columns(paths), _EMPTY, strict=True):
+        wide = np.full((units, hops)[: column.ndim], empty, column.dtype)
+        wide[tuple(map(slice, column.shape))] = column
+        fitted.append(wide)
+    links, dropped, *rest = fitted
+    return TracedPaths(Placement(links, dropped), *rest)
+
+
 def _with(before: TracedPaths, rows: Ints, part: TracedPaths) -> TracedPaths:
     """The paths with other ones in some rows."""
     hops = max(before.placement.links.shape[1], part.placement.links.shape[1])
-    columns: list[Array] = []
-    for old, new, empty in (
-        (before.placement.links, part.placement.links, -1),
-        (before.evidence, part.evidence, 0),
-    ):
-        column = np.full((len(old), hops), empty, old.dtype)
-        column[:, : old.shape[1]] = old
-        column[rows] = empty
-        column[rows, : new.shape[1]] = new
-        columns.append(column)
-    links, evidence = columns
-    single: list[Array] = []
-    flat: tuple[tuple[Array, Array], ...] = (
-        (before.placement.dropped, part.placement.dropped),
-        (before.reason, part.reason),
-        (before.switch, part.switch),
-        (before.contradicted, part.contradicted),
-    )
-    for old, new in flat:
-        column = old.copy()
+    after = _fitted(before, len(before.reason), hops)
+    for column, new in zip(_columns(after), _columns(_fitted(part, len(rows), hops)), strict=True):
         column[rows] = new
-        single.append(column)
-    dropped, *rest = single
-    return TracedPaths(Placement(links, dropped), evidence, *rest)
-
-
-def _longer(paths: TracedPaths, n: int) -> TracedPaths:
-    """The paths with more rows, without links."""
-
-    def more(column: Array, empty: int) -> Array:
-        rows = np.full((n - len(column), *column.shape[1:]), empty, column.dtype)
-        return np.concatenate([column, rows])
-
-    placement = Placement(more(paths.placement.links, -1), more(paths.placement.dropped, 1))
-    return TracedPaths(
-        placement,
-        more(paths.evidence, 0),
-        more(paths.reason, 0),
-        more(paths.switch, -1),
-        more(paths.contradicted, 0),
-    )
+    return after
 
 
 def _differ(before: TracedPaths, after: TracedPaths, rows: Ints) -> Bools:
     """bool[n]: whether these rows have another path, or end for another reason."""
-    old, new = (_wide(paths.placement.links[rows], after) for paths in (before, after))
-    found: Bools = (old != new).any(1) | (before.reason[rows] != after.reason[rows])
+    new = after.placement.links
+    old = _fitted(before, *new.shape).placement.links
+    found: Bools = (old[rows] != new[rows]).any(1) | (before.reason[rows] != after.reason[rows])
     return found
-
-
-def _wide(links: Int32s, like: TracedPaths) -> Int32s:
-    wide = np.full((len(links), like.placement.links.shape[1]), -1, np.int32)
-    wide[:, : links.shape[1]] = links
-    return wide

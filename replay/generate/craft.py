@@ -5,7 +5,7 @@ The only module that imports scapy, which is GPL-2.0 and an optional package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -73,72 +73,41 @@ def _crafted(kind: str, session: int, options: Mapping[str, str]) -> Outer:
         network = link / IP(src=str(src), dst=str(dst), ttl=255, flags="DF", id=0)
     else:
         network = link / IPv6(src=str(src), dst=str(dst), hlim=255)
-    inside = _INSIDE[kind](session)
+    inside = _inside(kind, session)
     packet = network / inside
     # scapy adds nothing after the last header: the frame follows it.
     data = np.frombuffer(bytes(packet), np.uint8)
     network_at = len(bytes(link))
     payload_at = len(data) - len(bytes(inside))
-    if kind == "erspan3":
-        stamp_at = len(data) - 8
-    else:
-        stamp_at = NO_FIELD
     return Outer(
         data=data.copy(),
         network_at=network_at,
         ipv6=src.version == 6,
         udp_at=payload_at if UDP in packet else NO_FIELD,
         sequence_at=payload_at + 4 if kind in ("erspan2", "erspan3") else NO_FIELD,
-        stamp_at=stamp_at,
+        stamp_at=len(data) - 8 if kind == "erspan3" else NO_FIELD,
     )
 
 
-def _gre(session: int) -> Any:
-    from scapy.layers.l2 import GRE
-
-    return GRE(proto=0x6558, key_present=1, key=session)
-
-
-def _erspan1(_session: int) -> Any:
-    from scapy.layers.l2 import GRE
-
-    return GRE(proto=0x88BE)
-
-
-def _erspan2(session: int) -> Any:
-    from scapy.contrib.erspan import ERSPAN_II
-    from scapy.layers.l2 import GRE
-
-    return GRE(proto=0x88BE, seqnum_present=1, sequence_number=0) / ERSPAN_II(session_id=session)
-
-
-def _erspan3(session: int) -> Any:
-    from scapy.contrib.erspan import ERSPAN_III
-    from scapy.layers.l2 import GRE
-
-    header = ERSPAN_III(session_id=session, gra=1)  # stamps of 100 ns
-    return GRE(proto=0x22EB, seqnum_present=1, sequence_number=0) / header
-
-
-def _vxlan(session: int) -> Any:
-    from scapy.layers.inet import UDP
-    from scapy.layers.vxlan import VXLAN
-
-    return UDP(sport=49152, dport=4789, chksum=0) / VXLAN(vni=session, flags="Instance")
-
-
-def _geneve(session: int) -> Any:
+def _inside(kind: str, session: int) -> Any:
+    """What follows the IP header."""
+    from scapy.contrib.erspan import ERSPAN_II, ERSPAN_III
     from scapy.contrib.geneve import GENEVE
     from scapy.layers.inet import UDP
+    from scapy.layers.l2 import GRE
+    from scapy.layers.vxlan import VXLAN
 
-    return UDP(sport=49152, dport=6081, chksum=0) / GENEVE(vni=session, proto=0x6558)
-
-
-_INSIDE: Final[dict[str, Callable[[int], Any]]] = {
-    "gre": _gre,
-    "erspan1": _erspan1,
-    "erspan2": _erspan2,
-    "erspan3": _erspan3,
-    "vxlan": _vxlan,
-    "geneve": _geneve,
-}
+    if kind == "gre":
+        return GRE(proto=0x6558, key_present=1, key=session)
+    if kind == "vxlan":
+        header = VXLAN(vni=session, flags="Instance")
+        return UDP(sport=49152, dport=4789, chksum=0) / header
+    if kind == "geneve":
+        return UDP(sport=49152, dport=6081, chksum=0) / GENEVE(vni=session, proto=0x6558)
+    if kind == "erspan1":
+        return GRE(proto=0x88BE)
+    if kind == "erspan2":
+        proto, header = 0x88BE, ERSPAN_II(session_id=session)
+    else:
+        proto, header = 0x22EB, ERSPAN_III(session_id=session, gra=1)  # stamps of 100 ns
+    return GRE(proto=proto, seqnum_present=1, sequence_number=0) / header

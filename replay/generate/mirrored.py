@@ -10,7 +10,7 @@ import numpy as np
 
 from ...kernels.kernel import Bytes, Int, inlined, kernel
 from .outer import Outer
-from .words import put, put_word
+from .words import put, put_checksum, put_word
 
 _FILE_HEADER = 24
 _RECORD_HEADER = 16
@@ -110,13 +110,7 @@ def wrap(records: Bytes, outer: Outer, first: Int, out: Bytes) -> tuple[int, int
             put(out, used + network + 4, 2, whole - 40)
         else:
             put(out, used + network + 2, 2, whole)
-            put(out, used + network + 10, 2, 0)
-            total = np.int64(0)
-            for i in range(network, network + 20, 2):
-                total += np.int64(out[used + i]) << 8 | np.int64(out[used + i + 1])
-            total = (total & 0xFFFF) + (total >> 16)
-            total = (total & 0xFFFF) + (total >> 16)
-            put(out, used + network + 10, 2, total ^ 0xFFFF)
+            put_checksum(out, used + network)
         if outer.udp_at >= 0:
             put(out, used + outer.udp_at + 4, 2, wire + prefix - outer.udp_at)
         if outer.sequence_at >= 0:

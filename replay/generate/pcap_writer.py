@@ -19,7 +19,7 @@ from ...kernels.kernel import Bytes, Int, Ints, kernel
 from ..fabrics.addressing import AddressPlan
 from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, QueuePairs
 from .schedule import START_NS, Packets, packets_in_order
-from .words import put, put_word
+from .words import put, put_checksum, put_word
 
 _RECORD_HEADER = 16
 _LINKTYPE_ETHERNET = 1
@@ -184,16 +184,11 @@ def lay_out(
             put(frame, ETHERNET + 2, 2, wire - ETHERNET)
             put(frame, ETHERNET + 4, 2, number)  # identification: counts up in each flow
             put(frame, ETHERNET + 6, 2, 0x4000)  # do not fragment
-            put(frame, ETHERNET + 8, 4, 64 << 24 | 17 << 16)  # checksum 0 while it is summed
+            put(frame, ETHERNET + 8, 2, 64 << 8 | 17)
             for j in range(4):
                 frame[ETHERNET + 12 + j] = layout.address[src, 12 + j]
                 frame[ETHERNET + 16 + j] = layout.address[dst, 12 + j]
-            total = np.int64(0)
-            for j in range(0, IPV4, 2):
-                total += np.int64(frame[ETHERNET + j]) << 8 | np.int64(frame[ETHERNET + j + 1])
-            total = (total & 0xFFFF) + (total >> 16)
-            total = (total & 0xFFFF) + (total >> 16)
-            put(frame, ETHERNET + 10, 2, total ^ 0xFFFF)
+            put_checksum(frame, ETHERNET)
         udp = ETHERNET + network
         put(frame, udp, 2, port)
         put(frame, udp + 2, 2, ROCE_UDP_PORT)
