@@ -21,7 +21,6 @@ from .reading import (
     Reader,
     Told,
     address,
-    hop,
     mac,
     mac_or_text,
     network,
@@ -135,10 +134,10 @@ def _routes(top: Source) -> tuple[list[Route], list[str]]:
 
 def _hop(via: Entry) -> NextHop:
     if any(key in via for key in _TUNNELS):
-        return hop(None, "", 1, usable=False)
+        return NextHop(None, "", usable=False)
     to = address(via.text("nexthopAddr"), via.place) if "nexthopAddr" in via else None
     port = port_name(via.text("interface"), via.place)
-    return hop(to, port, weight(via.values.get("weight")))
+    return NextHop(to, port, weight(via.values.get("weight")))
 
 
 def _lldp(top: Source) -> list[Advertised]:

@@ -24,7 +24,6 @@ from .reading import (
     Reader,
     Told,
     address,
-    hop,
     mac,
     mac_or_text,
     network,
@@ -229,12 +228,12 @@ def _hops(entry: Entry) -> list[NextHop] | None:
         if kind in _OWN:
             return None
         if kind in _TUNNELS:
-            hops.append(hop(None, "", 1, usable=False))
+            hops.append(NextHop(None, "", usable=False))
         elif kind in _PLAIN:
             port = _port(_data(one, "via"), one.place)
             to = _data(one, "to", "") if kind != "rslv" else ""
             gateway = address(to, one.place) if to else None
-            hops.append(hop(gateway, port, 1, usable=kind != "hold"))
+            hops.append(NextHop(gateway, port, 1, usable=kind != "hold"))
     if not hops and not kinds & _DROPS:
         raise entry.at("nh").wrong("expected next hops")
     return hops

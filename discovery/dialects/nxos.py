@@ -26,7 +26,6 @@ from .reading import (
     Reader,
     Told,
     address,
-    hop,
     mac,
     mac_or_text,
     network,
@@ -190,9 +189,9 @@ def _cards(lines: Lines) -> Iterator[list[Route]]:
 
 def _hop(row: re.Match[str], line: Line) -> NextHop:
     if row["rest"] and re.search(r"vni|PUSH|SWAP|POP|tunnel", row["rest"]):
-        return hop(None, "", 1, usable=False)
+        return NextHop(None, "", usable=False)
     port = _long(row["port"], line)
-    return hop(None if row["to"] == "Attached" else address(row["to"], line), port)
+    return NextHop(None if row["to"] == "Attached" else address(row["to"], line), port)
 
 
 def _hash(lines: Lines) -> str:

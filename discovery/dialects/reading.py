@@ -24,7 +24,7 @@ from ...replay.fabrics.addressing import (
     parse_interface,
     parse_network,
 )
-from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.devices.device import Advertised, Device, Interface, Resolved, Route
 from ...replay.fabrics.devices.limits import limits_of
 from ...replay.fabrics.files.json_source import load_json
 from ...replay.fabrics.files.yaml_source import Source
@@ -297,11 +297,6 @@ def number(text: str, what: str, most: int, place: Place) -> int:
 def octets(place: Source) -> int:
     """A counter of bytes."""
     return place.integer("a counter", 0, (1 << 63) - 1)
-
-
-def hop(gateway: Address | None, port: str, own_weight: int = 1, usable: bool = True) -> NextHop:
-    """A next hop."""
-    return NextHop(gateway, port, own_weight, usable)
 
 
 class Entry:

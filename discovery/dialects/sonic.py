@@ -27,7 +27,6 @@ from .reading import (
     Reader,
     Told,
     address,
-    hop,
     mac,
     mac_or_text,
     network,
@@ -261,7 +260,7 @@ class _Tables:
             return Route(net, (self._hop(number, 1),), None, place.where)
         if number in self._interfaces:
             port = self._port(number, place)
-            return Route(net, (hop(None, port),), None, place.where) if port else None
+            return Route(net, (NextHop(None, port),), None, place.where) if port else None
         if not _CPU_PORT.fullmatch(number):
             raise place.wrong(f"unknown object {number[:40]!r} as next hop")
         return None
@@ -281,12 +280,12 @@ class _Tables:
         fields, place = self._hops[number]
         kind = part(fields, "SAI_NEXT_HOP_ATTR_TYPE", place).text("a type")
         if kind == "SAI_NEXT_HOP_TYPE_TUNNEL_ENCAP":
-            return hop(None, "", own_weight, usable=False)
+            return NextHop(None, "", own_weight, usable=False)
         one_of(kind, {"SAI_NEXT_HOP_TYPE_IP"}, "type of a next hop", place)
         gateway = part(fields, "SAI_NEXT_HOP_ATTR_IP", place)
         interface = part(fields, "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID", place).text("an id")
         port = self._port(interface, place)
-        return hop(address(gateway.text("an address"), gateway), port, own_weight)
+        return NextHop(address(gateway.text("an address"), gateway), port, own_weight)
 
     def _port(self, number: str, place: Source) -> str:
         """The port of a router interface; empty for a loopback."""

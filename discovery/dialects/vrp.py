@@ -22,7 +22,6 @@ from .reading import (
     Reader,
     Told,
     address,
-    hop,
     mac,
     mac_or_text,
     network,
@@ -110,9 +109,8 @@ def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
         tunnel = row["tunnel"] not in ("-", "0x0")
         tunnels += tunnel
         gateway = to if "G" in row["flags"] else None
-        hops.append(
-            hop(gateway, port_name(row["port"], line), 1, usable="U" in row["flags"] and not tunnel)
-        )
+        usable = "U" in row["flags"] and not tunnel
+        hops.append(NextHop(gateway, port_name(row["port"], line), usable=usable))
     given = rows if total is None or not total[1] else len(found.keys() | own)
     if total is None or total[0] != given:
         shown = "no total" if total is None else f"a total of {total[0]}"

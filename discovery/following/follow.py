@@ -265,7 +265,7 @@ class Follow:
 
         def read() -> None:
             try:
-                (told,) = self._asked([name], first)
+                told = self._asked(name, first)
             except Exception as error:  # without an answer it would be read for ever
                 reason = (isinstance(error, OSError) and error.strerror) or str(error)
                 problem = f"its answers could not be read: {reason or type(error).__name__}"
@@ -338,40 +338,32 @@ class Follow:
         first = min(first_heard[name] for name in differ)
         yield self._event("changed", differ, first, remarks, before, moved)
 
-    def _asked(self, names: Sequence[str], first: float) -> list[_Read]:
-        """Read devices. One that no longer answers what it answered before tells nothing: a
+    def _asked(self, name: str, first: float) -> _Read:
+        """Read a device. One that no longer answers what it answered before tells nothing: a
         failure is no change."""
-        asked = [
-            (name, question)
-            for name in names
-            for question in self._dialects[name].questions
-            if not (question.root or question.counts)
-        ]
-        said = self._line([Request(name, question.command) for name, question in asked])
+        dialect = self._dialects[name]
+        asked = [one for one in dialect.questions if not (one.root or one.counts)]
+        needed = {dialect.needed, *self._answered.get(name, ())}
+        said = self._line([Request(name, question.command) for question in asked])
         with TemporaryDirectory(prefix="rocescope-") as temporary:
             folder = Path(temporary)
-            problems: dict[str, str] = {}
-            answered: dict[str, set[str]] = {name: set() for name in names}
-            for (name, question), one in zip(asked, said, strict=True):
+            problem = ""
+            answered: set[str] = set()
+            for question, one in zip(asked, said, strict=True):
                 if not one.problem or (question.partial and _ended(one)):
                     (folder / f"{name}.{question.suffix}").write_bytes(one.output)
-                    answered[name].add(question.suffix)
-                elif question.suffix in (
-                    self._dialects[name].needed,
-                    *self._answered.get(name, ()),
-                ):
-                    problems.setdefault(name, f"{question.command}: {one.problem}")
-            return [
-                _Read(
-                    name,
-                    first,
-                    None if name in problems else self._device(folder, name, problems),
-                    problems.get(name, ""),
-                    answered[name],
-                    f"{folder}/",
-                )
-                for name in names
-            ]
+                    answered.add(question.suffix)
+                elif question.suffix in needed:
+                    problem = problem or f"{question.command}: {one.problem}"
+            told = None
+            if not problem:
+                try:
+                    told = dialect.read(folder, name)
+                except UsageError as error:
+                    problem = str(error).replace(f"{folder}/", "")
+                else:
+                    problem = next(iter(told.unexpected), "")
+            return _Read(name, first, None if problem else told, problem, answered, f"{folder}/")
 
     def _take(self, readings: Sequence[_Read]) -> tuple[list[str], list[str]]:
         """Take over what devices told: (those that forward otherwise than before, remarks)."""
@@ -394,17 +386,6 @@ class Follow:
                     for note in notes
                 ]
         return differ, remarks
-
-    def _device(self, folder: Path, name: str, problems: dict[str, str]) -> Device | None:
-        try:
-            told = self._dialects[name].read(folder, name)
-        except UsageError as error:
-            problems[name] = str(error).replace(f"{folder}/", "")
-            return None
-        if told.unexpected:
-            problems[name] = told.unexpected[0]
-            return None
-        return told
 
     def _event(
         self,

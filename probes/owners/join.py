@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 
 from ...analyzer.results.flow import Owner
@@ -15,78 +16,67 @@ from ..sysfs import DEVICES, gids
 from .queue_pairs import QueuePair
 
 
-class Owners:
-    """The queue pairs of this host, prepared for the join with flows.
+def owners_of(
+    queue_pairs: Iterable[QueuePair],
+    local_addresses: Collection[str],
+    tracker: FlowTracker,
+    endpoints: Endpoints,
+    sysfs: Path = DEVICES,
+) -> dict[int, Owner]:
+    """Owners by flow index; connections the queue pairs prove are paired in the tracker.
 
-    local_addresses: addresses of the host, for queue pairs without a known address.
+    A flow belongs to the process of its destination queue pair, or if that is
+    not on this host, of its source queue pair. A flow that could belong to two
+    processes has no owner. local_addresses: addresses of the host, for queue pairs without a known
+    address.
     """
+    local = frozenset(local_addresses)
+    of_device = cache(lambda device: frozenset(gids(device, sysfs)))
 
-    def __init__(
-        self,
-        queue_pairs: Iterable[QueuePair],
-        local_addresses: Collection[str],
-        sysfs: Path = DEVICES,
-    ) -> None:
-        self._pairs = list(queue_pairs)
-        self._local = frozenset(local_addresses)
-        self._sysfs = sysfs
-        self._of_device: dict[str, frozenset[str]] = {}
-
-    def apply(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
-        """Owners by flow index; connections the queue pairs prove are paired in the tracker.
-
-        A flow belongs to the process of its destination queue pair, or if that is
-        not on this host, of its source queue pair. A flow that could belong to two
-        processes has no owner.
-        """
-        flows: dict[tuple[str, int], list[NamedFlow]] = defaultdict(list)
-        for one in named_flows(tracker, endpoints):
-            flows[one.dst, one.dest_qp].append(one)
-        arriving: dict[int, list[QueuePair]] = defaultdict(list)
-        leaving: dict[int, list[QueuePair]] = defaultdict(list)
-        for pair in self._pairs:
-            here = self._addresses(pair)
-            to_here = [
-                flow
-                for address in here
-                for flow in flows.get((address, pair.local_qp), ())
-                if pair.remote_gid in (None, flow.src) and _lived_during(pair, flow)
-            ]
-            for flow in to_here:
-                arriving[flow.number].append(pair)
-            if pair.remote_qp is None:
-                continue
-            # A connected queue pair receives from its peer only, so the flow's source is the peer.
-            peers = {pair.remote_gid} if pair.remote_gid else {flow.src for flow in to_here}
-            from_here = [
-                flow
-                for address in peers
-                for flow in flows.get((address, pair.remote_qp), ())
-                if flow.src in here and _lived_during(pair, flow)
-            ]
-            if not pair.remote_gid and len(peers) != 1:
-                continue
-            for flow in from_here:
-                leaving[flow.number].append(pair)
-            if len(to_here) == len(from_here) == 1 and to_here[0].dst == from_here[0].src:
-                tracker.pair(from_here[0].number, to_here[0].number, EVIDENCE_HOST_PROBE)
-        owners: dict[int, Owner] = {}
-        for end, candidates in (("source", leaving), ("destination", arriving)):
-            for number, found in candidates.items():
-                owner = _only(found)
-                if owner is not None:
-                    owners[number] = Owner(owner.pid, owner.command, owner.rank.rank, end)
-        return owners
-
-    def _addresses(self, pair: QueuePair) -> frozenset[str]:
+    def addresses(pair: QueuePair) -> frozenset[str]:
         """The addresses of a queue pair, as precise as known."""
         if pair.local_gid is not None:
             return frozenset((pair.local_gid,))
-        if pair.device is None:
-            return self._local
-        if pair.device not in self._of_device:
-            self._of_device[pair.device] = frozenset(gids(pair.device, self._sysfs))
-        return self._of_device[pair.device] or self._local
+        return (pair.device is not None and of_device(pair.device)) or local
+
+    flows: dict[tuple[str, int], list[NamedFlow]] = defaultdict(list)
+    for one in named_flows(tracker, endpoints):
+        flows[one.dst, one.dest_qp].append(one)
+    arriving: dict[int, list[QueuePair]] = defaultdict(list)
+    leaving: dict[int, list[QueuePair]] = defaultdict(list)
+    for pair in queue_pairs:
+        here = addresses(pair)
+        to_here = [
+            flow
+            for address in here
+            for flow in flows.get((address, pair.local_qp), ())
+            if pair.remote_gid in (None, flow.src) and _lived_during(pair, flow)
+        ]
+        for flow in to_here:
+            arriving[flow.number].append(pair)
+        if pair.remote_qp is None:
+            continue
+        # A connected queue pair receives from its peer only, so the flow's source is the peer.
+        peers = {pair.remote_gid} if pair.remote_gid else {flow.src for flow in to_here}
+        from_here = [
+            flow
+            for address in peers
+            for flow in flows.get((address, pair.remote_qp), ())
+            if flow.src in here and _lived_during(pair, flow)
+        ]
+        if not pair.remote_gid and len(peers) != 1:
+            continue
+        for flow in from_here:
+            leaving[flow.number].append(pair)
+        if len(to_here) == len(from_here) == 1 and to_here[0].dst == from_here[0].src:
+            tracker.pair(from_here[0].number, to_here[0].number, EVIDENCE_HOST_PROBE)
+    owners: dict[int, Owner] = {}
+    for end, candidates in (("source", leaving), ("destination", arriving)):
+        for number, found in candidates.items():
+            owner = _only(found)
+            if owner is not None:
+                owners[number] = Owner(owner.pid, owner.command, owner.rank.rank, end)
+    return owners
 
 
 def _lived_during(pair: QueuePair, flow: NamedFlow) -> bool:

@@ -19,7 +19,7 @@ from ...analyzer.wire.endpoints import Endpoints
 from ..hooks.namespaces import in_namespace
 from . import helper
 from .addresses import local_addresses
-from .join import Owners
+from .join import owners_of
 from .queue_pairs import MAX_DESTROYED, QueuePair
 
 _STARTS_WITHIN_S = 60.0
@@ -126,9 +126,9 @@ class OwnerWatch:
         raise CaptureError(reason)
 
     def owners(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
-        """Current owners by flow index; see Owners.apply."""
+        """Current owners by flow index; see `owners_of`."""
         self.update()
-        return Owners(self.queue_pairs, self._addresses()).apply(tracker, endpoints)
+        return owners_of(self.queue_pairs, self._addresses(), tracker, endpoints)
 
     def _addresses(self) -> set[str]:
         """The current and previous addresses of this host."""

@@ -15,8 +15,8 @@ class NextHop(NamedTuple):
 
     gateway: Address | None
     device: str
-    weight: int
-    usable: bool
+    weight: int = 1
+    usable: bool = True
     """False for a next hop that routers remove from the group: dead, or without link."""
 
 

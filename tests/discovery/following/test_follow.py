@@ -387,9 +387,9 @@ def test_a_router_that_is_read_twice_for_one_event_is_named_once(routers, tmp_pa
     heard = following._began
     try:
         routers.hash_by("spine1", 1, 4242)
-        (once,) = following._asked(["spine1"], heard)
+        once = following._asked("spine1", heard)
         routers.hash_by("spine1", 1, 4243)
-        (again,) = following._asked(["spine1"], heard + 1)
+        again = following._asked("spine1", heard + 1)
         (event,) = following._changed([once, again])
     finally:
         following.stop()

@@ -7,7 +7,7 @@ import pytest
 from captures import Tracked, data, truth
 
 from rocescope.analyzer.track.state import EVIDENCE_HOST_PROBE
-from rocescope.probes.owners.join import Owners
+from rocescope.probes.owners.join import owners_of
 from rocescope.probes.owners.queue_pairs import QueuePair, QueuePairs
 from rocescope.probes.owners.ranks import Rank
 from rocescope.probes.owners.resources import parse_resources
@@ -43,7 +43,7 @@ def host_pairs(name, host, tmp_path):
 def joined(name, pairs, addresses, tmp_path):
     """(owners by flow key, the tracker) of a capture."""
     capture = Tracked([data(f"{name}.atB")])
-    found = Owners(pairs, addresses, sysfs=tmp_path).apply(capture.tracker, capture.endpoints)
+    found = owners_of(pairs, addresses, capture.tracker, capture.endpoints, sysfs=tmp_path)
     keys = capture.keys()
     return {keys[flow]: owner for flow, owner in found.items()}, capture
 
@@ -94,8 +94,8 @@ def lat():
     return Tracked([data("n05")])
 
 
-def owners_of(capture, pairs, addresses, tmp_path):
-    found = Owners(pairs, addresses, sysfs=tmp_path).apply(capture.tracker, capture.endpoints)
+def owned(capture, pairs, addresses, tmp_path):
+    found = owners_of(pairs, addresses, capture.tracker, capture.endpoints, sysfs=tmp_path)
     keys = capture.keys()
     return {keys[flow]: (owner.pid, owner.end, owner.rank) for flow, owner in found.items()}
 
@@ -106,13 +106,13 @@ TO_A, TO_B = ("10.0.0.2", "10.0.0.1", 169), ("10.0.0.1", "10.0.0.2", 169)
 def test_exact_addresses(lat, tmp_path):
     exact = qp(169, 1, local_gid="10.0.0.1", remote_gid="10.0.0.2", remote_qp=169)
     elsewhere = qp(169, 2, local_gid="10.9.9.9", remote_gid="10.0.0.2", remote_qp=169)
-    found = owners_of(lat, [exact, elsewhere], set(), tmp_path)
+    found = owned(lat, [exact, elsewhere], set(), tmp_path)
     assert found == {TO_A: (1, "destination", 1), TO_B: (1, "source", 1)}
 
 
 def test_another_peer_is_not_it(lat, tmp_path):
     pair = qp(169, 1, local_gid="10.0.0.1", remote_gid="10.0.0.3", remote_qp=169)
-    assert owners_of(lat, [pair], set(), tmp_path) == {}
+    assert owned(lat, [pair], set(), tmp_path) == {}
 
 
 def test_both_ends_on_this_host(lat, tmp_path):
@@ -120,7 +120,7 @@ def test_both_ends_on_this_host(lat, tmp_path):
         qp(169, 1, local_gid="10.0.0.1", remote_gid="10.0.0.2", remote_qp=169),
         qp(169, 2, local_gid="10.0.0.2", remote_gid="10.0.0.1", remote_qp=169),
     ]
-    found = owners_of(lat, pairs, set(), tmp_path)
+    found = owned(lat, pairs, set(), tmp_path)
     assert found == {TO_A: (1, "destination", 1), TO_B: (2, "destination", 2)}
 
 
@@ -130,10 +130,10 @@ def test_numbers_are_used_again(lat, tmp_path):
     before = qp(169, 1, destroyed_ns=first - 10**9, **known)
     during = qp(169, 2, created_ns=first - 10, destroyed_ns=last + 10**9, **known)
     after = qp(169, 3, created_ns=last + 10**9, **known)
-    found = owners_of(lat, [after, during, before], set(), tmp_path)
+    found = owned(lat, [after, during, before], set(), tmp_path)
     assert found == {TO_A: (2, "destination", 2), TO_B: (2, "source", 2)}
 
 
 def test_two_that_could_be_it(lat, tmp_path):
     """Two devices have the same number and nobody told their addresses."""
-    assert owners_of(lat, [qp(169, 1), qp(169, 2)], {"10.0.0.1"}, tmp_path) == {}
+    assert owned(lat, [qp(169, 1), qp(169, 2)], {"10.0.0.1"}, tmp_path) == {}
