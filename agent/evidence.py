@@ -62,9 +62,9 @@ class Evidence:
             total -= size
         self._left -= total
 
-    def want(self, now_s: float | None = None) -> list[Path]:
+    def want(self) -> list[Path]:
         """Keep what is recorded around this moment; the list grows as files begin."""
-        now = self._clock() if now_s is None else now_s
+        now = self._clock()
         wanted = _Wanted(now - BEFORE_S, now + AFTER_S, [])
         wanted.files += [path for path in self._began if self._ended(path) >= wanted.from_s]
         self._wanted.append(wanted)

@@ -7,10 +7,6 @@ themselves, but for `|` and `.`, which are escaped.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeAlias
-
-Role: TypeAlias = Callable[[tuple[str, ...], str], str]
 
 
 def _pattern(command: str) -> str:

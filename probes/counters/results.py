@@ -16,13 +16,13 @@ from .counters import CounterSource, Reading
 from .flows import flows_of
 
 
-def analysis_of(source: CounterSource, reading: Reading, complete: bool = True) -> Analysis:
+def analysis_of(source: CounterSource, reading: Reading) -> Analysis:
     """All counters, in the form of an analysis of the same traffic."""
     names = [f"{interface.label} {direction}" for interface, direction in source.taps]
     flows, imbalance = flows_of(reading, names)
     return Analysis(
         version=VERSION,
-        complete=complete,
+        complete=True,
         captures=[_capture(source, reading, names, flows)],
         diagnosis=Diagnosis(
             "Not diagnosed: counters hold no packets.",
@@ -41,7 +41,7 @@ def analysis_of(source: CounterSource, reading: Reading, complete: bool = True) 
         series=Series(
             DEFAULT_WINDOW_NS, _first(flows) or 0, [], [], [], [], [], [], [], [], [], {}
         ),
-        warnings=[*_warnings(reading, complete), *source.others.lines()],
+        warnings=[*_warnings(reading), *source.others.lines()],
     )
 
 
@@ -88,7 +88,7 @@ def _first(flows: Sequence[Flow]) -> int | None:
     return min((flow.first_time_ns for flow in flows), default=None)
 
 
-def _warnings(reading: Reading, complete: bool) -> list[str]:
+def _warnings(reading: Reading) -> list[str]:
     """Limits of trust in the results, the most important first."""
     lines = []
     lost, lost_bytes = int(reading.lost_packets.sum()), int(reading.lost_bytes.sum())
@@ -115,8 +115,6 @@ def _warnings(reading: Reading, complete: bool) -> list[str]:
         lines.append(
             f"{ultra_ethernet} packets of Ultra Ethernet were seen; they belong to no flow"
         )
-    if not complete:
-        lines.append("interrupted: the report covers the packets counted so far")
     if reading.total("filtered"):
         lines.append("a filter is set: excluded packets count as neither seen nor lost")
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Event
 from typing import NamedTuple
 
@@ -86,7 +86,6 @@ def simulate(
     jobs: Sequence[Job],
     fabric: Fabric,
     conditions: Conditions,
-    tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> Outcome:
     """Run the jobs. UsageError when scheme, jobs and memory do not go together."""
@@ -96,8 +95,6 @@ def simulate(
     start(run, begin.astype(np.int64))
     while True:
         outcome = run_jobs(run, conduct.at_switch, conditions.until_ps, HOPS_AT_ONCE)
-        if tell is not None:
-            tell(int(run.net.counts[rs.HOPS]))
         if outcome == GROW:
             run = _grown(run)
             continue

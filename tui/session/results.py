@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import mmap
 import shlex
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,8 +53,8 @@ class Summary(msgspec.Struct):
 class ResultsSession(Session):
     """The results of an analysis that ended, read in a thread of its own."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(_no_feed, folder.resolve().name, "results", (), clock)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(_no_feed, folder.resolve().name, "results", ())
         self._folder = folder
         self._loaded: Snapshot | None = None
         self._summary_of: Summary | None = None

@@ -55,7 +55,7 @@ def demands(settings: Settings, src: Ints, dst: Ints, *, in_turn: bool = False) 
     )
 
 
-def need_hosts(settings: Settings, pattern: str, least: int = 2) -> None:
+def need_hosts(settings: Settings, pattern: str) -> None:
     """UsageError if there are too few hosts for a pattern."""
-    if settings.hosts < least:
-        raise UsageError(f"{pattern} needs at least {least} hosts, not {settings.hosts}")
+    if settings.hosts < 2:
+        raise UsageError(f"{pattern} needs at least 2 hosts, not {settings.hosts}")
