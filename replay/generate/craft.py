@@ -100,14 +100,13 @@ def _inside(kind: str, session: int) -> Any:
     if kind == "gre":
         return GRE(proto=0x6558, key_present=1, key=session)
     if kind == "vxlan":
-        header = VXLAN(vni=session, flags="Instance")
-        return UDP(sport=49152, dport=4789, chksum=0) / header
+        return UDP(sport=49152, dport=4789, chksum=0) / VXLAN(vni=session, flags="Instance")
     if kind == "geneve":
         return UDP(sport=49152, dport=6081, chksum=0) / GENEVE(vni=session, proto=0x6558)
     if kind == "erspan1":
         return GRE(proto=0x88BE)
     if kind == "erspan2":
-        proto, header = 0x88BE, ERSPAN_II(session_id=session)
-    else:
-        proto, header = 0x22EB, ERSPAN_III(session_id=session, gra=1)  # stamps of 100 ns
-    return GRE(proto=proto, seqnum_present=1, sequence_number=0) / header
+        tunnel = GRE(proto=0x88BE, seqnum_present=1, sequence_number=0)
+        return tunnel / ERSPAN_II(session_id=session)
+    tunnel = GRE(proto=0x22EB, seqnum_present=1, sequence_number=0)
+    return tunnel / ERSPAN_III(session_id=session, gra=1)  # stamps of 100 ns

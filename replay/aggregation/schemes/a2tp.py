@@ -15,9 +15,10 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, pointer_to, subkernel
 from ..columns import COLLIDED, CONTENDED, RESENT, cl, pk
-from ..memory import FORWARD, add, at_switch_signature, collide, flush, fragment_of, is_resent
+from ..memory import at_switch_signature, fragment_of, is_resent
 from ..state import TWO_WINDOWS, Memory
 from .atp import TIMERS
+from .atp import at_switch as of_atp
 from .base import Conduct, Scheme
 from .options import Options
 
@@ -36,19 +37,12 @@ from ATP's: rto=50ms,trigger=1."""
 
 @subkernel
 def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
-    """See `memory.AtSwitch`."""
+    """That of ATP, which marks the sum whose slot another fragment wants."""
     cell = first + extra[slot, pk.INDEX]
     owner = memory.cells[cell, cl.OWNER]
-    same = owner == fragment_of(extra, slot)
-    if is_resent(extra, slot):
-        if same:
-            flush(memory, extra, slot, cell, now_ps)
-        return np.int64(FORWARD)
-    if same or owner == 0:
-        return add(memory, extra, slot, cell, whole, now_ps)
-    memory.cells[cell, cl.MARKED] |= np.int64(CONTENDED)
-    collide(memory, extra, slot)
-    return np.int64(FORWARD)
+    if owner != 0 and owner != fragment_of(extra, slot) and not is_resent(extra, slot):
+        memory.cells[cell, cl.MARKED] |= np.int64(CONTENDED)
+    return of_atp(memory, extra, slot, first, whole, now_ps)
 
 
 def a2tp(given: Mapping[str, str]) -> Scheme:
