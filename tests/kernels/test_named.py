@@ -47,7 +47,8 @@ def test_its_values_are_the_same():
     assert ours._replace(y=2) == theirs._replace(y=2)
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
     assert pickle.loads(pickle.dumps(ours)) == ours
-    for made in (Ours, Theirs):
+    kinds: list[typing.Any] = [Ours, Theirs]
+    for made in kinds:
         with pytest.raises(TypeError):
             made()
         with pytest.raises(TypeError):
