@@ -193,7 +193,7 @@ def _scheme_result(
     outcomes: Sequence[Outcome],
 ) -> SchemeResult:
     times = [_completions(jobs, outcome) for outcome in outcomes]
-    aggregates = scheme.conduct().aggregates
+    aggregates = scheme.conduct.aggregates
     tally = np.mean([outcome.tally for outcome in outcomes], axis=0)
     carried = np.mean([outcome.link_bytes for outcome in outcomes], axis=0)
     occupancies = [_occupancy(scheme, outcome, slots, jobs, fabric) for outcome in outcomes]
