@@ -14,7 +14,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 CHECKOUT = TESTS.parent
 LIST = TESTS / "unmirrored.txt"
-MOST = 210
+MOST = 207
 WHOLE_PATHS = ("benchmarks", "data", "docs", "end_to_end", "fuzz", "golden", "lab", "support")
 ABOUT_THE_WHOLE = {"tests/test_import_hygiene.py", "tests/test_packaging.py"}
 NO_SOURCE = ("benchmarks", "build", "dist", "docs", "tests")
