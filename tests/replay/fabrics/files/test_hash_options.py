@@ -7,7 +7,7 @@ import pytest
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.files.hash_options import hash_settings
 from rocescope.replay.fabrics.files.yaml_source import parse_yaml
-from rocescope.replay.hashing import HashSettings
+from rocescope.replay.hashing.settings import HashSettings
 
 
 def read(text):
