@@ -52,7 +52,8 @@ COLUMNS = (
     GridColumn("link", "FULLEST LINK", 18, priority=4),
 )
 _NONE: Cell = ("-", "dim")
-NOTHING_YET = """r  runs every strategy on a fabric for these hosts, at the rate of the busiest:
+FITTING, GIVEN = "a fabric for these hosts, at the rate of the busiest", "this fabric"
+NOTHING_YET = """r  runs every strategy on {which}:
    {fabric}
 f  sets the fabric (leaf-spine:, fat-tree:, multi-plane: or a YAML file)
    and options: --pattern, --model, --lossless, --transport, --fail
@@ -107,7 +108,8 @@ class ReplayScreen(RoceScreen):
         self._rows = view.rows
         why = sentences.nothing(snapshot)
         fabric = view.fabric or fabric_of(snapshot, least=2)
-        grid.empty = NOTHING_YET.format(fabric=fabric, seeds=SEEDS)
+        which = GIVEN if view.fabric else FITTING
+        grid.empty = NOTHING_YET.format(which=which, fabric=fabric, seeds=SEEDS)
         if why:
             grid.empty = self.what_next(snapshot)
         grid.set_columns(shown_columns(view))

@@ -69,6 +69,16 @@ def test_the_options_are_shown_whole() -> None:
         assert part in words
 
 
+def test_the_hint_says_whose_fabric_it_is() -> None:
+    def hint(app) -> str:
+        return str(app.screen.query_one("#strategies").empty)
+
+    given = ["9", lambda app: app.view.replays.set_words(WORDS), lambda app: app.screen.redraw()]
+    hints = [drive([data("i03_write_reorder5_AtoB")], keys, look=hint) for keys in (["9"], given)]
+    assert "a fabric for these hosts, at the rate of the busiest:" in hints[0]
+    assert "on this fabric:\n   leaf-spine:leaves=2,spines=1,hosts=4" in hints[1]
+
+
 def test_why_the_strategy_under_the_cursor_failed() -> None:
     def failed(app) -> None:
         app.view.replays.set_words(WORDS.replace("xoff=40kB", "xoff=40MB"))
