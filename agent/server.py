@@ -60,13 +60,13 @@ class Listening:
     def check(self) -> None:
         """UsageError for combinations that make no sense, or that show traffic to everybody."""
         if (self.certificate is None) != (self.key is None):
-            raise UsageError("--tls-certificate and --tls-key need each other")
+            raise UsageError("--tls-certificate and --tls-key must be given together")
         if self.client_ca is not None and self.certificate is None:
             raise UsageError("--client-ca needs --tls-certificate and --tls-key")
         if self.certificate is None and not self.without_tls and not is_loopback(self.host):
             raise UsageError(
-                f"{self.host} is open to other hosts: give --tls-certificate and --tls-key, or"
-                " --without-tls"
+                f"{self.host} is reachable from other hosts: give --tls-certificate and "
+                "--tls-key, or --without-tls"
             )
 
     @property

@@ -178,7 +178,7 @@ class Captures:
             yield table, keys
             left -= len(table)
         if left:
-            raise damaged(path, "its number of rows is another one")
+            raise damaged(path, "unexpected number of rows")
 
 
 def _runs(values: U32) -> Iterator[tuple[int, int]]:

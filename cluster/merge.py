@@ -172,7 +172,7 @@ def _tracked(
         while len(flow) < len(table):
             more = next(pieces, None)
             if more is None:
-                raise damaged(path, "its number of rows is another one")
+                raise damaged(path, "unexpected number of rows")
             flow = np.concatenate([flow, more["flow"]])
             verdict = np.concatenate([verdict, more["verdict"]])
         tracked = np.zeros(len(table), _TRACKED_KEY)

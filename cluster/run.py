@@ -69,8 +69,8 @@ class _Stage:
                 if deaths == _MOST_DEATHS:
                     raise RocescopeError(
                         f"workers of stage {self._name} die ({deaths} in a row, at {self._name}"
-                        f" {missing[0]} or after): is their memory enough? More partitions need"
-                        " less each"
+                        f" {missing[0]} or after): they may lack memory; more partitions need "
+                        "less memory each"
                     ) from None
 
     def _missing(self, work: Work) -> list[int]:

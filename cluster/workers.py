@@ -73,7 +73,8 @@ def _dask(address: str) -> Workers:
     host = _host_of(address)
     if address.startswith("tcp:") and not _is_loopback(host):
         raise UsageError(
-            f"--cluster {address}: whoever reaches tcp:// can run code on the workers: give tls://"
+            f"--cluster {address}: every host that reaches tcp:// can run code on the workers: "
+            "give tls://"
         )
     if find_spec("distributed") is None:
         raise UsageError(
@@ -133,8 +134,8 @@ def _errors_of(address: str, distributed: Any) -> Iterator[None]:
         yield
     except distributed.KilledWorker:
         raise RocescopeError(
-            f"--cluster {address}: several workers died with the same task: is their memory enough?"
-            " More partitions need less each; the same command continues"
+            f"--cluster {address}: several workers died in the same task: they may lack memory; "
+            "more partitions need less memory each; the same command resumes the analysis"
         ) from None
     except (
         CancelledError,
@@ -142,8 +143,8 @@ def _errors_of(address: str, distributed: Any) -> Iterator[None]:
         distributed.comm.CommClosedError,
     ):
         raise RocescopeError(
-            f"--cluster {address}: the scheduler went away: start it and its workers again; the"
-            " same command continues"
+            f"--cluster {address}: the connection to the scheduler is lost: start the scheduler "
+            "and its workers again; the same command resumes the analysis"
         ) from None
 
 

@@ -77,7 +77,7 @@ def check(
     paths, tap_names = naming.captures(files)
     check_uncombined(tap_names, concat)
     if (counters is None) != (host is None):
-        raise UsageError("--counters and --host need each other: give both")
+        raise UsageError("--counters and --host must be given together")
 
     from ..analyzer.analysis import analyze as engine
     from ..analyzer.analysis.options import AnalyzeOptions

@@ -58,7 +58,7 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
     RocescopeError if no device answered, UsageError if no answer can be read.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder with the answers of devices")
+        raise UsageError(f"{folder} is not a folder with answers of devices")
     asked = read_asked(folder)
     found: list[Answers] = []
     unread: list[Unread] = []

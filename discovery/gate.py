@@ -29,7 +29,7 @@ def gate_script(dialect: Dialect, user: str) -> str:
     UsageError for a user whose name could be more than a name in a comment or a sudoers line.
     """
     if not _USER.fullmatch(user):
-        raise UsageError(f"{user!r} is no name of a user: small letters, digits, - and _")
+        raise UsageError(f"{user!r} is not a user name: lower-case letters, digits, - and _")
     questions = dialect.questions_for("host")
     if dialect.role is not None:
         return dialect.role(tuple(q.command for q in questions), user)

@@ -90,7 +90,8 @@ def host_traffic(folder: Path, fabric: Fabric, job: Job | None = None) -> HostTr
         if found is None:
             if one.asked is not None or numbers:
                 warnings.append(
-                    f"{name} did not tell its queue pairs (rdma resource show qp, rocescope agent)"
+                    f"{name} did not report its queue pairs (rdma resource show qp, rocescope "
+                    "agent)"
                 )
             continue
         if not numbers:

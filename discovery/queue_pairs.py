@@ -77,7 +77,7 @@ def read_queue_pairs(folder: Path, name: str) -> list[Entry] | None:
         entries = None if told is None else _of_agent(told, file)
     for entry in entries or ():
         if not (0 <= entry.lqpn <= _MOST and 0 <= entry.rqpn <= _MOST):
-            raise UsageError(f"{file}: {entry.lqpn} or {entry.rqpn} is no number of a queue pair")
+            raise UsageError(f"{file}: {entry.lqpn} or {entry.rqpn} is not a QPN")
     return entries
 
 

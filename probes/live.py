@@ -377,12 +377,12 @@ def _checked(options: LiveOptions) -> LiveOptions:
     ring = options.ring_bytes
     if ring is not None:
         if not 0 < ring <= 1 << 30:
-            raise UsageError("a ring has from 4 KiB to 1 GiB")
+            raise UsageError("--ring must be 4KiB to 1GiB")
         ring = max(1 << (ring - 1).bit_length(), bpf.page_bytes(), _SMALLEST_RING)
     if options.sample < 1 or options.sample >= 1 << 32:
-        raise UsageError("--sample takes one packet in N: N is at least 1")
+        raise UsageError("--sample must be 1 or more")
     if not options.udp_ports or not all(0 < port < 65536 for port in options.udp_ports):
-        raise UsageError("UDP ports are numbers from 1 to 65535")
+        raise UsageError("--udp-port must be 1 to 65535")
     return replace(options, snap_bytes=snap, ring_bytes=ring)
 
 

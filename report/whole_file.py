@@ -85,7 +85,7 @@ def target(path: Path) -> Path:
     link, folder = path.lstat(), path.parent.stat()
     shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
     if shared and link.st_uid not in (os.geteuid(), folder.st_uid):
-        raise PermissionError(errno.EACCES, "a link of another user in a folder that all may write")
+        raise PermissionError(errno.EACCES, "a link of another user in a world-writable folder")
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         return Path(os.readlink(f"/proc/self/fd/{handle}"))

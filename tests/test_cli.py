@@ -256,7 +256,7 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("analyze x --follow --idle-after 0s", "--idle-after must be longer than 0, for"),
         ("live x --idle-after soon", "--idle-after 'soon' is not a duration; write a number"),
         ("analyze x --follow --concat", "--follow reads one growing file and cannot"),
-        ("analyze x x", "x is given twice; its packets would count as copies"),
+        ("analyze x x", "x is given twice; its packets would count as duplicates"),
         ("analize x", 'Unknown command "analize". Did you mean "analyze"?'),
         ("export x -o packets.csv", "--output packets.csv must end in .parquet, .arrow or"),
         ("export x", "export needs --output, for example: rocescope export capture.pcap -o"),

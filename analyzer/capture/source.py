@@ -148,7 +148,7 @@ def open_capture(
     `follow` with a compressed file, StoreError as `StoredObject`.
     """
     if follow and is_stored(path):
-        raise UsageError(f"{path}: objects do not grow: --follow reads a file")
+        raise UsageError(f"{path}: an object does not grow: --follow needs a file")
     raw = RawStream(path, follow)
     shown = "standard input" if path == "-" else path
     stream: RawStream | DecompressedStream = raw

@@ -153,7 +153,7 @@ def _key(address: str) -> str:
     if "*" in key:
         raise UsageError(f"{address}: patterns are for files: give a prefix, s3://BUCKET/PREFIX")
     if not bucket or "//" in key:
-        raise UsageError(f"{address} is no address such as s3://BUCKET/PREFIX")
+        raise UsageError(f"{address} is not an address such as s3://BUCKET/PREFIX")
     return key
 
 
@@ -188,7 +188,7 @@ def _explained(address: str, error: Exception) -> UnreadableInput | StoreError:
             f"{address}: the store does not answer: check AWS_ENDPOINT_URL, AWS_REGION and the"
             " network; run again"
         )
-    return StoreError(f"{address}: the store cannot deliver it ({code}): run again")
+    return StoreError(f"{address}: the store cannot deliver the object ({code}): run again")
 
 
 def _nothing(address: str) -> UnreadableInput:

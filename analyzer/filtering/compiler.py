@@ -70,7 +70,7 @@ class Filter:
             self._test = _compile(node)
             of_jobs = [n.text for n in names(node) if _field(n).kind in OF_JOBS]
         except RecursionError:
-            raise UsageError("filter: it is nested too deeply") from None
+            raise UsageError("filter: too many nested parentheses") from None
         self.of_job = of_jobs[0] if of_jobs else None
         """A field of it that only `Ranks` give; None without one."""
 
@@ -161,7 +161,7 @@ def _range(field: Field, low: Text, high: Text) -> _Match:
     if low is not high:
         first, last = _ordered(field, low), _ordered(field, high)
         if first > last:
-            raise _wrong(f"the range {low.text}..{high.text} runs backwards", low)
+            raise _wrong(f"the range {low.text}..{high.text} begins above its end", low)
         return lambda column, rows: (column >= first) & (column <= last)
     match field.kind:
         case Kind.ADDRESS:

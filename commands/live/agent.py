@@ -84,7 +84,7 @@ def agent(
     _require_prometheus_client()
     give_back_large_arrays()
     if not 0 <= peers <= 256:
-        raise UsageError("--peers takes a number from 0 to 256")
+        raise UsageError("--peers must be 0 to 256")
     seconds = parse_duration(interval, "--interval") / 1e9
     if seconds < 0.1:
         raise UsageError("--interval must be 100ms or more")

@@ -34,7 +34,7 @@ def annotate(
             if done.frames != frames:
                 raise RocescopeError(
                     f"{path} has {done.frames} packets, but {frames} were captured:"
-                    " it was changed meanwhile"
+                    " the file was changed during the capture"
                 )
     except BaseException:
         say(f"{path} is as it was captured, without comments: `export --pcapng` writes them")

@@ -74,7 +74,7 @@ def check_inputs(files: Sequence[Path]) -> None:
     """UsageError when a file is given twice: its packets would count as copies."""
     repeated = {path for path in files if files.count(path) > 1}
     if repeated:
-        raise UsageError(f"{min(repeated)} is given twice; its packets would count as copies")
+        raise UsageError(f"{min(repeated)} is given twice; its packets would count as duplicates")
 
 
 def check_terminal() -> None:

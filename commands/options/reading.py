@@ -130,7 +130,7 @@ class Reading(ReadingInTasks):
         if self.follow and (len(files) > 1 or self.concat):
             raise UsageError("--follow reads one growing file and cannot be combined with --concat")
         if self.follow and self.rings is not None:
-            raise UsageError("--follow reads one growing file: it cannot be combined with rings")
+            raise UsageError("--follow reads one file and cannot be combined with ring files")
         from ...analyzer.summary.options import parse_plane_by
 
         return replace(

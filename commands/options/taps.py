@@ -44,7 +44,7 @@ class Naming:
             with warnings.catch_warnings(action="ignore"):  # of what may mean something else later
                 re.compile(found[0])
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"--tap {found[0]} is no regular expression: {error}") from None
+            raise UsageError(f"--tap {found[0]} is not a regular expression: {error}") from None
         return found[0]
 
     def captures(

@@ -61,7 +61,8 @@ def in_tasks(
                 )
             except KeyboardInterrupt:
                 if work is not None:
-                    print(f"rocescope: the same command continues what {work} has", file=sys.stderr)
+                    text = f"rocescope: the same command resumes the analysis in {work}"
+                    print(text, file=sys.stderr)
                 raise
 
 

@@ -128,7 +128,7 @@ def _routes(top: Source) -> tuple[list[Route], list[str]]:
     if soft:
         remarks.append(f"hardware does not have {len(soft)} routes, such as {soft[0]}: left out")
     if tunnels:
-        remarks.append(f"{len(tunnels)} routes lead into a tunnel, such as {tunnels[0]}: left out")
+        remarks.append(f"{len(tunnels)} routes lead into a tunnel, such as {tunnels[0]}: not used")
     return found, remarks
 
 

@@ -214,7 +214,7 @@ def _routes(top: Source, default: str) -> tuple[list[Route], list[str]]:
             if kind == "perm" and net in found:
                 continue
             found[net] = Route(net, tuple(hops), None, entry.place.where)
-    told = f"{len(tunnels)} routes add a label or a tunnel header: left out"
+    told = f"{len(tunnels)} routes add a label or a tunnel header: not used"
     return list(found.values()), [told] if tunnels else []
 
 

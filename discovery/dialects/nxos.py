@@ -151,10 +151,10 @@ def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
     remarks = []
     tables = [{route.network: route.hops for route in card} for card in cards]
     if any(table != tables[0] for table in tables):
-        remarks.append("its line cards have different tables: that of the first is read")
+        remarks.append("its line cards have different tables: only the table of the first is used")
     tunnels = sum(any(not h.device for h in route.hops) for route in cards[0])
     if tunnels:
-        remarks.append(f"{tunnels} routes add a label or a tunnel header: left out")
+        remarks.append(f"{tunnels} routes add a label or a tunnel header: not used")
     return cards[0], remarks
 
 

@@ -205,8 +205,8 @@ def _of_asic(top: Source, lag_of: Mapping[str, str]) -> Told:
     remarks = []
     if len(routers) > 1:
         remarks.append(
-            f"{len(routers)} virtual routers: {default}, the first, is read as the main table, "
-            "other VRFs are left out"
+            f"{len(routers)} virtual routers: {default}, the first, is read as the main table; "
+            "other VRFs are not used"
         )
     if any(_entries(top, f"{_SAI}ARS:")):
         remarks.append("adaptive routing (SAI ARS): its groups have no fixed next hop per flow")

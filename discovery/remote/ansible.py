@@ -66,7 +66,7 @@ def _ini(file: Path) -> _Groups:
         if text.startswith("["):
             found = _SECTION.fullmatch(text)
             if found is None:
-                raise UsageError(f"{where}: {text!r} is no group")
+                raise UsageError(f"{where}: {text!r} is not a group")
             group, kind = found[1], found[2] or ""
             groups.add(group)
         elif kind == "children":
@@ -83,13 +83,13 @@ def _names(text: str, where: str) -> list[str]:
     if found is not None:
         first, last = int(found[2]), int(found[3])
         if not first <= last < first + _MOST:
-            raise UsageError(f"{where}: {text!r} is no range of names")
+            raise UsageError(f"{where}: {text!r} is not a range of names")
         width = len(found[2]) if found[2].startswith("0") else 0
         names = [f"{found[1]}{i:0{width}}{found[4]}" for i in range(first, last + 1)]
     else:
         names = [text]
     if not all(_PLAIN.fullmatch(name) for name in names):
-        raise UsageError(f"{where}: {text!r} is neither a name nor a range such as leaf[01:04]")
+        raise UsageError(f"{where}: {text!r} is not a name, nor a range such as leaf[01:04]")
     return names
 
 

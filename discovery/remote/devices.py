@@ -26,7 +26,7 @@ def parse_devices(text: str) -> Line:
     if text.startswith(NAMESPACES):
         prefix = text.removeprefix(NAMESPACES)
         if not _PREFIX.fullmatch(prefix):
-            raise UsageError(f"--devices {text!r}: {prefix!r} is no prefix of namespaces")
+            raise UsageError(f"--devices {text!r}: {prefix!r} is not a prefix of namespaces")
         return Namespaces(prefix)
     return OverSsh(_targets(text))
 

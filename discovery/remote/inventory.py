@@ -84,9 +84,9 @@ def _listed(
 
 def _target(name: str, kind: Kind, dialect: Dialect, ssh: str, place: Source) -> Target:
     if not _NAME.fullmatch(name):
-        raise place.wrong(f"{name!r} is no name of a device: letters, digits, dot, dash and _")
+        raise place.wrong(f"{name!r} is not a device name: letters, digits, dot, dash and _")
     if not _TARGET.fullmatch(ssh):
-        raise place.wrong(f"{ssh!r} is no host of ssh_config")
+        raise place.wrong(f"{ssh!r} is not a host of ssh_config")
     try:
         host_and_port(ssh.rpartition("@")[2])
     except ValueError as error:

@@ -189,7 +189,7 @@ class Client:
             through = await self._through(await _jumps_before(target, ()))
             connection = await _connect(target, through)
         except TimeoutError:
-            raise NotReached("no answer to the connection in time") from None
+            raise NotReached("the connection timed out") from None
         except Exception as error:  # also what a hostile server makes asyncssh raise
             raise NotReached(reason_of(error)) from None
         try:

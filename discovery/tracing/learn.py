@@ -121,8 +121,8 @@ def _questions(fabric: Fabric, at: int) -> _Questions:
     policy = (fabric.hash_settings[at] or HashSettings()).extra.get("policy")
     if six and policy != 1:
         raise UsageError(
-            f"{fabric.nodes.names[at]} cannot be asked: for IPv6, ip route get names the next hop "
-            "of packets only with hash policy 1"
+            f"{fabric.nodes.names[at]} cannot be asked: for IPv6, ip route get shows the next "
+            "hop of a packet only with hash policy 1"
         )
     version = 6 if six else 4
     sources = _sources(fabric, at, set(members.tolist()), version)

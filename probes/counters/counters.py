@@ -256,7 +256,7 @@ def _room(wanted: int | None, cpus: int) -> int:
     if wanted is None:
         return default_max_flows(cpus)
     if not _SMALLEST <= wanted <= _LARGEST:
-        raise UsageError(f"--max-flows takes a number from {_SMALLEST} to {_LARGEST}")
+        raise UsageError(f"--max-flows must be a number from {_SMALLEST} to {_LARGEST}")
     return wanted
 
 

@@ -161,7 +161,7 @@ def _refused(error: OSError, interface: Interface, hook: str) -> CaptureError:
     if error.errno == errno.EPERM:
         return CaptureError(f"no permission to attach to {name}: run with sudo (CAP_NET_ADMIN)")
     if error.errno == errno.ENODEV:
-        return CaptureError(f"interface {name} is gone")
+        return CaptureError(f"interface {name} has disappeared")
     what = (error.strerror or str(error)).lower()
     return CaptureError(f"cannot attach to {name} ({hook}): {what}")
 

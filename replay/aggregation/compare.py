@@ -124,8 +124,8 @@ def aggregation_result(
         left = max(outcome.slots_left for outcome in outcomes)
         if left and all((outcome.finished_ps >= 0).all() for outcome in outcomes):
             warnings.append(
-                f"{scheme.name}: {left:,} {noun(left, 'slot')} still taken when all jobs had "
-                "ended: packets that arrived after their result claimed them"
+                f"{scheme.name}: {left:,} {noun(left, 'slot')} still occupied after the end of "
+                "all jobs, by packets that arrived after the result"
             )
     warnings += [
         f"{one.name}: a job did not end within the simulated time"
@@ -308,4 +308,4 @@ def check_sizes(slots: Sequence[int]) -> None:
     """UsageError for memory without slots."""
     for size in slots:
         if not 1 <= size <= 1 << 24:
-            raise UsageError(f"--memory is 1 to {1 << 24:,} slots, not {size:,}")
+            raise UsageError(f"--memory must be 1 to {1 << 24:,} slots, not {size:,}")

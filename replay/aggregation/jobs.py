@@ -164,7 +164,7 @@ def _parsed(spec: str) -> list[Plan]:
             f"--jobs: {numbers['workers']} workers have no {numbers['stragglers']} stragglers"
         )
     if numbers["iterations"] * len(sizes) > MOST_STEPS:
-        raise UsageError(f"--jobs: iterations times layers are at most {MOST_STEPS:,}")
+        raise UsageError(f"--jobs: iterations times layers must be at most {MOST_STEPS:,}")
     return [
         Plan(
             model,

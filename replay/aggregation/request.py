@@ -154,11 +154,11 @@ class PreparedAggregation:
 
 def _check_numbers(request: AggregationRequest) -> None:
     if not 1 <= request.runs <= _RUNS:
-        raise UsageError(f"--runs is 1 to {_RUNS:,}, not {request.runs:,}")
+        raise UsageError(f"--runs must be 1 to {_RUNS:,}, not {request.runs:,}")
     if not 0 <= request.seed < 1 << 32:
-        raise UsageError(f"--seed is 0 to {(1 << 32) - 1}, not {request.seed}")
+        raise UsageError(f"--seed must be 0 to {(1 << 32) - 1}, not {request.seed}")
     if not 1 <= request.window <= MOST_WINDOW:
-        raise UsageError(f"--window is 1 to {MOST_WINDOW:,}, not {request.window:,}")
+        raise UsageError(f"--window must be 1 to {MOST_WINDOW:,}, not {request.window:,}")
     if not request.memory:
         raise UsageError("--memory needs a number of slots")
     for option in ("jitter", "loss", "duplicate", "reorder"):
@@ -166,6 +166,6 @@ def _check_numbers(request: AggregationRequest) -> None:
         if option == "jitter":
             most = _MOST_JITTER
         if not 0 <= share <= most:
-            raise UsageError(f"--{option} is a share of 0 to {most:g}, not {share:g}")
+            raise UsageError(f"--{option} must be 0 to {most:g}, not {share:g}")
     if request.duplicate + request.reorder > _MOST_SHARE:
-        raise UsageError(f"--duplicate and --reorder are together at most {_MOST_SHARE}")
+        raise UsageError(f"the sum of --duplicate and --reorder must be at most {_MOST_SHARE}")

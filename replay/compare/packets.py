@@ -286,7 +286,7 @@ def check_bound(workload: Workload, result: EngineResult, bound: Bounds, case: s
     if early < 0:
         raise RocescopeError(
             f"{case}: completed {-early / PS:g} ns before its lower bound ({bound.kind}): "
-            "this is a fault of rocescope; report it with the command and the fabric"
+            "this is a defect of rocescope; report it with the command and the fabric"
         )
 
 

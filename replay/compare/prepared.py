@@ -91,7 +91,8 @@ class PreparedReplay:
             if model.buffer_bytes is not None:
                 kind = "infinite" if pfc is None else "pfc"
                 raise UsageError(
-                    f"--lossless {kind} has no queues that drop: leave out --model buffer"
+                    f"--lossless {kind} cannot be combined with --model buffer=: its queues do "
+                    "not drop"
                 )
             model = replace(model, pfc=pfc)
         if request.priority:

@@ -48,8 +48,8 @@ class _Whole(NamedTuple):
 
 def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> OfferedJobs:
     """The jobs side by side. Messages of a pair of ranks are sent in the order of the graph, on
-    `qps` queue pairs of their own. UsageError for nodes that wait for each other in a circle, or
-    for a node that is never complete at their host, with the name of the job.
+    `qps` queue pairs of their own. UsageError with the name of the job for nodes that form a
+    dependency cycle, or that wait for a node that is never complete at their host.
     """
     whole = _whole(jobs)
     is_message = whole.dst >= 0
@@ -123,8 +123,8 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
 
 
 def _check_order(jobs: Sequence[Job], workload: Workload, job: Ints) -> None:
-    """UsageError if nodes wait for each other in a circle, the order of queue pairs included, or
-    for so long that times do not fit into int64."""
+    """UsageError if nodes form a dependency cycle (the order of queue pairs included), or if
+    times do not fit into int64."""
     flow, nodes = workload.flow, workload.nodes
     same = np.flatnonzero(flow[1:] == flow[:-1])
     own = workload.edges
@@ -145,8 +145,7 @@ def _check_order(jobs: Sequence[Job], workload: Workload, job: Ints) -> None:
     held[order] = False
     name = jobs[int(job[int(np.argmax(held))])].name
     raise UsageError(
-        f"--jobs: {name}: {int(held.sum()):,} messages or computations wait for each other in a "
-        "circle"
+        f"--jobs: {name}: {int(held.sum()):,} messages or computations form a dependency cycle"
     )
 
 

@@ -98,7 +98,7 @@ def parse_jobs(
     files = files or JobFiles()
     plans = [_file(spec, files, classes) or _parsed(spec, classes) for spec in specs]
     if sum(plan.alike for plan in plans) > MOST_JOBS:
-        raise UsageError(f"--jobs: the most jobs are {MOST_JOBS}")
+        raise UsageError(f"--jobs: at most {MOST_JOBS} jobs are possible")
 
     def placed(fabric: Fabric, seed: int) -> list[Job]:
         free = FreeHosts(fabric)

@@ -148,7 +148,7 @@ class Tasks:
             held[order] = False
             names = Counter(self._names[i] for i in np.flatnonzero(held)[:3].tolist())
             raise self.fail(
-                f"{int(held.sum()):,} tasks wait for each other in a circle: {', '.join(names)}"
+                f"{int(held.sum()):,} tasks form a dependency cycle: {', '.join(names)}"
             )
         order = order[np.argsort(begin[order], kind="stable")]
         place = np.empty(n, np.int64)

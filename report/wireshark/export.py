@@ -98,7 +98,8 @@ def export_pcapng(
         done.warnings = [line for capture in captures for line in capture.warnings] + known.notes
         if writer.left_out:
             done.warnings.append(
-                f"{writer.left_out:,} comments have no place: simple packet blocks cannot have any"
+                f"{writer.left_out:,} comments are not written: simple packet blocks cannot "
+                "hold comments"
             )
         done.damaged_places = sum(capture.damaged_places for capture in captures)
     if not roce:

@@ -175,10 +175,10 @@ def test_no_addresses(text):
 def test_open_addresses_need_tls():
     for host in ("0.0.0.0", "::", "10.0.0.1"):
         assert not is_loopback(host)
-        with pytest.raises(UsageError, match="is open to other hosts"):
+        with pytest.raises(UsageError, match="is reachable from other hosts"):
             Listening(host, 0).check()
         Listening(host, 0, without_tls=True).check()
-    with pytest.raises(UsageError, match="need each other"):
+    with pytest.raises(UsageError, match="must be given together"):
         Listening("::1", 0, certificate="x").check()
     with pytest.raises(UsageError, match="--client-ca needs"):
         Listening("::1", 0, client_ca="x").check()

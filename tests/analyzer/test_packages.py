@@ -106,7 +106,7 @@ def test_what_needs_a_missing_package_says_so_in_one_line(
 def test_the_agent_runs(run: Run) -> None:
     """As far as its options: with its modules loaded, but without a port."""
     result = run("agent", "lo", "--source", "queue-pairs", "--listen", "192.0.2.1:1")
-    assert "192.0.2.1 is open to other hosts" in result.stderr
+    assert "192.0.2.1 is reachable from other hosts" in result.stderr
     result = run("agent", "lo", "--listen", "192.0.2.1:1", "--without-tls")
     assert result.stderr == "rocescope: 192.0.2.1 port 1: cannot assign requested address\n"
 

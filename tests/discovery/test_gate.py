@@ -97,7 +97,7 @@ def test_the_script_holds_every_command(name):
     ],
 )
 def test_a_name_that_means_more_is_refused(user):
-    with pytest.raises(UsageError, match="is no name of a user"):
+    with pytest.raises(UsageError, match="is not a user name"):
         gate_script(DIALECTS["linux"], user)
 
 

@@ -98,7 +98,7 @@ def test_the_agent_tells_the_same(tmp_path):
     [
         (of_agent([entry(17, 33)], known=2), "1 of 2 queue pairs"),
         (of_agent([], why="no\x1b[2J adapter"), r"does not know the queue pairs: no\?\[2J adapter"),
-        (of_agent([entry(1 << 24, 33)]), "is no number of a queue pair"),
+        (of_agent([entry(1 << 24, 33)]), "is not a QPN"),
         (
             of_agent([entry(17, 33)]).replace(b'"1.0"', b'"9.0"'),
             "not the output of rocescope agent",

@@ -75,8 +75,8 @@ class ResultsSession(Session):
         if rows.left_out:
             warnings.insert(
                 0,
-                f"{rows.left_out:,} of {len(rows.flows) + rows.left_out:,} flows are not shown:"
-                " those with the least trouble; flows/*.parquet has all",
+                f"{rows.left_out:,} of {len(rows.flows) + rows.left_out:,} flows are not shown: "
+                "those with the fewest anomalies; flows/*.parquet has all flows",
             )
         taps = [tap for capture in summary.captures for tap in capture.taps]
         drops = [tap.dropped_frames for tap in taps]

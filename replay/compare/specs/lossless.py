@@ -45,8 +45,9 @@ def parse_lossless(text: str) -> Pfc | None:
         else:
             raise UsageError(f"--lossless has no {key!r}; it has {', '.join(KEYS)}")
     if "alpha" in options and "xoff" in options:
-        raise UsageError("--lossless: alpha (a dynamic threshold) and xoff (a static one) exclude "
-                         "each other")  # fmt: skip
+        raise UsageError(
+            "--lossless: alpha (dynamic threshold) cannot be combined with xoff (static threshold)"
+        )
     try:
         return Pfc(**values)
     except UsageError as error:

@@ -39,4 +39,4 @@ def ratio(text: str, where: str) -> float:
     try:
         return float(above) / float(below) if slash else float(above)
     except (ValueError, ZeroDivisionError):
-        raise UsageError(f"{where}: {text!r} is no number; write it like 1/8") from None
+        raise UsageError(f"{where}: {text!r} is not a number; write it like 1/8") from None

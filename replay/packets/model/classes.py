@@ -43,7 +43,7 @@ class TrafficClass:
         if not 0 <= self.weight <= MOST_WEIGHT:
             raise UsageError(f"{self.name}: weight must be 0 to {MOST_WEIGHT}, not {self.weight}")
         if self.alpha is not None and self.xoff_bytes is not None:
-            raise UsageError(f"{self.name}: alpha and xoff_bytes exclude each other")
+            raise UsageError(f"{self.name}: alpha cannot be combined with xoff_bytes")
         if self.alpha is not None and not 1 / 1024 <= self.alpha <= 64:
             raise UsageError(f"{self.name}: alpha must be 1/1024 to 64, not {self.alpha:g}")
         if self.xoff_bytes is not None and not 0 <= self.xoff_bytes < 1 << 40:

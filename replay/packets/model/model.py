@@ -182,7 +182,7 @@ class Model:
             if self.pfc is DEFAULT_PFC:
                 object.__setattr__(self, "pfc", None)
             elif self.pfc is not None:
-                raise UsageError("buffer_bytes (queues that drop) and PFC exclude each other")
+                raise UsageError("buffer_bytes (queues that drop) cannot be combined with PFC")
         for name, least, most in (
             ("payload_bytes", 1, 1 << 16),
             ("header_bytes", 0, 1 << 10),

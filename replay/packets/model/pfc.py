@@ -119,8 +119,8 @@ class PauseOutcome:
     counted."""
     victim_flows: int | None
     deadlock: tuple[int, ...]
-    """Links that wait for each other in a circle at the end of an incomplete run, each for the
-    next."""
+    """Links that wait for each other in a cycle at the end of an incomplete run, each for
+    the next."""
     buffers: Ints
     """int64[S]: shared buffer of each switch, headroom included; 0 without ports."""
     xon_bytes: int

@@ -221,7 +221,7 @@ def _solved(fabric: Fabric, choices: PathChoices, classes: _Classes, limit_s: fl
         options={"time_limit": limit_s},
     )
     if result.status not in (0, 1):
-        raise UsageError(f"assign: the solver gave up: {result.message}")
+        raise UsageError(f"assign: the solver failed: {result.message}")
     status = "optimal" if result.status == 0 else "stopped at the time limit"
     bound = result.mip_dual_bound
     units = None if result.x is None else np.rint(result.x[:-1]).astype(np.int64)

@@ -204,13 +204,13 @@ def test_empty_table_gives_an_empty_mask() -> None:
             "opcode == RC_WRITE_FRIST",
             "filter: 'RC_WRITE_FRIST' is not an opcode; did you mean RC_WRITE_FIRST? (column 11)",
         ),
-        ("psn in {9..3}", "filter: the range 9..3 runs backwards (column 9)"),
+        ("psn in {9..3}", "filter: the range 9..3 begins above its end (column 9)"),
         (
             "transport == TCP",
             "filter: transport is one of RC, UC, RD, UD, CNP, XRC, C0, E0, MRC (column 14)",
         ),
         ("cnp == 2", "filter: cnp is true or false, not '2' (column 8)"),
-        ("not " * 5000 + "cnp", "filter: it is nested too deeply"),
+        ("not " * 5000 + "cnp", "filter: too many nested parentheses"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(text: str, message: str) -> None:

@@ -55,7 +55,7 @@ def test_the_commands_to_run(run):
     ("arguments", "message"),
     [
         ((), "give an inventory or a folder with answers, or --commands linux"),
-        (("nowhere",), "nowhere is no folder with the answers of devices"),
+        (("nowhere",), "nowhere is not a folder with answers of devices"),
         ((".", "-o", "x.txt"), "the suffix of x.txt is not .yaml or .json"),
         ((".", "--rate", "fast"), "--rate"),
         ((".", "--raw", "raw"), "--raw and --dry-run need an inventory"),

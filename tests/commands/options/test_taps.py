@@ -107,9 +107,9 @@ def test_folders_whose_names_are_not_text_are_different_taps(files: list[Path]) 
 @pytest.mark.parametrize(
     ("reading", "message"),
     [
-        (Reading(tap=["(?P<tap>["]), "is no regular expression: unterminated character set"),
-        (Reading(tap=["(?P<tap>a{9999999999999999999})"]), "is no regular expression: the repet"),
-        (Reading(tap=[f"(?P<tap>{'(' * 9999}a{')' * 9999})"]), "is no regular expression: maximum"),
+        (Reading(tap=["(?P<tap>["]), "is not a regular expression: unterminated character set"),
+        (Reading(tap=["(?P<tap>a{9999999999999999999})"]), "is not a regular expression: the r"),
+        (Reading(tap=[f"(?P<tap>{'(' * 9999}a{')' * 9999})"]), "is not a regular expression: max"),
         (
             Reading(tap=["a/(?P<tap>.)"]),
             r"names no tap of b/1.pcap: change the expression, or omit",

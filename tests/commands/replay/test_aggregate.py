@@ -38,13 +38,13 @@ def test_rows_per_scheme_and_job(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--runs", "0"], "--runs is 1 to"),
+        (["--runs", "0"], "--runs must be 1 to"),
         (["--loss", "0.9"], "--loss is a share"),
         (["--loss", "nan"], "--loss is a share"),
         (["--duplicate", "0.3", "--reorder", "0.3"], "together at most 0.5"),
         (["--jitter", "-1"], "--jitter is a share"),
-        (["--seed", "-1"], "--seed is 0 to"),
-        (["--memory", "0"], "--memory is 1 to"),
+        (["--seed", "-1"], "--seed must be 0 to"),
+        (["--memory", "0"], "--memory must be 1 to"),
         (["-s", "magic"], "there is no scheme 'magic'"),
         (["--jobs", "workers=70"], "workers is 1 to 62"),
         (["--jobs", "count=3,workers=8"], "do not fit the free hosts"),
@@ -73,7 +73,7 @@ def test_a_captured_ring_is_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not {*first["workers"], first["server"]} & {*other["workers"], other["server"]}
 
     assert cli.run([*words[:-2], "--window", "0"]) == 2
-    assert "--window is 1 to" in capsys.readouterr().err
+    assert "--window must be 1 to" in capsys.readouterr().err
     assert cli.run(["aggregate", *FABRIC]) == 2
     assert "give captures, or jobs with --jobs" in capsys.readouterr().err
     assert cli.run([*WORDS, "--map", "order"]) == 2

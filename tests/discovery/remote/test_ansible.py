@@ -47,11 +47,11 @@ def test_groups_with_children_and_ranges(suffix, text, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.ini", "[a\nx", r"a.ini:1: '\[a' is no group"),
+        ("a.ini", "[a\nx", r"a.ini:1: '\[a' is not a group"),
         ("a.ini", "x[a:c]", r"a.ini:1: 'x\[a:c\]' is neither a name nor a range"),
-        ("a.ini", "x[1:99999999]", r"is no range of names"),
+        ("a.ini", "x[1:99999999]", r"is not a range of names"),
         ("a.ini", f"x[{'0' * 5000}:1]", r"is neither a name nor a range"),
-        ("a.ini", "x[9:1]", r"is no range of names"),
+        ("a.ini", "x[9:1]", r"is not a range of names"),
         ("a.ini", "[a:children]\nb", "there is no group 'b'"),
         ("a.ini", "[a:children]\nb\n[b:children]\na", "the group 'a' contains itself"),
         ("a.yml", "all: {host: {a: }}", "a.yml:1: unknown key 'host' of the group 'all'"),

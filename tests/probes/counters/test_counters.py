@@ -453,5 +453,5 @@ def test_sizes(live_capture):
         assert flows * cpus * 2 * COUNTERS.itemsize <= 256 << 20
     assert default_max_flows(256) * 256 * 2 * COUNTERS.itemsize <= 256 << 20
     for number in (0, 3, 1 << 21):
-        with pytest.raises(UsageError, match="--max-flows takes a number from 4 to"):
+        with pytest.raises(UsageError, match="--max-flows must be a number from 4 to"):
             CounterSource(["lo"], CounterOptions(max_flows=number)).__enter__()

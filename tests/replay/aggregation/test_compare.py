@@ -105,7 +105,7 @@ def test_a_job_that_does_not_end_is_named():
 
 
 def test_memory_without_slots():
-    with pytest.raises(UsageError, match="--memory is 1 to"):
+    with pytest.raises(UsageError, match="--memory must be 1 to"):
         check_sizes([0])
 
 

@@ -61,7 +61,7 @@ def test_priorities_rise_towards_the_end_the_front_and_with_communication():
         ("overflow=1.5", "overflow is a number of 0 to 1"),
         ("slowdown=0.5", "slowdown is a number of 1 to 100"),
         ("workers=2,stragglers=3", "2 workers have no 3 stragglers"),
-        ("iterations=10000,layers=1000", "iterations times layers are at most"),
+        ("iterations=10000,layers=1000", "iterations times layers must be at most"),
     ],
 )
 def test_mistakes(spec, said):

@@ -18,8 +18,8 @@ JOBS = ("count=2,workers=3,fragments=100,window=32",)
     ("changes", "said"),
     [
         ({"jobs": ()}, "give captures, or jobs with --jobs"),
-        ({"runs": 0}, "--runs is 1 to 1,000"),
-        ({"window": 1 << 20}, "--window is 1 to 8,192"),
+        ({"runs": 0}, "--runs must be 1 to 1,000"),
+        ({"window": 1 << 20}, "--window must be 1 to 8,192"),
         ({"memory": ()}, "--memory needs"),
         ({"jitter": 11}, "--jitter is a share of 0 to 10"),
         ({"reorder": 0.4, "duplicate": 0.2}, "together at most 0.5"),

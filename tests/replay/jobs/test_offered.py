@@ -86,12 +86,12 @@ def _by_hand(edges: list[tuple[int, int]], to: list[int]) -> Job:
 
 
 def test_circles_and_waits_for_other_hosts_are_named() -> None:
-    with pytest.raises(UsageError, match="job1 by hand: 3 messages .* in a circle"):
+    with pytest.raises(UsageError, match="job1 by hand: 3 messages .*dependency cycle"):
         offer_jobs([_by_hand([(0, 2), (1, 0), (2, 1)], [1, 2, 0])], FABRIC, Model(pfc=None), 1)
     with pytest.raises(UsageError, match="job1 by hand: a node waits for a node of other hosts"):
         offer_jobs([_by_hand([(0, 1)], [1, 2, 1])], FABRIC, Model(pfc=None), 1)
     # Message 3 follows message 0 on their queue pair.
-    with pytest.raises(UsageError, match="2 messages .* in a circle"):
+    with pytest.raises(UsageError, match="2 messages .*dependency cycle"):
         offer_jobs([_by_hand([(0, 3)], [1, 2, 1, 1])], FABRIC, Model(pfc=None), 1)
     with pytest.raises(UsageError, match="idle sends no message"):
         idle = Graph(2)

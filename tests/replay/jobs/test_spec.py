@@ -50,7 +50,7 @@ def test_jobs_that_do_not_fit_are_named() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             parse_jobs([spec])(FABRIC, 1)
-    with pytest.raises(UsageError, match="the most jobs are 256"):
+    with pytest.raises(UsageError, match="at most 256 jobs"):
         parse_jobs(["count=200", "count=200"])
 
 

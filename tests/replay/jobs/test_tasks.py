@@ -64,7 +64,7 @@ def test_circles_and_messages_without_a_receive_are_named() -> None:
     one, other = tasks.compute(0, 1, "one"), tasks.compute(0, 1, "other")
     tasks.wait(one, other)
     tasks.wait(other, one)
-    with pytest.raises(UsageError, match="x: 2 tasks wait for each other in a circle: one, other"):
+    with pytest.raises(UsageError, match="x: 2 tasks form a dependency cycle: one, other"):
         tasks.graph()
     alone = Tasks("x", 2)
     alone.send(0, 1, 5, "send a", 3)

@@ -65,7 +65,7 @@ def test_sends_find_their_receives(tmp_path: Path) -> None:
         ([node(1, COMPUTE, []), node(1, COMPUTE, [])], "node 1 is there twice"),
         (
             [node(1, COMPUTE, [2]), node(2, COMPUTE, [1]), JOINS],
-            "2 tasks wait for each other in a circle",
+            "2 tasks form a dependency cycle",
         ),
         ([node(1, SEND, [], comm_size=5, comm_dst=9)], "there is no rank 9"),
         ([node(1, SEND, [], comm_dst=0)], "node 1 has no comm_size"),

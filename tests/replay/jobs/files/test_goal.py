@@ -98,7 +98,11 @@ recv 10b from 0
         ("calc 100 cpu 0", "calc 99999999999999999999", "line 4 .*a number is too large"),
         ("calc 100 cpu 0", "calc 999999999999999999", "line 4 .*ps are not 0 to"),
         ("send 90b to 2", "send 90b to 2 tag 9", "1 sent, 0 received"),
-        ("l1: calc 100 cpu 0\n", "l1: calc 100\nl1 requires l1\n", "in a circle: line 4"),
+        (
+            "l1: calc 100 cpu 0\n",
+            "l1: calc 100\nl1 requires l1\n",
+            "form a dependency cycle: line 4",
+        ),
         ("rank 2 {\nrecv 90b from 1\n}", "rank 2 {\nrecv 90b from 1", "rank 2 does not end"),
         ("rank 2 {", "rank 7 {", "expected rank 0 to 2"),
         ("rank 2 {", "rank 1 {", "line 15: rank 1 is there twice"),

@@ -61,7 +61,7 @@ def test_mistakes_name_the_node(tmp_path: Path, change: dict[str, object], words
 
 
 def test_circles_ranks_and_other_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="2 tasks wait for each other in a circle: node 'a', node"):
+    with pytest.raises(UsageError, match="2 tasks form a dependency cycle: node 'a', node"):
         _read(tmp_path, [NODES[0] | {"after": ["b"]}, NODES[1]])
     with pytest.raises(UsageError, match="ranks must be 2 to"):
         _read(tmp_path, NODES, 1)
