@@ -70,7 +70,7 @@ class Filter:
             self._test = _compile(node)
             of_jobs = [n.text for n in names(node) if _field(n).kind in OF_JOBS]
         except RecursionError:
-            raise UsageError("filter: too many nested parentheses") from None
+            raise UsageError("filter: nested too deeply") from None
         self.of_job = of_jobs[0] if of_jobs else None
         """A field of it that only `Ranks` give; None without one."""
 

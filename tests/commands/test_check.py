@@ -138,7 +138,7 @@ def test_a_missing_answer_is_judged_next_to_its_host(capsys, unanswered: Path) -
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--host", "10.0.0.1"], "need each other"),
+        (["--host", "10.0.0.1"], "must be given together"),
         (["--top", "0"], "--top"),
         (["--reaction", "soon"], "--reaction"),
         (["--counters", "/nowhere", "/nowhere", "--host", "::1"], "no such file"),

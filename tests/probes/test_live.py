@@ -351,9 +351,9 @@ def test_a_clsact_of_others_stays(network):
     [
         ({"snap_bytes": 32}, "64 to 256"),
         ({"snap_bytes": 300}, "64 to 256"),
-        ({"ring_bytes": 0}, "4 KiB to 1 GiB"),
-        ({"sample": 0}, "at least 1"),
-        ({"udp_ports": (0,)}, "UDP ports"),
+        ({"ring_bytes": 0}, "--ring must be 4KiB to 1GiB"),
+        ({"sample": 0}, "--sample must be 1 or more"),
+        ({"udp_ports": (0,)}, "--udp-port must be 1"),
     ],
 )
 def test_impossible_options(options, what):

@@ -210,7 +210,7 @@ def test_empty_table_gives_an_empty_mask() -> None:
             "filter: transport is one of RC, UC, RD, UD, CNP, XRC, C0, E0, MRC (column 14)",
         ),
         ("cnp == 2", "filter: cnp is true or false, not '2' (column 8)"),
-        ("not " * 5000 + "cnp", "filter: too many nested parentheses"),
+        ("not " * 5000 + "cnp", "filter: nested too deeply"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(text: str, message: str) -> None:

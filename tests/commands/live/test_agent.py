@@ -293,10 +293,10 @@ def test_a_recording_that_needs_probes_is_not_dropped_in_silence():
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--listen", "0.0.0.0:0"], 2, "0.0.0.0 is open to other hosts"),
+        (["--listen", "0.0.0.0:0"], 2, "0.0.0.0 is reachable from other hosts"),
         (["--listen", "nowhere"], 2, "give ADDRESS:PORT"),
         (["--client-ca", "x"], 2, "--client-ca needs"),
-        (["--tls-key", "x"], 2, "need each other"),
+        (["--tls-key", "x"], 2, "must be given together"),
         (["--tls-key", "/x", "--tls-certificate", "/x"], 1, "/x or its key: no such file"),
         (["--peers", "257"], 2, "0 to 256"),
         (["--record", "/x", "--source", "queue-pairs"], 2, "--record needs probes"),

@@ -439,7 +439,7 @@ def test_the_three_capabilities_are_enough(network, need_tool):
         (("lo", "--filter", "psn =="), 2, "filter"),
         (("lo", "--filter", "payload > 5"), 2, "the kernel has no payload"),
         (("lo", "--hook", "kprobe"), 2, "--hook"),
-        (("lo", "--udp-port", "70000"), 2, "UDP ports"),
+        (("lo", "--udp-port", "70000"), 2, "--udp-port must be 1"),
         ((), 2, "IFACE"),
     ],
 )

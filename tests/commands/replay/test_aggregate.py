@@ -41,7 +41,7 @@ def test_rows_per_scheme_and_job(capsys: pytest.CaptureFixture[str]) -> None:
         (["--runs", "0"], "--runs must be 1 to"),
         (["--loss", "0.9"], "--loss is a share"),
         (["--loss", "nan"], "--loss is a share"),
-        (["--duplicate", "0.3", "--reorder", "0.3"], "together at most 0.5"),
+        (["--duplicate", "0.3", "--reorder", "0.3"], "must be at most 0.5"),
         (["--jitter", "-1"], "--jitter is a share"),
         (["--seed", "-1"], "--seed must be 0 to"),
         (["--memory", "0"], "--memory must be 1 to"),

@@ -48,14 +48,14 @@ def test_groups_with_children_and_ranges(suffix, text, tmp_path):
     ("name", "text", "message"),
     [
         ("a.ini", "[a\nx", r"a.ini:1: '\[a' is not a group"),
-        ("a.ini", "x[a:c]", r"a.ini:1: 'x\[a:c\]' is neither a name nor a range"),
+        ("a.ini", "x[a:c]", r"a.ini:1: 'x\[a:c\]' is not a name, nor a range"),
         ("a.ini", "x[1:99999999]", r"is not a range of names"),
-        ("a.ini", f"x[{'0' * 5000}:1]", r"is neither a name nor a range"),
+        ("a.ini", f"x[{'0' * 5000}:1]", r"is not a name, nor a range"),
         ("a.ini", "x[9:1]", r"is not a range of names"),
         ("a.ini", "[a:children]\nb", "there is no group 'b'"),
         ("a.ini", "[a:children]\nb\n[b:children]\na", "the group 'a' contains itself"),
         ("a.yml", "all: {host: {a: }}", "a.yml:1: unknown key 'host' of the group 'all'"),
-        ("a.yml", "all: {hosts: {'$(id)': }}", "is neither a name nor a range"),
+        ("a.yml", "all: {hosts: {'$(id)': }}", "is not a name, nor a range"),
     ],
 )
 def test_anything_else_is_refused(name, text, message, tmp_path):

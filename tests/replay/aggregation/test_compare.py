@@ -87,7 +87,7 @@ def test_slots_that_late_copies_hold_are_told():
     jobs, fabric = small_jobs("workers=4,fragments=2000,iterations=4,window=400")
     noisy = Conditions(0, copies=0.05)
     result = aggregation_result(parse_schemes(["atp"]), [512], jobs, fabric, noisy, 1)
-    assert "still taken when all jobs had ended" in result.warnings[0]
+    assert "still occupied after the end of all jobs" in result.warnings[0]
 
 
 def test_without_aggregation_nothing_is_aggregated():

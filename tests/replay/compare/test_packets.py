@@ -199,7 +199,7 @@ def test_a_lower_bound_that_is_beaten_is_an_error() -> None:
     with pytest.raises(RocescopeError, match="ofan, seed 1: completed 0.001 ns before its lower"):
         check_bound(load, result, beaten, "ofan, seed 1")
     late = bound._replace(message_ps=bound.message_ps + 10**12)
-    with pytest.raises(RocescopeError, match="a fault of rocescope"):
+    with pytest.raises(RocescopeError, match="a defect of rocescope"):
         check_bound(load, result, late, "ofan")
     captured = load._replace(due_ps=np.zeros(int(load.packet_start[-1]), np.int64))
     check_bound(captured, result, late, "ofan")

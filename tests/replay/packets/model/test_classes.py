@@ -33,7 +33,7 @@ def test_a_quantum_is_enough_for_a_packet() -> None:
         ({"name": "a b"}, "letters and digits, not 'a b'"),
         ({"name": "x\x1b[1m"}, "letters and digits"),
         ({"weight": 1001}, "weight must be 0 to 1000, not 1001"),
-        ({"alpha": 1.0, "xoff_bytes": 7}, "exclude each other"),
+        ({"alpha": 1.0, "xoff_bytes": 7}, "cannot be combined"),
         ({"alpha": float("nan")}, "alpha must be 1/1024 to 64"),
         ({"xoff_bytes": -1}, "xoff_bytes must be"),
     ],

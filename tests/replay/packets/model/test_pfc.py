@@ -29,7 +29,7 @@ def test_mistakes_name_the_parameter(values: dict[str, float], words: str) -> No
 
 
 def test_queues_that_drop_and_pfc_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         Model(buffer_bytes=100_000, pfc=Pfc())
 
 
