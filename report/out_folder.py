@@ -68,8 +68,8 @@ def _give_up(rows: ParquetRecords) -> None:
 @contextmanager
 def out_folder(folder: Path) -> Iterator[OutFolder]:
     """A folder of results: `summary.json` (all that `--format json` has), `findings.json`,
-    `flows/0.parquet`, `hops.parquet` and `report.html`; with flows that left memory their rows as
-    `flows/ended.parquet`.
+    `flows/0.parquet`, `hops.parquet` and `report.html`; with flows removed from
+    memory, their rows as `flows/ended.parquet`.
 
     The files get their names when all are written, `summary.json` last. RocescopeError if they
     cannot be written.

@@ -56,14 +56,14 @@ def conclude(
 
     ended_by: the limit that ended reading, if one did.
     filtered: packets were dropped by a filter of the analysis before tracking. rows_kept: the
-    records of flows that left memory are kept elsewhere. merge: counters of the merge of several
-    captures. owners: processes by flow index. plane_by: key of the MRC planes.
+    records of flows that were removed from memory are kept elsewhere. merge: counters of the merge
+    of several captures. owners: processes by flow index. plane_by: key of the MRC planes.
     outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
     mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
     counters of this host's ports. flow_order: order of `flows`; default: by first packet. fabric:
     tells the next taps of lost packets where no other packet does. dscp_priority: priority by DSCP
-    in the switches, where known; None: nobody can tell it. job_events, job_notes: errors in
-    the logs of the job, and what could not be joined with them.
+    in the switches, where known; None: nobody can tell it. job_events, job_notes: errors in the
+    logs of the job, and what could not be joined with them.
     """
     summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by, fabric=fabric)
     flows = summary.flows()

@@ -59,7 +59,8 @@ class Case:
 
     @property
     def ended(self) -> Ended:
-        """Sums of the flows that left memory: claims about all packets include them."""
+        """Sums of the flows that were removed from memory: claims about all packets include
+        them."""
         return self.measuring.ended
 
     @cached_property

@@ -89,7 +89,7 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     ):
         return
     passed = sum(hop.passed_packets for hop in hops)
-    yield f"{counted(len(hops), 'hop')}, {counted(passed, 'passage')}: no loss"
+    yield f"{counted(len(hops), 'hop')}, {counted(passed, 'packet hop')}: no loss"
 
 
 def _nacked(flow: Flow) -> bool:

@@ -42,11 +42,11 @@ def _how_it_was_read(case: Case) -> Iterator[str]:
     if filters:
         named = shorten(printable("; ".join(sorted(map(str, filters)))), _NAMED_FILTERS)
         yield (
-            f"captured with a filter ({named}): packets that it left out are in no count, and"
-            " whether they were lost is unknown"
+            f"captured with a filter ({named}): packets outside it are not counted, and their "
+            "loss is unknown"
         )
     if case.measuring.filtered:
-        yield "a filter is set: whether other packets were lost is unknown"
+        yield "a filter is set: loss of other packets is unknown"
 
 
 def _ended(case: Case) -> Iterator[str]:
@@ -54,21 +54,23 @@ def _ended(case: Case) -> Iterator[str]:
     if ended.flows_in_trouble:
         yield (
             f"{counted(ended.flows_in_trouble, 'flow')} with losses, late, marked or retransmitted"
-            " packets ended and left memory: findings cover the flows that are listed"
+            " packets ended and were removed from memory: findings cover the flows that are listed"
         )
     if ended.returned_flows:
         yield (
-            f"{counted(ended.returned_flows, 'flow')} came back after leaving memory: what was lost"
-            " or late in between is unknown"
+            f"{counted(ended.returned_flows, 'flow')} resumed after removal from memory: losses "
+            "and late packets in between are unknown"
         )
     if ended.unknown_between_taps:
         yield (
-            f"{counted(ended.unknown_between_taps, 'packet')} of flows that left memory, which the"
+            f"{counted(ended.unknown_between_taps, 'packet')} of flows that were removed from "
+            "memory, which the"
             " next tap did not see: whether they arrived is unknown"
         )
     if ended.missed_by_captures:
         yield (
-            f"{counted(ended.missed_by_captures, 'packet')} of flows that left memory are missing"
+            f"{counted(ended.missed_by_captures, 'packet')} of flows that were removed from "
+            "memory are missing"
             " in the capture of a tap that they passed"
         )
     if ended.untracked_packets:
@@ -128,16 +130,16 @@ def _one_tap(case: Case) -> Iterator[str]:
     taps = [tap for capture in case.captures for tap in capture.taps if tap.roce_packets]
     if len(taps) == 1:
         yield (
-            "one tap: loss after it shows only in NAKs and retransmissions, marks after it not"
-            " at all; a tap at the other host tells the place, taps before and after a device tell"
-            " a bad link from a rate limit and an incast"
+            "one tap: loss after it is visible only in NAKs and retransmissions, marks after "
+            "it are not visible; a tap at the other host shows the place, taps before and "
+            "after a device separate a bad link, a rate limit and an incast"
         )
     elif taps and case.ways is not None and not case.ways.hops:
         if any(flow.tap_copies for flow in case.flows):
             return  # others tell why the hops are not judged
         yield (
-            f"no packet was seen at two of the {number(len(taps))} taps: losses after them show"
-            " only in NAKs and retransmissions; --fabric tells which tap comes next"
+            f"no packet was seen at two of the {number(len(taps))} taps: losses after them are "
+            "visible only in NAKs and retransmissions; --fabric shows which tap comes next"
         )
 
 
@@ -161,7 +163,7 @@ def _late(case: Case) -> Iterator[str]:
     mixed = sum(lost_or_late(case, flow) for flow in case.flows)
     if mixed:
         yield (
-            f"{counted(mixed, 'flow')} with late packets, in part over ways without a tap: whether"
+            f"{counted(mixed, 'flow')} with late packets, in part over paths without a tap: whether"
             " packets were lost before the first tap is unknown; capture all parallel links"
         )
 
@@ -170,7 +172,7 @@ def _untapped(case: Case) -> Iterator[str]:
     elsewhere = case.ended.untapped_flows + (0 if case.ways is None else case.ways.elsewhere)
     if elsewhere:
         yield (
-            f"{counted(elsewhere, 'flow')} on ways without a tap: hops there are unknown;"
+            f"{counted(elsewhere, 'flow')} on paths without a tap: hops there are unknown;"
             " capture all parallel links"
         )
 
@@ -179,7 +181,7 @@ def _answers(case: Case) -> Iterator[str]:
     waiting = sum(may_be_answered(case, flow) for flow in case.flows)
     if waiting:
         yield (
-            f"{counted(waiting, 'flow')} whose answers may take ways without a tap: whether their"
+            f"{counted(waiting, 'flow')} whose answers may take paths without a tap: whether their"
             " queue pairs are dead is unknown"
         )
 
@@ -203,8 +205,8 @@ def _shared(case: Case) -> Iterator[str]:
         for tap in case.registry.taps.items:
             if tap.shared:
                 yield (
-                    f"{printable(tap.name)} stands for several links: losses and delays right"
-                    " before and after them are unknown; analyse fewer links at a time"
+                    f"{printable(tap.name)} covers several links: losses and delays right "
+                    "before and after them are unknown; analyse fewer links at a time"
                 )
 
 
@@ -225,8 +227,8 @@ def _pauses(case: Case) -> Iterator[str]:
         some += f" and {len(dscps) - _DSCPS_NAMED} more" if len(dscps) > _DSCPS_NAMED else ""
         option = "" if case.dscp_priority is None else " (--dscp-priority)"
         yield (
-            f"the priority of DSCP {some} in the switches is unknown{option}: DSCP / 8 tells"
-            f" what pauses of {which} hold; other packets that wait there are a queue of their own"
+            f"the priority of DSCP {some} in the switches is unknown{option}: DSCP / 8 decides"
+            f" which packets pauses of {which} hold; other waiting packets count as a queue"
         )
     short = {
         tap.name
@@ -239,16 +241,16 @@ def _pauses(case: Case) -> Iterator[str]:
     if short:
         assert case.ways is not None
         yield (
-            f"how long queues last is known in steps of {duration(case.ways.window_ns)} only:"
-            f" those at {', '.join(map(printable, sorted(short)))} count as made by the shorter"
-            " pauses there if no packet waits longer than twice the time paused"
+            f"the duration of queues is known in steps of {duration(case.ways.window_ns)} only:"
+            f" queues at {', '.join(map(printable, sorted(short)))} are attributed to the shorter"
+            " pauses there if no packet waits longer than twice the pause time"
         )
 
 
 def _marks(case: Case) -> Iterator[str]:
     data = [flow for flow in case.flows if carries_data(flow)]
     if data and not any(flow.congestion.ecn_capable_packets for flow in data):
-        yield "no packet is ECN-capable: congestion does not show in marks"
+        yield "no packet is ECN-capable: CE marks cannot show congestion"
 
 
 def _icrc(case: Case) -> Iterator[str]:
@@ -274,8 +276,8 @@ def _ways(case: Case) -> Iterator[str]:
         )
     if ways.left:
         yield (
-            f"{counted(ways.left, 'packet')} that no later tap saw, of flows that also took ways"
-            " without a tap (or its capture ended): whether they arrived is unknown"
+            f"{counted(ways.left, 'packet')} that no later tap saw, of flows that also took "
+            "paths without a tap (or its capture ended): whether they arrived is unknown"
         )
     if ways.hidden:
         yield (
@@ -285,13 +287,13 @@ def _ways(case: Case) -> Iterator[str]:
     yield from ways.fabric_limits
     if ways.hurried:
         yield (
-            f"{counted(ways.hurried, 'packet')} followed for a short time only: more were on their"
-            " way than fit in memory; analyse fewer taps or a shorter time"
+            f"{counted(ways.hurried, 'packet')} tracked for a short time only: more were in flight"
+            " than fit in memory; analyse fewer taps or a shorter time"
         )
     if ways.unlogged:
         yield (
-            f"{counted(ways.unlogged, 'lost or retransmitted packet')} without a time of their own:"
-            " more than are kept; their times are estimates"
+            f"{counted(ways.unlogged, 'lost or retransmitted packet')} without an exact time"
+            " (more than are kept): their times are estimates"
         )
 
 

@@ -23,7 +23,9 @@ def summary(case: Case, findings: Sequence[Finding], healthy: Sequence[str]) -> 
         return f"No check of loss, marks or retries applies to these {seen}"
     if case.ended.flows_in_trouble:
         gone = counted(case.ended.flows_in_trouble, "idle flow")
-        return f"No fault found in the listed flows, but {gone} in trouble left memory: {seen}"
+        return (
+            f"No fault found in the listed flows; {gone} with anomalies removed from memory: {seen}"
+        )
     if not case.whole:
         return f"No fault found in the part that was read: {seen}"
     return f"No fault found in {seen}"

@@ -1,4 +1,5 @@
-"""The names of flows that left memory, to know those that come back: eight bytes per flow."""
+"""The names of flows that were removed from memory, to know those that come back: eight bytes per
+flow."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Measuring:
         """The same of the filter of a capture."""
         self.cm = CmPairs()
         self.ended = Ended()
-        """Sums of the flows that left memory, see `ending`."""
+        """Sums of the flows that were removed from memory, see `ending`."""
         self.departed: Departed | None = None
         """Set once flows left because there were too many: those that come back are counted."""
         self.most_flows: int | None = None

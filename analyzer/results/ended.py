@@ -10,7 +10,7 @@ from .base import Record
 
 
 class Ended(Record, frozen=True, kw_only=True):
-    """Sums of flows that were idle and left memory, and of packets beyond the limits.
+    """Sums of flows that were idle and were removed from memory, and of packets beyond the limits.
 
     None of them is in `flows`. Counts are defined like those of a flow.
     """

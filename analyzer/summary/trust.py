@@ -89,7 +89,7 @@ def warnings_of(
     """Warnings that limit trust in the results, worst first; empty for a faultless capture.
 
     before_taps: packets read before the first mirror session showed that there are several taps.
-    ended_by: the limit that ended reading, if one did. ended: flows that left memory;
+    ended_by: the limit that ended reading, if one did. ended: flows that were removed from memory;
     rows_kept: their records are kept elsewhere.
     """
     late = any(flow.reordered_packets for flow in flows)

@@ -83,7 +83,8 @@ class CmPairs:
             self._shorten(PAIRS_AT_MOST // 2)
 
     def forget(self, left: Iterable[tuple[int, int, int]]) -> None:
-        """Forget the pairs of flows that left memory, and all but the latest others."""
+        """Forget the pairs of flows that were removed from memory, and all but the latest
+        others."""
         for key in left:
             self.pairs.pop(key, None)
             self.services.pop(key, None)

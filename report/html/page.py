@@ -103,7 +103,7 @@ class HtmlPage(Page):
     def more(self, left: int, what: str, plural: str | None = None) -> None:
         if left > 0:
             told = human.counted(left, what, plural)
-            self.say(f"… {told} left out here; --format json has all", "dim")
+            self.say(f"… {told} not shown here; --format json has all", "dim")
 
     def chart(self, chart: Chart | None) -> None:
         """A picture with its numbers, if there is any."""
@@ -116,7 +116,7 @@ class HtmlPage(Page):
         if self._left_out:
             self.section("Left out")
             parts = human.counted(self._left_out, "part")
-            text = f"{parts} of this report left out: it is limited to 2 MB."
+            text = f"{parts} of this report not shown: it is limited to 2 MB."
             self._parts.append(f'<p class="warn">{escape(text)}</p>')
         self._close()
         title = escape(self._title)

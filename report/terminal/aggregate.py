@@ -17,7 +17,8 @@ _MOST_RANKS = 8
 _SIDE_BY_SIDE = 3
 """Schemes in one table of jobs, which then fits 80 columns."""
 _LEGEND = (
-    "JCT: job completion time; x best: over that of the best scheme; on links: bytes of all links; "
+    "JCT: job completion time; x best: JCT over the JCT of the best scheme; on links: bytes of "
+    "all links; "
     "used: share of slots taken; useful: by sums that became complete in the switch"
 )
 

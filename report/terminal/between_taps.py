@@ -17,7 +17,7 @@ from .page import numbers, texts
 def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:
     """How many packets passed, and the hop with the most losses."""
     passed = sum(hop.passed_packets for hop in hops)
-    text = f"{counted(len(hops), 'hop')}, {counted(passed, 'passage')}"
+    text = f"{counted(len(hops), 'hop')}, {counted(passed, 'packet hop')}"
     short = _short(hops)
     lossy = [hop for hop in hops if hop.lost_packets]
     if lossy:

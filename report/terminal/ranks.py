@@ -98,9 +98,9 @@ class Matrix:
         left = len(everyone) - len(shown)
         words = f"communicator {comm}"
         if others:
-            words += f", the one with the worst pair; {human.counted(others, 'other')} left out"
+            words += f", the one with the worst pair; {human.counted(others, 'other')} not shown"
         if left:
-            words += f"; the ranks with the worst pairs, {human.counted(left, 'rank')} left out"
+            words += f"; the ranks with the worst pairs, {human.counted(left, 'rank')} not shown"
         return cls(shown, pairs, f"{words}; {MATRIX}")
 
     def fill(self, table: Table, glyphs: Glyphs) -> None:

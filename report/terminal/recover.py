@@ -55,7 +55,7 @@ def fill_recovery(
     for strategy in words:
         page.line(f"  rocescope replay {files} --fabric {fabric} -s {strategy}", "dim")
     if words and on is not None:
-        page.say("This fabric has the captured links only; in its place, give the real one.", "dim")
+        page.say("This fabric has only the captured links; replace it with the real fabric.", "dim")
     lines = dict.fromkeys(filter(None, map(_found_line, result.switches)))
     if lines:
         page.say("To trace flows with it, in the fabric file, in the mapping of the switch:", "dim")

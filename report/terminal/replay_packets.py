@@ -24,8 +24,8 @@ _ALIKE = 1.001
 _OFFERS = {
     "captured": "Offered load: every packet at its captured time.",
     "pattern": "Offered load: as fast as possible.",
-    "jobs": "Offered load: jobs; messages and computations begin when what they wait for is done.",
-    "asap": "Offered load: as fast as possible; messages wait for others as in the capture.",
+    "jobs": "Offered load: jobs; a message or computation begins when its dependencies are done.",
+    "asap": "Offered load: as fast as possible; messages keep the dependencies of the capture.",
 }
 
 
@@ -134,7 +134,7 @@ def _jobs_verdict(known: list[StrategyResult]) -> str:
     if not found:
         return "No bound of a job is known."
     over, name, one = max(found, key=lambda item: item[0])
-    return f"Farthest over its lower bound: {name} under {one.title}, {over:.1f} percent."
+    return f"Largest distance to the lower bound: {name} under {one.title}, {over:.1f} percent."
 
 
 def _jobs(table: Table, known: list[StrategyResult]) -> None:

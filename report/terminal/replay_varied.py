@@ -32,7 +32,7 @@ def print_varied(page: Page, result: ReplayResult) -> None:
     if first is not None and first.model.get("offer", "").startswith(CAPTURED):
         page.say(
             "Packets are offered at their captured times, which set the completion; with "
-            "--model offer=asap each message begins when those that it waits for are done.",
+            "--model offer=asap each message begins when its dependencies are complete.",
             "dim",
         )
 

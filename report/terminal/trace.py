@@ -178,7 +178,7 @@ def _advice(page: Page, advice: Advice) -> None:
     else:
         page.say(
             f"Fullest link between switches: {advice.fullest_link}, busy for {before}. "
-            "Judge the changes; nothing is applied."
+            "Review the changes; nothing is applied."
         )
     if advice.flows_left_out:
         page.say(
@@ -187,7 +187,7 @@ def _advice(page: Page, advice: Advice) -> None:
             "yellow",
         )
     if not advice.options and advice.fullest_link is not None:
-        page.say("No change that was tried relieves it.")
+        page.say("No tested change reduces its load.")
     for option in advice.options:
         page.say(
             f"{option.kind}, {human.counted(len(option.changes), 'change')}: {before} to "
@@ -223,8 +223,8 @@ def _taps(page: Page, check: TapCheck, top: int) -> None:
     if check.taps_not_used:
         names = ", ".join(check.taps_not_used[:top])
         page.say(
-            f"{page.glyphs.warning} {human.counted(len(check.taps_not_used), 'tap')} not used: the "
-            f"name tells no link of the fabric: {names}",
+            f"{page.glyphs.warning} {human.counted(len(check.taps_not_used), 'tap')} not used: "
+            f"the name is no link of the fabric: {names}",
             "yellow",
         )
 

@@ -141,7 +141,8 @@ def known_after(reading: Reading, logs: Sequence[str]) -> Known:
     if reading.sights.forgotten:
         known.late = None
         known.notes.append(
-            "too many flows to know which packets of a gap came late: no comment says lost before"
+            "too many flows to know which packets of a gap arrived late: no comment says "
+            "'lost before'"
         )
     summary = Summary(measuring, registry, "entropy", owners)
     lost = defaultdict[int, dict[int, int]](dict)

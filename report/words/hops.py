@@ -79,7 +79,7 @@ def expected_by(hop: Hop) -> str:
         return EXPECTED_BY.get(hop.expected_by or "", "")
     if hop.expected_by == "fabric":
         return "one of several by the fabric file"
-    return "not known; similar packets went on over several"
+    return "not known; similar packets continued over several"
 
 
 def counts(hop: Hop) -> str:

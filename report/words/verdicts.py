@@ -96,7 +96,7 @@ def snapped(analysis: Analysis) -> str | None:
 
 
 def ended(analysis: Analysis) -> str | None:
-    """The flows that were idle and left memory; None without any."""
+    """The flows that were idle and removed from memory; None without any."""
     gone = analysis.left
     if not gone.flows:
         return None
@@ -108,12 +108,11 @@ def ended(analysis: Analysis) -> str | None:
         unknown = f" {counted(gone.partial_flows, 'flow was', 'flows were')} seen only in part:"
         unknown += " losses there are unknown."
     return (
-        f"{counted(gone.flows, 'flow was', 'flows were')} idle and left memory, with"
+        f"{counted(gone.flows, 'flow was', 'flows were')} idle and removed from memory, with"
         f" {counted(gone.packets, 'packet')} ({size(gone.wire_bytes)}): {count(lost)} lost,"
         f" {count(late)} late, {count(gone.retransmitted_packets)} retransmitted,"
         f" {count(gone.duplicate_packets)} duplicated, {count(marked)} marked CE."
-        f"{unknown} All numbers below are without these flows, except the packets that passed"
-        " between taps."
+        f"{unknown} All numbers below exclude these flows, except the hops between taps."
     )
 
 

@@ -134,7 +134,9 @@ def test_workers_and_schedulers_that_are_lost(dask: type[Any]) -> None:
     distributed = sys.modules["distributed"]
     lost = (CancelledError, distributed.client.ClosedClientError, distributed.comm.CommClosedError)
     for error in lost:
-        with pytest.raises(RocescopeError, match="connection to the scheduler is lost: .* same command resumes"):
+        with pytest.raises(
+            RocescopeError, match="connection to the scheduler is lost: .* same command resumes"
+        ):
             with workers.errors():
                 raise error
     with pytest.raises(RocescopeError, match="workers died in the same task: .* resumes"):

@@ -132,7 +132,7 @@ def test_late_packets_of_ways_without_a_tap_are_not_counted_as_lost(names):
     )
     losses = [f for f in diagnosis.findings if f.kind in LOSSES]
     assert not [f for f in losses if any(victim.src == "10.1.1.10" for victim in f.affected)]
-    assert any("with late packets, in part over ways without a tap" in x for x in diagnosis.limits)
+    assert any("with late packets, in part over paths without a tap" in x for x in diagnosis.limits)
     assert any(f.kind == "reordering" and f.severity != "note" for f in diagnosis.findings)
 
 

@@ -179,17 +179,17 @@ class HopsScreen(RoceScreen):
 
 
 def sentence(hops: Sequence[Hop]) -> str:
-    """How many passages had a loss, and the hop with the most."""
+    """How many packet hops had a loss, and the hop with the most."""
     if not hops:
         return "No packet was seen at two taps."
     passed = sum(hop.packets for hop in hops)
     lost = sum(hop.lost_packets for hop in hops)
     on = human.counted(len(hops), "hop")
     if not lost:
-        return f"{human.counted(passed, 'passage')} over {on}, no loss."
+        return f"{human.counted(passed, 'packet hop')} over {on}, no loss."
     worst = max(hops, key=lambda hop: hop.lost_packets)
     short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
-    text = f"{human.count(lost)} of {human.counted(passed, 'passage')} over {on} lost"
+    text = f"{human.count(lost)} of {human.counted(passed, 'packet hop')} over {on} lost"
     if worst.to_tap is None:
         after = f"most after {short[worst.from_tap]}, next tap unknown"
         return f"{text}; {after}: {human.count(worst.lost_packets)}."

@@ -146,7 +146,8 @@ class ResultsSession(Session):
         return super().set_filter(text)
 
     def _record(self, key: FlowKey) -> Flow | None:
-        """The record of a listed flow; None of one that left memory during the analysis."""
+        """The record of a listed flow; None of one that was removed from memory during the
+        analysis."""
         summary, loaded = self._summary_of, self._loaded
         if summary is None or loaded is None:
             return None

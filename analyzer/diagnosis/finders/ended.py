@@ -1,4 +1,5 @@
-"""Losses of flows that were idle and left memory: their sums are all that is known of them."""
+"""Losses of flows that were idle and were removed from memory: their sums are all that is known of
+them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:
         {},
         could,
         (ended.first_time_ns, ended.last_time_ns),
-        f"{packets_of(lost, could)} of {gone} that were idle and left memory are lost",
+        f"{packets_of(lost, could)} of {gone} that were idle and were removed from memory are lost",
         f"{advice} it names the flows and the place",
         severity="warning",
         until_ns=ended.last_time_ns,

@@ -38,8 +38,8 @@ INCAST_SOURCES = 3
 
 
 LAST_SWITCH = (
-    "check the last switch: an egress that these hosts overload (incast) or a bad link; taps before"
-    " and after it tell which"
+    "check the last switch: an egress that these hosts overload (incast) or a bad link; taps "
+    "before and after it show which"
 )
 """The next step where it may be one."""
 

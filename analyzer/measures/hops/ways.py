@@ -131,7 +131,7 @@ class Ways:
     unlogged: int = 0
     """Ends and retransmissions without a moment of their own, for want of memory."""
     left: int = 0
-    """Packets that no later tap saw, of flows that also took ways without a tap: unknown whether
+    """Packets that no later tap saw, of flows that also took paths without a tap: unknown whether
     they arrived."""
     hidden: int = 0
     """Packets that no later tap saw, and that a tap with gaps in its capture may have seen."""

@@ -128,7 +128,7 @@ def _bars(name: str, words: str, rows: Sequence[tuple[str, float]], unit: str) -
         drawing,
         ("scheme", unit),
         list(rows),
-        f"{human.counted(left, 'further scheme')} left out." if left else "",
+        f"{human.counted(left, 'further scheme')} not shown." if left else "",
     )
 
 

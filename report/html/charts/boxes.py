@@ -120,4 +120,4 @@ def _plot(
     columns = (what, "min", "p25", "median", "p75", "max", *names)
     left = len(boxes) - len(shown)
     return Chart(name, words, drawing, columns, rows,
-                 f"{human.counted(left, 'further row')} left out." if left else "")  # fmt: skip
+                 f"{human.counted(left, 'further row')} not shown." if left else "")  # fmt: skip

@@ -41,7 +41,7 @@ def changes(result: Comparison) -> Chart | None:
             drawing.text(_LEFT + length + 5, y + 17 * half + 12, text)
     rows: list[tuple[Value, ...]] = [(NAMES[name], *values) for name, *values in shares]
     return Chart(
-        "Packets in trouble, before and after",
+        "Packets with anomalies, before and after",
         f"Shares of all packets of {result.before} (before) and {result.after} (after).",
         drawing,
         ("figure", "before, %", "after, %"),

@@ -30,7 +30,7 @@ def completions(result: ReplayResult) -> Chart | None:
         for time, share in found
     ]
     left = len(known) - len(shown)
-    more = [f"{human.counted(left, 'strategy', 'strategies')} left out."] if left else []
+    more = [f"{human.counted(left, 'strategy', 'strategies')} not shown."] if left else []
     omitted = max(one.packets.flows_omitted for one, _ in known if one.packets is not None)
     if omitted:
         more.append(f"Of the earliest {human.counted(omitted, 'flow')} no times are kept.")

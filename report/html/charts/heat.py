@@ -105,7 +105,7 @@ def hops(found: Sequence[Hop]) -> Chart | None:
         "hop",
         lambda value: f"{value:.3g}" if 0 < value < 1000 else f"{value:,.0f}",
         per_column=True,
-        left_out=f"{human.counted(hidden, 'hop')} left out." if hidden else "",
+        left_out=f"{human.counted(hidden, 'hop')} not shown." if hidden else "",
     )
 
 

@@ -123,7 +123,7 @@ def taps_over_time(analysis: Analysis) -> Chart | None:
         starts,
         rates,
         "tap",
-        left_out=f"{human.counted(hidden, 'tap')} with less traffic left out." if hidden else "",
+        left_out=f"{human.counted(hidden, 'tap')} with less traffic not shown." if hidden else "",
     )
 
 

@@ -45,7 +45,7 @@ def queues(one: StrategyResult) -> Chart | None:
         lines(named, max(_queue(shown[0])), human.size, "time since the first packet"),
         ("from, ns", *(f"{link.name}, B" for link in shown)),
         rows,
-        f"{human.counted(left, 'layer')} with shorter queues left out." if left else "",
+        f"{human.counted(left, 'layer')} with shorter queues not shown." if left else "",
     )
 
 

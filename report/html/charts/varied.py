@@ -68,5 +68,5 @@ def varied(result: ReplayResult) -> Chart | None:
     return Chart(
         f"{what} by " + ", ".join(result.varied[0].settings), words, drawing,
         ("case", "strategy", "ns", "min", "max"), rows,
-        f"{human.counted(left, 'further row')} left out." if left else "",
+        f"{human.counted(left, 'further row')} not shown." if left else "",
     )  # fmt: skip

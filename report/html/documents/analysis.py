@@ -37,7 +37,7 @@ def analysis_html(analysis: Analysis, top: int = 20, sort: bool = False) -> byte
     page.section("How far the data can be trusted")
     report.captures()
     _clocks(page, analysis)
-    _list(page, "Not checked, or not told by these captures", analysis.diagnosis.limits)
+    _list(page, "Not checked, or not known from these captures", analysis.diagnosis.limits)
     return page.document()
 
 

@@ -134,7 +134,7 @@ def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():
     for left, claimed in ((0, True), (1, False)):
         ways = Ways([Way(1, 2)], [], np.zeros(0, VISIT), 0, 0, 0, 0, 0, 0, [], {}, left=left)
         claims = healthy(case_of(CLEAN, hops=[one], ways=ways), [])
-        assert ("1 hop, 100 passages: no loss" in claims) == claimed
+        assert ("1 hop, 100 packet hops: no loss" in claims) == claimed
 
 
 @pytest.mark.parametrize("trim", [0.0, 0.02])

@@ -105,8 +105,8 @@ def test_a_filter_of_the_capture_is_named():
     assert not any("filter" in line for line in limits(case))
     case.registry.taps[0].filter = "qp == 0x11"
     assert limits(case)[0] == (
-        "captured with a filter (qp == 0x11): packets that it left out are in no count, and"
-        " whether they were lost is unknown"
+        "captured with a filter (qp == 0x11): packets outside it are not counted, and their "
+        "loss is unknown"
     )
     assert not any("a filter is set" in line for line in limits(case))
 
@@ -131,6 +131,6 @@ def test_what_is_unknown_of_flows_that_left():
     )
     found = " | ".join(limits(case))
     assert "1 flow seen only in part" in found
-    assert "2 flows on ways without a tap" in found
-    assert "465 packets of flows that left memory, which the next tap did not see" in found
-    assert "3 packets of flows that left memory are missing in the capture" in found
+    assert "2 flows on paths without a tap" in found
+    assert "465 packets of flows that were removed from memory, which the next tap did not" in found
+    assert "3 packets of flows that were removed from memory are missing in the capture" in found

@@ -46,6 +46,6 @@ def test_ended_flows_in_trouble_are_no_all_clear():
     case = case_of([last(0)])
     case.measuring.ended = Ended(flows=3, queue_pairs=3, packets=9, flows_in_trouble=2)
     assert summary(case, [], ["x"]) == (
-        "No fault found in the listed flows, but 2 idle flows in trouble left memory:"
+        "No fault found in the listed flows; 2 idle flows with anomalies removed from memory:"
         " 10 packets of 4 queue pairs"
     )

@@ -1,4 +1,4 @@
-"""Sums of flows that left memory."""
+"""Sums of flows that were removed from memory."""
 
 from __future__ import annotations
 

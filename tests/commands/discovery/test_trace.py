@@ -241,4 +241,4 @@ def test_asked_and_advised(run, need_tool, tmp_path):
     text = " ".join(out.split())
     assert code == 0
     assert "240 of 240 questions answered by 3 switches; 240 of 240 answers agree" in text
-    assert "Judge the changes; nothing is applied." in text
+    assert "Review the changes; nothing is applied." in text

@@ -131,7 +131,9 @@ def test_thresholds_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("lossless", ["pfc", "infinite"])
 def test_queues_that_drop_are_not_lossless(lossless: str) -> None:
-    with pytest.raises(UsageError, match=f"--lossless {lossless} cannot be combined with --model buffer"):
+    with pytest.raises(
+        UsageError, match=f"--lossless {lossless} cannot be combined with --model buffer"
+    ):
         PreparedReplay(ReplayRequest(FABRIC, pattern=INCAST, lossless=lossless, model="buffer=1MB"))
     PreparedReplay(ReplayRequest(FABRIC, pattern=INCAST, model="buffer=1MB"))
 

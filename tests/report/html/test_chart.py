@@ -17,8 +17,8 @@ def test_the_numbers_stand_below_the_picture() -> None:
     words = checked(CHART.figure("c1").encode())
     assert "Loads. Two links." in words
     assert "Numbers: Loadslinkbytes<a>1,234b?" in words
-    left_out = Chart("L", "D.", Drawing(5), ("x",), [], "One link is left out.")
-    assert "D. One link is left out." in checked(left_out.figure("c").encode())
+    left_out = Chart("L", "D.", Drawing(5), ("x",), [], "One link is not shown.")
+    assert "D. One link is not shown." in checked(left_out.figure("c").encode())
 
 
 def test_the_numbers_are_a_table_of_any_library() -> None:

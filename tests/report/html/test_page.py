@@ -29,7 +29,7 @@ def test_sections_paragraphs_and_tables() -> None:
     words = checked(document)
     assert "Loss & co ✓One packet.▲ cut <short>" in words
     assert "flowpacketspatha>b● 3xc?▁▂█ ++" in words
-    assert "… 3 flows left out here" in words
+    assert "… 3 flows not shown here" in words
     text = document.decode()
     assert '<td class="n bad">● 3</td>' in text
     assert '<span class="bars" aria-hidden="true">▁▂█ ++</span>' in text
@@ -46,7 +46,7 @@ def test_a_page_stays_below_its_limit_and_says_so() -> None:
     document = page.document()
     assert LARGEST < len(document) < 2_000_000
     words = checked(document)
-    assert "parts of this report left out: it is limited to 2 MB" in words
+    assert "parts of this report not shown: it is limited to 2 MB" in words
     assert "Part 0" in words
 
 

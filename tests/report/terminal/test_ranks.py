@@ -102,7 +102,7 @@ def test_the_matrix_shows_the_worst_ranks_and_says_what_it_leaves_out(width, col
     head = next(line for line in lines if line.startswith("from / to"))
     shown = head.split()[3:]
     assert len(shown) == columns and {"39", "40", "41"} <= set(shown)
-    assert f"{64 - columns} ranks left out" in " ".join(text.split())
+    assert f"{64 - columns} ranks not shown" in " ".join(text.split())
     assert "108 pairs not shown" in text
     assert sum("50 lost" in line for line in lines) == 1
     assert max(map(len, lines)) <= width

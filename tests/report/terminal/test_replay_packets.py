@@ -22,7 +22,8 @@ def test_a_job_that_did_not_complete_is_named_before_the_one_farthest_over_its_b
     assert one.packets is not None
     first, second = one.packets.jobs
     over = max((first, second), key=lambda job: job.over_bound_percent.mean)  # type: ignore[union-attr]
-    assert _jobs_verdict([one]).startswith(f"Farthest over its lower bound: {over.name} under ecmp")
+    said = f"Largest distance to the lower bound: {over.name} under ecmp"
+    assert _jobs_verdict([one]).startswith(said)
     never = replace(second, completed_runs=0, completion_ns=None, over_bound_percent=None)
     changed = replace(one, packets=replace(one.packets, jobs=[first, never]))
     assert _jobs_verdict([one, changed]) == f"{second.name} under {one.title} did not complete."

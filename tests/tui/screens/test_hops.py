@@ -28,7 +28,7 @@ FABRIC = [
 def test_losses_between_two_captures():
     """The facts of the run: 180 packets were lost between both."""
     lines = drive(PAIR, ["3"], (120, 40), text_of)
-    assert "180 of " in lines[2] and "passages over 2 hops lost" in lines[2]
+    assert "180 of " in lines[2] and "packet hops over 2 hops lost" in lines[2]
 
 
 @pytest.mark.thorough
@@ -107,7 +107,7 @@ def test_names_that_tell_no_fabric_draw_none():
 
 def test_the_sentence_names_the_worst_hop():
     assert "most on leaf1-spine2 > leaf2-spine2: 71 of 7,904" in sentence(FABRIC[:2])
-    assert sentence(FABRIC[1:2]) == "7,904 passages over 1 hop, no loss."
+    assert sentence(FABRIC[1:2]) == "7,904 packet hops over 1 hop, no loss."
 
 
 def test_taps_in_series_are_no_parallel_paths():

@@ -72,7 +72,7 @@ def test_arrival_and_matrix_fit_and_say_what_is_left_out(still, size, shown):
     assert any(line.split()[:3] == ["from", "/", "to"] for line in both) == (size[1] > 30)
     head = next(line for line in matrix if "from / to" in line)
     assert len(head.split()) - 3 == shown
-    assert f"{20 - shown} ranks left out" in " ".join(" ".join(matrix).split())
+    assert f"{20 - shown} ranks not shown" in " ".join(" ".join(matrix).split())
 
 
 def test_cells_name_unknown_numbers():

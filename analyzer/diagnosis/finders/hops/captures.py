@@ -54,11 +54,11 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
     for tap, (offset, uncertainty) in offsets.items():
         apart = abs(offset)
         if tap in jumps:
-            what = f"jumps {counted(jumps[tap], 'time')} against those of the other taps"
+            what = f"jumps {counted(jumps[tap], 'time')} against the clocks of the other taps"
         elif drifts.get(tap, 0) > DRIFT_NS:
-            what = f"drifts by {duration(drifts[tap])} against those of the other taps"
+            what = f"drifts by {duration(drifts[tap])} against the clocks of the other taps"
         elif apart > max(OFFSET_NS, uncertainty):
-            what = f"differs from those of the other taps by {duration(apart)}"
+            what = f"differs from the clocks of the other taps by {duration(apart)}"
         else:
             continue
         span = _jumped(case, tap, jumps[tap]) if tap in jumps else (case.first_ns, case.last_ns)

@@ -92,7 +92,7 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             continue
         waiting |= hits.keys()
         longest = max(longest, queue)
-        text = f"queues packets{group.way()} for up to {duration(queue)} (p99 above the least)"
+        text = f"queues packets{group.way()} for up to {duration(queue)} (p99 over the minimum)"
         yield finding(
             case,
             "queueing",

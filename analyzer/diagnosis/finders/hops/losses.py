@@ -165,7 +165,7 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
     if len(lost) >= TOTAL_PACKETS and last > first and not _passed_between(group, first, last):
         everything = f"everything{way} ({counted(len(lost), 'packet')})"
         if _left(case, group, last):
-            says = f"{name} loses {everything} until flows take another way"
+            says = f"{name} loses {everything} until the flows are rerouted"
             return _Cause("link-down", says, f"{check}: a link went down", {})
         if _passed_between(group, last + 1, case.last_ns + 1):
             return _Cause("outage", f"{name} loses {everything} for a while", check, {})

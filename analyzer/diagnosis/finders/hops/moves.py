@@ -88,7 +88,7 @@ def _finding(case: Case, device: str, cluster: np.ndarray, first: int, last: int
         Place(from_tap=taps[int(here[0])] if len(here) == 1 else None, device=device),
         hits, len(hits), (first, last),
         f"{name} moves {counted(len(flows), 'flow')} to other links{back}",
-        f"look in the log of {name} for a change of routes or link members",
+        f"check the log of {name} for changed routes or link members",
         severity="warning", costs=False, until_ns=last if back else None,
     )  # fmt: skip
 

@@ -54,7 +54,7 @@ def mrc_ports(case: Case, known: Known) -> Iterator[Finding]:
             evidence = loss_evidence(case, group)
             says += f": {group.name()} loses everything{group.way()}"
             says += f" ({counted(len(lost), 'packet')})"
-            says += ", likely because of it: nothing tells which hop leads to which port"
+            says += ", likely for this reason: no packet shows which hop leads to which port"
             confidence = "likely"
         found = finding(
             case,
@@ -149,7 +149,7 @@ def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]], arrived: bool =
         (min(end.retired_time_ns for _, end in ends), until or case.last_ns),
         f"senders stopped using {counted(len(values), 'entropy value')}"
         + (f" on {where}" if None not in planes else "")
-        + (", although no packet of theirs was lost between the taps before" if arrived else ""),
+        + (", although none of their packets was lost before, between the taps" if arrived else ""),
         "look for late SACKs: busy hosts, queues; the retransmission timeout of the senders"
         if arrived
         else f"look for loss or congestion on {where}",

@@ -44,7 +44,7 @@ def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
             span_of(resent_by.values()),
             f"{packets_of(sum(hits.values()), could)} from {who} are retransmissions, one PSN"
             f" {most} times in a row",
-            "find out why the receiver does not take this packet: its state, its path, its size",
+            "find out why the receiver does not accept this packet: its state, its path, its size",
             confidence="proven",
             seen=resent_by.values(),
             severity="note" if cheap(group) else None,

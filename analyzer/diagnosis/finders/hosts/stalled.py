@@ -43,7 +43,7 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death], near: set[st
     resends = any(death.why == "unanswered" for death in dead.values())
     who = flow_name(group[0]) if len(group) == 1 else f"{len(group)} flows from {hosts(group)}"
     verb = "retransmit" if len(group) > 1 else "retransmits"
-    what = f"{verb} without an answer" if resends else "wait for an answer that never comes"
+    what = f"{verb} without an answer" if resends else "wait for an answer that is never seen"
     sources, receivers = {flow.src for flow in group}, {flow.dst for flow in group}
     step = "check that the receiver's queue pair exists and answers; capture on the way to it"
     hidden = case.measuring.many_taps and near.isdisjoint(receivers)
@@ -52,7 +52,7 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death], near: set[st
         seen = f", never seen after {last}" if last else ""
         what += f"{seen}: the receiver is dead, or packets are lost between it and the last tap"
         step = "capture on the link of the receiver; check that its queue pair exists and answers"
-        step += "; --fabric FILE may tell the next tap" if last else ""
+        step += "; --fabric FILE may show the next tap" if last else ""
     return finding(
         case,
         "stalled",

@@ -73,11 +73,11 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
         else "no NAK came"
     )
     says = f"wait for timeouts (up to {duration(longest)}): {why}"
-    step = "look for loss of last packets or of ACKs; a capture at the other host tells where"
+    step = "look for loss of last packets or of ACKs; a capture at the other host shows where"
     unseen = all(answered_elsewhere(case, flow) for flow in group)
     if unseen:
-        says = "are retransmitted: lost or late after the tap; their answers pass no tap"
-        step = "capture the ways of the answers as well, and the links behind this one"
+        says = "are retransmitted: lost or late after the tap; their answers are seen at no tap"
+        step = "capture the paths of the answers as well, and the links after this one"
     return finding(
         case,
         "timeout-recovery",

@@ -106,8 +106,8 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         if link
         else LAST_SWITCH
         if may_be_incast(group)
-        else "capture at the receiver as well: it tells loss from delay, and the network from the"
-        " host",
+        else "capture at the receiver as well: it separates loss from delay, and the network from "
+        "the host",
         confidence="likely",
         seen=seen,
         severity="note" if link and wilson(packets, could)[1] <= RARE else None,

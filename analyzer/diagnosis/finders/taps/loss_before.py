@@ -90,8 +90,8 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         if late
         else LAST_SWITCH
         if may_be_incast(group)
-        else "check links and devices between the sender and the tap; a capture at the sender tells"
-        " which",
+        else "check links and devices between the sender and the tap; a capture at the sender "
+        "shows which",
         confidence="proven",
         seen=[*seen, *late.values()],
         packets=packets,

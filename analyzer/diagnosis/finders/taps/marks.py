@@ -40,7 +40,7 @@ def marks_before(case: Case, known: Known) -> Iterator[Finding]:
             could,
             span_of(marked.values()),
             f"{packets_of(packets, could)} from {hosts(group)} are marked CE {before(case, tap)}",
-            "look for the full queue: a tap on each link of the way shows where marks begin",
+            "look for the full queue: a tap on each link of the path shows where marks begin",
             confidence="proven",
             seen=marked.values(),
             severity="warning",

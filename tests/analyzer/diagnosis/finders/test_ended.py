@@ -1,4 +1,5 @@
-"""Losses of flows that left memory are found, and there is no all-clear beside them."""
+"""Losses of flows that were removed from memory are found, and there is no all-clear beside
+them."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def test_their_losses_are_a_warning(field):
     (loss,) = found.findings
     assert (loss.kind, loss.severity, loss.packets, loss.flows) == ("loss", "warning", 1200, [])
     assert (loss.from_ns, loss.until_ns) == (START_NS - 1_000_000, START_NS)
-    assert "of 1,200 flows that were idle and left memory are lost" in loss.sentence
+    assert "of 1,200 flows that were idle and were removed from memory are lost" in loss.sentence
     assert found.summary == loss.sentence
     assert reaches(found, "warning")
     assert place(loss.place) == ""

@@ -46,5 +46,5 @@ def test_the_share_of_flows_that_are_complete() -> None:
     most = completions(replace(result, strategies=[replace(first, packets=dead)]))
     assert most is not None and "5 flows never" in most.svg() and "half" not in most.svg()
     many = completions(replace(result, strategies=[first] * 6))
-    assert many is not None and many.left_out == "2 strategies left out."
+    assert many is not None and many.left_out == "2 strategies not shown."
     assert completions(replace(result, strategies=[replace(first, packets=None)])) is None

@@ -62,7 +62,7 @@ def test_taps_over_time() -> None:
     assert chart is not None
     assert [row[0] for row in chart.rows] == [f"tap{i}" for i in range(8, 40)]
     assert chart.rows[-1][1:] == (39 * 8e3, 0, 39 * 8e3)
-    assert chart.left_out == "8 taps with less traffic left out."
+    assert chart.left_out == "8 taps with less traffic not shown."
     assert taps_over_time(factories.analysis(series=series(3))) is None
 
 

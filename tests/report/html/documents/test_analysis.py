@@ -62,6 +62,6 @@ def test_any_size_stays_bounded() -> None:
     page = analysis_html(many)
     words = checked(page)
     assert len(page) < 800_000
-    assert "9,980 flows left out here" in words
-    assert "250 findings left out here" in words
-    assert "380 warnings left out here" in words
+    assert "9,980 flows not shown here" in words
+    assert "250 findings not shown here" in words
+    assert "380 warnings not shown here" in words

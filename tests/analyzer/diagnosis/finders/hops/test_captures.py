@@ -93,7 +93,7 @@ def test_clocks_that_differ_a_little_are_no_finding(tmp_path, clean):
 def test_a_clock_that_steps_is_the_only_finding(tmp_path, clean, tap, ns):
     (one,) = warnings(diagnosis(write(tmp_path, shifted(clean, tap, stepped(ns)))))
     assert (one.kind, tap_of(one.place.capture)) == ("clock", tap)
-    assert "jumps 1 time against those of the other taps, at " in one.sentence
+    assert "jumps 1 time against the clocks of the other taps, at " in one.sentence
     assert one.from_ns == one.until_ns
     assert abs(one.from_ns - (START_NS + 200 * MS)) < 20 * MS
 

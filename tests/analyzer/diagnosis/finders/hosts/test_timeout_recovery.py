@@ -46,7 +46,7 @@ def test_an_ack_that_the_sender_did_not_get():
 def test_retransmissions_whose_answers_pass_no_tap():
     rows = [write(0, at=0), last(1, at=1), last(2, at=10), last(2, at=4000, ip_id=80)]
     (one,) = found(rows)
-    assert "lost or late after the tap; their answers pass no tap" in one.sentence
+    assert "lost or late after the tap; their answers are seen at no tap" in one.sentence
     assert one.confidence == "possible"
 
 
