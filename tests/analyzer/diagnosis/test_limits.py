@@ -43,9 +43,9 @@ def test_drops_of_the_capture():
 def test_packets_whose_way_is_known_in_part():
     ways = Ways([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, ["1 of 2 taps"], 1)
     assert "3 packets still between two taps" in said(ways=ways)
-    assert "2 packets followed for a short time only" in said(ways=ways)
+    assert "2 packets tracked for a short time only" in said(ways=ways)
     assert "1 of 2 taps" in said(ways=ways)
-    assert "1 lost or retransmitted packet without a time of their own" in said(ways=ways)
+    assert "1 lost or retransmitted packet without an exact time" in said(ways=ways)
 
 
 def test_taps_that_no_packet_passes_one_after_the_other():
@@ -79,7 +79,7 @@ def test_truncated_frames():
 def test_the_option_for_priorities_is_named_where_the_analysis_has_it(priorities, option):
     paused = with_tap(pauses=[Pause(3, 1, 0, 9, 10.0, 10, 60)])
     told = said(captures=paused, dscp_priority=priorities)
-    assert f"the priority of DSCP 0 in the switches is unknown{option}: DSCP / 8 tells" in told
+    assert f"the priority of DSCP 0 in the switches is unknown{option}: DSCP / 8 decides" in told
 
 
 def test_how_it_was_read():
