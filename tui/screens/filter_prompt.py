@@ -113,8 +113,7 @@ class FilterPrompt(TextPrompt):
             text.append(f"✓ filters {what}", "green")
         else:
             text.append(
-                "late > 1%   src == 10.0.1.0/24   cnps > 0   qp == 0x11   or part of an "
-                "address; tab completes",
+                "late > 1%  cnps > 0  src == 10.0.1.0/24  or part of an address; tab completes",
                 "dim",
             )
         text.truncate(max(20, self.app.size.width - 1), overflow="ellipsis")

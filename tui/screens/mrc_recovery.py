@@ -76,7 +76,7 @@ def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
     """
     again, known = record.retransmissions, _known(record)
     if not again and not record.retirements and not record.trimmed_packets:
-        return f"Nothing was lost, trimmed or retransmitted{marked}."
+        return f"No packet was lost, trimmed or retransmitted{marked}."
     parts = []
     if again:
         text = f"{human.counted(again, 'packet')} retransmitted (RTX)"

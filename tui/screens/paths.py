@@ -196,13 +196,13 @@ class PathsScreen(RoceScreen):
             text.append(f"   FIM {fim(totals, fair) or 0:.1f} % (0)   Jain {jain(over):.2f} (1)\n")
         else:
             text.append("\n\n")
-        text.append(" of fair share: ", "dim")
+        text.append(" x fair: ", "dim")
         for ratio, word in LEGEND:
             glyph, _ = heat(ratio)
             text.append(f"{glyph.strip()} ", "bold")
             text.append(f"{word} ", "dim")
         if not self._sprayed:
-            text.append(f"{ONLY} ", "bold").append("its only path ", "dim")
+            text.append(f"{ONLY} ", "bold").append("only path ", "dim")
         text.append(f" {trust}" if trust == TRACED else f" {trust} by {_BY[by]}", "dim")
         return text
 

@@ -87,7 +87,7 @@ class RecoveryScreen(RoceScreen):
             return self.no_flow(snapshot)
         marked = sentences.marks(flow, cnps)
         said = mrc_sentence(mrc, marked) if mrc else sentences.recovery(flow, cnps, between)
-        return f"{self.flow_title()}: {said}"
+        return f"{self.flow_title()}: {sentences.after_colon(said)}"
 
     def _times(self, snapshot: Snapshot) -> Text:
         """One strip per signal on a shared time axis: all flows, then this flow."""
@@ -146,7 +146,7 @@ def _causes(flow: Flow) -> list[tuple[str, str]]:
         ("NAKs", ", ".join(f"{k} {n}" for k, n in flow.recovery.naks.items()) or "0"),
         ("RNR NAKs", human.count(flow.recovery.rnr_naks)),
         ("gap to NAK", _times(flow.recovery.gap_to_nak_ns)),
-        ("NAK to resend", _times(flow.recovery.nak_to_resend_ns)),
+        ("NAK to retrans", _times(flow.recovery.nak_to_resend_ns)),
         ("timeouts", _times(flow.recovery.timeout_ns)),
     ]
 

@@ -66,7 +66,9 @@ class ReorderScreen(RoceScreen):
             self._show_buckets([], [], "" if flow is None else first)
             if flow is None:
                 return self.no_flow(snapshot)
-            return f"{self.flow_title()}: {sentences.reordering(flow, between)}"
+            return (
+                f"{self.flow_title()}: {sentences.after_colon(sentences.reordering(flow, between))}"
+            )
         tall = self.size.height >= TALL
         self._with_buckets = tall or self._view == "RFC 4737"
         self.query_one("#buckets").display = self._with_buckets
@@ -109,7 +111,7 @@ class ReorderScreen(RoceScreen):
             )
             right.update(what_if(record, width))
         below.update(self._below(flow, snapshot))
-        return f"{self.flow_title()}: {sentences.reordering(flow, between)}"
+        return f"{self.flow_title()}: {sentences.after_colon(sentences.reordering(flow, between))}"
 
     def _show_buckets(self, extents: list[Bar], lateness: list[Bar], empty: str) -> None:
         """Histograms with selectable rows."""

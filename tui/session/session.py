@@ -353,7 +353,7 @@ class Session:
                 m.renumbered = []
             judged = self.diagnosing.judged
             if judged.numbering != m.numbering:
-                judged = Judged(why="Idle flows have left memory: the diagnosis follows.")
+                judged = Judged(why="Idle flows were removed: the diagnosis is not ready yet.")
             earliest = m.ended.first_time_ns
             source = feed.state()
             flows = flow_columns(m.tracker)

@@ -25,19 +25,19 @@ def cells(captures):
 
 def test_single_paths_are_no_hot_spots_where_no_flow_sprays():
     styles, text = cells(ECMP)
-    assert styles == {"accent", "dim"} and "■ its only path" in text
+    assert styles == {"accent", "dim"} and "■ only path" in text
 
 
 def test_nor_where_few_flows_spray():
     """Four of 36 flows spray: their cells are shares, those of the others are not."""
     styles, text = cells(SPRAYED)
-    assert styles == {"accent", "dim", "fair"} and "■ its only path" in text
+    assert styles == {"accent", "dim", "fair"} and "■ only path" in text
 
 
 def test_they_are_where_most_traffic_is_sprayed(monkeypatch):
     monkeypatch.setattr(paths, "SPRAYS_FROM_WIDTH", 1.0)
     styles, text = cells(SPRAYED)
-    assert "hot3" in styles and "its only path" not in text
+    assert "hot3" in styles and "only path" not in text
 
 
 def test_taps_are_told_apart_where_their_names_do_not_fit():

@@ -422,7 +422,7 @@ def test_flows_that_ended_leave_the_screens_and_the_past():
     assert now.flows.qp.tolist() == [100, *range(135, 140), *range(200, 210)]
     assert now.find(stays) == 0 and now.flows.packets[0] == 6
     assert now.source.warnings == (
-        "34 idle flows have left memory with 102 packets: the worst idle flows stay listed",
+        "34 idle flows were removed from memory, with 102 packets: the worst stay listed",
     )
     session.look_at(before.end_ns)
     then = session.snapshot()

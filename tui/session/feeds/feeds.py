@@ -181,17 +181,17 @@ class CaptureFeed:
 def ended_words(ended: Ended) -> Iterator[str]:
     """What the flows on the screens lack, one line each."""
     if ended.flows:
-        gone = counted(ended.flows, "idle flow has", "idle flows have")
+        gone = counted(ended.flows, "idle flow was", "idle flows were")
         trouble = (
-            f", {ended.flows_in_trouble:,} of them in trouble" if ended.flows_in_trouble else ""
+            f", {ended.flows_in_trouble:,} of them with anomalies" if ended.flows_in_trouble else ""
         )
         packets = counted(ended.packets, "packet")
-        yield f"{gone} left memory with {packets}{trouble}: the worst idle flows stay listed"
+        yield f"{gone} removed from memory, with {packets}{trouble}: the worst stay listed"
     if ended.untracked_packets:
         packets = counted(ended.untracked_packets, "packet")
         yield (
-            f"too many flows at once, or too many addresses: {packets} of further ones are counted"
-            " and not analysed"
+            f"too many flows at once, or too many addresses: {packets} of further flows are counted,"
+            " not analysed"
         )
 
 

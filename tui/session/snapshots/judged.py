@@ -47,7 +47,7 @@ class Judged:
 
     diagnosis: Diagnosis | None = None
     """None: there is none yet, or none is possible; `why` tells."""
-    why: str = "The session is not diagnosed yet."
+    why: str = "The diagnosis is not ready yet."
     final: bool = False
     """Whether it covers all packets."""
     end_ns: int = 0

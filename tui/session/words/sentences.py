@@ -171,6 +171,11 @@ def reordering(flow: Flow | None, between: int = 0) -> str:
     return f"{text}{_later(between, 'late')}."
 
 
+def after_colon(sentence: str) -> str:
+    """The sentence after a name and a colon: without a capital, unless an acronym begins it."""
+    return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]
+
+
 def _later(packets: int, what: str) -> str:
     return f"; {human.count(packets)} {what} between taps (3)" if packets else ""
 
@@ -204,7 +209,7 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN, between: int = 0) -> str:
     if not again and not flow.missing_packets:
         where = "before the first tap" if len(flow.taps) > 1 else "before this tap"
         later = _later(between, "lost")
-        return f"Nothing was lost {where} or retransmitted{later}{marks(flow, cnps)}."
+        return f"No packet was lost {where} or retransmitted{later}{marks(flow, cnps)}."
     parts = []
     if again:
         text = f"{human.counted(again, 'packet')} retransmitted"

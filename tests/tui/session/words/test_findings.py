@@ -42,4 +42,4 @@ def test_a_session_without_diagnosis_says_why():
     assert summary(Snapshot(SourceState("a", "capture"))) == "Waiting for the first RoCE packet."
     seen = replace(FlowColumns.none(), qp=np.zeros(1, np.uint32))
     line = summary(Snapshot(SourceState("a", "capture"), flows=seen))
-    assert line == "The session is not diagnosed yet."
+    assert line == "The diagnosis is not ready yet."

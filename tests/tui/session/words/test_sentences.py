@@ -17,7 +17,12 @@ from rocescope.tui.session.snapshots.snapshot import (
     Snapshot,
     SourceState,
 )
-from rocescope.tui.session.words.sentences import queue_pairs, recovery, reordering
+from rocescope.tui.session.words.sentences import (
+    after_colon,
+    queue_pairs,
+    recovery,
+    reordering,
+)
 
 
 def said(taps=("a",), judged=None, **columns):
@@ -70,6 +75,12 @@ def test_a_flow_in_order_at_its_first_tap_may_be_late_at_others():
     first = "Every packet of this flow arrived in order at the tap that saw it first"
     assert reordering(several) == f"{first}."
     assert reordering(several, 9) == f"{first}; 9 late between taps (3)."
-    nothing = "Nothing was lost before the first tap or retransmitted"
+    nothing = "No packet was lost before the first tap or retransmitted"
     assert recovery(several) == f"{nothing}."
     assert recovery(several, between=3) == f"{nothing}; 3 lost between taps (3)."
+
+
+def test_a_sentence_after_a_colon_has_no_capital_except_of_an_acronym() -> None:
+    assert after_colon("Every packet arrived.") == "every packet arrived."
+    assert after_colon("UD has no order.") == "UD has no order."
+    assert after_colon("4.0 % of the packets arrive late.") == "4.0 % of the packets arrive late."
