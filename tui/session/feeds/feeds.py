@@ -190,7 +190,7 @@ def ended_words(ended: Ended) -> Iterator[str]:
     if ended.untracked_packets:
         packets = counted(ended.untracked_packets, "packet")
         yield (
-            f"too many flows at once, or too many addresses: {packets} of further flows are counted,"
+            f"too many flows or addresses at once: {packets} of further flows are counted,"
             " not analysed"
         )
 
