@@ -51,7 +51,7 @@ PEER_IDLE_NS: Final = 3_600_000_000_000
 MOST_FLOWS: Final = 50_000
 """Listed flows, at most; the packets of others are in the sums only."""
 MOST_PEERS: Final = 256
-"""Peers with sums of their own, on each tap."""
+"""Peers with their own sums, on each tap."""
 WIDTH_BOUNDS: Final = (1.5, 2.5, 4.5, 8.5, 16.5, 32.5, 64.5)
 """Upper bounds of the histogram of spraying widths; the last bin has none."""
 SPRAYED_WIDTH: Final = 1.5
@@ -99,7 +99,7 @@ class CountedFlows:
     """Sums of what was counted since the start.
 
     taps: number of taps. inbound: whether a tap sees received packets, bool[taps]: the peer is the
-    source there, and the destination elsewhere. peers: peers per tap with sums of their own.
+    source there, and the destination elsewhere. peers: peers per tap with their own sums.
     """
 
     def __init__(self, inbound: Array, slots: int, peers: int = MOST_PEERS) -> None:

@@ -202,7 +202,7 @@ class _Http(HTTPServer):
         )
         try:
             serve.start()
-        except RuntimeError:  # no more threads: the server goes on
+        except RuntimeError:  # no more threads: the server continues
             with self._lock:
                 del self._began[request]
             self.shutdown_request(request)

@@ -99,7 +99,7 @@ def _read(
 
 
 def _is_json(path: Path) -> bool:
-    if not path.is_file():  # a pipe: reading from it would take its begin away
+    if not path.is_file():  # a pipe: reading from it would take its start away
         return False
     with path.open("rb") as file:
         return file.read(1) == b"{"

@@ -44,7 +44,7 @@ class WallClock:
 
 
 def kernel_ns() -> int:
-    """The time of BPF programs: that of the host, also in a container with a clock of its own."""
+    """The time of BPF programs: that of the host, also in a container with its own clock."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _namespace_offset_ns()
 
 

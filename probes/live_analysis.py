@@ -60,7 +60,7 @@ class MeasureOptions:
     job_logs: tuple[str, ...] = ()
     """Patterns of the logs of a job, which may appear and grow."""
     drop_privileges: bool = True
-    """Give up privileges for good after probes are attached; not for library use."""
+    """Give up privileges permanently after probes are attached; not for library use."""
 
 
 class LiveAnalysis(Opened):

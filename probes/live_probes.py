@@ -110,7 +110,7 @@ class LiveProbes:
                     self._stack.close()
 
     def end(self) -> None:
-        """Detach for good; the reader still gets the rest of the rings."""
+        """Detach permanently; the reader still gets the rest of the rings."""
         with self._lock:
             self._ended = True
             self.source.stop()

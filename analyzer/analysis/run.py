@@ -70,7 +70,7 @@ BATCH_FRAMES = 1 << 15
 _PROGRESS_EVERY_S = 0.1
 _COMPILING_AFTER_S = 1.0
 _STAYING = 4
-"""Of the most flows in memory one part in so many stays when others have to leave."""
+"""Of the most flows in memory one part in N stays when others have to leave."""
 
 
 @contextmanager

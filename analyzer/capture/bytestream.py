@@ -114,7 +114,7 @@ class RawStream:
         return got or 0
 
     def _change(self) -> str | None:
-        """What happened to a followed file that will not grow any more; None: nothing."""
+        """What happened to a followed file that will not grow any longer; None: nothing."""
         if os.fstat(self._file.fileno()).st_size < self._file.tell():
             return "the file was truncated"
         try:

@@ -230,7 +230,7 @@ class DecompressedStream:
 
 
 def _hungry(member: _Member, part: bytes) -> bool:
-    """Whether `member` needs input to go on."""
+    """Whether `member` needs input to continue."""
     if isinstance(member, _Gzip):
         return len(part) < _CHUNK_BYTES
     return bool(getattr(member, "needs_input", True))

@@ -32,7 +32,7 @@ class _Buffer:
         return lent
 
     def free(self) -> bool:
-        """Whether no array refers to the memory any more."""
+        """Whether no array refers to the memory any longer."""
         return self._lent is None or self._lent() is None
 
 

@@ -44,7 +44,7 @@ class _Held:
 
 
 class ColumnPool:
-    """Provides writable columns; reuses their memory when nothing refers to it any more.
+    """Provides writable columns; reuses their memory when nothing refers to it any longer.
 
     A table may be kept as long as needed: its memory is reused only after the table and every view
     of its columns are gone, detected by the reference count of the buffer. Not thread-safe.

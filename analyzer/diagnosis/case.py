@@ -109,7 +109,7 @@ class Case:
 
     @cached_property
     def partly_seen(self) -> frozenset[str]:
-        """Hosts that spray packets, some of them over ways without a tap."""
+        """Hosts that spray packets, some of them over paths without a tap."""
         sources = self.measuring.tracker.flows["src"]
         open_sources = frozenset() if self.ways is None else self.ways.open_sources
         return frozenset(
@@ -172,7 +172,7 @@ def carries_data(flow: Flow) -> bool:
 
 
 def lost_or_late(case: Case, flow: Flow) -> bool:
-    """Whether late packets look like lost ones: the sender sprays, some ways have no tap, and taps
+    """Whether late packets look like lost ones: the sender sprays, some paths have no tap, and taps
     see packets of the same flow earlier on one way than on another."""
     troubles = case.measuring.troubles
     return flow.src in case.partly_seen and any(
@@ -181,8 +181,8 @@ def lost_or_late(case: Case, flow: Flow) -> bool:
 
 
 def seen_in_part(flow: Flow) -> bool:
-    """Whether taps see some ways of the flow only: of what a queue pair loses, most is
-    retransmitted and so recovered. A sprayed flow with more PSNs that no tap saw at all has ways
+    """Whether taps see some paths of the flow only: of what a queue pair loses, most is
+    retransmitted and so recovered. A sprayed flow with more PSNs that no tap saw at all has paths
     without a tap."""
     if flow.retransmitted_packets is None:
         return False

@@ -1,4 +1,4 @@
-"""Queue pairs that are dead: refused for good, or without any answer until the end."""
+"""Queue pairs that are dead: refused permanently, or without any answer until the end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def death_of(case: Case, flow: Flow) -> Death | None:
 
 
 def may_be_answered(case: Case, flow: Flow) -> bool:
-    """Whether the sender gets no answer at the taps, and answers may take ways without a tap."""
+    """Whether the sender gets no answer at the taps, and answers may take paths without a tap."""
     death = _death_as_seen(case, flow)
     return death is not None and _is_hidden(case, flow, death)
 

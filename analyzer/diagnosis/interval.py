@@ -74,6 +74,6 @@ def traffic_bytes(case: Case, flows: Sequence[Flow], from_ns: int, until_ns: int
 
 
 def _still_sends(case: Case, flows: Sequence[Flow], last: int) -> bool:
-    """False when the flows ended long before the capture: nobody saw the fault go on."""
+    """False when the flows ended long before the capture: nobody saw the fault continue."""
     end = max((flow.last_time_ns for flow in flows), default=last)
     return case.last_ns - end <= (case.last_ns - case.first_ns) / 20

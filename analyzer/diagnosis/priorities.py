@@ -14,7 +14,7 @@ def usual(dscp: int) -> int:
 
 
 def priorities_of(case: Case, flow: Flow) -> frozenset[int]:
-    """Priorities that packets of a flow may have on their way.
+    """Priorities that packets of a flow may have in flight.
 
     A VLAN tag has the priority (PCP), at whatever tap. Without a tag, and with PCP 0, where
     switches may trust the DSCP, it follows from the DSCP. Flows of CNPs only: any.
@@ -28,7 +28,7 @@ def priorities_of(case: Case, flow: Flow) -> frozenset[int]:
 
 
 def unmapped(case: Case) -> list[int]:
-    """DSCPs of packets without a priority of their own, of which no option tells the priority."""
+    """DSCPs of packets without their own priority, of which no option tells the priority."""
     untagged = [flow for flow in case.flows if case.measuring.congestion.tags(flow.id)[1]]
     seen = {dscp for flow in untagged for dscp in flow.congestion.dscp}
     return sorted(seen - (case.dscp_priority or {}).keys())

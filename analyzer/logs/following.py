@@ -29,7 +29,7 @@ _Key: TypeAlias = tuple[int, int]
 
 @dataclass
 class _Place:
-    """Where reading a file goes on."""
+    """Where reading a file continues."""
 
     position: int = 0
     within_long_line: bool = False
@@ -102,7 +102,7 @@ class FollowedLogs:
             return place.position > before
 
     def _read_renamed(self, place: _Place) -> bool:
-        """What is new in a file that no pattern names any more."""
+        """What is new in a file that no pattern names any longer."""
         file = place.kept
         assert file is not None
         before = place.position

@@ -32,7 +32,7 @@ IDLE_AFTER_NS = 60_000_000_000
 IDLE_KEPT = 1000
 """Idle flows that stay: those with the most trouble, then those with the most bytes."""
 LEAST_LEAVING, LEAVING_PART = 1000, 8
-"""Fewer flows, or less than one part in so many of all, are not worth a copy of all state."""
+"""Fewer flows, or less than one part in N of all, are not worth a copy of all state."""
 _EVERY_S, _SHARE = 1.0, 20
 _GROWTH = 2
 _TIMES = np.iinfo(np.int64)
@@ -87,8 +87,8 @@ def make_room(
 ) -> int:
     """End the flows without a packet for longest, so that about `most` and the worst stay.
 
-    Result: the number of flows that left; 0 with conformance. Packets that may still be on their
-    way to another tap keep their flows. `measuring.departed` counts flows that come back.
+    Result: the number of flows that left; 0 with conformance. Packets that may still be in
+    flight to another tap keep their flows. `measuring.departed` counts flows that come back.
     """
     tracker, now_ns = measuring.tracker, measuring.clock.now_ns
     if now_ns is None or measuring.conformance is not None or len(tracker) <= most:

@@ -156,7 +156,7 @@ def _send(
     """A request passes: the PSNs before it that are missing in the sender's present run.
 
     A run is a stretch of consecutive PSNs: the first transmissions, or a rewind. How many PSNs a
-    READ reserves is not judged here: the request after it begins a run of its own.
+    READ reserves is not judged here: the request after it begins its own run.
     """
     skipped: Int = 0
     if not p.started or restarted:
@@ -171,7 +171,7 @@ def _send(
             skipped = psn_distance(psn, np.int64(p.nak_psn)) if p.nak_open and again else 0
             if not 0 < skipped < _LOST_RESENDS:
                 skipped = 0
-        if skipped > 0 and p.acked:  # a sender does not go on with what was acknowledged meanwhile
+        if skipped > 0 and p.acked:  # acknowledged packets are not skipped
             skipped = min(skipped, max(psn_distance(psn, np.int64(p.ack_psn)) - 1, 0))
     p.run_known = not is_read
     p.run_next = psn_add(psn, 1)
@@ -287,7 +287,7 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                     _note(arrays, f, JUMPED, time, frame, tap, skipped)
                 if behind and v == verdicts.RETRANSMITTED and rows.hop_limit[i] < p.hop_limit:
                     # Perhaps an earlier transmission that was overtaken behind the first tap: the
-                    # sender need not go on from here.
+                    # sender need not continue from here.
                     p.run_known = 0
                 p.resending = again
                 if not again:

@@ -1,4 +1,4 @@
-"""Hops between taps: what happened to packets on their way from one tap to the next."""
+"""Hops between taps: what happened to packets in flight from one tap to the next."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from ..results.flow import Connection, Flow
 from ..results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
 
 SILENCE_NS = 1_000_000
-"""If no message of a communicator begins or is on its way for this time, a collective may end."""
+"""If no message of a communicator begins or is in flight for this time, a collective may end."""
 SMALL = 16
 """A queue pair whose requests have less than one 16th of the payload of the other direction makes
 room for that data (clear to send) and carries none of its own."""

@@ -55,7 +55,7 @@ def merge_trackers(
     Elsewhere counts add up just so, and at the seam:
 
     - a PSN missing before it stays missing, even if it comes behind it, where it counts as
-      late (within 32 PSNs) or sent again; PSNs between the parts count as nothing;
+      late (within 32 PSNs) or retransmitted; PSNs between the parts count as nothing;
     - runs, gaps between discontinuities and RFC 5236's windows end there;
     - a duplicate or a copy at another tap of a packet before it counts as a packet;
     - what answers to the later part were heard before its flows were paired is lost as in
@@ -198,7 +198,7 @@ def _join_streams(
 def _join_below(stream: Any, other: Any, clean: bool) -> None:
     """What is known below the start: of the later part only what is below the earlier one's start.
 
-    Without a clean cut nothing is: the sequence that goes on begins at the seam.
+    Without a clean cut nothing is: the sequence that continues begins at the seam.
     """
     if other["restarts"]:
         return

@@ -104,7 +104,7 @@ def follow_live(
 
 
 class GrowingFlows:
-    """Captures in a thread of its own, and passes on new flows."""
+    """Captures in its own thread, and passes on new flows."""
 
     def __init__(self, live: LiveTraffic, fabric: Fabric) -> None:
         self._live, self._fabric = live, fabric

@@ -150,7 +150,7 @@ def capture(
                 source.check()
                 try:
                     watch = stack.enter_context(owner_watch(source))
-                except Exception as error:  # the capture goes on without owners
+                except Exception as error:  # the capture continues without owners
                     say_owners_unknown([str(error) or type(error).__name__])
             stack.enter_context(source)  # last: nobody reads its rings while the helper starts
             running = _Capture(source, write, rotation, seconds, until.count, watch, maker, quiet)

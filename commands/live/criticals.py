@@ -19,7 +19,7 @@ MOST_FLOWS = 2_000
 FIXED_S, PER_FLOW_S = 0.1, 0.002
 """What the first diagnosis may take on a slow machine; the ones before tell what the next takes."""
 MARGIN = 2
-"""A diagnosis may take one part in so many of the time that the rings last."""
+"""A diagnosis may take one part in N of the time that the rings last."""
 
 
 class Criticals:

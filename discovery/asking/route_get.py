@@ -32,7 +32,7 @@ class Query(NamedTuple):
 
 
 def plain(query: Query) -> Query:
-    """The query with nothing but the bits of its addresses: a zone may be any text."""
+    """The query with the bits of its addresses only: a zone may be any text."""
     src, dst = ip_address(query.src.packed), ip_address(query.dst.packed)
     return query._replace(src=src, dst=dst)
 

@@ -55,7 +55,7 @@ class _Heard(NamedTuple):
     at: float
     """Seconds of time.monotonic()."""
     lost: str | None = None
-    """Why the device is not heard any more; None: it printed something."""
+    """Why the device is not heard any longer; None: it printed something."""
 
 
 class _Read(NamedTuple):
@@ -260,7 +260,7 @@ class Follow:
                 dirty[heard.device] = (first, heard.at)
 
     def _begin_reading(self, name: str, first: float) -> None:
-        """Read a device in a thread of its own: one that says nothing delays no other."""
+        """Read a device in its own thread: one that says nothing delays no other."""
         self._reading[name] = first
 
         def read() -> None:

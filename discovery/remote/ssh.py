@@ -153,7 +153,7 @@ async def _write(stdin: Any, data: bytes) -> None:
 
 
 async def _first_bytes(stream: Any) -> bytes:
-    """The begin of a stream, which is read to its end."""
+    """The start of a stream, which is read to its end."""
     kept, seen = b"", 0
     while piece := await stream.read(_PIECE_BYTES):
         seen += len(piece)

@@ -35,7 +35,7 @@ _NO_ANSWER = "the process that watches owners does not answer"
 class OwnerWatch:
     """Watches queue pairs as far as this host allows.
 
-    CaptureError when the helper has ended or does not answer; the capture goes on without it.
+    CaptureError when the helper has ended or does not answer; the capture continues without it.
     namespaces: namespaces of the captured interfaces, whose addresses belong to this
     host; None is the own one. Use it in one thread. Only `update(wait=True)` waits.
     """

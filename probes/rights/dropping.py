@@ -69,7 +69,7 @@ def become_unprivileged(keep: Iterable[str] = READING) -> list[str]:
 
 
 def drop_privileges(keep: Iterable[str] = READING, identity: Identity | None = None) -> list[str]:
-    """Give up all capabilities except these, for good; returns the remaining ones.
+    """Give up all capabilities except these, permanently; returns the remaining ones.
 
     identity: the user to become.
 

@@ -97,7 +97,7 @@ class Rings:
         return counters
 
     def forget(self) -> None:
-        """Unmap the records, which nobody reads any more; the counters of the probes stay."""
+        """Unmap the records, which nobody reads any longer; the counters of the probes stay."""
         self.rings.clear()
 
     def close(self) -> None:

@@ -241,7 +241,7 @@ KINDS = 3
 """Mask of the kind within KIND."""
 RESENT, COLLIDED, DIRECT, ECHO, FLOATS, CONTENDED = 4, 8, 16, 32, 64, 128
 """Flags: retransmitted, or sent past the switch memory (A2TP); found its slot taken; no switch adds
-to it any more; a packet of this sum was marked by ECN; a GRADIENT in floats, or a RESULT that asks
-for them; another fragment wanted the slot of this sum (A2TP)."""
+to it any longer; a packet of this sum was marked by ECN; a GRADIENT in floats, or a RESULT that
+asks for them; another fragment wanted the slot of this sum (A2TP)."""
 FEEDBACK = ECHO | CONTENDED
 """Flags that a sum takes along to its result."""

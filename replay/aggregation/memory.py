@@ -12,8 +12,8 @@ from .columns import COLLIDED, DIRECT, FEEDBACK, GRADIENT, RESENT, cl, pk, ty
 from .state import BIN_PS, SEQ_BITS, Memory, added, owner_of
 
 FORWARD, ABSORB, MULTICAST, REPLY = range(4)
-"""What becomes of a gradient at a switch: it goes on to the PS; it ends; it becomes the result for
-all workers of the rack, or for its sender."""
+"""A gradient at a switch is forwarded to the PS, absorbed, or becomes the result for all workers of
+the rack or for its sender."""
 
 
 def at_switch_signature() -> Any:
@@ -112,7 +112,7 @@ def add(memory: Memory, extra: Ints, slot: Int, cell: Int, whole: Int, now_ps: I
     """Add a gradient to an empty slot or to the slot of its fragment (ATP's rule).
 
     The packet that completes the sum takes it on; a copy of a contribution ends, or takes a
-    complete sum on once more. A packet whose values overlap partly with the slot's goes on alone.
+    complete sum on again. A packet whose values overlap partly with the slot's continues alone.
     """
     cells, job = memory.cells, extra[slot, pk.JOB]
     bits, there = extra[slot, pk.BITS], cells[cell, cl.BITS]

@@ -111,7 +111,7 @@ def _happens(run: Run, chance: Int, use: Int, link: Int, slot: Int, time: Int) -
 @subkernel
 def disturbed(run: Run, link: Int, slot: Int, time: Int) -> Bool:
     """Lose, copy or hold back a packet that arrives over a link; whether it goes no further now. A
-    copy, or a packet that is held back, takes the link once more, behind what waits there."""
+    copy, or a packet that is held back, takes the link again, behind what waits there."""
     control = run.world.control
     if _happens(run, control[LOSS], _LOSS, link, slot, time):
         run.net.stats[link, rs.DROPS] += 1

@@ -24,7 +24,7 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
 
     All values: they replace what is there. A part of them: it is added, unless it has a value that
     is already in the sum, then the whole packet is ignored. A packet of a complete sum is answered
-    with the result once more. A sum that saturated starts again, of values in floats.
+    with the result again. A sum that saturated starts again, of values in floats.
     """
     world, tally = run.world, run.memory.tally
     extra, control = world.extra, world.control

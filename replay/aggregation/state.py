@@ -101,7 +101,7 @@ class Ground(NamedTuple):
     target: Int32s
     """int32[L]: node at the end of each link; switches, then hosts."""
     from_host: Bytes
-    """uint8[L]: whether a host is at its begin."""
+    """uint8[L]: whether a host is at its start."""
     route: Int32s
     group_start: Ints
     members: Int32s

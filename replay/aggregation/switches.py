@@ -84,7 +84,7 @@ def _expire(run: Run, cell: Int, time: Int) -> None:
 
 @subkernel
 def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -> Bool:
-    """SwitchML: a sum is complete. Whether the packet goes on. At the root it is the result, for
+    """SwitchML: a sum is complete. Whether the packet continues. At the root it is the result, for
     all racks or for that of the sender. The switch of another rack answers a retransmission with
     the result if it has it, and sends its sum on to the root if not."""
     world = run.world

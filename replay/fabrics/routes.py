@@ -55,7 +55,7 @@ def with_routes(
 
 
 def with_ipv6(forwarding: Forwarding) -> Forwarding:
-    """The same forwarding, in which groups of IPv6 have columns of their own."""
+    """The same forwarding, in which groups of IPv6 have their own columns."""
     if forwarding.ipv6_from:
         return forwarding
     four = forwarding.group_of

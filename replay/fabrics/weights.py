@@ -24,7 +24,7 @@ MOST_WEIGHT = 255
 
 
 def with_capacity_weights(fabric: Fabric) -> Fabric:
-    """The fabric with a group of its own for every switch and edge, weighted by capacity."""
+    """The fabric with its own group for every switch and edge, weighted by capacity."""
     return _weighted(fabric, _capacities)
 
 

@@ -45,7 +45,7 @@ class HashSettings:
     """The seed was found from the choices of the switch; it did not tell it. Settings that differ
     in this alone are equal: they hash alike."""
     seed_use: SeedUse = "init"
-    """init: start value of the function; prepend: four bytes, big-endian, in front of the
+    """init: start value of the function; prepend: four bytes, big-endian, before the
     fields; xor: mixed into the finished value."""
     rotate: int = 0
     """Number of bits by which the value is rotated right."""

@@ -188,7 +188,7 @@ def _split(at: int, job: Job, shift: int) -> _Whole:
     waits = np.zeros(len(source), np.bool_)
     waits[node] = True
     hosts = job.hosts.astype(np.int64)
-    # A computation at the begin of a job ends later by the start of the job.
+    # A computation at the start of a job ends later by the start of the job.
     size = size + np.where(~is_message & ~waits, release, 0)
     return _Whole(
         np.full(len(source), at),

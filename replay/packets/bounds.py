@@ -124,7 +124,7 @@ def _service(size: Array | int, q20: Array | int) -> Array:
 
 
 def _occupied(size: Array | int, gap: Array | int, q20: Array | int, pace: int) -> Array:
-    """Time from the begin of packets of `size` bytes in all until their port is free again."""
+    """Time from the start of packets of `size` bytes in all until their port is free again."""
     plain = _service(np.asarray(size) + gap, q20)
     if pace == LINE_RATE:
         return plain

@@ -35,7 +35,7 @@ def owners(analysis: Analysis) -> str:
 
 def _owner_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     add_flow_columns(table)
-    table.columns.pop()  # ranks have columns of their own here
+    table.columns.pop()  # ranks have their own columns here
     owned = [(flow, flow.owner) for flow in flows if flow.owner is not None]
     logged = any(owner.host or owner.device or owner.comm for _, owner in owned)
     texts(table, "command")

@@ -118,7 +118,7 @@ def frames_of(path, most):
 
 
 def test_go_back_n_is_loss_and_never_healthy(source):
-    """A capture with one packet in 200 lost before its tap, and all sent again."""
+    """A capture with one packet in 200 lost before its tap, and all retransmitted."""
     readings = Readings([source.net.interface("left")], source, Known())
     path = Path(__file__).parents[1] / "data" / "i01_write_loss0.5_AtoB.atB.pcap.gz"
     source.net.send(frames_of(path, 8000), "right")

@@ -1,4 +1,4 @@
-"""After a warm-up nothing is compiled any more; what cannot be kept is said."""
+"""After a warm-up nothing is compiled any longer; what cannot be kept is said."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def begun() -> Trace:
 
 
 def sent() -> Trace:
-    """Then 22 packets on their way: frames 3 to 24, PSNs 2 to 23."""
+    """Then 22 packets in flight: frames 3 to 24, PSNs 2 to 23."""
     return begun().write(*range(2, 24))
 
 

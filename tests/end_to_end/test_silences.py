@@ -1,4 +1,4 @@
-"""Traffic with silences of 15 s, on its way through three taps that lose nothing."""
+"""Traffic with silences of 15 s, through three taps that lose nothing."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ MISLED = {
         "H3-leaf2 leaf1-spine3 leaf1-spine4",
     ],
 }
-"""Flows that move from or to ways without a tap, and sprayed flows seen in part."""
+"""Flows that move from or to paths without a tap, and sprayed flows seen in part."""
 
 
 def taps_of(run):

@@ -66,7 +66,7 @@ def test_loss_seen_after_it_happened():
     """Tap B misses what netem dropped, and sees it come again.
 
     The 180 drops are not all found as recovered PSNs: some hit packets that
-    were sent again anyway, of which tap B had seen an earlier transmission.
+    were retransmitted anyway, of which tap B had seen an earlier transmission.
     What must agree are the PSNs whose first transmission was dropped.
     """
     found = tracked("i01_write_loss0.5_AtoB.atB")

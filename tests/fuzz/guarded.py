@@ -1,6 +1,6 @@
 """Memory that ends at a page without any right: the first byte read beyond it is a SIGSEGV.
 
-Kernels have no bounds checks. An over-read of ordinary memory finds other bytes and goes on.
+Kernels have no bounds checks. An over-read of ordinary memory finds other bytes and continues.
 """
 
 from __future__ import annotations

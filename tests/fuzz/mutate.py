@@ -112,7 +112,7 @@ def _mutate_frame(rng: random.Random, data: bytes) -> bytes:
     elif kind == 14:  # a bit
         if frame:
             frame[rng.randrange(len(frame))] ^= 1 << rng.randrange(8)
-    else:  # extension headers in front of UDP, if it is IPv6
+    else:  # extension headers before UDP, if it is IPv6
         header = bytes((17, rng.choice((0, 0, 1, 255)))) + bytes(6)
         if ip + 40 <= len(frame):
             frame[ip + 6 : ip + 7] = bytes((rng.choice((0, 43, 44, 60)),))

@@ -101,7 +101,7 @@ def run(path: str, number: int, guard: bool = False) -> str:
                 cm = decoder.take_cm_messages()
                 measuring.update(table, cm)
                 rows += len(table)
-                if mirrors.lumina is not None:  # packets that went on are there twice
+                if mirrors.lumina is not None:  # packets that continued are there twice
                     again += int(np.count_nonzero(table.tap == mirrors.lumina.behind))
                 wire += int(table.wire_bytes.sum())
                 payload += int(table.payload_bytes.sum())

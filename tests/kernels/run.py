@@ -34,7 +34,7 @@ TOOLS: dict[str | Path, str] = {
 }
 DEFAULT = "python -m pytest -q -p no:cacheprovider tests/probes"
 
-# Process 1 until the files are there: nothing but busybox exists.
+# Process 1 until the files are there: only busybox exists.
 FIRST = """#!/bin/busybox sh
 /bin/busybox mkdir -p /dev /lower /memory /root
 /bin/busybox --install -s /bin

@@ -36,7 +36,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 def test_an_image_does_what_the_function_does(image: Image) -> None:
     values, divisors = np.arange(10, 20), np.arange(1, 11)
-    for _ in range(2):  # also when it is linked once more
+    for _ in range(2):  # also when it is linked again
         call = callable_of(image, quotients)
         assert call(values, divisors, 3) == quotients(values, divisors, 3)
         assert call.__name__ == "quotients"

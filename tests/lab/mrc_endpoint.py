@@ -181,7 +181,7 @@ class Endpoint:
         value = next((each for each in pair.values if each.sport == sport), None)
         if value is not None and feedback == ALWAYS_SKIP:
             self._retire(value, now)
-            value.probe_at = float("inf")  # the receiver forbids it for good
+            value.probe_at = float("inf")  # the receiver forbids it permanently
         elif value is not None and is_probe:
             value.is_bad = False
         told = (int.from_bytes(sack[12:16]) - pair.first_psn) % PSNS

@@ -30,7 +30,7 @@ class Flow(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """One captured packet; `same` is equal for all copies of a packet on its way."""
+    """One captured packet; `same` is equal for all copies of a packet in flight."""
 
     time_ns: int
     flow: Flow
@@ -65,7 +65,7 @@ class Hits:
 
     packets: int = 0
     sure_packets: int = 0
-    """Without those at the end, after the last that passed: they may be on their way."""
+    """Without those at the end, after the last that passed: they may be in flight."""
     of_packets: int = 0
     first_ns: int | None = None
     last_ns: int | None = None

@@ -39,7 +39,7 @@ DROP = "return DROPPED"
 MARK_CE = "bpf_skb_ecn_set_ce(skb)"
 COPY = "copy(skb)"
 DAMAGE = "damage(skb, at + 24)"
-"""One bit behind the BTH and an AETH: of payload, of other headers, or of the ICRC of an ACK."""
+"""One bit after the BTH and an AETH: of payload, of other headers, or of the ICRC of an ACK."""
 
 
 class Attached:

@@ -167,7 +167,7 @@ def in_place(finding: dict[str, Any], truth: dict[str, Any]) -> bool:
 
 
 def _last(tap: str | None, truth: dict[str, Any]) -> bool:
-    """Whether nothing but the host comes after a tap."""
+    """Whether only the host comes after a tap."""
     return not truth["to_taps"] and tap in truth["from_taps"]
 
 

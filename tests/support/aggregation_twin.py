@@ -335,7 +335,7 @@ class Twin:
                 self.put(exit_link, replace(packet, to=bit, host=host))
 
     def aggregate(self, place: tuple[int, int], packet: Packet, whole: set[int]) -> bool:
-        """Whether the packet goes on."""
+        """Whether the packet continues."""
         if self.name == "none":
             return True
         esa, tally = self.name == "esa", self.tally[packet.job]

@@ -1,4 +1,4 @@
-"""The decoder once more, in plain Python that slices bytes: slow, simple and independent.
+"""The decoder again, in plain Python that slices bytes: slow, simple and independent.
 
 Shares with the product only the names of columns and outcomes.
 """

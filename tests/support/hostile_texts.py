@@ -17,7 +17,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def hostile(result: T, markup: str = MARKUP) -> T:
-    """The result with `markup` in front of every text but fixed words; keys stay."""
+    """The result with `markup` before every text but fixed words; keys stay."""
     return msgspec.convert(
         _changed(msgspec.to_builtins(result), markup), type(result), strict=False
     )

@@ -19,7 +19,7 @@ STEP_NS, HOLD_NS, GAP_NS = 100_000, 10_000, 20_000_000
 def ring(ranks, rounds, arrival, steps=3, hold=lambda rank: HOLD_NS):
     """Rows of messages of two packets: send i of a rank follows its receive i - 1.
 
-    arrival(rank, round): ns after the begin of the round.
+    arrival(rank, round): ns after the start of the round.
     """
     rows, psn = [], 0
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""`--second-try`: a test that fails beside others runs once more, alone; only then it has failed.
+"""`--second-try`: a test that fails beside others runs again, alone; only then it has failed.
 
 Tests of live traffic, processes and screens share the machine with all other tests. One that fails
 alone, too, is wrong; one that passes alone is named with its failure, so that it gets repaired.

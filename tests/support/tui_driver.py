@@ -98,7 +98,7 @@ async def settled(app, pilot):
 
 
 async def until_shown(pilot, condition):
-    """Wait until a condition holds; the session may go on."""
+    """Wait until a condition holds; the session may continue."""
     end = monotonic() + SETTLED_S
     await pilot.pause(0.05)
     while not condition():

@@ -1,4 +1,4 @@
-"""The walk through mirrors and tunnels once more: plain Python over byte strings, independent.
+"""The walk through mirrors and tunnels again: plain Python over byte strings, independent.
 
 Shares with the product only the numbers of outcomes and kinds.
 """

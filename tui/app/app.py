@@ -173,7 +173,7 @@ class RocescopeApp(Host):
                 screen.draw_record()
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """The screen as SVG; blanks at the begin of a text stay in every viewer."""
+        """The screen as SVG; blanks at the start of a text stay in every viewer."""
         picture = super().export_screenshot(title=title, simplify=simplify)
         return picture.replace("<svg ", '<svg xml:space="preserve" ', 1)
 

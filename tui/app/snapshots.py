@@ -19,7 +19,7 @@ LONGEST_WAIT_S = 0.6
 HURRIED_EVERY_S = 1.0
 """Interval of snapshots while packets arrive faster than they are measured."""
 QUIET_EVERY_S = 1.0
-"""Interval of snapshots while no packet arrives: rates fall, times and counts of drops go on."""
+"""Interval of snapshots while no packet arrives: rates fall, times and counts of drops continue."""
 PAINT_S = 0.05
 """A key is painted within this time; a snapshot that is ready earlier is drawn after it."""
 MOST_LINES = 3

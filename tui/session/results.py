@@ -51,7 +51,7 @@ class Summary(msgspec.Struct):
 
 
 class ResultsSession(Session):
-    """The results of an analysis that ended, read in a thread of its own."""
+    """The results of an analysis that ended, read in its own thread."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(_no_feed, folder.resolve().name, "results", ())

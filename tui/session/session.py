@@ -1,6 +1,6 @@
 """The headless core of the terminal UI: data, filter, selection and marks, without screens.
 
-A feed (captures, live probes) is read in a thread of its own; `snapshot` may be
+A feed (captures, live probes) is read in its own thread; `snapshot` may be
 called from another thread at any time and returns frozen columns. Screens draw
 these and change the session through its methods.
 """
@@ -427,7 +427,7 @@ class Session:
         return not self.hurried and self.diagnosing.is_due(self.running)
 
     def diagnose(self) -> None:
-        """Diagnose what was read so far, for the next snapshot; in a thread of its own."""
+        """Diagnose what was read so far, for the next snapshot; in its own thread."""
         running, feed = self.running, self._feed
         if feed is not None:
             self.diagnosing.run(feed, running)

@@ -66,7 +66,7 @@ class Axis(NamedTuple):
         return Text(" " * (LABEL + 1) + line, "dim", no_wrap=True, overflow="ellipsis")
 
     def interval(self, label: str, from_ns: int, until_ns: int | None) -> Text:
-        """A strip that marks an interval; an arrow at its end: it goes on."""
+        """A strip that marks an interval; an arrow at its end: it continues."""
         begin = self.column(from_ns)
         end = self.columns - 1 if until_ns is None else self.column(until_ns)
         last = "▶" if until_ns is None else "┤"

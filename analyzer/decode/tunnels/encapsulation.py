@@ -45,7 +45,7 @@ class Inner(NamedTuple):
     stamp: I64
     """Position of a header with a hardware timestamp, -1 for none."""
     rate: U32
-    """One frame in so many was sampled (sFlow); 0 for all."""
+    """One frame in N was sampled (sFlow); 0 for all."""
 
 
 def room_for(rows: int) -> Inner:
@@ -146,7 +146,7 @@ def _sampled_frames(
 ) -> tuple[Int, Int, Int]:
     """(what is next, rows written, fields in use) for the sFlow datagram with UDP at `w[AT]`.
 
-    _WAIT when an interface is new or `out` is full: the datagram goes on behind the samples
+    _WAIT when an interface is new or `out` is full: the datagram continues behind the samples
     that are done. _PASS_ON when it is no sFlow. A sampled frame is its interface's, whatever
     mirrors are inside it. Inlined: handing on so many arrays costs as much as the walks.
     """

@@ -172,7 +172,7 @@ def geneve(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
 
 @inlined
 def mpls(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
-    """(where the packet behind the label stack begins, its link type).
+    """(where the packet after the label stack begins, its link type).
 
     Nothing says what a stack carries: an IP header, or a pseudo-wire's Ethernet
     frame with or without control word (RFC 4928 keeps their first nibbles apart).

@@ -1,6 +1,6 @@
 """Patterns made of walks: what must be equal in the next frame, and where its values are.
 
-The tables follow walk.py, tunnels.py and headers.py: a bit that decides how they go on and is
+The tables follow walk.py, tunnels.py and headers.py: a bit that decides how they continue and is
 missing here would make a frame pass for another. The tests flip all of them.
 """
 
@@ -19,7 +19,7 @@ from . import walk as wk
 from .headers import GRE_CHECKSUM, GRE_SEQUENCE, PROBED_OFFSETS, TYPE_ERSPAN
 
 LEARNED_AGAIN = 1 << 15
-"""With all patterns in use, one walk in so many makes a new one, which costs as thousands do."""
+"""With all patterns in use, one walk in N makes a new one, which costs as thousands do."""
 _TAGS = "0000ffff" * 4
 _STRICT: Final = {
     wk.ETHERNET_STEP: "00" * 12 + "ffff" + _TAGS,
@@ -35,7 +35,7 @@ _STRICT: Final = {
     wk.GENEVE_STEP: "0000ffff00000000ff80ffff",
     wk.TIMESTAMP_STEP: "ffffffff",
 }
-"""The bits of each header that decide how a walk goes on."""
+"""The bits of each header that decide how a walk continues."""
 _BITS: Final = {step: bytes.fromhex(text) for step, text in _STRICT.items()}
 _POSITION = (1 << wk.STEP_SHIFT) - 1
 _BOTTOM_OF_STACK = 1
@@ -196,7 +196,7 @@ class _Pattern:
         self._fields[pt.WORDS] = words
 
     def _take_over(self) -> None:
-        """What the walk found besides, with positions that count from the begin of the frame."""
+        """What the walk found besides, with positions that count from the start of the frame."""
         t, w = self._fields, self._w
 
         def relative(field: int) -> int:

@@ -25,7 +25,7 @@ from .headers import KNOWN_ETHERTYPES
 N_PATTERNS = 4
 MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
 
-# What is known of each pattern, int64[N_PATTERNS, N_FIELDS]; positions count from the begin of
+# What is known of each pattern, int64[N_PATTERNS, N_FIELDS]; positions count from the start of
 # the frame.
 (
     LINK_OUTSIDE,  # link type of the frame around

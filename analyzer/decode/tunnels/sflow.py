@@ -36,7 +36,7 @@ _ETHERNET, _IPV4, _IPV6 = 1, 11, 12
     AGENT_LOW,
     INTERFACE,  # index of the port whose frames are sampled
     DIRECTION,  # of the sampled frame there
-    RATE,  # one frame in so many is sampled
+    RATE,  # one frame in N is sampled
     HEADER,  # where the sampled bytes of a frame begin
     HEADER_END,
     HEADER_STOP,  # where they would end had they been taken in full, without the FCS and tags
@@ -85,7 +85,7 @@ def open_datagram(data: U8, x: I64, at: Int, end: Int, stop: Int) -> Int:
 def next_header(data: U8, x: I64) -> Int:
     """Find the next sampled frame: SAMPLED, ENDED, or minus an outcome.
 
-    Every round goes on by eight bytes or more, so the end of the datagram ends it.
+    Every round continues by eight bytes or more, so the end of the datagram ends it.
     """
     while True:
         if x[RECORDS] == 0:
@@ -135,7 +135,7 @@ def next_header(data: U8, x: I64) -> Int:
 
 @inlined
 def _open_sample(data: U8, x: I64) -> Int:
-    """Read the head of the sample at `AT`; SAMPLED when the walk goes on behind it."""
+    """Read the head of the sample at `AT`; SAMPLED when the walk continues behind it."""
     at = x[AT]
     if x[STOP] - at < 8:
         return -BAD_SFLOW

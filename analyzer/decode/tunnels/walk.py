@@ -44,7 +44,7 @@ MAX_DEPTH = 8
     DEPTH,  # encapsulations so far
     AT,  # where the UDP header of a datagram is that is told apart by its port
     SEEN,  # bits of the kinds of encapsulations
-    RATE,  # one frame in so many is sampled, 0 for all
+    RATE,  # one frame in N is sampled, 0 for all
     STEPS,  # headers met
     TRAIL,  # the first of them: kind << STEP_SHIFT | position
 ) = range(23)

@@ -82,10 +82,10 @@ class FabricTaps:
         """What the fabric does not tell, one line each."""
 
     def after(self, tap: int, destination: int) -> frozenset[int] | None:
-        """The taps of which one sees a packet next after a tap, on its way to an endpoint; empty
+        """The taps of which one sees a packet next after a tap, on its path to an endpoint; empty
         on the last link.
 
-        None: a way without a tap exists, or the fabric knows neither the tap nor the endpoint.
+        None: a path without a tap exists, or the fabric knows neither the tap nor the endpoint.
         """
         host, ends = self._host[destination], self._ends.get(tap)
         if host is None or ends is None:

@@ -43,7 +43,7 @@ MOST_TAPS = 32
 OFFSET_NS = 1 << 20
 """A first delay of at least this shows clocks that differ: delays are counted relative to it."""
 FIRST_ENDS = 8
-"""Ends of every flow and tap with a moment, before any of its packets went on."""
+"""Ends of every flow and tap with a moment, before any of its packets continued."""
 MOST_MOMENTS = 1 << 20
 _RESTART = 1 << 20
 """A PSN so far below the highest one starts a new sequence."""

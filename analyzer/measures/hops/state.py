@@ -1,4 +1,4 @@
-"""State of the hop measure: packets on their way between taps, and counts per hop. Layouts only."""
+"""State of the hop measure: packets in flight between taps, and counts per hop. Layouts only."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ VISIT = np.dtype(
         ("flow", np.int32),
         ("tap", np.uint16),
         ("first_next_tap", np.uint16),  # of the first and
-        ("next_tap", np.uint16),  # of the latest transmission that went on
+        ("next_tap", np.uint16),  # of the latest transmission that continued
         ("started", np.uint8, (2,)),
         ("highest", np.uint32, (2,)),  # highest PSN of requests and of responses
         ("packets", np.int64),  # copies included
@@ -172,7 +172,7 @@ class Passing(NamedTuple):
     windows: NDArray[np.int64]
     """int64[hops, WINDOWS, WINDOW_VALUES]."""
     ends: NDArray[Any]
-    """MOMENT: transmissions that ended or began where others of their flow went on, in order of
+    """MOMENT: transmissions that ended or began where others of their flow continued, in order of
     their first sighting; also the first few of every flow and tap."""
     resent: NDArray[Any]
     """MOMENT: retransmissions."""

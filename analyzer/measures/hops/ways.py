@@ -42,16 +42,16 @@ UNANSWERED = (UC, UD)
 RESENT_WITHIN_NS = 500_000_000
 """A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
 GRACE_NS = 1_000_000
-"""At the end of the captures packets may be on their way: a packet counts as lost only if the
-captures go on for twice the longest delay of the hop after it (this long if nothing passed), or if
-a packet that entered the hop later passed. Senders also retransmit what waits in a queue."""
+"""At the end of the captures packets may be in flight: a packet counts as lost only if the
+captures continue for twice the longest delay of the hop after it (this long if nothing passed), or
+if a packet that entered the hop later passed. Senders also retransmit what waits in a queue."""
 
 LOST = np.dtype(
     [
         ("flow", np.int32),
         ("label", np.uint32),
         ("time", np.int64),  # when it was last seen; of unlogged packets the first or last time
-        ("frame", np.int64),  # 0 for packets without a moment of their own
+        ("frame", np.int64),  # 0 for packets without their own moment
         ("wire_bytes", np.int64),
         ("udp_sport", np.uint16),  # of packets with a moment
         ("hop_limit", np.int16),
@@ -117,9 +117,9 @@ class Ways:
     """Width and start of the first of `Way.windows`."""
     newest_ns: int
     undecided: int
-    """Packets whose end cannot be judged: on their way when the captures ended."""
+    """Packets whose end cannot be judged: in flight when the captures ended."""
     elsewhere: int
-    """Flows that took ways without a tap."""
+    """Flows that took paths without a tap."""
     hurried: int
     """Packets followed for less than the horizon, for want of memory."""
     names: list[str]
@@ -129,14 +129,14 @@ class Ways:
     fabric_limits: Sequence[str] = ()
     """What the fabric does not tell, one line each."""
     unlogged: int = 0
-    """Ends and retransmissions without a moment of their own, for want of memory."""
+    """Ends and retransmissions without their own moment, for want of memory."""
     left: int = 0
     """Packets that no later tap saw, of flows that also took paths without a tap: unknown whether
     they arrived."""
     hidden: int = 0
     """Packets that no later tap saw, and that a tap with gaps in its capture may have seen."""
     open_sources: frozenset[int] = frozenset()
-    """Endpoints that spray packets, some of them over ways without a tap."""
+    """Endpoints that spray packets, some of them over paths without a tap."""
 
     ended: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ENDED))
     """ENDED per flow and tap, arrived or not."""
@@ -496,7 +496,7 @@ def _by_packets(tables: _Tables, edge: Any) -> tuple[int, str] | None:
 
 
 def _took_another_way(tables: _Tables, tracker: FlowTracker, edge: Any) -> bool:
-    """Whether the packets that ended here went on where no tap is: their flow lost nothing, and a
+    """Whether the packets that ended here continued where no tap is: their flow lost nothing, and a
     large part of it is not seen again, or it is sprayed.
 
     Answers are lost without a trace. Those to a host whose every link has a tap have no other way.
@@ -550,7 +550,7 @@ def _off_the_taps(
 
     The way of a flow is known between two packets that passed to the next tap. Before the first and
     after the last of them, and wherever packets of a sprayed flow are missing, some packets that
-    arrived show that the flow has a way without a tap. The others may be lost on either way.
+    arrived show that the flow has a path without a tap. The others may be lost on either path.
     """
     flow, here = int(edge["flow"]), int(edge["from_tap"])
     none = np.zeros(len(packets), np.bool_)
@@ -632,7 +632,7 @@ def _shows_a_way(packets: NDArray[Any], tracker: FlowTracker) -> bool:
 def _open_ends(
     tables: _Tables, tracker: FlowTracker, moments: dict[int, NDArray[Any]], resent: NDArray[Any]
 ) -> set[tuple[int, int]]:
-    """Sources and taps after which sprayed packets take ways without a tap: requests arrived that
+    """Sources and taps after which sprayed packets take paths without a tap: requests arrived that
     no next tap saw, or of one flow some next taps are further away than others."""
     found: set[tuple[int, int]] = set()
     for number, edge in zip(tables.end_numbers.tolist(), tables.ends, strict=True):
@@ -798,7 +798,7 @@ def _arrived(packets: NDArray[Any], tracker: FlowTracker) -> NDArray[np.bool_]:
 def _maybe_resent_elsewhere(
     packets: NDArray[Any], arrived: NDArray[np.bool_], in_part: Callable[[int], bool]
 ) -> NDArray[np.bool_]:
-    """Which of the packets that arrived may have been retransmitted on a way without a tap: their
+    """Which of the packets that arrived may have been retransmitted on a path without a tap: their
     flows have many PSNs that no tap saw, and are seen `in_part`."""
     flows = [flow for flow in np.unique(packets["flow"][arrived]).tolist() if in_part(flow)]
     return arrived & np.isin(packets["flow"], flows)
@@ -847,7 +847,7 @@ def _add_skipped(
         ]
         if len(between) != 1 or direct > MOST_DIRECT * total[flow, here]:
             continue
-        # Before and after, or where it is sprayed, the flow has other ways than by this tap.
+        # Before and after, or where it is sprayed, the flow has other paths than by this tap.
         used = tables.onward_ns[flow, here].items()
         meanwhile = [m for m, (f, l) in used if m != there and f <= last_ns and l >= first_ns]
         if meanwhile != between:

@@ -21,7 +21,7 @@ from .window import note_copy, tap_bit
 
 _WAYS_BITS = 3
 """log2 of the packets kept of each place, where copies may come from another tap: places of
-packets on their way between two taps may coincide. With one tap each place keeps the latest
+packets in flight between two taps may coincide. With one tap each place keeps the latest
 packet."""
 
 
@@ -41,7 +41,7 @@ def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
 def _place(bits: Int, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
     """The first of the `ways` entries for this packet in a table of 2^bits.
 
-    Identifications count up, so packets on their way between two taps do not meet there. PSNs
+    Identifications count up, so packets in flight between two taps do not meet there. PSNs
     are spread by Fibonacci hashing: so those of every 8th or 64th packet differ as well. The
     factor is 2^24 divided by the golden ratio, made odd. What meets in a larger table meets in a
     smaller one too.

@@ -81,7 +81,7 @@ def _latest_lower(stream: StreamRecord, late: LateRecord, dense: Int, jump: Int)
     Arrivals before `jump` are all lower; from `jump` on only other late
     packets can be. Of those a stack keeps the ones that may still matter:
     ascending numbers, latest on top. What is higher than the present packet
-    can go for good, the present packet being lower and later.
+    can go permanently, the present packet being lower and later.
     """
     while stream.late_depth > 0 and late.late_dense[stream.late_depth - 1] > dense:
         stream.late_depth -= 1

@@ -106,7 +106,7 @@ def hash_all(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
 
 @kernel
 def hash_at(states: UInt64s, which: Int32s, words: UInt64s, out: UInt32s) -> None:
-    """out[r, i] for a state of its own per value, states[which[r, i]].
+    """out[r, i] for its own state per value, states[which[r, i]].
 
     uint64[m, 4], int32[r, n], uint64[3 or 6, n], uint32[r, n].
     """

@@ -10,7 +10,7 @@
 
 Source: Hoefler, Siebert, Lumsdaine, "Group Operation Assembly Language", ICPP 2009; Hoefler,
 Schneider, Lumsdaine, "LogGOPSim", HPDC 2010, and the schedules published with it. `calc` counts
-nanoseconds. `requires`: after the end of the other task; `irequires`: after its begin. `nic` and
+nanoseconds. `requires`: after the end of the other task; `irequires`: after its start. `nic` and
 the sizes of receives are ignored.
 """
 

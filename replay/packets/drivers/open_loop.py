@@ -2,7 +2,7 @@
 
 A window is as long as the fastest link needs for the smallest packet, so a packet whose service
 starts in a window arrives at the next node after the window. All arrivals of a window
-are known at its begin, every link delivers in order, and a node merges its links. The driver serves
+are known at its start, every link delivers in order, and a node merges its links. The driver serves
 oblivious and switch-local strategies: hosts react only to the ends of messages.
 
 Conservative synchronisation: Chandy, Misra, "Distributed Simulation", IEEE TSE 1979.

@@ -17,7 +17,7 @@ def pause_outcome(
     run: RunState, names: tuple[str, ...], incomplete: bool, ended: bool
 ) -> PauseOutcome:
     """The outcome of a run with PFC. names: of the classes of data. ended: nothing can happen any
-    more, so that a circle of an incomplete run is no state that may still pass."""
+    longer, so that a circle of an incomplete run is no state that may still pass."""
     rows, held = run.pauses.rows.copy(), run.pauses.held
     now, classes = int(run.counts[rs.CLOCK]), len(names)
     after = int(run.pauses.rules[ps.STORM_AFTER])

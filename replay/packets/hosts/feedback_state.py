@@ -45,7 +45,7 @@ FORTH = 1 << 32
 # wires, per link
 OWNER, DOWN, LOSS, PACED, TARGET = range(5)
 WIRE_COLUMNS = 8
-"""Host at the begin of the link (-1: a switch), 1 if down, chance of loss in 2^-32, earliest time
+"""Host at the start of the link (-1: a switch), 1 if down, chance of loss in 2^-32, earliest time
 of the next data packet of a NIC that is below line rate or whose flows are all paced, node at the
 end of the link."""
 

@@ -49,7 +49,7 @@ class Transport:
     """Number of consecutive timeouts without doubling; each further timeout doubles the time."""
     retries: int | None = None
     """A flow whose packets time out again after so many consecutive timeouts has failed: it sends
-    nothing more, as a queue pair in the error state. None: it goes on for ever."""
+    nothing more, as a queue pair in the error state. None: it continues forever."""
     mpr_packets: int = 0
     """Maximum of packets sent beyond the first unacknowledged packet; 0: no limit."""
     rate_share: float = 1.0

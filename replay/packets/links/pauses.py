@@ -271,7 +271,7 @@ def note_use(net: Net, messages: Ints, out: Int, slot: Int) -> None:
 
 @inlined
 def next_due(net: Net, link: Int, time: Int) -> Int:
-    """Time of the next event of a link, not before `time`: an arrival at its end, the begin of a
+    """Time of the next event of a link, not before `time`: an arrival at its end, the start of a
     service, a pause frame; NEVER for none."""
     links = net.links
     due = min(links[link, rs.HEAD_TIME], pause_due(net, link))

@@ -1,6 +1,6 @@
 """Classes of data: which packets share a queue, and how a link shares its time among the queues.
 
-ACKs, CNPs and trimmed packets have a queue of their own, which precedes all data. Among the classes
+ACKs, CNPs and trimmed packets have their own queue, which precedes all data. Among the classes
 of data those without a weight come first, in their order; the others share what is left by deficit
 round robin (Shreedhar, Varghese, SIGCOMM 1995): a class whose turn it is may send as many bytes as
 its quantum, in proportion to its weight, and what it saved before.

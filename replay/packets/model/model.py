@@ -380,7 +380,7 @@ class EngineResult:
     """The result of a run; times in ps, -1 for events that did not happen."""
 
     started_ps: Ints
-    """int64[M]: begin of the service of the first packet of each message."""
+    """int64[M]: start of the service of the first packet of each message."""
     received_ps: Ints
     """int64[M]: arrival of the last packet."""
     completed_ps: Ints
@@ -408,7 +408,7 @@ class EngineResult:
     arrived_flags: Bytes | None = None
     """uint8[packets]: MARKED, TRIMMED, AGAIN of this arrival, >> 56."""
     sent_ps: Ints | None = None
-    """int64[packets]: begin of the first service of each data packet; None if not requested."""
+    """int64[packets]: start of the first service of each data packet; None if not requested."""
     loads: Ints | None = None
     """int64[intervals, L]: bytes that each link served in each interval of `load_bin_ps`; the bytes
     of a packet are spread over its service."""

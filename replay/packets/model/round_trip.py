@@ -14,7 +14,7 @@ class RoundTrips(NamedTuple):
     """What hosts know of the network before the first packet; F flows."""
 
     ps: Ints
-    """int64[F]: from the begin of a full packet to its ACK; at least 1."""
+    """int64[F]: from the start of a full packet to its ACK; at least 1."""
     bits_per_second: Ints
     """int64[F]: rate of all ports of the sender together."""
     hops: Ints

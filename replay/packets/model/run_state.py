@@ -183,7 +183,7 @@ def new_run(
     load_bin_ps: int,
     keep_sent: bool,
 ) -> RunState:
-    """The state before the first packet. source: node at the begin of each link."""
+    """The state before the first packet. source: node at the start of each link."""
     links = aligned(len(arrays.target), LINK_COLUMNS, -1)
     links[:, :WIRE_HEAD] = 0
     links[:, HEAD_TIME] = NEVER

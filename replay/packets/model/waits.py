@@ -59,7 +59,7 @@ def all_with_all(node: Array, after: Array, times: Ints, begin: Ints) -> tuple[A
 
 
 def earliest(nodes: int, edges: Edges, release: Ints, takes: Ints) -> tuple[Ints, Ints]:
-    """(begin of each node if nothing but its predecessors holds it up, at most LATEST_PS; order of
+    """(start of each node if only its predecessors hold it up, at most LATEST_PS; order of
     nodes).
 
     release: int64[nodes], after the last predecessor. takes: int64[2, nodes], until the node is

@@ -21,7 +21,7 @@ class Ways:
         self._arrays = arrays
 
     def fastest(self, src: Array, dst: Array, size: Array) -> Ints:
-        """int64[n]: ps from the begin of a packet of `size` bytes at host `src` until it is at host
+        """int64[n]: ps from the start of a packet of `size` bytes at host `src` until it is at host
         `dst`, by the fastest path; -1 without a path."""
         return self._times(src, dst, size, False)
 
@@ -123,7 +123,7 @@ def _times_towards(arrays: FabricArrays, edge: Int, cost: Ints, longest: Bool, t
 def by_any_link(arrays: FabricArrays, source: Int32s) -> FabricArrays:
     """Arrays in which every switch may use every link to a switch, for times that no routing beats.
 
-    source: int32[L], node at the begin of each link.
+    source: int32[L], node at the start of each link.
     """
     switches = arrays.switches
     inner = np.flatnonzero((source < switches) & (arrays.target < switches))

@@ -33,7 +33,7 @@ def captured(
 ) -> tuple[Workload, list[str]]:
     """What captured flows sent, with the entropy values of their packets, and notes on it.
 
-    as_captured: every packet is released at its time (with `window_ns` at the begin of its
+    as_captured: every packet is released at its time (with `window_ns` at the start of its
     window); else as fast as possible, messages after the messages that they waited for. Times are
     relative to the first packet. Packets keep their sizes. If there were too many packets, the
     packets of a message have equal sizes, are spread evenly between its first and last packet, and

@@ -13,7 +13,7 @@ from ..placed import Outcome
 
 
 class Hashed(Configured):
-    """Strategies whose switches hash: every run of several has hash seeds of its own."""
+    """Strategies whose switches hash: every run of several has its own hash seeds."""
 
     def in_run(self, number: int, fabric: Fabric) -> Self:
         """Seeds derived from `number`; those of the options or the fabric stay."""

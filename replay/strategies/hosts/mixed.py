@@ -1,6 +1,6 @@
 """Mixed: hosts reuse the entropy values (EVs) of unmarked packets, and else take those of `bitmap`.
 
-Every EV whose packet was acknowledged without an ECN mark is used once more, the oldest first; when
+Every EV whose packet was acknowledged without an ECN mark is used again, the oldest first; when
 none is left the next EV is that of `bitmap`, with its penalties. The default balancer of the Ultra
 Ethernet reference simulator (ultraethernet/uet-htsim, "mixed").
 """

@@ -4,7 +4,7 @@ The quality of a port as in SAI's adaptive routing and switching (mode flowlet-q
 averages of the bytes sent per sample and of the bytes queued, each in 8 bands and weighted.
 Defaults of SAI: a sample every 16 us, weights 16 and 16, exponent 2 (a quarter of the difference
 per sample); gap 16 us as in FBOSS. Assumed, because not public: the highest band begins at 7/8 of
-the line rate and of a fifth of the buffer, ports are sampled at the begin of a flowlet, ties are
+the line rate and of a fifth of the buffer, ports are sampled at the start of a flowlet, ties are
 broken at random. With `load=0` the load of the port does not count and quality is the band of the
 queue as in `adaptive`: the flowlets of docs/reproductions.md.
 """

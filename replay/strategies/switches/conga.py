@@ -3,7 +3,7 @@
 Every link has a discounting rate estimator: bytes sent, less an eighth per `TAU_PS` / 8, quantised
 to 3 bits of the line rate. A packet collects the highest value along its path. The last leaf
 stores it per source leaf and first link, and returns one stored value with each packet in the
-other direction. At the begin of a flowlet a leaf selects the link with the smallest maximum of its
+other direction. At the start of a flowlet a leaf selects the link with the smallest maximum of its
 own estimate and the returned value; on ties the previous link, else a random link.
 
 Source: Alizadeh et al., "CONGA", SIGCOMM 2014: Q = 3, tau = 160 us, flowlet gap 500 us. Assumed:

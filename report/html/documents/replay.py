@@ -17,7 +17,7 @@ from ..charts.varied import varied
 from ..page import HtmlPage
 
 _STRATEGIES = 4
-"""Strategies whose links have pictures of their own."""
+"""Strategies whose links have their own pictures."""
 
 
 def replay_html(result: ReplayResult, top: int = 5) -> bytes:

@@ -90,7 +90,7 @@ def test_a_refusal_is_death_unless_the_sender_goes_on():
 
 
 def test_silence_after_an_unanswered_request():
-    other = [last(7, at=5000 * MS, dest_qp=0x77)]  # the capture goes on
+    other = [last(7, at=5000 * MS, dest_qp=0x77)]  # the capture continues
     assert death([last(2, at=10), *other]).why == "silent"
     assert death([last(2, at=10), answer(2, at=20), *other]) is None
     assert death([last(2, at=4500 * MS), *other]) is None

@@ -67,7 +67,7 @@ def test_a_renamed_log_is_read_once_and_to_its_end(tmp_path):
     path.write_text(of(17))
     narrow, wide = FollowedLogs([str(path)]), FollowedLogs([f"{path}*"])
     before = wide.job.files
-    with path.open("a") as writer:  # goes on writing after the file is renamed
+    with path.open("a") as writer:  # continues writing after the file is renamed
         writer.write(of(18))
         writer.flush()
         path.rename(moved)

@@ -121,7 +121,7 @@ class Connection:
         return [*sent, self.ack()]
 
     def resend(self):
-        """One lost, sent again with the one behind it."""
+        """One lost, retransmitted with the one behind it."""
         rows = self.calm(1)
         lost = self.psn
         self.psn += 2
@@ -240,12 +240,12 @@ def test_every_cut_conserves_packets_and_bytes(seed, cut):
         assert peers[peers[flow]] == flow
     results = one.results()
     assert sum(flow["packets"] for _, flow in results[0]) == apart
-    one.measuring.update(nonsense(rng, 300))  # what was merged can go on
+    one.measuring.update(nonsense(rng, 300))  # what was merged can continue
     assert (tracker.flows["packets"] + tracker.flows["tap_copies"]).sum() == 700
 
 
 def test_three_parts_in_two_orders_of_merging():
-    """The middle one has nothing late, so that runs go on through it."""
+    """The middle one has nothing late, so that runs continue through it."""
     connection = Connection(0, 100, np.random.default_rng(3))
     pieces = [connection.calm(12) + connection.burst([(2, 3)] * (i != 1)) for i in range(3)]
     table = packets(sum(pieces, []))

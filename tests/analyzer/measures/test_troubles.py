@@ -251,7 +251,7 @@ def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
 
 
 def test_an_overtaken_transmission_is_no_rewind():
-    """Seen behind the first tap after a later transmission of its PSN; the sender goes on."""
+    """Seen behind the first tap after a later transmission of its PSN; the sender continues."""
     rows = [
         {"flow": 0, "opcode": WRITE, "psn": psn, "verdict": verdict, "hop_limit": limit}
         for psn, verdict, limit in (

@@ -210,7 +210,7 @@ def test_finishing_starts_a_new_stream(first, second, threshold):
 @examples(50)
 @given(streams, streams, streams, st.integers(0, 120))
 def test_merge(both, ours, theirs, cut):
-    """A stream of one side goes on where it was; parts of a stream of both sides add up."""
+    """A stream of one side continues where it was; parts of a stream of both sides add up."""
     left, right = Densities(5), Densities(5)
     push(left, 0, ours)
     push(left, 2, both, RESPONSES)

@@ -89,7 +89,7 @@ def test_identifications_of_a_busy_sender_date_nothing_after_a_timeout():
 
 @pytest.mark.parametrize("ids", ["ascending", "constant", "random"])
 def test_a_sprayed_flow_seen_from_its_middle_on(ids):
-    """Paths differ by hundreds of packets: what comes before the first PSN seen was not sent again.
+    """Paths differ by hundreds of packets: PSNs before the first one seen are not retransmitted.
 
     Oracle: every packet is sent once and comes once.
     """

@@ -1,4 +1,4 @@
-"""A tracker without some flows goes on as if it had never seen them."""
+"""A tracker without some flows continues as if it had never seen them."""
 
 from __future__ import annotations
 

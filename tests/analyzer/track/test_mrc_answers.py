@@ -50,7 +50,7 @@ def test_late_with_the_bit_was_lost_however_soon(ipv6):
     tracker, found = verdicts([{"psn": 1}, {"psn": 3}, again(2), {"psn": 4}], ipv6)
     assert found == [IN_ORDER, AHEAD, RECOVERED, IN_ORDER]
     flow = tracker.flows[0]
-    assert flow["rewinds"] == 0  # one packet is sent again, not all behind it
+    assert flow["rewinds"] == 0  # one packet is retransmitted, not all behind it
     assert flow["retransmitted_by"].tolist() == [0, 0, 0, 0, 1]
 
 
@@ -90,7 +90,7 @@ def test_sent_again_and_overtaking_its_original(ipv6):
 
 
 def test_an_original_behind_its_retransmission_at_the_second_tap():
-    """Seen in order at the sender, sent again, then both at the receiver the other way round."""
+    """Seen in order at the sender, retransmitted, then both at the receiver the other way round."""
     tracker = FlowTracker(taps=2)
     first = {"psn": 1, "udp_sport": 0xC001}
     rows = [{"psn": 0, "tap": 0}, {"psn": 0, "tap": 1}, first, again(1), again(1, tap=1)]

@@ -1,4 +1,4 @@
-"""Room that is made ahead changes nothing but what growing costs."""
+"""Room that is made ahead changes only what growing costs."""
 
 from __future__ import annotations
 

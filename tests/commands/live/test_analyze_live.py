@@ -129,7 +129,7 @@ def test_a_critical_finding_is_a_line_while_it_runs(network, tmp_path):
 
 @pytest.mark.thorough
 def test_idle_flows_leave_memory_after_the_time_given(network, tmp_path):
-    """The default is a minute. One queue pair goes on, 1,000 idle ones stay listed."""
+    """The default is a minute. One queue pair continues, 1,000 idle ones stay listed."""
     net = network()
     options = ("-f", "json", "--interval", "100ms", "--idle-after", "2s")
     live = Analyzing(net, tmp_path, "left", *options)

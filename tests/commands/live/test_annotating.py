@@ -38,7 +38,7 @@ def total(path: Path, name: str) -> int:
 
 @pytest.mark.thorough
 def test_the_file_has_the_verdicts_of_its_analysis(network, tmp_path, need_tool):
-    """Reordered packets of Soft-RoCE, sent again over the interface; the capture gives up root."""
+    """Reordered packets of Soft-RoCE, replayed over the interface; the capture gives up root."""
     tool, net, path = need_tool("tshark"), network(), tmp_path / "out.pcapng"
     raw = tmp_path / "raw.pcapng"  # the capture keeps this name when the other one is taken
     path.touch()

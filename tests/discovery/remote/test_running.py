@@ -68,7 +68,7 @@ def test_a_command_that_does_not_end_is_listened_to_until_it_ends(run):
     before = port()
     command = "echo one; sleep 0.5; echo two; echo why >&2; exit 3"
     assert run.listen("leaf1", command, lambda: heard.append(port)) == "exit status 3: why"
-    assert len(heard) == 3  # its begin, and twice that it printed
+    assert len(heard) == 3  # its start, and twice that it printed
     assert port() != before
     assert "connect" in run.listen("gone", command, heard.clear)
     assert len(heard) == 3

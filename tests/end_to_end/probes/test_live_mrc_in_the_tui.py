@@ -56,7 +56,7 @@ def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
                 net.send(frames[begin : begin + 200])
                 await pilot.pause(0.01)
             await until_shown(pilot, lambda: came(app.view.snapshot))
-            session.halt()  # everything is looked at once more then
+            session.halt()  # everything is looked at again then
             snapshot = session.snapshot()
             app.snapshots.show(snapshot, FocusReady(session, None, None))
             await pilot.pause()

@@ -55,7 +55,7 @@ def test_a_slow_link() -> None:
 
 
 def test_a_link_that_loses_everything_for_three_packets() -> None:
-    """Packet i is at the spine at (i + 2) DATA + 2 DELAY. Each lost one is sent once more at once,
+    """Packet i is at the spine at (i + 2) DATA + 2 DELAY. Each lost one is retransmitted at once,
     before the others, so everything ends three packets later."""
     begin, end = (2 * DELAY + n * DATA - 1 for n in (5, 8))
     events = (
@@ -84,7 +84,7 @@ def test_until_routing_converges_half_the_packets_are_lost(g_us: int | None) -> 
     half = int((at_spine > down).sum()) / 2  # 171 packets
     if g_us is not None:  # 21 packets in 7 us
         half = int(((at_spine > down) & (at_spine < down + g_us * US)).sum()) / 2
-    # The begin of leaf1's turns with the new routes is drawn, so two of one spine may follow.
+    # The start of leaf1's turns with the new routes is drawn, so two of one spine may follow.
     assert abs(result.engine.no_route - half) <= 1
     # One packet was in service when the link died.
     assert result.tally.lost_on_links == 1 and result.tally.data_lost == result.engine.no_route + 1

@@ -165,7 +165,7 @@ def test_two_at_once(probes, events):
         pid, _, seen = events(["create", 31, {}])
         assert [e.local_qp for e in seen] == [31]
         assert [e.local_qp for e in others.read() if e.pid == pid] == [31]
-    _, _, seen = events(["create", 32, {}])  # the first goes on when the second has ended
+    _, _, seen = events(["create", 32, {}])  # the first continues when the second has ended
     assert [e.local_qp for e in seen] == [32]
 
 

@@ -41,7 +41,7 @@ def test_flows_know_their_processes(jobs, tmp_path):
             jobs[0].connect(0x21, 0x51)
             jobs[1].connect(0x22, 0x52)
             with Watched(source) as seen:
-                # Only requests that nobody answers: nothing but the probes can pair these flows.
+                # Only requests that nobody answers: only the probes can pair these flows.
                 for psn in range(20):
                     for local, remote in ((0x21, 0x51), (0x22, 0x52)):
                         net.send([frame(HERE, THERE, remote, psn, 0x04)], "left")

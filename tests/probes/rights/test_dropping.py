@@ -1,4 +1,4 @@
-"""Privileges that are given up stay away, and a running capture goes on without them."""
+"""Privileges that are given up stay away, and a running capture continues without them."""
 
 import json
 import subprocess

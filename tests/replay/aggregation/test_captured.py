@@ -57,7 +57,7 @@ def captured(rows, unmapped=()):
 
 
 def ring(hosts, rounds):
-    """Rows of a ring: rounds are (begin of each host in ms, data bytes of a worker); each of
+    """Rows of a ring: rounds are (start of each host in ms, data bytes of a worker); each of
     2 (n - 1) steps takes 1 ms."""
     n, rows = len(hosts), []
     for begins, data in rounds:

@@ -28,7 +28,7 @@ def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
     assert entry[sm.BITS] == 0b001 and entry[sm.VALUE] == 5
     arrive(0b110, 4)
     assert entry[sm.BITS] == 0b111 and entry[sm.VALUE] == 9 and entry[sm.DONE]
-    arrive(0b100, 3, RESENT)  # its worker lost the result: it is sent once more
+    arrive(0b100, 3, RESENT)  # its worker lost the result: it is retransmitted
     tally = run.memory.tally[0]
     assert tally[ty.SERVER] == 4 and tally[ty.IGNORED] == 2
     link = int(fabric.attachments.access_link[jobs[0].server, 0])

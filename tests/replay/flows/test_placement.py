@@ -117,7 +117,7 @@ def test_units_without_a_host_are_dropped(host: int) -> None:
 
 
 def test_a_group_of_tables_that_lost_all_its_links() -> None:
-    """Tables of routers keep the group when its links fail; replays and traces go on."""
+    """Tables of routers keep the group when its links fail; replays and traces continue."""
     routed = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=1")
     fabric = replace(routed, routed=False).down(["leaf2-spine1"])
     units = replay_traffic.traffic(fabric, [0] * 50, [1] * 50)

@@ -45,7 +45,7 @@ def offered(name: str, delay: str, asked: str | None = None) -> tuple[Workload, 
 
 
 def test_ping_pong_takes_turns() -> None:
-    """ib_write_lat, 2,000 round trips of 64 bytes; 48 packets sent again are left out."""
+    """ib_write_lat, 2,000 round trips of 64 bytes; 48 packets retransmitted are left out."""
     workload, result, notes = offered("n05_rc_write_lat_timeouts.atB.pcap.gz", "500ns")
     assert len(workload.packets) == 4000 and (workload.packets == 1).all()
     assert "ping-pongs: 1" in notes and "window" not in notes

@@ -1,4 +1,4 @@
-"""One piece of work at a time in a thread of its own, whose view may be read at any time."""
+"""One piece of work at a time in its own thread, whose view may be read at any time."""
 
 from __future__ import annotations
 

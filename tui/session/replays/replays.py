@@ -263,7 +263,7 @@ class Replays(Background[ReplayView]):
             self._take_traced(traced(traffic, prepared.fabric), len(traffic))
 
     def _take_traced(self, found: Traced | None, flows: int) -> None:
-        """found: None if no path is known now: paths of before are not shown any more."""
+        """found: None if no path is known now: paths of before are not shown any longer."""
         with self._lock:
             others = {name: one for name, one in self.view.strategies.items() if name != TRACED}
             if found is None:

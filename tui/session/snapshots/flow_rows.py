@@ -134,7 +134,7 @@ def _numbers(texts: Any, number: Any) -> Array:
 
 
 def _worst(rows: Array, most: int) -> Array:
-    """At most so many rows: those with the most trouble, as `Snapshot.trouble` orders them."""
+    """Maximum number of rows: those with the most trouble, as `Snapshot.trouble` orders them."""
     if len(rows) <= most:
         return rows
     gone = _known(rows, "missing_packets", "recovered_packets", "lost_between_taps")

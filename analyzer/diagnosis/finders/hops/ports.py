@@ -45,8 +45,8 @@ def of_ports(case: Case) -> Mapping[int, HopGroup]:
 
 
 def _explains(case: Case, outage: MrcPortOutage, group: HopGroup) -> bool:
-    """Whether a group loses everything that comes over one way to the host, and only while its port
-    is down."""
+    """Whether a group loses everything that comes over one path to the host, and only while its
+    port is down."""
     if group.from_tap is None or group.to_tap is None:
         return False
     lost = group.lost()

@@ -58,7 +58,7 @@ def _counted(flows: list[Flow]) -> str:
 
 
 def is_sprayed(spraying: Spraying) -> bool:
-    """True for a flow that alternates between paths; one that only moved left each for good."""
+    """True for a flow that alternates between paths; one that only moved left each permanently."""
     return (
         spraying.width >= SPRAYED_WIDTH
         and spraying.switches is not None

@@ -91,7 +91,7 @@ class _Sightings:
         self._onward: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
         """By flow and tap: next tap, packets that went there, and those damaged on this hop."""
         self._left: dict[int, set[int]] = defaultdict(set)
-        """By flow: the taps from which packets went on."""
+        """By flow: the taps from which packets continued."""
         for way in ways.hops:
             np.subtract.at(packets, way.passed["flow"], way.passed["packets"])
             mine = way.passed[np.isin(way.passed["flow"], list(wanted))]

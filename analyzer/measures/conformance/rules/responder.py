@@ -162,7 +162,7 @@ def _names_a_loss(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) 
         known = psn_distance(np.int64(s.passed), psn) < 0
         s.arrived = s.passed if known else psn
         s.in_gap = 1
-    if gap >= 0:  # even if it has arrived by now: the NAK was already on its way
+    if gap >= 0:  # even if it has arrived by now: the NAK was already in flight
         keeps(book, f, rule_list.NAK_PSN)
         observe(book.histograms, f, st.NAK_GENERATION, here.time - s.gap_time[gap])
         s.gap_known[gap] = 0

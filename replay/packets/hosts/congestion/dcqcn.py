@@ -34,7 +34,7 @@ from .algorithm import OWN_COLUMNS, OWN_PARAMETERS, Algorithm, Line
 RATE, TARGET, LINE, DCQCN_ALPHA, ALPHA_SINCE, TIMER_SINCE, TIMER_STAGES, BYTES, BYTE_STAGES = range(
     OWN_COLUMNS, OWN_COLUMNS + 9
 )
-"""Current rate R_C, target rate R_T and rate of the line in bytes per ps; alpha; begin of the
+"""Current rate R_C, target rate R_T and rate of the line in bytes per ps; alpha; start of the
 current intervals of the alpha timer and of the rate timer (ps), completed stages of the rate timer;
 bytes since the last stage of the byte counter, its completed stages."""
 CLAMP = OWN_PARAMETERS

@@ -87,7 +87,7 @@ def test_times_that_go_back_make_no_other_clock_jump():
 
 
 def test_packets_retransmitted_after_a_pause_are_no_jump():
-    """Lost after the first tap, and sent again with the same identification."""
+    """Lost after the first tap, and retransmitted with the same identification."""
     rows = passing(lambda psn, tap: 5 * SECOND * (psn >= 100 and tap > 0))
     again = [sighting(psn, 0, SECOND + psn * MS + 5 * SECOND) for psn in range(100, 200)]
     assert found(rows + again) == {}

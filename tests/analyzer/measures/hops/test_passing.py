@@ -56,7 +56,7 @@ def twin(rows):
 
 @st.composite
 def journeys(draw):
-    """Rows of packets on their way through four taps, with loss, marks, copies and delays."""
+    """Rows of packets that pass four taps, with loss, marks, copies and delays."""
     rows = []
     ids = draw(st.booleans())
     for number in range(draw(st.integers(1, 25))):
@@ -130,7 +130,7 @@ def test_equals_the_twin_however_the_batches_are_cut(rows, cuts):
     ),
 )
 def test_packets_with_wild_times_leave_the_others_as_they_are(rows, wild):
-    """At any place but the first; all that was on its way between two taps arrives."""
+    """At any place but the first; all that was in flight between two taps arrives."""
     for number, (at, time) in enumerate(wild if rows else []):
         row = hop(0, number % TAPS, number, flow=2) | {"time_ns": time, "psn": 100 + number}
         rows.insert(1 + at, row)

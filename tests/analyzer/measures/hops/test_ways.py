@@ -172,7 +172,7 @@ def test_several_next_taps_by_the_links_of_a_fabric():
     found = ways(rows, ["H1-s1", "s1-s2", "s1-s3", "eth0", "eth1"], tracker, fabric, addresses)
     assert lost(found) == {(0, -1): (20, "fabric")}
     found = ways(rows, ["H1-s1", "s1-s2", "other", "eth0", "eth1"], tracker, fabric, addresses)
-    assert lost(found) == {}  # a way without a tap
+    assert lost(found) == {}  # a path without a tap
 
 
 def test_other_packets_tell_more_than_a_fabric():

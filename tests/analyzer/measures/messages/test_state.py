@@ -42,7 +42,7 @@ BASE = (1 << 24) - 20
 
 @st.composite
 def conversations(draw):
-    """Messages of flow 0 with ACKs and responses of flow 1: shuffled, lost, sent again."""
+    """Messages of flow 0 with ACKs and responses of flow 1: shuffled, lost, retransmitted."""
     rows, psn = [], BASE
     for kind, size in draw(
         st.lists(st.tuples(st.sampled_from("wwwsra"), st.integers(1, 5)), max_size=12)
@@ -118,7 +118,7 @@ def test_equals_the_twin_however_the_capture_is_split(rows, cuts):
 @examples(60)
 @given(conversations(), conversations(), st.integers(0, 60))
 def test_merge(rows, others, cut):
-    """Flows of one side go on after the merge; flows of both sides add up."""
+    """Flows of one side continue after the merge; flows of both sides add up."""
     left = measure(rows)
     right = measure(others[:cut])
     left.merge(right, np.array([70, 71], np.int32))

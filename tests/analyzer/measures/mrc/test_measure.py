@@ -65,7 +65,7 @@ def measured(*batches: TrackedBatch) -> MrcMeasure:
 
 
 class Twin:
-    """The same once more, over one dictionary per packet."""
+    """The same again, over one dictionary per packet."""
 
     def __init__(self) -> None:
         self.sent: dict[int, Any] = defaultdict(lambda: defaultdict(int))
@@ -240,7 +240,7 @@ def test_a_value_left_out_is_retired_and_returns() -> None:
 
 
 def test_a_loss_explains_a_shorter_silence() -> None:
-    """Its packet is sent again over another value, and four rounds go by without it."""
+    """Its packet is retransmitted over another value, and four rounds go by without it."""
     evs = [EV, EV + 1, EV + 2, EV + 3]
     rows = [write(n, evs[n % 4], rtx=False) for n in range(40)]
     rows += [write(39, EV, rtx=True)] + [write(40 + n, evs[n % 3]) for n in range(17)]

@@ -1,4 +1,4 @@
-"""Copies at other taps of packets without a PSN order, however many are on their way."""
+"""Copies at other taps of packets without a PSN order, however many are in flight."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_a_read_asked_again_in_its_middle_is_implied():
 
 @pytest.mark.parametrize("ipv6", [False, True])
 def test_a_read_asked_again_in_its_middle_has_copies_at_other_taps(ipv6):
-    """No packet had its PSN before; asked once more, it is another transmission."""
+    """No packet had its PSN before; asked again, it is another transmission."""
     same = {"decode_flags": IPV6, "ip_id": 0} if ipv6 else {}
     rows = [{"psn": 9, "opcode": WRITE_MIDDLE, "ip_id": 0, **same}]  # it tells the path MTU
     for n, psn in enumerate((10, 18, 22, 22, 26)):
@@ -222,7 +222,7 @@ def test_an_original_overtaken_by_its_resend(serial):
 
 
 def test_resend_and_late_original_are_told_apart_by_identification():
-    """PSN 20 is lost and sent again (new ID); PSN 25 is late (old ID)."""
+    """PSN 20 is lost and retransmitted (new ID); PSN 25 is late (old ID)."""
     rows = in_order(20, ip_id=0)
     for i, row in enumerate(rows):
         row["ip_id"] = i
@@ -497,7 +497,7 @@ def test_the_first_packets_as_an_ack_names_them(msn, acked, ran_us, proven):
 
 @pytest.mark.parametrize("acked", [0, 30, 38, 39])
 def test_an_ack_below_the_first_packet_is_no_loss(acked):
-    """What it acknowledges passed before the capture began, or by a way without a tap."""
+    """What it acknowledges passed before the capture began, or by a path without a tap."""
     ack = {"answer": True, "psn": acked, "opcode": ACK, "decode_flags": HAS_AETH}
     ack["aeth"] = 0x1F << 24 | 1
     rows = [*in_order(5, 40), *[ack] * 3, *in_order(40, 45)]

@@ -1,4 +1,4 @@
-"""Without aggregation every gradient goes on."""
+"""Without aggregation every gradient continues."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_impossible_options(tmp_path: Path, options: dict[str, Any]) -> None:
 def test_taps_in_series(tmp_path: Path, options: dict[str, Any]) -> None:
     """The same traffic seen by senders and receivers: nothing counts twice, losses show.
 
-    However long they are on their way: with 1 ms hundreds of SACKs are between the taps.
+    However long they are in flight: with 1 ms hundreds of SACKs are between the taps.
     """
     paths = []
     truth: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Rows at the begin of cache lines."""
+"""Rows at the start of cache lines."""
 
 import pytest
 

@@ -43,7 +43,7 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
                 await press(app, pilot, ["left_square_bracket"])
                 await pilot.pause(0.3)
             assert "behind live by" in text_of(app)[0]
-            net.send([roce(psn) for psn in range(500, 600)])  # it goes on meanwhile
+            net.send([roce(psn) for psn in range(500, 600)])  # it continues meanwhile
             await pilot.press("7")
             await until(pilot, lambda: app.screen.packets is not None)  # type: ignore[attr-defined]
             assert len(app.screen.packets) == 300  # type: ignore[attr-defined]
@@ -181,7 +181,7 @@ def test_a_closed_terminal_leaves_a_whole_recording(network, need_tool, tmp_path
         window.close()
         waiting.until(lambda: ended.exists() and ended.read_text())
     assert ended.read_text() == f"{128 + signal.SIGHUP}\n"
-    net.send(roce_frames(9))  # nobody listens any more
+    net.send(roce_frames(9))  # nobody listens any longer
     shown = subprocess.run(
         [need_tool("tshark"), "-r", str(record)], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Work in a thread of its own: progress, errors, stopping."""
+"""Work in its own thread: progress, errors, stopping."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_strategies_use_recovered_seeds_without_a_sweep():
 
 
 def test_what_is_asked_during_a_search_comes_first():
-    """The search of all seeds takes a minute; it goes on with the next strategies."""
+    """The search of all seeds takes a minute; it continues with the next strategies."""
     made = clean()
     made.run(["static"], recover=ALL_SEEDS)
     while made.view.running != "seeds of the switches":
@@ -300,7 +300,7 @@ def test_what_was_asked_for_last_is_seen_while_it_is_pending():
     assert "static ▪" in lines[first + 1] and "waiting" in lines[first + 1]
     assert "?" not in "".join(lines[first : first + 8]) and "ecmp, packet by packet" in text
     assert strategy == asked[0]
-    ended = replace(running, running="")  # stopped: nothing is pending any more
+    ended = replace(running, running="")  # stopped: nothing is pending any longer
     done = [AS_CAPTURED, "ecmp", "static", "assign", "wcmp", "subflow"]
     assert ended.rows == done and not ended.pending
 

@@ -52,7 +52,7 @@ def test_frames_that_a_capture_misses(tmp_path, clean, tap, ipv6):
     (one,) = warnings(found)
     assert (one.kind, tap_of(one.place.capture)) == ("capture-loss", tap)
     missed = len(clean.taps[tap]) - len(kept)
-    # The last packets may be on their way, and a flow must have been seen at the tap before.
+    # The last packets may be in flight, and a flow must have been seen at the tap before.
     assert 0.95 * missed <= one.packets <= missed
     assert one.of_packets - one.packets == len(kept)
 

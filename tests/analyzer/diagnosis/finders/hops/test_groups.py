@@ -117,7 +117,7 @@ def with_flows(taps, *flows):
         # leaf2-spine2 has no tap: what comes from leaf1-spine2 ends at H3 as well
         ([((4, 5), 1), ((3, 5), 2)], True),
         ([((0, 2), 1), ((0, 5), 2)], True),
-        # the packets go on through leaf1: the hop ends before it
+        # the packets continue through leaf1: the hop ends before it
         ([((0, 2), 1), ((4, 2), 2), ((2, 1), 2)], False),
         ([((2, 0), 1), ((2, 4), 2), ((1, 2), 2)], False),
         ([((4, 5), 1), ((0, 2), 2)], False),

@@ -77,7 +77,7 @@ def test_the_fabric_file_tells_the_next_tap(taps, dead, place, tmp_path):
     assert (finding.kind, place_of(finding)) == ("blackhole", place)
     assert "(next tap by the fabric file)" in finding.sentence
     assert flows_of(finding) == flows_hit(run.hits)
-    # The last packets may be on their way when the captures end.
+    # The last packets may be in flight when the captures end.
     assert len(run.hits) - 2 <= finding.packets <= len(run.hits)
     whole = simulate([Pair(1, 3, 0x101, 50001)], route=lambda packet, now: 2).taps
     clean = write(tmp_path, {tap: whole[tap] for tap in kept})
@@ -292,7 +292,7 @@ def test_acknowledgements_that_later_ones_replace(tmp_path, host_tap):
         assert {one.kind for one in found} <= {"timeout-recovery"}
         return
     (one,) = found
-    end = START_NS + DURATION - 20 * MS  # those at the end may be on their way
+    end = START_NS + DURATION - 20 * MS  # those at the end may be in flight
     least = [hit for hit in run.hits if hit.time_ns < end]
     assert (one.kind, place_of(one)) == ("loss", (None, "H1-leaf1", "leaf1", None))
     assert len(least) <= one.packets <= len(run.hits)
@@ -361,7 +361,7 @@ HOPS += [("H1-leaf1", f"leaf1-spine{s}") for s in range(1, 5)]
     ipv6=st.booleans(),
 )
 def test_any_loss_is_one_finding_with_all_its_packets(hop, share, seed, ipv6):
-    """At the end, a lost packet may look like one on its way: the fault ends earlier."""
+    """At the end, a lost packet may look like one in flight: the fault ends earlier."""
     fault = between(hop[0], hop[1], drop, 0, DURATION - 20 * MS, some(share, seed))
     run = simulate(usual_pairs(seed), fault, seed=seed)
     with tempfile.TemporaryDirectory() as folder:

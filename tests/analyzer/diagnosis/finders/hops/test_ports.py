@@ -65,7 +65,7 @@ def test_it_is_one_finding(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("hop", "parts", "outage"),
     [
-        (LAST_HOP, {"until": 300 * MS}, PORT),  # it goes on after the port is up
+        (LAST_HOP, {"until": 300 * MS}, PORT),  # it continues after the port is up
         (LAST_HOP, {"which": some(0.3)}, PORT),  # others pass meanwhile
         (("leaf1-spine2", "leaf2-spine2"), {}, PORT),  # another hop
         (("leaf2-spine*", "H3-leaf2"), {}, PORT),  # ways of all ports

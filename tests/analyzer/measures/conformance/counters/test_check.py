@@ -35,7 +35,7 @@ BY_HAND = {
         "rcvd_pkts": 4,
         "packet_seq_err": 1,
         "rp_cnp_handled": 1,
-        "completer_retry_err": 2,  # for the NAK, and once more to 3
+        "completer_retry_err": 2,  # for the NAK, and again to 3
         "np_cnp_sent": 0,
         "local_ack_timeout_err": 0,
     },
