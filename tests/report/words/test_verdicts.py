@@ -267,7 +267,7 @@ def test_the_sums_of_ended_flows_say_which_numbers_include_them() -> None:
     )
     said = verdicts.ended(analysis)
     assert said is not None
-    assert said.startswith("2 flows were idle and were removed from memory, with 9 packets")
+    assert said.startswith("2 flows were idle and removed from memory, with 9 packets")
     assert "1 flow was seen only in part: losses there are unknown." in said
     assert said.endswith("All numbers below exclude these flows, except the hops between taps.")
 
