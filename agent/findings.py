@@ -26,7 +26,7 @@ NEW_AGAIN_NS: Final = 600_000_000_000
 _BUCKET_NS = 5_000_000_000
 """Shorter intervals are kept together, so that memory does not depend on them."""
 _GROWN = 10
-"""A finding with so many times the packets of its first minute is told again."""
+"""A finding with this many times the packets of its first minute is told again."""
 _IN_ERROR: Final = "queue-pairs-in-error"
 _BURST = 2
 """So many times as many late packets as skipped PSNs are retransmissions."""

@@ -157,7 +157,7 @@ class CountedFlows:
     def missing(self) -> Ints:
         """[taps]: PSNs of listed flows that were skipped beyond their late packets.
 
-        At least so many are missing. Retransmissions are late packets too, and hide losses.
+        At least this many are missing. Retransmissions are late packets too, and hide losses.
         """
         listed = self.listed()
         skipped = self.totals[listed].astype(np.int64)

@@ -30,7 +30,7 @@ class NotACapture(UnreadableInput):
 
 
 class StoreError(RocescopeError):
-    """An object store that refuses or does not answer: it tells nothing about the captures."""
+    """An object store that refuses or does not answer: it shows nothing about the captures."""
 
     exit_code = 4
 

@@ -1,8 +1,8 @@
 """A folder with the raw answers of devices: `NAME.route.json`, `NAME.lldp.json` and so on.
 
-`asked.json`, which a collection writes, tells the dialect of each device and what became of each
+`asked.json`, which a collection writes, shows the dialect of each device and what became of each
 command; answers of devices that it does not name are older, and left out. In a folder that people
-made, files tell the dialect: a device with `NAME.frr-route.json` speaks frr.
+made, files show the dialect: a device with `NAME.frr-route.json` speaks frr.
 """
 
 from __future__ import annotations

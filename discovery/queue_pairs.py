@@ -43,7 +43,7 @@ class Entry(msgspec.Struct):
 
 
 class _Pair(msgspec.Struct):
-    """A queue pair as rocescope's agent tells it (agent/results.py)."""
+    """A queue pair as rocescope's agent reports it (agent/results.py)."""
 
     adapter: str
     qp: int

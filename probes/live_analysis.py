@@ -246,7 +246,7 @@ class LiveAnalysis(Opened):
         )
 
     def _joined(self, complete: bool) -> Joined:
-        """What the logs tell; what they got since the start is read at the end only."""
+        """What the logs show; what they got since the start is read at the end only."""
         if self._logs is None:
             return Joined()
         if complete:
@@ -370,7 +370,7 @@ def warm_up(window_ns: int) -> None:
     """
     measuring = Measuring(window_ns, many_taps=True)
     measuring.update(PacketTable.zeros(2))
-    flows = PacketTable.zeros(_WARM_FLOWS)  # so many that tables grow, and windows widen
+    flows = PacketTable.zeros(_WARM_FLOWS)  # enough that tables grow, and windows widen
     flows.dest_qp[:] = np.arange(_WARM_FLOWS)
     flows.time_ns[:] = np.arange(_WARM_FLOWS) * window_ns
     measuring.update(flows)

@@ -61,7 +61,7 @@ def conclude(
     outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
     mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
     counters of this host's ports. flow_order: order of `flows`; default: by first packet. fabric:
-    tells the next taps of lost packets where no other packet does. dscp_priority: priority by DSCP
+    shows the next taps of lost packets where no other packet does. dscp_priority: priority by DSCP
     in the switches, where known; None: nobody can tell it. job_events, job_notes: errors in the
     logs of the job, and what could not be joined with them.
     """

@@ -232,7 +232,7 @@ _EMPTY_BYTES = 512
 
 
 class _Hidden(NamedTuple):
-    """What the names of files tell about files that are not read: reasons."""
+    """What the names of files show about files that are not read: reasons."""
 
     first: list[str]
     """Before the first file."""

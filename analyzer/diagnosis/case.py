@@ -47,8 +47,8 @@ class Case:
     filtered: bool
     """True when a filter, also that of a capture, or a limit dropped packets before tracking."""
     dscp_priority: Mapping[int, int] | None = None
-    """Priority by DSCP, as far as the user tells the setting of the switches; None: no option of
-    this analysis tells it."""
+    """Priority by DSCP, as far as the user states the setting of the switches; None: no option of
+    this analysis states it."""
 
     @property
     def whole(self) -> bool:
@@ -93,8 +93,8 @@ class Case:
 
     @cached_property
     def longest_waits(self) -> Mapping[int, int]:
-        """Longest delay above the least, in ns, of each flow on a hop between taps whose clocks do
-        not jump."""
+        """Longest delay above the minimum, in ns, of each flow on a hop between taps whose clocks
+        do not jump."""
         if self.ways is None:
             return {}
         jumping = {tap for c in self.clocks if c.steps for tap in (c.tap, c.relative_to)}

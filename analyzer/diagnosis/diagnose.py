@@ -55,7 +55,7 @@ from .priorities import priorities_of
 from .summary import summary
 
 Finder = Callable[[Case, Known], Iterable[Finding]]
-"""Finds faults of one kind; `Known` tells which flows a cause already explains."""
+"""Finds faults of one kind; `Known` shows which flows a cause already explains."""
 
 FINDERS: tuple[Finder, ...] = (
     missed_by_captures,

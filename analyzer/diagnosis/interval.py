@@ -14,8 +14,8 @@ EXPECTED = 5.0
 them, from which the fault begins with the first hit (ends with the last). A random fault leaves so
 much traffic alone with a probability of exp(-5) = 0.7 %."""
 PAUSES = 2
-"""This time is also so many times the longest pause between two hits, because hits come in bursts:
-a go-back-N receiver sends one NAK for many packets."""
+"""This time is also this many times the longest pause between two hits, because hits come in
+bursts: a go-back-N receiver sends one NAK for many packets."""
 ONSET = 3.0
 """The same for the uncertainty of the onset: exp(-3) = 5 %."""
 

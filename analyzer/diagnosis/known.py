@@ -55,7 +55,7 @@ SLOW_PATH = "slow_path"
 """The detail of a loss on one of several paths, whose packets are late as well."""
 
 P99_NS = "p99_ns"
-"""The detail of a queue: the delay above the least that 1 % of the packets exceed."""
+"""The detail of a queue: the delay above the minimum that 1 % of the packets exceed."""
 
 PAUSED_NS = "paused_ns"
 """The detail of a pause whose length is known."""

@@ -30,7 +30,7 @@ def limits(case: Case) -> list[str]:
 def _how_it_was_read(case: Case) -> Iterator[str]:
     if not case.complete:
         yield "incomplete: findings cover what was read so far"
-    damaged = [  # of rings `_gaps` tells which file
+    damaged = [  # of rings `_gaps` shows which file
         printable(capture.name)
         for capture in case.captures
         if capture.damaged_places and capture.gaps is UNSET
@@ -211,7 +211,7 @@ def _shared(case: Case) -> Iterator[str]:
 
 
 def _pauses(case: Case) -> Iterator[str]:
-    """The DSCP does not tell the priority, and wide windows not how long a queue lasts."""
+    """The DSCP does not show the priority, and wide windows not how long a queue lasts."""
     priorities = {
         pause.priority
         for capture in case.captures

@@ -10,7 +10,7 @@ from .case import Case
 from .known import CLOCKS_NS
 
 DRAINS = 10
-"""A queue that a pause made lasts at most so many times the time paused: a link that is loaded to
+"""A queue that a pause made lasts at most this many times the time paused: a link that is loaded to
 nine tenths needs nine times as long to send what it held back."""
 
 WAITS = 2
@@ -21,7 +21,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 def spans_at(case: Case, tap: str | None) -> list[Span]:
-    """When the link at a tap was paused, as far as its rate tells, for whatever priority."""
+    """When the link at a tap was paused, as far as its rate shows, for whatever priority."""
     pauses = [
         pause
         for capture in case.captures
@@ -33,7 +33,7 @@ def spans_at(case: Case, tap: str | None) -> list[Span]:
 
 
 def spans_of(pause: Pause) -> list[Span]:
-    """When it paused, as far as the link rate tells."""
+    """When it paused, as far as the link rate shows."""
     return [(span.from_ns, span.until_ns) for span in pause.spans]
 
 

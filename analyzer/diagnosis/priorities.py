@@ -28,7 +28,7 @@ def priorities_of(case: Case, flow: Flow) -> frozenset[int]:
 
 
 def unmapped(case: Case) -> list[int]:
-    """DSCPs of packets without their own priority, of which no option tells the priority."""
+    """DSCPs of packets without their own priority, of which no option shows the priority."""
     untagged = [flow for flow in case.flows if case.measuring.congestion.tags(flow.id)[1]]
     seen = {dscp for flow in untagged for dscp in flow.congestion.dscp}
     return sorted(seen - (case.dscp_priority or {}).keys())

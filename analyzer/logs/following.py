@@ -20,7 +20,7 @@ _COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"\x04\x22\x4d\x18
 _MOST_OPEN = 256
 """Files that stay open: what is written to them before and after they are renamed is still read."""
 _QUIET_ROUNDS = 3
-"""A file without a name that matches is closed when it has not grown for so many updates."""
+"""A file without a name that matches is closed when it has not grown for this many updates."""
 _TAIL_BYTES = 64
 
 _Key: TypeAlias = tuple[int, int]

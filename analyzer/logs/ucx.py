@@ -67,7 +67,7 @@ _STATUS_NAMES: Final = {"transport retry counter exceeded": 12, "RNR retry count
 """As ibv_wc_status_str names them."""
 _MOST_THREADS = 100_000
 _SEVERAL = 2
-"""Devices do not tell which one is meant."""
+"""Devices do not show which one is meant."""
 
 INTERESTING = (
     rb" dgid=|connected rc |created UD QP |\(synd 0x| QP 0x|completion with error: |dc iface 0x"
@@ -187,7 +187,7 @@ class UcxLog:
         return QueuePairLine(qpn, where[1], None, where[0], None, False) if qpn else None
 
     def _initiator(self, thread: _Thread, qpn: int) -> QueuePairLine | None:
-        """A DCI, made with its interface, or later, which tells its device only if the process has
+        """A DCI, made with its interface, or later, which shows its device only if the process has
         DC on no other."""
         where = self._making.get(thread)
         if thread not in self._making:

@@ -1,4 +1,4 @@
-"""The time that packets tell: single frames with a wild time stamp do not move it."""
+"""The time that packets show: single frames with a wild time stamp do not move it."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class HistogramPool:
         stats[MAX] = max(stats[MAX], added[MAX])
 
     def add_values(self, flow: int, kind: int, value: int, count: int) -> None:
-        """Count a value >= 0 so many times."""
+        """Count a value >= 0 this many times."""
         mine = self._own(flow, kind)
         octave = max(value.bit_length() - SUB_BUCKET_BITS - 1, 0)
         at, inside = divmod((octave << SUB_BUCKET_BITS) + (value >> octave), _BLOCK)

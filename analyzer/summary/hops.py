@@ -22,7 +22,7 @@ _STEP_NS = 100_000
 """A clock step changes the offset of two taps by at least this from one window to the next."""
 _DRIFT_WINDOWS = 8
 _QUEUED_NS = 20_000
-"""A round trip this much above the least waits in a queue: its offset tells nothing."""
+"""A round trip this much above the minimum waits in a queue: its offset shows nothing."""
 
 
 def hop_records(ways: Ways, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:

@@ -32,7 +32,7 @@ class Summary:
     """Builds the records; one instance per result, whose creation settles the pairing.
 
     owners: processes by flow index, from the probes of this host. in_passing: for single flows of a
-    running analysis; pairing stays unchanged and connections have no numbers. fabric: tells the
+    running analysis; pairing stays unchanged and connections have no numbers. fabric: shows the
     next taps of lost packets where no other packet does.
     """
 

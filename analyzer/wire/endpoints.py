@@ -111,7 +111,7 @@ def _halves(text: str) -> tuple[np.uint64, np.uint64]:
 class Endpoints:
     """The addresses seen so far, numbered in order of first appearance.
 
-    One thread at a time may add addresses; reading is safe from any thread. `most`: with so many,
+    One thread at a time may add addresses; reading is safe from any thread. `most`: with this many,
     all further addresses have one index, `beyond`.
     """
 

@@ -196,7 +196,7 @@ class _Capture:
         self._quiet = quiet
         self._reader = select.poll()
         if write == STANDARD_OUTPUT:
-            self._reader.register(sys.stdout.fileno(), 0)  # only tells that its reader has gone
+            self._reader.register(sys.stdout.fileno(), 0)  # only shows that its reader has gone
 
     @property
     def written(self) -> int:

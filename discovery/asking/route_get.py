@@ -3,7 +3,7 @@
 Measured against the wire on Linux 6.18: right for IPv4 with every hash policy if the ingress port
 and both UDP ports are given. For IPv6 right with policy 1; with policies 0 and 2 only for flow
 label 0, which iproute2 cannot set; wrong with policy 3. On a device whose hardware forwards it
-tells the choice of the CPU: such answers have a flag and are not used.
+shows the choice of the CPU: such answers have a flag and are not used.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Question(NamedTuple):
 
 
 class Calculator(NamedTuple):
-    """A command of a system that tells which port a flow takes."""
+    """A command of a system that shows which port a flow takes."""
 
     command: Callable[[Query], str]
     """Its arguments are written from addresses, numbers and a checked name of a port."""
@@ -50,7 +50,7 @@ class Dialect(NamedTuple):
     needed: str
     """Suffix of the answer without which nothing of a device is known; empty: there is none."""
     mark: str
-    """Suffix of the file that tells the dialect in a folder that people made."""
+    """Suffix of the file that shows the dialect in a folder that people made."""
     told: tuple[str, ...]
     """Suffixes of the answers that tables and hash settings are read from."""
     met: str

@@ -1,4 +1,4 @@
-"""Arista EOS: `show ... | json`. The routes tell of each whether hardware has it.
+"""Arista EOS: `show ... | json`. The routes show for each route whether hardware has it.
 
 No `enable`: a user whose role or privilege lets it run these commands is enough. Shapes: the eAPI
 models in Arista's own tools (ANTA, AVD) and in napalm.

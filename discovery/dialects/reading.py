@@ -1,7 +1,7 @@
 """Answers of devices that the project never met: strict parsers, and what they could not read.
 
 Every answer is read on its own. One that is not as documented becomes a line that names the
-command and what was expected; what the other answers tell is kept. Routes are read all or not at
+command and what was expected; what the other answers show is kept. Routes are read all or not at
 all: a table with a hole would give wrong paths.
 """
 
@@ -62,7 +62,7 @@ class Told(NamedTuple):
     """Its own chassis id."""
     hash_in_words: str = ""
     default_table: bool = False
-    """Whether the routes are those of the default table alone, and ports do not tell their VRF."""
+    """Whether the routes are those of the default table alone, and ports do not show their VRF."""
 
 
 class Reader:
@@ -154,7 +154,7 @@ def _with_vrfs(
 
 
 def _with_source(route: Route, ports: Sequence[Interface]) -> Route:
-    """A connected route with the device's own address, as its interfaces tell."""
+    """A connected route with the device's own address, as its interfaces show."""
     if not route.connected or route.source is not None:
         return route
     own = (a.ip for p in ports if p.name == route.hops[0].device for a in p.addresses)
@@ -288,7 +288,7 @@ def rate_in_text(figure: str, unit: int, place: Place) -> int:
 
 
 def number(text: str, what: str, most: int, place: Place) -> int:
-    """A whole number from 0 to `most` in a text."""
+    """An integer from 0 to `most` in a text."""
     if not _DIGITS.fullmatch(text) or int(text) > most:
         raise place.wrong(f"expected {what} up to {most:,}, found {text[:60]!r}")
     return int(text)

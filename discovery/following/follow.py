@@ -1,7 +1,7 @@
 """Listens to all switches at once, reads those again that change, and traces their flows again.
 
 `ip monitor` prints a line for every change of a link, a route or a next hop. What it says is not
-read: it only tells that the tables are to be read, so that hostile output can cause no more than
+read: it only shows that the tables are to be read, so that hostile output can cause no more than
 that.
 """
 
@@ -126,7 +126,7 @@ class Follow:
         self._heard.put(traffic)
 
     def events(self, seconds: float | None = None) -> Iterator[FollowEvent]:
-        """The first reading, then every change, until `stop` or for so many seconds."""
+        """The first reading, then every change, until `stop` or for this many seconds."""
         self._began, self._began_unix = time.monotonic(), time.time()
         self._end = None if seconds is None else self._began + seconds
         threads = [

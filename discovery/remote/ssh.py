@@ -50,7 +50,7 @@ class NotReached(RocescopeError):
 
 
 class _TooMuch(ValueError):
-    """More output than its limit; the text tells which."""
+    """More output than its limit; the text says which."""
 
 
 class Answer(NamedTuple):

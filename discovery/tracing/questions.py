@@ -38,7 +38,7 @@ class Ports(NamedTuple):
 
 
 def asks_as_linux(dialect: Dialect | None) -> bool:
-    """Whether `ip route get` tells what its packets do."""
+    """Whether `ip route get` shows what its packets do."""
     return dialect is None or bool(dialect.met)
 
 

@@ -29,7 +29,7 @@ def with_recovered_seeds(
     """The fabric with the recovered settings, and the names of the switches that have them.
 
     A switch is examined if all its links to the tier above were captured; a switch with hash
-    settings in the fabric keeps them. UsageError if the flows do not tell the sides of the links.
+    settings in the fabric keeps them. UsageError if the flows do not show the sides of the links.
     tell: called with the hypothesis, the seeds tried and the number of seeds.
     """
     settings = list(fabric.hash_settings)

@@ -6,7 +6,7 @@ from ...analyzer.errors import UsageError
 
 
 def whole(key: str, text: str, least: int, most: int) -> int:
-    """A whole number; UsageError names the key and its range."""
+    """An integer; UsageError names the key and its range."""
     value = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else -1
     if not least <= value <= most:
         raise UsageError(f"--jobs: {key} is {least:,} to {most:,}, not {text!r}")

@@ -41,7 +41,7 @@ class Configured:
                 raise UsageError(f"{self.name} has no option {key!r}; it has {there}")
 
     def whole(self, key: str, default: int, least: int, most: int) -> int:
-        """A whole number from least to most."""
+        """An integer from least to most."""
         text = self.options.get(key, str(default))
         if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
             raise UsageError(

@@ -226,7 +226,7 @@ def drawn_fabric(hops: Sequence[Hop], measure: Measure, columns: int, rows: int 
     """Per tier a map: rows are ways through the tier and through the devices beside it, columns the
     devices of the tier; empty without names.
 
-    columns: that fit. rows: above so many, the devices beside the tier are left out where the
+    columns: that fit. rows: above this many, the devices beside the tier are left out where the
     measure finds nothing bad.
     """
     text = Text(no_wrap=True, overflow="ellipsis")

@@ -146,7 +146,7 @@ def _causes(flow: Flow) -> list[tuple[str, str]]:
         ("NAKs", ", ".join(f"{k} {n}" for k, n in flow.recovery.naks.items()) or "0"),
         ("RNR NAKs", human.count(flow.recovery.rnr_naks)),
         ("gap to NAK", _times(flow.recovery.gap_to_nak_ns)),
-        ("NAK to retrans", _times(flow.recovery.nak_to_resend_ns)),
+        ("NAK to resend", _times(flow.recovery.nak_to_resend_ns)),
         ("timeouts", _times(flow.recovery.timeout_ns)),
     ]
 

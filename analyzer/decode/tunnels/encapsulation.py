@@ -148,7 +148,7 @@ def _sampled_frames(
 
     _WAIT when an interface is new or `out` is full: the datagram continues behind the samples
     that are done. _PASS_ON when it is no sFlow. A sampled frame is its interface's, whatever
-    mirrors are inside it. Inlined: handing on so many arrays costs as much as the walks.
+    mirrors are inside it. Inlined: passing this many arrays costs as much as the walks.
     """
     payload, depth, seen = w[words.AT] + UDP_BYTES, w[words.DEPTH], w[words.SEEN] | (1 << ses.SFLOW)
     stop = min(w[words.STOP], w[words.AT] + be16(data, w[words.AT] + 4))

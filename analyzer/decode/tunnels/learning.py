@@ -128,7 +128,7 @@ class _Pattern:
             self._fields[pt.CUT_AT] = -1
             gre = self._steps[n - 1][1]
             if self._number(gre, 2) & GRE_SEQUENCE and self._number(gre + 2, 2) == TYPE_ERSPAN:
-                raise _Full  # may be ERSPAN II, which its first bits tell
+                raise _Full  # may be ERSPAN II, which its first bits show
             for offset in PROBED_OFFSETS:
                 if offset < after - at:
                     self._add_probe(at + offset + 12)

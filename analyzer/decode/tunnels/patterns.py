@@ -40,7 +40,7 @@ MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
     OUTER_IPV6,
     STAMP,
     SEEN,
-    CUT_AT,  # byte of the last ERSPAN header with the bit that tells of a cut frame; -1 for none
+    CUT_AT,  # byte of the last ERSPAN header with the bit that marks a cut frame; -1 for none
     WHAT,  # description of the session, without number and direction of ERSPAN III; 0 for none
     SOURCE_AT,
     SOURCE_IPV6,

@@ -26,7 +26,7 @@ MAX_DEPTH = 8
 (
     BEGIN,  # where the innermost frame or packet begins
     END,  # end of its captured bytes
-    STOP,  # end of it on the wire, as far as the headers around it tell
+    STOP,  # end of it on the wire, as far as the headers around it show
     LINK,  # its link type
     FRAME,  # where the innermost Ethernet frame begins: what crossed the observed wire
     VLAN,  # TCI of that frame, when `LINK` is IP

@@ -34,7 +34,7 @@ def after(case: Case, tap: str | None) -> str:
 
 
 INCAST_SOURCES = 3
-"""Loss of so many hosts on the way to one may be an egress that they overload."""
+"""Loss from this many hosts on the way to one host may be an egress that they overload."""
 
 
 LAST_SWITCH = (

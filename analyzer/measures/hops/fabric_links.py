@@ -1,4 +1,4 @@
-"""The next tap of a packet by the links of a fabric, where no other packet tells it."""
+"""The next tap of a packet by the links of a fabric, where no other packet shows it."""
 
 from __future__ import annotations
 

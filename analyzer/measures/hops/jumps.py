@@ -149,8 +149,8 @@ def _jumps(own: Ints, offsets: Ints) -> tuple[int, int] | None:
     """How many times a clock jumps forward to stay, and how far in all.
 
     own: its times of packets, ascending. offsets: from the earliest clock to them. Queues delay
-    some packets, so that the least offset from now on tells; and a clock leaves out what it jumps
-    over.
+    some packets, so that the minimum offset from now on decides; and a clock leaves out what it
+    jumps over.
     """
     floor = np.minimum.accumulate(offsets[::-1])[::-1]
     step = np.diff(floor)

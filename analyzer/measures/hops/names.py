@@ -104,7 +104,7 @@ def parts_of(name: str) -> list[str]:
 
 
 def device_between(near: str, far: str) -> str | None:
-    """The device that both links have at one end; None when the names do not tell."""
+    """The device that both links have at one end; None when the names do not show it."""
     here, there = parts_of(near), set(parts_of(far))
     shared = [part for part in here if part in there]
     if len(shared) != 1 or len(there) < 2:

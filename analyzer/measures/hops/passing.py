@@ -672,7 +672,7 @@ def follow(
     """Take in rows from `start`; returns their number, or the row that has no room.
 
     `reason`, int64[1]: what has no room. `hashes`: of `hash_rows`. Without `may_grow` the oldest
-    transmissions are concluded early for want of room in the rings.
+    transmissions are concluded early for lack of room in the rings.
     """
     for i in range(start, len(rows.flow)):
         _fetch_ahead(p, hashes, i)

@@ -125,10 +125,10 @@ MOMENT = np.dtype(
 )
 
 LONG_RUN: Final = 3
-"""Transmissions of a flow in a row that end at a tap: random loss seldom takes so many."""
+"""Transmissions of a flow in a row that end at a tap: random loss seldom takes this many."""
 
 ORDERED_TAPS: Final = 64
-"""Taps whose order is learned where hop limits do not tell it."""
+"""Taps whose order is learned where hop limits do not show it."""
 LEAST, MOST, SAMPLES = range(3)
 """Items of `Passing.lags`."""
 

@@ -70,7 +70,7 @@ class Way:
 
     from_tap: int
     to_tap: int
-    """-1 when nothing tells the next tap of lost packets."""
+    """-1 when nothing shows the next tap of lost packets."""
     expected_by: str | None = None
     whole: Any = None
     """EDGE of all flows together; None when nothing passed."""
@@ -121,15 +121,15 @@ class Ways:
     elsewhere: int
     """Flows that took paths without a tap."""
     hurried: int
-    """Packets followed for less than the horizon, for want of memory."""
+    """Packets followed for less than the horizon, for lack of memory."""
     names: list[str]
     """Short names of the taps."""
     devices: dict[tuple[int, int], str]
-    """The device between two taps, where names tell."""
+    """The device between two taps, where names show."""
     fabric_limits: Sequence[str] = ()
     """What the fabric does not tell, one line each."""
     unlogged: int = 0
-    """Ends and retransmissions without their own moment, for want of memory."""
+    """Ends and retransmissions without their own moment, for lack of memory."""
     left: int = 0
     """Packets that no later tap saw, of flows that also took paths without a tap: unknown whether
     they arrived."""
@@ -465,7 +465,7 @@ def _expected(tables: _Tables, edge: Any) -> tuple[int, str] | None:
 
 
 def _by_packets(tables: _Tables, edge: Any) -> tuple[int, str] | None:
-    """`_expected` as other packets and the names of taps tell it."""
+    """`_expected` as other packets and the names of taps show it."""
     flow, here = int(edge["flow"]), int(edge["from_tap"])
     src, dst, limit = int(tables.src[flow]), int(tables.dst[flow]), int(edge["limit_max"])
     own = tables.next_of.get((flow, here))

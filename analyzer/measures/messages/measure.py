@@ -291,7 +291,7 @@ class MessageStatistics:
         return payload * 8e9 / duration
 
     def unacknowledged(self, flow: int) -> bool:
-        """True where the capture holds requests with payload and does not tell whether they were
+        """True where the capture holds requests with payload and does not show whether they were
         acknowledged: no answer, and no retransmission of the first request."""
         s = self._state(flow)
         return bool(s["pending"]) and not (s["acked"] or s["began_anew"])

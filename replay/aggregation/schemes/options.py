@@ -45,7 +45,7 @@ class Options:
         return text
 
     def number(self, key: str, least: int, most: int) -> int:
-        """A whole number."""
+        """An integer."""
         text = self.values[key]
         value = int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else -1
         if not least <= value <= most:

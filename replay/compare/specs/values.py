@@ -27,7 +27,7 @@ def share(text: str, option: str) -> float:
 
 
 def whole(text: str, where: str) -> int:
-    """A whole number, at most nine digits."""
+    """An integer, at most nine digits."""
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise UsageError(f"{where}={text} is not a whole number")
     return int(text)

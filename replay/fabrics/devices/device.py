@@ -104,6 +104,6 @@ class Device:
     chassis: str = ""
     """Its own LLDP chassis id."""
     hash_in_words: str = ""
-    """What it tells of a hash whose function is not known."""
+    """What it shows of a hash whose function is not known."""
     unexpected: tuple[str, ...] = ()
     """Answers that are not as documented: command, place, what was expected."""

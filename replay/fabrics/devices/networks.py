@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
     end: End
     address: Address | None
-    """None if the table does not tell it."""
+    """None if the table does not show it."""
 
 
 Networks: TypeAlias = Mapping[Network, Sequence[Member]]

@@ -48,7 +48,7 @@ class Transport:
     linear_retries: int = 7
     """Number of consecutive timeouts without doubling; each further timeout doubles the time."""
     retries: int | None = None
-    """A flow whose packets time out again after so many consecutive timeouts has failed: it sends
+    """A flow whose packets time out again after this many consecutive timeouts has failed: it sends
     nothing more, as a queue pair in the error state. None: it continues forever."""
     mpr_packets: int = 0
     """Maximum of packets sent beyond the first unacknowledged packet; 0: no limit."""

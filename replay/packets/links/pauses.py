@@ -161,7 +161,7 @@ def _send_frame(run: Network, link: Int, row: Int, time: Int) -> None:
 
 @inlined
 def _quanta_ps(run: Network, link: Int, quanta: Int) -> Int:
-    """Time of so many quanta at the rate of a link."""
+    """Time of this many quanta at the rate of a link."""
     return service_ps(quanta * np.int64(QUANTUM_BITS // 8), run.links[link, rs.RATE])
 
 

@@ -18,7 +18,7 @@ PAUSE_BYTES: Final = 64
 """A pause frame."""
 QUANTUM_BITS: Final = 512
 MOST_QUANTA: Final = 65_535
-"""IEEE 802.3, annex 31B, as 802.1Qbb uses it: a pause lasts for up to so many times the
+"""IEEE 802.3, annex 31B, as 802.1Qbb uses it: a pause lasts for up to this many times the
 transmission of 512 bits."""
 STORM_PS: Final = 200_000_000
 """200 us. Watchdogs of switches wait for 200 ms (Junos: twice a polling interval of 100 ms); a

@@ -119,7 +119,7 @@ class Rules:
     event-driven driver."""
     rerouted: Callable[[Fabric, Int32s], Rules] | None = None
     """The same for a run in which routing changes: the fabric has the groups of all routing states,
-    int32[states, S, E] tells which holds in each (`failures.Scheduled`). None: the rules serve
+    int32[states, S, E] shows which holds in each (`failures.Scheduled`). None: the rules serve
     whatever group they are given."""
 
 

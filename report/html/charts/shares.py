@@ -16,7 +16,7 @@ _HOT, _COLD = 1.25, 0.75
 """Times the fair share from which a path counts as overloaded or underused."""
 _LEFT, _TOP, _PLOT = 56.0, 22.0, 200.0
 _LETTER, _LABEL_LINES = 7, 4
-"""Width of a letter; names below the columns take up to so many lines: they do not overlap."""
+"""Width of a letter; names below the columns take up to this many lines: they do not overlap."""
 
 
 def paths(record: Imbalance) -> Chart:

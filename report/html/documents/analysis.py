@@ -22,7 +22,7 @@ from ..escape import escape
 from ..page import HtmlPage
 
 _FINDINGS, _AFFECTED, _EVIDENCE, _SETS = 50, 10, 10, 2
-"""Maximum number of findings; of each, so many flows and frames; sets of parallel paths."""
+"""Maximum number of findings; of each, this many flows and frames; sets of parallel paths."""
 
 
 def analysis_html(analysis: Analysis, top: int = 20, sort: bool = False) -> bytes:

@@ -118,7 +118,7 @@ class LiveFeed:
                 self._join_logs(self._logs)
 
     def _join_logs(self, logs: FollowedLogs) -> None:
-        """Owners with what the logs tell by now; at most a 20th of the time."""
+        """Owners with what the logs show by now; at most a 20th of the time."""
         began = time.monotonic()
         if began < self._logs_due:
             return

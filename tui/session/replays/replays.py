@@ -333,7 +333,7 @@ class Replays(Background[ReplayView]):
             found = with_recovered_seeds(prepared.request, prepared.fabric, seeds, follow)
         except _Stopped:
             return
-        except UsageError:  # flows that do not tell the sides of the links
+        except UsageError:  # flows that do not show the sides of the links
             self._searched = True
             return
         self._searched = True

@@ -78,7 +78,7 @@ def _of(traffic: Traffic, fabric: Fabric, paths: TracedPaths) -> Traced | None:
 
 
 class Followed:
-    """Follows the switches in its own thread, and tells the paths after every event."""
+    """Follows the switches in its own thread, and reports the paths after every event."""
 
     def __init__(
         self,

@@ -140,7 +140,8 @@ def moving_clocks(case: Case, limit_ns: float) -> set[str]:
 
 
 def _jumped(case: Case, tap: str, times: int) -> tuple[int, int]:
-    """First and last of so many jumps against its neighbours, which each tell their own windows."""
+    """First and last of this many jumps against its neighbours, which each tell their own
+    windows."""
     beside = [clock for clock in case.clocks if tap in (clock.tap, clock.relative_to)]
     first = min(clock.first_step_ns for clock in beside if clock.first_step_ns is not None)
     last = max(clock.last_step_ns for clock in beside if clock.last_step_ns is not None)

@@ -17,8 +17,8 @@ from .captures import moving_clocks
 from .groups import HopGroup, groups, hits_by_flow
 
 QUEUE_NS = 200_000
-"""A hop queues if its p99 delay above the least is at least this, and `QUEUE_FACTOR` times that of
-the median hop: what slows every hop is the machines, or the clocks."""
+"""A hop queues if its p99 delay above the minimum is at least this, and `QUEUE_FACTOR` times that
+of the median hop: what slows every hop is the machines, or the clocks."""
 QUEUE_FACTOR = 10
 LEAST_PACKETS = 100
 BURST_SHARE = 0.1
@@ -28,7 +28,8 @@ SLOW_SHARE = 0.6
 
 
 def long_delays(case: Case) -> dict[tuple[int, int], float]:
-    """By taps of a hop, the p99 of its delay above the least, ns, where clocks let it be known."""
+    """By taps of a hop, the p99 of its delay above the minimum, ns, where clocks let it be
+    known."""
     if case.ways is None:
         return {}
     moving = moving_clocks(case, QUEUE_NS)
@@ -42,12 +43,12 @@ def long_delays(case: Case) -> dict[tuple[int, int], float]:
 
 
 def queue_limit(p99: Mapping[tuple[int, int], float]) -> float:
-    """The delay above the least, ns, from which a packet waits in a queue."""
+    """The delay above the minimum, ns, from which a packet waits in a queue."""
     return max(QUEUE_NS, QUEUE_FACTOR * float(np.median(list(p99.values()))))
 
 
 def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
-    """Hops whose delay is far above the least."""
+    """Hops whose delay is far above the minimum."""
     ways = case.ways
     if ways is None:
         return

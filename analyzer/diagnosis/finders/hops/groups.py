@@ -61,7 +61,7 @@ class HopGroup:
 
     @property
     def device(self) -> str | None:
-        """The device between the taps, where names tell."""
+        """The device between the taps, where names show."""
         if self.beside:
             taps = {tap for hop in (*self.hops, *self.beside) for tap in (hop.from_tap, hop.to_tap)}
             parts = [set(parts_of(self.ways.names[tap])) for tap in taps if tap >= 0]
@@ -73,7 +73,7 @@ class HopGroup:
 
     @property
     def direction(self) -> str | None:
-        """`leaf1 to leaf2`, where names tell and all hops agree."""
+        """`leaf1 to leaf2`, where names show and all hops agree."""
         names = self.ways.names
         found = {
             direction(names[hop.from_tap], names[hop.to_tap]) if hop.to_tap >= 0 else None
@@ -102,8 +102,8 @@ class HopGroup:
         return f"the network between {near} and {far}"
 
     def way(self) -> str:
-        """Which packets: ` from leaf1 to leaf2`, with a space before it; empty if names do not
-        tell."""
+        """Which packets: ` from leaf1 to leaf2`, with a space before it; empty if names
+        do not show it."""
         names = self.ways.names
         if self.direction is not None:
             return f" from {printable(self.direction)}"
@@ -118,16 +118,16 @@ class HopGroup:
         return names[0] if len(names) == 1 else f"{len(names)} taps" if names else ""
 
     def queued(self, limit: float) -> tuple[int, int]:
-        """Begin of the first and end of the last window with a delay of `limit` ns above the
-        least; without such a window all the time."""
+        """Begin of the first and end of the last window with a delay of `limit` ns above
+        the minimum; without such a window all the time."""
         queues = self.queues(limit)
         if not queues:
             return self.ways.origin_ns, self.ways.newest_ns
         return queues[0][0], queues[-1][1]
 
     def queues(self, limit: float) -> list[tuple[int, int]]:
-        """Begin and end of each stretch of windows with a delay of `limit` ns above the least, with
-        windows without packets between them."""
+        """Begin and end of each stretch of windows with a delay of `limit` ns above the minimum,
+        with windows without packets between them."""
         width, origin = self.ways.window_ns, self.ways.origin_ns
         used, long = np.zeros(WINDOWS, np.bool_), np.zeros(WINDOWS, np.bool_)
         for hop in self.hops:
@@ -142,7 +142,7 @@ class HopGroup:
         ]
 
     def wait(self, queue: tuple[int, int]) -> float:
-        """Longest delay above the least, ns, in the windows of one of `queues`."""
+        """Longest delay above the minimum, ns, in the windows of one of `queues`."""
         width, origin = self.ways.window_ns, self.ways.origin_ns
         begin, end = ((time - origin) // width for time in queue)
         longest = 0

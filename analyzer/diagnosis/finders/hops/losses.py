@@ -131,7 +131,7 @@ def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int
 
 
 def _by_fabric(group: HopGroup) -> str:
-    """The evidence for the next tap, where only the fabric file tells it."""
+    """The evidence for the next tap, where only the fabric file shows it."""
     told = any(hop.expected_by == "fabric" for hop in group.hops)
     return " (next tap by the fabric file)" if told else ""
 
@@ -237,7 +237,7 @@ def _passed_between(group: HopGroup, first: int, last: int) -> int:
 def _outages(group: HopGroup, lost: NDArray[Any]) -> int:
     """How often everything was lost for a while; 0 if packets were lost besides.
 
-    Of random loss so many packets in a row would hardly be hit.
+    Of random loss this many packets in a row would hardly be hit.
     """
     loss, passed = _by_window(group, lost), np.zeros(state.WINDOWS, np.int64)
     for hop in (*group.hops, *group.beside):
@@ -349,7 +349,7 @@ def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
 
 
 def _usual_delay(group: HopGroup) -> float:
-    """Median over the other hops of their longest delay above the least, ns."""
+    """Median over the other hops of their longest delay above the minimum, ns."""
     mine = {(hop.from_tap, hop.to_tap) for hop in group.hops}
     others = []
     for hop in group.ways.hops:

@@ -25,7 +25,7 @@ def losing_groups(case: Case) -> list[HopGroup]:
 def of_ports(case: Case) -> Mapping[int, HopGroup]:
     """By number of the port outage, the hops whose losses it explains.
 
-    Taps do not tell the port that they lead to: losses that fit several outages, or share an outage
+    Taps do not show the port that they lead to: losses that fit several outages, or share an outage
     with those of other hops, are not explained.
     """
     outages = [] if case.mrc is None else case.mrc.outages

@@ -33,7 +33,8 @@ def dscp_selection(case: Case, swallowed: set[int], others: set[int]) -> str | N
 
 
 def unlikely(swallowed: set[int], others: set[int], tried: int, least: int = LEAST_FLOWS) -> bool:
-    """Whether as many flows drawn at random would seldom be the ones of one of so many classes."""
+    """Whether as many flows drawn at random would seldom be the ones of one of this many
+    classes."""
     if len(swallowed) < least or len(others) < least:
         return False
     return tried / CHANCE <= comb(len(swallowed) + len(others), len(swallowed))
@@ -41,8 +42,8 @@ def unlikely(swallowed: set[int], others: set[int], tried: int, least: int = LEA
 
 def seldom(others: int, hit: int, share: float, packets: int) -> bool:
     """Whether random loss of this share of the packets would seldom hit any `hit` flows, of these
-    and so many others, in so many further packets: the number of ways to choose the flows, times
-    the share for each packet. In logarithms: the number of ways exceeds any float."""
+    and this many others, in this many further packets: the number of ways to choose the flows,
+    times the share for each packet. In logarithms: the number of ways exceeds any float."""
     return log(comb(others + hit, hit)) + packets * log(share) < log(CHANCE)
 
 

@@ -101,7 +101,7 @@ def retired_values(case: Case, known: Known) -> Iterator[Finding]:
 
 
 def _lost_since_ns(case: Case) -> dict[int, float]:
-    """By flow, when its first packet was lost as far as the taps tell: inf if none was, -inf where
+    """By flow, when its first packet was lost as far as the taps show: inf if none was, -inf where
     packets may be lost that no tap saw."""
     if case.ways is None or case.ways.unlogged:
         return {}
