@@ -44,7 +44,7 @@ def failing_routes(fabric: Fabric) -> list[Note]:
     notes = []
     for circle, hosts in circles.items():
         way = " > ".join(names[switch] for switch in (*circle, circle[0]))
-        text = f"packets to {_some(hosts)} go in a circle: {way}"
+        text = f"packets to {_some(hosts)} loop: {way}"
         notes.append(Note(CIRCLE, names[circle[0]], text))
     for switch, hosts in sorted(dead.items()):
         notes.append(Note(NO_ROUTE, names[switch], f"it has no route to {_some(hosts)}"))

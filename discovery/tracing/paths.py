@@ -57,7 +57,7 @@ REASONS = (
     "the switch hashes IPv6 otherwise, or its routes of IPv6 are not known",
     "no route",
     "the switch names a next hop that its tables did not contain",
-    "the tables lead in a circle",
+    "the tables form a loop",
 )
 
 

@@ -66,7 +66,7 @@ def test_a_loop_and_a_missing_route_are_one_line_each(tmp_path):
     fabric, remarks = discovered(tmp_path)
     (host1, host2) = (fabric.host_name(host) for host in range(2))
     assert {one for one in remarks if one[0] in ("loop", "no route")} == {
-        ("loop", "leaf1", f"packets to {host2} go in a circle: leaf1 > spine1 > leaf1"),
+        ("loop", "leaf1", f"packets to {host2} loop: leaf1 > spine1 > leaf1"),
         ("no route", "spine2", f"it has no route to {host1}"),
     }
 
@@ -139,7 +139,7 @@ def test_a_traced_path_ends_where_the_circle_closes(tmp_path):
         {"src": "10.1.2.2", "dst": "10.1.1.2", "sport": 49152},
     ]
     found = trace_paths(traffic_of(fabric, flows), fabric)
-    assert REASONS[found.reason[0]] == "the tables lead in a circle"
+    assert REASONS[found.reason[0]] == "the tables form a loop"
     assert fabric.nodes.names[found.switch[0]] == "leaf1"
     links = [int(link) for link in found.placement.links[0] if link >= 0]
     names = [fabric.link_name(link) for link in links]
@@ -198,7 +198,7 @@ def test_what_real_routers_do_is_one_line_each(routers):
     do("r1", "ip rule add from 10.1.1.0/24 lookup 100")
     do("r1", "ip link add vni10 type vxlan id 10 dstport 4789 dev up12")
     assert remarks() == {
-        ("loop", "r1", "packets to r3:swp1 go in a circle: r1 > r2 > r1"),
+        ("loop", "r1", "packets to r3:swp1 loop: r1 > r2 > r1"),
         ("no route", "r2", "it has no route to r1:swp1"),
         ("not represented", "r1", "policy routing: 1 IPv4 rules choose other tables, which are "
          "not read, such as `src 10.1.1.0 srclen 24 table 100`"),
