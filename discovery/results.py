@@ -32,7 +32,7 @@ class AskedDevice(Record, frozen=True, kw_only=True):
     dialect: str
     hash: Annotated[str | None, Meta(description="hash policy and seed; None: a host")]
     not_read: Annotated[list[str], Meta(description="what is unknown: no answer in the folder")]
-    commands: Annotated[list[Command], Meta(description="empty: the folder does not tell")] = []
+    commands: Annotated[list[Command], Meta(description="empty: the folder does not state it")] = []
 
 
 class DiscoveredLink(Record, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ class HopChange(Record, frozen=True):
 
     change: Change
     from_tap: Annotated[str, Meta(description="without what the names of all taps have in common")]
-    to_tap: Annotated[str | None, Meta(description="None: nothing tells the next tap")]
+    to_tap: Annotated[str | None, Meta(description="None: no packet shows the next tap")]
     device: str | None
     worse: Annotated[list[str], Meta(description="names of figures")]
     better: list[str]
@@ -94,8 +94,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     change: Annotated[
         Literal["worse", "better", "unchanged"],
         Meta(
-            description="worse: a critical finding or warning is new or worse, or a figure of all"
-            " flows is worse (goodput alone not where findings are only better or gone)"
+            description="worse: a critical finding or warning is new or worse, or a figure of all flows "
+            "is worse; lower goodput alone does not count if findings are only better or gone"
         ),
     ]
     findings: Annotated[list[FindingChange], Meta(description="new and worse ones first")]

@@ -119,7 +119,7 @@ class Diagnosis(Record, frozen=True):
     healthy: Annotated[list[str], Meta(description="checks that passed, with what they cover")]
     limits: Annotated[
         list[str],
-        Meta(description="what these captures cannot tell, and which tap would tell it"),
+        Meta(description="what these captures cannot show, and which tap would show it"),
     ]
     complete: Annotated[
         bool,

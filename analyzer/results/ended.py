@@ -70,7 +70,7 @@ class Ended(Record, frozen=True, kw_only=True):
     unknown_between_taps: Annotated[
         int, Meta(description="packets that a later tap did not see: whether lost is unknown")
     ] = 0
-    untapped_flows: Annotated[int, Meta(description="flows on ways without a tap")] = 0
+    untapped_flows: Annotated[int, Meta(description="flows on paths without a tap")] = 0
     missed_by_captures: Annotated[
         int, Meta(description="packets that passed a tap and are missing in its capture")
     ] = 0
@@ -85,9 +85,9 @@ class Ended(Record, frozen=True, kw_only=True):
     returned_flows: Annotated[
         int | None,
         Meta(
-            description="flows of captures that came back after they left memory: each counts as a"
-            " new flow from there, what was lost or late meanwhile is unknown; null where flows"
-            " leave for `--idle-after`: not counted"
+            description="flows of captures that resumed after removal from memory: each counts as a "
+            "new flow, losses and late packets in between are unknown; null with `--idle-after`: "
+            "not counted"
         ),
     ] = None
 

@@ -29,10 +29,10 @@ class Hop(Record, frozen=True, kw_only=True):
     from_tap: str
     to_tap: Annotated[
         str | None,
-        Meta(description="None: lost packets whose next tap nothing in the captures tells"),
+        Meta(description="None: lost packets whose next tap no packet shows"),
     ]
     device: Annotated[
-        str | None, Meta(description="the device between both taps, when their names tell it")
+        str | None, Meta(description="the device between both taps, if their names show it")
     ]
     expected_by: Annotated[
         str | None,
@@ -96,6 +96,6 @@ class TapClock(Record, frozen=True):
     drift_ppm: float | None
     steps: Annotated[int, Meta(description="times the offset jumped")]
     first_step_ns: Annotated[
-        int | None, Meta(description="begin of the first window after a jump; None without any")
+        int | None, Meta(description="start of the first window after a jump; None: no jump")
     ] = None
     last_step_ns: Annotated[int | None, Meta(description="the same for the last jump")] = None

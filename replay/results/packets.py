@@ -133,7 +133,7 @@ class PauseSummary(msgspec.Struct, frozen=True, kw_only=True):
     deadlocked_runs: int
     deadlock: Annotated[
         list[str],
-        Meta(description="ports of a circle, each waits for the next; first such run"),
+        Meta(description="ports of a cycle, each waits for the next; first such run"),
     ]
 
 
