@@ -53,8 +53,8 @@ class Analysis(Record, frozen=True, kw_only=True):
     ended: Annotated[
         Ended | UnsetType,
         Meta(
-            description="only if flows were removed from memory (live or with --follow), or packets "
-            "were beyond a limit"
+            description="only if flows were removed from memory (live or with --follow), or "
+            "packets were beyond a limit"
         ),
     ] = UNSET
     rdma_ports: Annotated[

@@ -94,8 +94,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     change: Annotated[
         Literal["worse", "better", "unchanged"],
         Meta(
-            description="worse: a critical finding or warning is new or worse, or a figure of all flows "
-            "is worse; lower goodput alone does not count if findings are only better or gone"
+            description="worse: a critical finding or warning is new or worse, or a figure of all "
+            "flows is worse; lower goodput alone does not count if findings are only better or gone"
         ),
     ]
     findings: Annotated[list[FindingChange], Meta(description="new and worse ones first")]

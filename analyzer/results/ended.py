@@ -85,8 +85,8 @@ class Ended(Record, frozen=True, kw_only=True):
     returned_flows: Annotated[
         int | None,
         Meta(
-            description="flows of captures that resumed after removal from memory: each counts as a "
-            "new flow, losses and late packets in between are unknown; null with `--idle-after`: "
+            description="flows of captures that resumed after removal from memory: each counts as "
+            "a new flow, losses and late packets in between are unknown; null with `--idle-after`: "
             "not counted"
         ),
     ] = None

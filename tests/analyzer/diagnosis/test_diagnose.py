@@ -151,7 +151,7 @@ def test_links_without_a_tap_are_no_fault(taps):
 def test_links_without_a_tap_limit_the_diagnosis():
     names = ("H3-leaf2", "leaf1-spine1", "leaf1-spine2", "leaf2-spine1", "leaf2-spine3")
     taps = [path for path in FABRIC if path.name.startswith(names)]
-    assert any("on ways without a tap" in limit for limit in diagnosed(taps).limits)
+    assert any("on paths without a tap" in limit for limit in diagnosed(taps).limits)
 
 
 def test_a_filter_withdraws_all_claims():
