@@ -129,5 +129,5 @@ def test_expressions_elsewhere(files: list[Path]) -> None:
         Reading(tap=["(?P<tap>.)/"]).captures(())
     with pytest.raises(UsageError, match="compare takes --tap NAME=FILE"):
         Naming(["(?P<tap>.)/"]).of_each([files])
-    with pytest.raises(UsageError, match="--follow reads one growing file"):
+    with pytest.raises(UsageError, match="--follow reads one file"):
         Reading(tap=["(?P<tap>.)/"], follow=True).options(files[:1], {})
