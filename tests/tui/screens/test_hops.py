@@ -147,4 +147,4 @@ def test_taps_are_not_judged_before_the_session_is():
         return "\n".join(text_of(app))
 
     text = drive(PAIR, ["3"], (80, 24), before)
-    assert "not diagnosed yet" in text and "No packet was seen at two taps" not in text
+    assert "diagnosis is not ready" in text and "No packet was seen at two taps" not in text
