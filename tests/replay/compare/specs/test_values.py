@@ -21,7 +21,7 @@ def test_values():
         (time_ps, ["", "5", "5 parsecs", "-1us"], "--fail: .* is not a time; write it like 50us"),
         (share, ["1", "101%", "-1%", "%", "nan%"], "--fail: .* is not a share"),
         (whole, ["", "-1", "1.5", "1e3", "٣", "9999999999"], "--fail=.* is not a whole number"),
-        (ratio, ["", "1/0", "a/b", "1/2/3"], "--fail: .* is no number"),
+        (ratio, ["", "1/0", "a/b", "1/2/3"], "--fail: .* is not a number"),
     ],
 )
 def test_mistakes(function, texts, message):
