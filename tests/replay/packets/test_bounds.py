@@ -14,7 +14,7 @@ from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.failures.events import SLOW, Failures, LinkEvent
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import Model, Workload
-from rocescope.replay.packets.model.waits import Waits
+from rocescope.replay.packets.model.waits import NO_WAITS
 from rocescope.replay.packets.offers.offered import workload_of
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.traffic import ON_RECEIVED
@@ -162,8 +162,7 @@ def test_no_run_beats_its_bound(
 def test_computations_count_in_the_first_phase_alone() -> None:
     model, work = Model(pfc=None), 20_000_000
     load = messages([(0, 5), (5, 0)], 4096, model, phase=np.array([0, 1]))
-    waits = Waits(*(np.zeros(0, kind) for kind in (np.int32, np.int32, np.uint8)),
-                  np.array([7], np.int32), np.array([work]))  # fmt: skip
+    waits = NO_WAITS._replace(host=np.array([7], np.int32), takes_ps=np.array([work]))
     strategy = parse_packet_strategy("switch-random")
     plain, worked = load, load._replace(waits=waits)
     found = run_open_loop(worked, TREE, strategy, model).completion_ps
