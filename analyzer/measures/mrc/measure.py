@@ -216,7 +216,7 @@ class MrcMeasure:
         mine = self._state.flows
         before = mine["packets"].copy()
         for a in range(len(theirs)):
-            _add_flow(mine[flow_map[a]], theirs[a])
+            _add_flow(mine[flow_map[a]], theirs[a], tap_map)
         added = other.all_evs().copy()
         if len(added):
             owner = added["lane"] // st.LANES
@@ -268,7 +268,7 @@ class MrcMeasure:
         self._state = self._state._replace(evs=reserved(self._state.evs, records))
 
 
-def _add_flow(mine: Any, added: Any) -> None:
+def _add_flow(mine: Any, added: Any, tap_map: UInt16s) -> None:
     for name in (
         "packets", "resends", "resends_after_nack", "trimmed", "timestamped", "sacks",
         "probe_responses", "skips", "always_skips", "nacks", "received_units",
@@ -282,6 +282,15 @@ def _add_flow(mine: Any, added: Any) -> None:
     mine["mpr"] = added["mpr"] or mine["mpr"]
     mine["last_always_skip_ns"] = max(mine["last_always_skip_ns"], added["last_always_skip_ns"])
     mine["max_ooo_count"] = max(mine["max_ooo_count"], added["max_ooo_count"])
+    for lane in np.flatnonzero(added["trim_frame"]).tolist():
+        first, last = added["trim_first_ns"][lane], added["trim_last_ns"][lane]
+        if not mine["trim_frame"][lane]:
+            mine["trim_first_ns"][lane], mine["trim_last_ns"][lane] = first, last
+            mine["trim_frame"][lane] = added["trim_frame"][lane]
+            tap = added["trim_tap"][lane]
+            mine["trim_tap"][lane] = tap_map[tap] if len(tap_map) else tap
+        mine["trim_first_ns"][lane] = min(mine["trim_first_ns"][lane], first)
+        mine["trim_last_ns"][lane] = max(mine["trim_last_ns"][lane], last)
 
 
 @subkernel

@@ -26,8 +26,8 @@ _OTHER_RESOLUTION = 0x8000  # TSR
 @inlined
 def reason_index(reason: Int) -> Int:
     """Index of a NACK reason in the counts, see mrc_state.REASONS."""
-    if reason == 0x01 or reason == 0x02:
-        return reason - 1
+    if reason == headers.TRIMMED or reason == headers.TRIMMED_LASTHOP:
+        return reason - headers.TRIMMED
     if reason == 0x06 or reason == 0x07:
         return reason - 4
     if reason == 0x0A or reason == 0x0B:
@@ -57,6 +57,19 @@ def _note(
     entry.value = value
     entry.without = without
     entry.lost_ns = lost_ns
+
+
+@inlined
+def _note_trim(flow: FlowRecord, lane: Int, rows: Rows, row: Int) -> None:
+    """A trimmed packet that `flow` has, or a NACK of one."""
+    time = rows.time_ns[row]
+    if flow.trim_frame[lane] == 0:
+        flow.trim_first_ns[lane] = time
+        flow.trim_last_ns[lane] = time
+        flow.trim_frame[lane] = rows.frame_number[row]
+        flow.trim_tap[lane] = rows.tap[row]
+    flow.trim_first_ns[lane] = min(np.int64(flow.trim_first_ns[lane]), time)
+    flow.trim_last_ns[lane] = max(np.int64(flow.trim_last_ns[lane]), time)
 
 
 @inlined
@@ -129,6 +142,7 @@ def _sent(
     if mrc.trimmed or _is_short(rows, row, path_mtu):
         ev.trimmed += 1
         flow.trimmed += 1
+        _note_trim(flow, st.SENT, rows, row)
     flow.packets += 1
     if not flow.started or psn_distance(psn, np.int64(flow.next_psn)) >= 0:
         flow.started = 1
@@ -252,10 +266,12 @@ def _refused(
     state: State, mrc: MrcRecord, rows: Rows, row: Int, f: Int, peer: Int, found: Int
 ) -> None:
     """A NACK that flow `f` carries."""
-    psn = np.int64(mrc.psn)
-    state.flows[f].nacks[reason_index(np.int64(mrc.reason))] += 1
+    psn, reason = np.int64(mrc.psn), np.int64(mrc.reason)
+    state.flows[f].nacks[reason_index(reason)] += 1
+    if reason == headers.TRIMMED or reason == headers.TRIMMED_LASTHOP:
+        _note_trim(state.flows[f], st.TOLD, rows, row)
     state.evs.records[found].nacks += 1
-    _note(state, st.LOG_NACK, f, rows, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason), 0, 0)
+    _note(state, st.LOG_NACK, f, rows, row, np.int64(mrc.entropy), psn, reason, 0, 0)
     if peer < 0:
         return
     ring = np.int64(state.flows[peer].ring) - 1

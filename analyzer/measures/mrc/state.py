@@ -74,6 +74,11 @@ FLOW = np.dtype(
         ("received_units", "i8"),
         ("mpr", "u1"),  # latest value other than 0
         ("max_ooo_count", "u2"),
+        # its trimmed packets (SENT) and the NACKs of trimmed packets that it carries (TOLD)
+        ("trim_first_ns", "i8", (LANES,)),
+        ("trim_last_ns", "i8", (LANES,)),
+        ("trim_frame", "i8", (LANES,)),  # of the first one; 0: none
+        ("trim_tap", "u2", (LANES,)),
     ],
     align=True,
 )

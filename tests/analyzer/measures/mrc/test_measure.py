@@ -35,6 +35,7 @@ def batch(rows: list[dict[str, Any]], start: int = 0) -> TrackedBatch:
     flow = np.zeros(len(rows), np.int32)
     for i, row in enumerate(rows):
         table.time_ns[i] = 1_000_000_000 + (start + i) * 1000
+        table.frame_number[i] = start + i + 1
         flow[i] = row["opcode"] in (SACK, NACK)
         if row["opcode"] == WRITE and "timestamp" in row:
             records["present"][i] = TSETH
@@ -77,6 +78,8 @@ class Twin:
         self.trips: list[int] = []
         self.received, self.counter = 0, None
         self.clock: int | None = None
+        self.trims: list[list[int]] = [[], []]
+        """Times of trimmed packets and of NACKs of trimmed packets."""
 
     def row(self, row: dict[str, Any], time: int) -> None:
         if row.get("verdict") == TAP_COPY:
@@ -92,6 +95,8 @@ class Twin:
         ev["packets"] += 1
         ev["marked"] += row["traffic_class"] == 3
         ev["trimmed"] += row["payload_bytes"] < PATH_MTU
+        if row["payload_bytes"] < PATH_MTU:
+            self.trims[mrc_state.SENT].append(time)
         self.packets += 1
         if "timestamp" in row:
             self.clock = (time - row["timestamp"] * 128) % WRAP
@@ -136,6 +141,8 @@ class Twin:
     def nack(self, row: dict[str, Any], time: int) -> None:
         about = self.told[row["entropy"]]
         about["nacks"] += 1
+        if row["reason"] in (1, 2):
+            self.trims[mrc_state.TOLD].append(time)
         known = self.ring.get(row["psn"] % 1024)
         if known and known[0] == row["psn"]:
             self.ring[row["psn"] % 1024] = (*known[:2], True)
@@ -177,7 +184,7 @@ NACKS = st.fixed_dictionaries(
         "entropy": EVS,
         "psn": PSNS,
         "timestamp": STAMPS,
-        "reason": st.just(1),
+        "reason": st.sampled_from([1, 2, 6]),
     }
 )
 
@@ -205,6 +212,13 @@ def compare(found: MrcMeasure, twin: Twin) -> None:
         assert (quantiles.count if quantiles else 0) == len(values)
         assert not values or (quantiles is not None and quantiles.max == max(values))
     assert answers["received_units"] == twin.received
+    for lane, record in ((mrc_state.SENT, flow), (mrc_state.TOLD, answers)):
+        times = twin.trims[lane]
+        frame = (times[0] - 1_000_000_000) // 1000 + 1 if times else 0
+        assert record["trim_frame"][lane] == frame
+        if times:
+            first, last = record["trim_first_ns"][lane], record["trim_last_ns"][lane]
+            assert (first, last) == (times[0], times[-1])
 
 
 @examples(60)
@@ -298,13 +312,15 @@ def test_either_order_and_none() -> None:
 def test_merged_parts_are_the_whole() -> None:
     first = [write(n, EV + n % 3, timestamp=n) for n in range(20)]
     second = [{"opcode": SACK, "entropy": EV, "psn": 30, "timestamp": 9, "rcvd_bytes": 3}]
-    second += [{"opcode": NACK, "entropy": EV + 1, "psn": 31, "reason": 6}]
-    second += [write(n, EV + n % 5) for n in range(30, 50)]
+    second += [{"opcode": NACK, "entropy": EV + 1, "psn": 31, "reason": 1}]
+    second += [write(n, EV + n % 5, payload_bytes=100 + n) for n in range(30, 50)]
+    first[3] |= {"payload_bytes": 100}
     one, other = measured(batch(first)), measured(batch(second, 20))
     flow_map, same = np.array([0, 1], np.int32), np.arange(3, dtype=np.uint32)
     one.merge(other, flow_map, same, same.astype(np.uint16), same)
     whole = measured(batch(first), batch(second, 20))
-    for name in ("packets", "sacks", "resends", "received_units", "nacks"):
+    trims = ("trimmed", "trim_first_ns", "trim_last_ns", "trim_frame", "trim_tap")
+    for name in ("packets", "sacks", "resends", "received_units", "nacks", *trims):
         for f in (0, 1):
             assert np.array_equal(one.flow(f)[name], whole.flow(f)[name]), name
     for f, lane in ((0, mrc_state.SENT), (1, mrc_state.TOLD)):
