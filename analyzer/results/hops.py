@@ -60,6 +60,13 @@ class Hop(Record, frozen=True, kw_only=True):
     reordered_packets: Annotated[
         int, Meta(description="in order at from_tap, late at to_tap: overtaken on this hop")
     ]
+    overtaken_by: Annotated[
+        Quantiles | None,
+        Meta(
+            description="packets with higher PSNs of its flow that reach to_tap before a reordered"
+            " packet; None without one"
+        ),
+    ] = None
     duplicate_packets: Annotated[int, Meta(description="more copies at to_tap than at from_tap")]
     trimmed_packets: Annotated[int, Meta(description="less payload at to_tap than at from_tap")]
     dscp_changed_packets: int

@@ -71,6 +71,9 @@ def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence
         last_lost_ns=int(lost["time"].max()) if len(lost) else None,
         ce_marked_packets=counted("marked"),
         reordered_packets=counted("late"),
+        overtaken_by=None
+        if whole is None
+        else measure.histograms.quantiles(int(whole["hop"]), state.OVERTAKEN),
         duplicate_packets=counted("copies"),
         trimmed_packets=counted("trimmed"),
         dscp_changed_packets=counted("dscp_changed"),
@@ -103,8 +106,8 @@ def _lost_by_flow(way: Way) -> list[LostAt]:
 def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
     """The delays of a hop: two histograms, of delays above and below the first one."""
     hop, base = int(whole["hop"]), int(whole["delay_base"])
-    above = [(b.low, b.high, b.count) for b in histograms.bins(hop, 0)]
-    below = [(1 - b.high, 1 - b.low, b.count) for b in reversed(histograms.bins(hop, 1))]
+    above = [(b.low, b.high, b.count) for b in histograms.bins(hop, state.AHEAD)]
+    below = [(1 - b.high, 1 - b.low, b.count) for b in reversed(histograms.bins(hop, state.BEHIND))]
     bins = below + above
     count = sum(n for _, _, n in bins)
     if not count:
@@ -122,7 +125,7 @@ def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
 
     total = sum(
         sign * int(histograms.arrays.stats[row, 1])
-        for kind, sign in ((0, 1), (1, -1))
+        for kind, sign in ((state.AHEAD, 1), (state.BEHIND, -1))
         if (row := int(histograms.arrays.row[hop, kind])) >= 0
     )
     p50, p90, p99, p999 = (quantile(q) for q in _QUANTILES)

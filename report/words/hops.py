@@ -90,13 +90,19 @@ def counts(hop: Hop) -> str:
         text += f" ({percent(hop.lost_percent / 100)})"
     for number, word in (
         (hop.ce_marked_packets, "marked CE here"),
-        (hop.reordered_packets, "overtaken here"),
+        (hop.reordered_packets, overtaken(hop)),
         (hop.duplicate_packets, "copied here"),
         (hop.trimmed_packets, "trimmed here"),
         (hop.dscp_changed_packets, "with another DSCP"),
     ):
         text += f", {count(number)} {word}" if number else ""
     return text
+
+
+def overtaken(hop: Hop) -> str:
+    """`overtaken here by up to 12 packets`"""
+    most = 0 if hop.overtaken_by is None else int(hop.overtaken_by.max)
+    return f"overtaken here by up to {counted(most, 'packet')}"
 
 
 def delay(hop: Hop) -> str:

@@ -303,7 +303,9 @@ def _overtaken(analysis: Analysis) -> str:
     if not late:
         return ""
     packets, flows = counted(sum(late), "packet"), counted(len(late), "flow")
+    most = max((hop.overtaken_by.max for hop in analysis.hops if hop.overtaken_by), default=0)
     text = f"{packets} of {flows} were overtaken on the way to later taps"
+    text += f" by up to {counted(int(most), 'packet')}" if most else ""
     where = mostly_at(analysis.hops, "reordered_packets")
     return f"{text}, {where}" if where else text
 

@@ -56,7 +56,7 @@ class HopMeasure:
     """The way of every packet between taps; memory is bounded by packets in flight and by flows."""
 
     def __init__(self) -> None:
-        self.histograms = HistogramPool(2)
+        self.histograms = HistogramPool(3)
         self.times = SampledTimes()
         self.left_at: dict[int, int] = {}
         """Packets by tap of flows that left (`keep`)."""

@@ -47,6 +47,9 @@ FIRST_ENDS = 8
 MOST_MOMENTS = 1 << 20
 _RESTART = 1 << 20
 """A PSN so far below the highest one starts a new sequence."""
+_RECENT = 64
+"""Bits of VISIT.recent."""
+_MOST_OVERTAKING = 0xFFFF
 _MOST_TWINS = 8
 _AHEAD = 4
 """Rows, and transmissions, between a prefetch and its use."""
@@ -299,11 +302,11 @@ def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
 
 @inlined
 def _note_pass(
-    p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int, late: bool
+    p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int, overtaken: Int
 ) -> None:
     """One transmission went from one tap to the next; `copies`: that arose on the way.
 
-    `late`: it became late on the way.
+    overtaken: on the way, by so many packets.
     """
     own = edge_of(p, flow, np.int64(near.tap), np.int64(far.tap))
     hop = np.int64(p.edges[own].hop)
@@ -344,7 +347,7 @@ def _note_pass(
             edge.marked += 1
             edge.first_marked_ns = min(edge.first_marked_ns, near.time)
             edge.last_marked_ns = max(edge.last_marked_ns, near.time)
-        if late:
+        if overtaken > 0:
             edge.late += 1
             edge.first_late_ns = min(edge.first_late_ns, near.time)
             edge.last_late_ns = max(edge.last_late_ns, near.time)
@@ -355,14 +358,16 @@ def _note_pass(
         if which == 1:
             above = delay - edge.delay_base
             if above >= 0:
-                observe(histograms, hop, 0, above)
+                observe(histograms, hop, st.AHEAD, above)
             else:
-                observe(histograms, hop, 1, -above)
+                observe(histograms, hop, st.BEHIND, -above)
+    if overtaken > 0:
+        observe(histograms, hop, st.OVERTAKEN, overtaken)
     row = p.windows[hop, at]
     row[st.PACKETS_IN] += 1
     row[st.BYTES_IN] += np.int64(near.wire_bytes)
     row[st.MARKS_IN] += marked
-    row[st.LATE_IN] += late
+    row[st.LATE_IN] += overtaken > 0
     row[st.DELAY_LEAST] = min(row[st.DELAY_LEAST], delay)
     row[st.DELAY_MOST] = max(row[st.DELAY_MOST], delay)
     row[st.BYTES_MOST] = max(row[st.BYTES_MOST], np.int64(near.wire_bytes))
@@ -479,8 +484,9 @@ def _conclude(
     for k in range(taps - 1):
         near, far = p.sightings[way[k] & mask], p.sightings[way[k + 1] & mask]
         # Late at the first tap, it was sent late; parallel taps before this hop hid that.
-        late = far.late != 0 and near.late == 0 and first.late == 0
-        _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0), late)
+        here = near.overtaken == 0 and first.overtaken == 0
+        overtaken = np.int64(far.overtaken) if here else np.int64(0)
+        _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0), overtaken)
         visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(near.tap))]]
         _note_next(p, visit, np.int64(far.tap), near.time)
 
@@ -539,19 +545,34 @@ def visit_of(p: Passing, flow: Int, tap: Int) -> Int:
 
 
 @inlined
-def _is_late(visit: Any, opcode: Int, psn: Int) -> bool:
-    """Whether a packet with a higher PSN of its sequence was at this tap; counts the packet."""
+def _overtaken(visit: Any, opcode: Int, psn: Int) -> Int:
+    """How many packets with higher PSNs of its sequence were at this tap before; counts the packet.
+
+    0: in order. PSNs more than 64 below the highest one all count as seen.
+    """
     visit.packets += 1
     bits = np.int64(opcodes.OPCODE_CLASS[opcode])
     if not bits & opcodes.SEQUENCED or not bits & (opcodes.REQUEST | opcodes.RESPONSE_DATA):
-        return False
+        return 0
     which = 1 if bits & opcodes.RESPONSE_DATA else 0
     distance = psn_distance(psn, np.int64(visit.highest[which]))
-    if visit.started[which] == 0 or distance > 0 or distance < -_RESTART:
+    begins = visit.started[which] == 0 or distance < -_RESTART
+    if begins or distance > 0:
+        kept = np.uint64(0) if begins or distance >= _RECENT else np.uint64(visit.recent[which])
         visit.started[which] = 1
         visit.highest[which] = psn
-        return False
-    return True
+        visit.recent[which] = (kept << np.uint64(distance & (_RECENT - 1))) | np.uint64(1)
+        return 0
+    behind = -distance
+    higher = np.uint64(visit.recent[which])
+    if behind < _RECENT:
+        higher &= (np.uint64(1) << np.uint64(behind)) - np.uint64(1)
+        visit.recent[which] |= np.uint64(1) << np.uint64(behind)
+    count = max(behind - _RECENT, 0)
+    while higher:
+        higher &= higher - np.uint64(1)
+        count += 1
+    return min(max(count, 1), _MOST_OVERTAKING)
 
 
 @inlined
@@ -715,7 +736,7 @@ def follow(
             return i
         label, ip_id, extra = _identity(rows, i)
         bucket = hashes[i] & (len(p.buckets) - 1)
-        late = _is_late(p.visits[visit_of(p, flow, tap)], opcode, psn)
+        overtaken = _overtaken(p.visits[visit_of(p, flow, tap)], opcode, psn)
         found = _match(p, rows, i, label, ip_id, extra, np.int64(p.buckets[bucket]))
         if found == -2:
             continue
@@ -742,7 +763,7 @@ def follow(
             p.buckets[bucket] = found
             verdict = rows.verdict[i]
             if verdict == RETRANSMITTED or verdict == RECOVERED or verdict == OVERTAKEN:
-                late = True
+                overtaken = max(overtaken, 1)
                 _log_resent(p, rows, i, label)
         else:
             t = p.transmissions[found & (len(p.transmissions) - 1)]
@@ -759,7 +780,7 @@ def follow(
         s.udp_sport = rows.udp_sport[i]
         s.hop_limit = rows.hop_limit[i]
         s.traffic_class = rows.traffic_class[i]
-        s.late = late
+        s.overtaken = overtaken
         s.copy = copy
         s.icrc_state = rows.icrc_state[i]
         s.fragment = rows.decode_flags[i] & FIRST_FRAGMENT != 0

@@ -23,9 +23,9 @@ SIGHTING = np.dtype(
         ("payload_bytes", np.uint32),
         ("tap", np.uint16),
         ("udp_sport", np.uint16),
+        ("overtaken", np.uint16),  # by so many packets at this tap; first: at least 1 if resent
         ("hop_limit", np.uint8),
         ("traffic_class", np.uint8),
-        ("late", np.uint8),  # after a higher PSN of its flow at this tap; first: or retransmitted
         ("copy", np.uint8),  # the transmission was at this tap before
         ("icrc_state", np.uint8),
         ("fragment", np.uint8),  # the first of several
@@ -97,6 +97,7 @@ VISIT = np.dtype(
         ("next_tap", np.uint16),  # of the latest transmission that continued
         ("started", np.uint8, (2,)),
         ("highest", np.uint32, (2,)),  # highest PSN of requests and of responses
+        ("recent", np.uint64, (2,)),  # bit n: the PSN n below the highest one was here
         ("packets", np.int64),  # copies included
         ("went_on", np.int64),
         ("run", np.int64),  # transmissions in a row that ended here
@@ -131,6 +132,9 @@ ORDERED_TAPS: Final = 64
 """Taps whose order is learned where hop limits do not show it."""
 LEAST, MOST, SAMPLES = range(3)
 """Items of `Passing.lags`."""
+
+AHEAD, BEHIND, OVERTAKEN = range(3)
+"""Histograms of a hop: delays above and below the first one; packets that overtook a late one."""
 
 WINDOWS: Final = 128
 """Windows per hop, all of one width."""

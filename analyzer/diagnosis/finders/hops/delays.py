@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ....results.diagnosis import Finding
+from ....wire.opcodes import MRC, TRANSPORT_NAMES
 from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import P99_NS, Known
 from ...pausing import made_by, spans_at
-from ...words import duration, packets_of
+from ...words import counted, duration, packets_of
 from .captures import moving_clocks
 from .groups import HopGroup, groups, hits_by_flow
 
@@ -154,10 +155,14 @@ def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
         slow = _slow(group) if parallel else None
         text = f"{packets_of(packets, of)}{group.way()} arrive late"
         text += f" after {group.name()}" if slow is None else f", most over {slow}"
+        text += f", overtaken by up to {counted(_overtaken_by(case, group), 'packet')}"
         step = f"check {group.name()} for links or queues of unequal delay"
         if slow is not None:
             step = "compare the delays of the parallel paths: one is slow"
-        harm = any(case.flows[f].retransmitted_packets for f in hits)
+        harm = any(
+            case.flows[f].retransmitted_packets and case.flows[f].transport != TRANSPORT_NAMES[MRC]
+            for f in hits
+        )  # receivers of MRC take packets in any order
         yield finding(
             case,
             "reordering",
@@ -171,6 +176,16 @@ def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
             severity="warning" if harm else "note",
             costs=harm,
         )
+
+
+def _overtaken_by(case: Case, group: HopGroup) -> int:
+    """The most packets that overtook one of these hops."""
+    ways = () if case.ways is None else case.ways.hops
+    return max(
+        int(hop.overtaken_by.max)
+        for way, hop in zip(ways, case.hops, strict=True)
+        if hop.overtaken_by is not None and any(way is one for one in group.hops)
+    )
 
 
 def _slow(group: HopGroup) -> str | None:

@@ -15,7 +15,7 @@ from tracked_batches import START_NS, parts, tracked
 
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.hops.passing import AHEAD_TRUSTED, BEHIND_TRUSTED, TWIN_NS
-from rocescope.analyzer.measures.hops.state import BYTES_MOST, END, NEWEST, START
+from rocescope.analyzer.measures.hops.state import BYTES_MOST, END, NEWEST, OVERTAKEN, START
 
 CE = 3
 TAPS = 4
@@ -205,6 +205,33 @@ def test_late_here_only():
     measure = measured(rows)
     assert edge(measure, 0, 1)["late"] == 1
     assert edge(measure, 0, 1)["first_late_ns"] == START_NS + 2_000
+
+
+def quantiles(measure, near, far):
+    return measure.histograms.quantiles(int(edge(measure, near, far)["hop"]), OVERTAKEN)
+
+
+@examples(100)
+@given(st.permutations(range(12)), st.integers(0, 12))
+def test_how_many_packets_overtook(order, lost):
+    """The second tap sees them in this order, without the first ones of it."""
+    rows = [hop(1_000 * n, 0, (n - 6) % (1 << 24)) for n in range(12)]
+    seen = order[lost:]
+    rows += [hop(20_000 + 1_000 * at, 1, (n - 6) % (1 << 24)) for at, n in enumerate(seen)]
+    over = [sum(other > n for other in seen[:at]) for at, n in enumerate(seen)]
+    late = [count for count in over if count]
+    if seen:
+        found = quantiles(measured(rows), 0, 1)
+        assert (found.count, found.max, found.mean) == (
+            len(late), max(late), sum(late) / len(late)
+        ) if late else found is None  # fmt: skip
+
+
+def test_far_behind_all_packets_between_count():
+    rows = [hop(1_000 * n, 0, n) for n in range(200)]
+    order = [*range(1, 100), 0, *range(100, 200)]
+    rows += [hop(10**6 + 1_000 * at, 1, psn) for at, psn in enumerate(order)]
+    assert quantiles(measured(rows), 0, 1).max == 99
 
 
 def test_one_tap_that_mirrors_before_and_after_a_router_counts_once():
