@@ -139,15 +139,20 @@ class Case:
         return 0 < needing <= self._unpaired[flow.dst, flow.src, False]
 
     @cached_property
-    def likely_answered(self) -> frozenset[int]:
-        """Flows without a known connection whose packets all answers of one other flow name, at
-        least two: too few for a connection, but no other flow has sent these packets."""
+    def likely_peers(self) -> Mapping[int, int]:
+        """The likely other flow of flows without a known connection: all answers of one of them, at
+        least two, name packets of the other. Too few for a connection, but no other flow has sent
+        these packets."""
         flows = self.measuring.tracker.flows
         hits = flows["candidate_hits"]
         names = (flows["peer"] < 0) & (flows["candidate"] >= 0)
         names &= (hits >= 2) & (hits == flows["pairing_tries"])
-        named, times = np.unique(flows["candidate"][names], return_counts=True)
-        return frozenset(named[times == 1].tolist())
+        named, first, times = np.unique(
+            flows["candidate"][names], return_index=True, return_counts=True
+        )
+        answering = np.flatnonzero(names)[first]
+        pairs = list(zip(named[times == 1].tolist(), answering[times == 1].tolist(), strict=True))
+        return dict(pairs) | {answers: asked for asked, answers in pairs}
 
     @cached_property
     def hosts_seen(self) -> frozenset[tuple[str, str]]:

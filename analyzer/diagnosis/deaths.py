@@ -69,7 +69,7 @@ def answered_elsewhere(case: Case, flow: Flow) -> bool:
     ahead = int(progress["base_psn"]) - int(progress["first_psn"]) & PSN_MASK
     if not progress["rounds"] or progress["answer_time"] or not 0 < ahead < PSN_HALF:
         return False
-    if flow.id in case.likely_answered:
+    if flow.id in case.likely_peers:
         return False
     return bool(progress["rounds"] < ROUNDS) or not case.unpaired_answers(flow)
 

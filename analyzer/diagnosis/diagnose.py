@@ -48,6 +48,7 @@ from .finders.taps.marks import (
 )
 from .finders.taps.missed import missed_at_one_tap
 from .finders.taps.pause import pauses
+from .finders.taps.trims import trims
 from .healthy import healthy
 from .known import Known
 from .limits import limits
@@ -80,6 +81,7 @@ FINDERS: tuple[Finder, ...] = (
     fragments,
     fatal_naks,
     receivers_not_ready,
+    trims,
     retired_values,
     losses_before,
     losses_of_ended,
@@ -103,7 +105,7 @@ FINDERS: tuple[Finder, ...] = (
 def diagnose(case: Case) -> Diagnosis:
     """All findings of `case`, worst first, and what was checked without a finding."""
     known = Known(
-        peers=case.peers,
+        peers={**case.likely_peers, **case.peers},
         clocks_ns=clocks_ahead_ns(case),
         priorities=lambda f: priorities_of(case, case.flows[f]),
     )

@@ -13,7 +13,7 @@ from ..statistics.proportion import wilson
 from .case import Case, carries_data, queue_pairs
 from .cost import cost_ns
 from .deaths import death_of
-from .interval import interval
+from .interval import interval, longest_pause_ns
 from .words import counted, duration, ranks, when
 
 MOST_AFFECTED = 1000
@@ -56,8 +56,7 @@ def finding(
     """
     flows = [case.flows[f] for f in sorted(hits)]
     packets = sum(hits.values()) if packets is None else packets
-    pause_ns = max((trouble.pause_ns for trouble in seen), default=0)
-    active = interval(case, flows, packets, span, pause_ns)
+    active = interval(case, flows, packets, span, longest_pause_ns(list(seen)))
     first, uncertain = active.from_ns, 0 if sure_onset else active.uncertain_ns
     uncertain = max(uncertain, uncertain_ns)
     if until_ns is UNSET:
@@ -114,17 +113,18 @@ def cheap(flows: Iterable[Flow]) -> bool:
 
 
 def sufferers(case: Case, flows: Sequence[Flow], cost: int | None) -> str:
-    """`8 of 40 queue pairs lost 3.1 s`, and their ranks where logs name them."""
+    """`8 of 40 QPs lost 3.1 s in total`, and their ranks where logs name them."""
     victims = suffering(flows)
     hit = queue_pairs(victims)
     if not hit:
         return ""
-    who = f"{hit:,} of {counted(case.queue_pairs, 'queue pair')}"
+    who = f"{hit:,} of {counted(case.queue_pairs, 'QP')}"
     dead = queue_pairs(flow for flow in victims if death_of(case, flow) is not None)
     if dead:
         text = f"{who}, {dead} of them dead" if dead < hit else f"{who} dead"
     else:
-        text = f"{who} lost {duration(cost)}" if cost else who
+        lost = f"{who} lost {duration(cost)}" if cost else who
+        text = f"{lost} in total" if cost and hit > 1 else lost
     return text + ranks(victims)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ..measures.troubles import Trouble
 from ..results.flow import Flow
 from .case import Case
@@ -57,6 +59,26 @@ def span_of(troubles: Iterable[Trouble]) -> tuple[int, int]:
     """Time of the first and of the last packet of these troubles, at least one."""
     spans = [(trouble.first_ns, trouble.last_ns) for trouble in troubles]
     return min(first for first, _ in spans), max(last for _, last in spans)
+
+
+def longest_pause_ns(troubles: Sequence[Trouble]) -> int:
+    """No two hits in a row of any of these flows are farther apart than this.
+
+    Between two neighbouring first or last hits of flows, a pause is at most that of every flow
+    that is hit before and after it.
+    """
+    first = np.array([trouble.first_ns for trouble in troubles], np.int64)
+    last = np.array([trouble.last_ns for trouble in troubles], np.int64)
+    pause = np.array([trouble.pause_ns for trouble in troubles], np.int64)
+    times = np.unique(np.concatenate([first, last]))
+    longest = 0
+    for at in np.argsort(-np.diff(times), kind="stable").tolist():
+        start, stop = times[at], times[at + 1]
+        if stop - start <= longest:
+            break
+        around = pause[(first <= start) & (last >= stop)]
+        longest = max(longest, int(min(stop - start, around.min(initial=stop - start))))
+    return longest
 
 
 def traffic_bytes(case: Case, flows: Sequence[Flow], from_ns: int, until_ns: int) -> float:

@@ -75,6 +75,21 @@ class Draw:
         return int(self.chance.uniform(low_percent, high_percent) * 10_000)
 
 
+class LongDraw(Draw):
+    """A long run whose fault begins after its middle."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seconds = round(self.chance.uniform(15, 25), 1)
+        self.rate = self.chance.choice([600, 800])
+
+    def onset(self) -> float:
+        return self.middle()
+
+    def middle(self) -> float:
+        return round(self.chance.uniform(0.5, 0.7) * self.seconds, 2)
+
+
 def turn(number: int, on: bool) -> Callable[[Lab], object]:
     return lambda lab: lab.rules[number].turn(on)
 
@@ -384,6 +399,20 @@ def deep_queue(draw: Draw) -> Scenario:
     return draw.scenario("deep-queue", traffic, steps=[step], expected=[expected])
 
 
+def _exceeds(draw: Draw, spot: Spot, most_ms: int) -> str:
+    """The condition that a packet exceeds a rate below what is offered."""
+    offered = draw.rate * 1094 / (1 if spot.interface[0] == "H" else 4 / 2)
+    ns = int(1e9 / (offered * draw.chance.uniform(0.4, 0.8)))
+    return f"exceeds(until, skb->len * {ns}, {most_ms} * 1000000)"
+
+
+def policer(draw: Draw) -> Scenario:
+    """An output that drops what exceeds a rate, without a queue."""
+    spot, traffic = any_output(draw.chance), draw.traffic(operations=PACED)
+    condition = _exceeds(draw, spot, 20)
+    return one_rule(draw, "policer", ["rate-limit", "loss"], spot, condition, DROP, "lost", traffic)
+
+
 def incast(draw: Draw) -> Scenario:
     """Three hosts send to the fourth, whose link is slower than they are."""
     target = draw.chance.choice(list(HOSTS))
@@ -423,6 +452,15 @@ def ce_marks(draw: Draw) -> Scenario:
     silent = Expected(["mark-without-cnp"], required=False)
     more = [] if cnp else [silent]
     return one_rule(draw, "ce-marks", kinds, spot, condition, MARK_CE, "changed", traffic, *more)
+
+
+def rate_marks(draw: Draw) -> Scenario:
+    """An output that marks what exceeds a rate (a phantom queue)."""
+    spot = any_output(draw.chance)
+    traffic = draw.traffic(tos=[26 << 2 | ECT0], cnp=True, operations=PACED)
+    condition = f"(p.tos & 3) == 2 && {_exceeds(draw, spot, 5)}"
+    kinds = ["ecn-marking"]
+    return one_rule(draw, "rate-marks", kinds, spot, condition, MARK_CE, "changed", traffic)
 
 
 def silent_receiver(draw: Draw) -> Scenario:
@@ -827,6 +865,14 @@ def mrc_values(draw: Draw) -> Scenario:
     return _mrc(draw, "mrc-values", traffic=traffic, steps=steps, expected=[expected])
 
 
+def long_run(draw: Draw) -> Scenario:
+    """One of several faults, in the middle of a long run."""
+    kinds = (gray_loss, blackhole, outage, slow_link, policer, ce_marks, rehash, host_loss)
+    scenario = draw.chance.choice(kinds)(LongDraw(draw.seed))
+    scenario.kind = f"long-{scenario.kind}"
+    return scenario
+
+
 KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "clean": clean,
     "gray-loss": gray_loss,
@@ -875,4 +921,7 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "fragments": fragments,
     "nagging-responder": nagging_responder,
     "endless-retries": endless_retries,
+    "policer": policer,
+    "rate-marks": rate_marks,
+    "long-run": long_run,
 }

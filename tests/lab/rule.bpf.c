@@ -2,7 +2,8 @@
  * A rule of the fault lab at one interface and direction of a router.
  *
  * Definitions that precede this text (tests/lab/rules.py):
- *   STATE_FD    array of two u64: whether the rule is on, and how many packets it hit
+ *   STATE_FD    array of three u64: whether the rule is on, how many packets it hit, and until when
+ *               the packets that passed `exceeds` take at its rate
  *   CONDITION   C expression over `struct packet p`: true for packets to hit
  *   ACTION      what to do with them
  */
@@ -46,14 +47,25 @@ static inline __attribute__((always_inline)) int damage(struct __sk_buff *skb, u
 	return bpf_skb_store_bytes(skb, at, &bits, 1, 0);
 }
 
+/* Whether a packet exceeds a rate: those that do not would wait for at most `most` ns. */
+static inline __attribute__((always_inline)) int exceeds(word *until, u32 ns, u32 most)
+{
+	word now = bpf_ktime_get_ns(), end = (*until > now ? *until : now) + ns;
+	if (end - now > most)
+		return 1;
+	*until = end;
+	return 0;
+}
+
 int rule(struct __sk_buff *skb)
 {
-	u32 first = 0, second = 1, at;
+	u32 first = 0, second = 1, third = 2, at;
 	word *on = bpf_map_lookup_elem(STATE, &first), *hits = bpf_map_lookup_elem(STATE, &second);
+	word *until = bpf_map_lookup_elem(STATE, &third);
 	u8 head[40], udp[20];
 	struct packet p = {};
 
-	if (!on || !hits || !*on || skb->mark == COPIED)
+	if (!on || !hits || !until || !*on || skb->mark == COPIED)
 		return PASS;
 	p.ipv6 = skb->protocol == bpf_htons(0x86dd);
 	if (bpf_skb_load_bytes(skb, 14, head, 20))

@@ -46,7 +46,7 @@ class Attached:
     """A rule in the kernel, off at first; gone when it is closed."""
 
     def __init__(self, rule: Rule, fabric: Fabric) -> None:
-        self._state = bpf.create_map(bpf.MAP_ARRAY, 4, 8, 2, name="lab_state")
+        self._state = bpf.create_map(bpf.MAP_ARRAY, 4, 8, 3, name="lab_state")
         defined = {"STATE_FD": self._state, "CONDITION": rule.condition, "ACTION": rule.action}
         lines = [f"#define {name} {value}\n" for name, value in defined.items()]
         code = machine_code("".join(lines) + _SOURCE.read_text(), ["rule"])["rule"]

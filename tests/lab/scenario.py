@@ -76,7 +76,7 @@ class Scenario:
     def quiet(self) -> bool:
         """Whether the hosts have no reason to retransmit."""
         losing = {"loss", "blackhole", "outage", "queueing", "reordering", "stalled", "corruption"}
-        losing |= {"mtu-mismatch"}
+        losing |= {"mtu-mismatch", "rate-limit"}
         losing |= {"receiver-not-ready", "fatal-nak", "pause", "timeout-recovery"}
         return not any(losing & set(expected.kinds) for expected in self.expected)
 

@@ -18,7 +18,9 @@ def lost_before(case: Case, flow: Flow) -> int:
     A sender that goes back N transmits runs of consecutive PSNs. Without late packets every PSN
     that a run skips is a lost packet, also when it is a retransmission that was lost. Of other
     senders, with late packets, and where the sender drops ACKs with a wrong ICRC, only those count
-    that a retransmission replaced. UC packets are never retransmitted: their missing PSNs are lost.
+    that a retransmission replaced; so also where its answers are not known, because a sender skips
+    what is acknowledged while it retransmits. UC packets are never retransmitted: their missing
+    PSNs are lost.
     Gaps in a capture look like losses.
     """
     if flow.retransmitted_packets is None or gaps_in(flow, case.gaps):
@@ -30,11 +32,11 @@ def lost_before(case: Case, flow: Flow) -> int:
         return max((flow.missing_packets or 0) - suspected, 0)
     jumped, resent = troubles.of(flow.id, JUMPED), troubles.of(flow.id, RESENT)
     disordered = troubles.of(flow.id, LATE) or troubles.of(flow.id, LATE_AFTER)
-    if (peer := case.peers.get(flow.id)) is not None:
-        disordered = disordered or troubles.of(peer, CORRUPT)
+    peer = case.peers.get(flow.id)
+    untold = peer is None or troubles.of(peer, CORRUPT)
     if seen_in_part(flow) or lost_or_late(case, flow):
         return 0  # what was lost, is late, or took another way looks the same
-    if jumped is None or resent is None or disordered:
+    if jumped is None or resent is None or disordered or untold:
         return recovered
     if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:
         return recovered

@@ -21,6 +21,17 @@ def test_a_queue_pair_and_its_answers():
     assert case.hosts_seen == {("10.0.0.1", "10.0.0.2"), ("10.0.0.2", "10.0.0.1")}
 
 
+def test_too_few_answers_for_a_connection_name_a_likely_peer():
+    asked = [write(0, at=0), last(1, at=1), last(2, at=10)]
+    mine = [answer(psn, at=11 + psn, udp_sport=50_001) for psn in (0, 1)]
+    case = case_of([*asked, *mine])
+    assert not case.connections
+    assert case.likely_peers == {0: 1, 1: 0}
+    assert case_of([*asked, mine[0]]).likely_peers == {}
+    other = answer(4000, at=14, udp_sport=50_001)  # of a PSN that no tap saw
+    assert case_of([*asked, *mine, other]).likely_peers == {}
+
+
 def test_an_empty_case():
     case = case_of([])
     assert (case.first_ns, case.last_ns, case.queue_pairs) == (0, 0, 0)

@@ -38,7 +38,7 @@ def test_victims_cost_and_sentence():
     case = case_of(LOSSY)
     one = made(case, seen=[case.measuring.troubles.of(1, NAK_SENT)])
     assert one.cost_ns == 170_000  # from the NAK to the retransmission
-    assert one.sentence == "a packet was lost, at 30 us; 1 of 1 queue pair lost 170 us"
+    assert one.sentence == "a packet was lost, at 30 us; 1 of 1 QP lost 170 us"
     assert (one.packets, one.of_packets, one.share_percent) == (1, 5, 20.0)
     assert one.share_low_percent == pytest.approx(3.62, abs=0.01)
     assert one.share_high_percent == pytest.approx(62.45, abs=0.01)
@@ -60,7 +60,7 @@ def test_a_dead_queue_pair_is_critical():
     case = case_of([*LOSSY, *(last(5, at=MS * n, ip_id=90 + n) for n in (2, 60, 120, 180))])
     one = made(case)
     assert one.severity == "critical"
-    assert one.sentence.endswith("1 of 1 queue pair dead")
+    assert one.sentence.endswith("1 of 1 QP dead")
 
 
 def test_what_costs_little():

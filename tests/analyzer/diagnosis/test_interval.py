@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 from cases import case_of
 from conformance_traces import write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.diagnosis.interval import interval, span_of, traffic_bytes
+from rocescope.analyzer.diagnosis.interval import (
+    interval,
+    longest_pause_ns,
+    span_of,
+    traffic_bytes,
+)
 from rocescope.analyzer.measures.troubles import Trouble
 
 MS = 1_000_000
@@ -44,6 +51,30 @@ def test_few_hits_do_not_prove_an_end():
 def test_bursts_do_not_prove_an_end():
     assert seen(100, 0, 800, pause_ms=20)[1] == 800
     assert seen(100, 0, 800, pause_ms=120)[1] is None
+
+
+HITS = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=8), min_size=1, max_size=5)
+
+
+def trouble(times):
+    times = sorted(times)
+    pauses = [b - a for a, b in itertools.pairwise(times)]
+    return Trouble(len(times), times[0], times[-1], max(pauses, default=0), [])
+
+
+@given(HITS)
+def test_the_longest_pause_of_several_flows_is_at_most_so_long(flows):
+    times = sorted(itertools.chain(*flows))
+    true = max((b - a for a, b in itertools.pairwise(times)), default=0)
+    found = longest_pause_ns([trouble(flow) for flow in flows])
+    assert true <= found <= times[-1] - times[0]
+    if len(flows) == 1:
+        assert found == true
+
+
+def test_hits_of_other_flows_shorten_a_pause():
+    assert longest_pause_ns([trouble([0, 90]), trouble([20, 50])]) == 40
+    assert longest_pause_ns([]) == 0
 
 
 def test_a_single_hit_is_a_moment():

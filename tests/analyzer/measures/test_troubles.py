@@ -117,7 +117,7 @@ class Twin:
             return
         if not late:
             run = s.get("run")
-            stray = run is not None and sign(psn - run) < 0 and v == verdicts.RETRANSMITTED
+            stray = v == verdicts.RETRANSMITTED and (run is None or sign(psn - run) < 0)
             skipped = 0
             if "first" not in s or restarted:
                 s["first"] = psn
@@ -256,12 +256,13 @@ def test_an_overtaken_transmission_is_no_rewind():
         {"flow": 0, "opcode": WRITE, "psn": psn, "verdict": verdict, "hop_limit": limit}
         for psn, verdict, limit in (
             *((n, verdicts.IN_ORDER, 64) for n in range(20)),
+            (4, verdicts.RETRANSMITTED, 62),
             (5, verdicts.RETRANSMITTED, 62),
             (20, verdicts.IN_ORDER, 64),
         )
     ]
     assert updated(Troubles(), [paired(rows)]).of(0, tr.JUMPED) is None
-    rows[-2]["hop_limit"] = 64
+    rows[-3]["hop_limit"] = rows[-2]["hop_limit"] = 64
     assert updated(Troubles(), [paired(rows)]).of(0, tr.JUMPED).packets == 14
 
 

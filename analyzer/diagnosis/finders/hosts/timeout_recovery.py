@@ -83,7 +83,9 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
         "timeout-recovery",
         Place(
             direction=f"between {_between(group)}",
-            host=only(flow.dst for flow in group) or only(flow.src for flow in group),
+            host=only(flow.dst for flow in group)
+            or only(flow.src for flow in group)
+            or _shared(group),
         ),
         hits,
         could,
@@ -98,4 +100,13 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
 
 def _between(group: list[Flow]) -> str:
     names = sorted({flow.src for flow in group} | {flow.dst for flow in group})
-    return " and ".join(names) if len(names) <= 2 else f"{len(names)} hosts"
+    if len(names) <= 2:
+        return " and ".join(names)
+    shared = _shared(group)
+    return f"{len(names)} hosts" if shared is None else f"{shared} and {len(names) - 1} hosts"
+
+
+def _shared(group: list[Flow]) -> str | None:
+    """The one host of all these flows."""
+    hosts = frozenset.intersection(*(frozenset((flow.src, flow.dst)) for flow in group))
+    return next(iter(hosts)) if len(hosts) == 1 else None

@@ -11,7 +11,7 @@ from ....statistics.proportion import wilson
 from ....summary.gaps import gaps_in
 from ....words import printable
 from ...case import Case
-from ...finding import finding
+from ...finding import cheap, finding
 from ...interval import span_of
 from ...known import Known
 from ...words import hosts, packets_of
@@ -23,8 +23,8 @@ LATE_SHARE = 0.25
 """Share of the NAKed packets that were only late, from which reordering is the cause: a go-back-N
 receiver drops the packets that overtook a late one and NAKs these as well. Loss alone has none."""
 RARE = 0.003
-"""Upper end of the share of packets that a receiver drops, up to which it is a note: every host
-drops a few packets when it starts or is busy."""
+"""Upper end of the share of packets that a receiver drops, up to which it is a note if it costs
+little time: every host drops a few packets when it starts or is busy."""
 
 
 def losses_after(case: Case, known: Known) -> Iterator[Finding]:
@@ -78,6 +78,7 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         seen += found
     could = sum(flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group))
     packets = sum(hits.values())
+    rare = wilson(packets, could)[1] <= RARE
     hidden = case.measuring.many_taps and any(_hidden(case, flow) for flow in group)
     link = only(link_of_receiver(case, flow) or "" for flow in group) or None
     receiver = only(flow.dst for flow in group)
@@ -110,5 +111,5 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         "the host",
         confidence="likely",
         seen=seen,
-        severity="note" if link and wilson(packets, could)[1] <= RARE else None,
+        severity="note" if link and rare and cheap(group) else None,
     )

@@ -28,7 +28,7 @@ def test_the_code_is_named_and_the_queue_pair_dead(syndrome, name):
     (one,) = found(answer(2, syndrome, at=20))
     assert (one.kind, one.severity, one.packets, one.flows) == ("fatal-nak", "critical", 1, [0])
     assert f"10.0.0.2 refuses requests: 1 NAK {name}" in one.sentence
-    assert one.sentence.endswith("1 of 1 queue pair dead")
+    assert one.sentence.endswith("1 of 1 QP dead")
     assert [e.frame_number for e in one.evidence] == [5]
 
 

@@ -63,5 +63,17 @@ def test_one_that_costs_little_is_a_note():
     assert one.severity == "note"
 
 
+def test_the_host_that_all_share_is_named():
+    """10.0.0.2 waits as a sender and as a receiver, with two other hosts."""
+    there = [row | ({"dst": 3} if row.get("answer") else {"src": 3}) for row in LOST]
+    back = [row | {"at": row["at"] + 20} for row in LOST]
+    back = [
+        row | ({"src": 4, "dst": 1} if row.get("answer") else {"src": 1, "dst": 4}) for row in back
+    ]
+    (one,) = found([*there, *back])
+    assert one.place.host == "10.0.0.2"
+    assert "between 10.0.0.2 and 2 hosts" in one.sentence
+
+
 def test_clean_flows():
     assert found(BEGIN) == []

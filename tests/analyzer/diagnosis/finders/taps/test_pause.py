@@ -121,7 +121,7 @@ def test_it_names_the_queue_pairs_that_wait_and_its_frames(tmp_path):
     (one,) = warnings(found)
     assert (one.kind, tap_of(one.place.to_tap)) == ("pause", FAR)
     assert flows_of(one) == flows_hit(run.hits)
-    assert one.queue_pairs and "queue pairs" in one.sentence
+    assert one.sentence.endswith(f"; {one.queue_pairs} of 16 QPs")
     assert [(tap_of(e.tap), e.frame_number) for e in one.evidence] == [(FAR, 1), (FAR, 3)]
     assert any("priority of DSCP 26 in the switches is unknown" in line for line in found.limits)
 
