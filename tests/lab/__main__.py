@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .faults import KINDS, Draw
 from .run import Useless, run
-from .score import Score, line, score, totals
+from .score import Score, line, score, score_few, totals
 from .topology import LINKS
 
 
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--only-run", action="store_true", help="make the captures, score nothing")
     parser.add_argument("--only-score", type=Path, help="score the runs of a folder, make none")
     parser.add_argument("--drop-tap", action="store_true", help="leave out a random tap of each")
+    parser.add_argument("--only-taps", type=int, help="so many taps alone, at random")
     options = parser.parse_args()
     scores: list[Score] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -52,6 +53,10 @@ def main() -> None:
         for each in folders:
             if options.only_run:
                 print(each, flush=True)
+            elif options.only_taps:
+                taps = random.Random(each.name).sample(LINKS, options.only_taps)
+                scores.append(score_few(each, taps))
+                print(line(scores[-1]), flush=True)
             else:
                 without = random.Random(each.name).choice(LINKS) if options.drop_tap else None
                 scores.append(score(each, without))

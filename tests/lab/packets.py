@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import struct
 from collections import Counter, defaultdict
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .endpoint import icrc_of
-from .topology import HOSTS, LINKS
+from .topology import HOSTS, LINKS, address
 
+LEAST_PACKETS = 5
+"""Of a fault that captures can show."""
 DELAYED_NS = 5_000_000
 """Far above what a router of the lab takes."""
 
@@ -75,6 +78,7 @@ class Hits:
 def frames(path: Path) -> Iterator[tuple[int, bytes]]:
     """Time and bytes of every frame of a capture with nanoseconds."""
     data = path.read_bytes()
+    data = gzip.decompress(data) if path.suffix == ".gz" else data
     assert struct.unpack_from("<I", data)[0] == 0xA1B23C4D, f"{path} has no nanoseconds"
     at = 24
     while at < len(data):
@@ -113,6 +117,11 @@ def _packet(frame: bytes, time_ns: int) -> Packet:
     return Packet(time_ns, flow, source, target, same, tos, right, whole)
 
 
+def flows_in(path: Path) -> set[Flow]:
+    """The flows of a capture."""
+    return {_packet(data, at).flow for at, data in frames(path) if _is_roce(data)}
+
+
 class Captured:
     """All captures of a run."""
 
@@ -133,12 +142,9 @@ class Captured:
             for packet in self.by_link[f"H{host}-leaf{leaf}"]:
                 if packet.target != host:
                     continue
-                first = HOSTS[packet.source]
-                stages = [[f"H{packet.source}-leaf{first}"]]
-                if first != leaf:
-                    stages += [links_of(first, "spine"), links_of(leaf, "spine")]
                 missed += not all(
-                    any(packet.same in seen[link] for link in stage) for stage in stages
+                    any(packet.same in seen[link] for link in stage)
+                    for stage in stages(packet.flow.src, packet.flow.dst)
                 )
         return missed
 
@@ -270,6 +276,16 @@ def _hits(packets: list[Packet], of_packets: int, sure: int | None = None) -> Hi
         max((packet.time_ns for packet in packets), default=None),
         Counter(packet.flow for packet in packets),
     )
+
+
+def stages(src: str, dst: str) -> list[list[str]]:
+    """The taps on the way between two addresses, those of parallel links together."""
+    (one, first), (other, second) = (
+        next((h, leaf) for h, leaf in HOSTS.items() if at in (address(h, 4), address(h, 6)))
+        for at in (src, dst)
+    )
+    middle = [] if first == second else [links_of(first, "spine"), links_of(second, "spine")]
+    return [[f"H{one}-leaf{first}"], *middle, [f"H{other}-leaf{second}"]]
 
 
 def hosts_of(leaf: int) -> list[int]:

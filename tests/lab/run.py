@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .packets import Captured, Hits, Hop
+from .packets import LEAST_PACKETS, Captured, Hits, Hop
 from .rules import Attached
 from .scenario import Expected, Lab, Scenario, all_hops
 from .topology import LINKS, SNAP_BYTES, Captures, Fabric, address
 from .traffic import Running
 
-LEAST_PACKETS = 5
 LEAD_S = 0.4
 """Faults of the whole run begin in this time before the traffic."""
 
