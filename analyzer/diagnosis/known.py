@@ -157,11 +157,14 @@ class Known:
             onto = place.to_tap is not None and there.to_tap == place.to_tap
             device = place.device is not None and there.device == place.device
             there_too = same_taps or (onto and (device or cause.kind == "pause"))
+            several_ends = there.to_tap is None and there.from_tap == place.from_tap is not None
+            hit = waiting & set(cause.flows) if several_ends else set()
+            held_there = waiting if there_too else hit
             known_pause = cause.details is not UNSET and PAUSED_NS in cause.details
             if cause.kind == "pause" and known_pause and not in_pauses:
                 continue
-            if there_too and self._makes_queue(cause, *span, window_ns):
-                held = {flow for flow in waiting - explained if self._holds(cause, flow)}
+            if held_there and self._makes_queue(cause, *span, window_ns):
+                held = {f for f in held_there if f not in explained and self._holds(cause, f)}
                 for flow in held:
                     self._note(cause, flow)
                 explained |= held

@@ -279,16 +279,16 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                 p.rounds = 0
                 p.naked = 0
             if not late and v != verdicts.NOT_SEQUENCED:
-                ahead = p.run_known and psn_distance(psn, np.int64(p.run_next)) >= 0
-                skipped = _send(
-                    p, psn, is_read, again, v == verdicts.RECOVERED, v == verdicts.RESTARTED
-                )
-                if skipped > 0:
-                    _note(arrays, f, JUMPED, time, frame, tap, skipped)
-                if not ahead and v == verdicts.RETRANSMITTED and rows.hop_limit[i] < p.hop_limit:
+                if v == verdicts.RETRANSMITTED and rows.hop_limit[i] < p.hop_limit:
                     # Perhaps an earlier transmission that was overtaken behind the first tap: the
                     # sender need not continue from here.
                     p.run_known = 0
+                else:
+                    skipped = _send(
+                        p, psn, is_read, again, v == verdicts.RECOVERED, v == verdicts.RESTARTED
+                    )
+                    if skipped > 0:
+                        _note(arrays, f, JUMPED, time, frame, tap, skipped)
                 p.resending = again
                 if not again:
                     p.new_time = time

@@ -123,3 +123,22 @@ def test_one_end_of_the_place_is_enough_next_to_a_tap_that_is_left_out() -> None
     assert judged(finding(place={"to_tap": "H3-leaf2.pcap.gz"}), truth=truth).right
     assert not judged(finding(place={"from_tap": "x", "to_tap": "y"}), truth=truth).right
     assert not judged(finding(place={"device": "leaf2"}), truth=truth).right
+
+
+@pytest.mark.parametrize(
+    ("place", "right"),
+    [
+        ({"from_tap": "H1-leaf1.pcap.gz", "to_tap": None}, True),
+        ({"from_tap": "leaf1-spine2.pcap.gz", "to_tap": None}, True),
+        ({"from_tap": None, "to_tap": "H3-leaf2.pcap.gz"}, True),
+        ({"from_tap": "leaf2-spine2.pcap.gz", "to_tap": None}, False),
+        ({"from_tap": None, "to_tap": "leaf1-spine2.pcap.gz"}, False),
+    ],
+)
+def test_few_taps_say_on_which_side_of_them_a_fault_is(place: dict[str, Any], right: bool) -> None:
+    truth = TRUTH | {"few": True, "kinds": ["blackhole", "loss"]}
+    assert judged(finding(kind="loss", place=place), truth=truth).right == right
+    others = [{"src": "10.1.2.10", "dst": "10.2.4.10", "dest_qp": 9}]
+    assert not judged(finding(kind="loss", place=place, affected=others), truth=truth).right
+    answers = [{"src": DST, "dst": SRC, "dest_qp": 9}]
+    assert judged(finding(kind="loss", place=place, affected=answers), truth=truth).right

@@ -249,6 +249,11 @@ class HopMeasure:
             into = self.state.edges[mine]
             if flow < 0:
                 self._add_hop(theirs, edge, into)
+            for kind in np.flatnonzero(edge["shown_frame"]).tolist():
+                slower = kind == state.SLOWEST and edge["delay_max"] > into["delay_max"]
+                if slower or not into["shown_frame"][kind]:
+                    into["shown_frame"][kind] = edge["shown_frame"][kind]
+                    into["shown_ns"][kind] = edge["shown_ns"][kind]
             for name in _SUMS:
                 into[name] += edge[name]
             for name in _LEAST:

@@ -301,6 +301,14 @@ def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
 
 
 @inlined
+def _show(edge: Any, kind: Int, seen: Any) -> None:
+    """Keep the first frame of a kind."""
+    if edge.shown_frame[kind] == 0:
+        edge.shown_frame[kind] = seen.frame
+        edge.shown_ns[kind] = seen.time
+
+
+@inlined
 def _note_pass(
     p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int, overtaken: Int
 ) -> None:
@@ -326,33 +334,43 @@ def _note_pass(
         edge.drop_min = min(np.int64(edge.drop_min), drop)
         edge.drop_max = max(np.int64(edge.drop_max), drop)
         edge.delay_min = min(edge.delay_min, delay)
-        edge.delay_max = max(edge.delay_max, delay)
+        if delay > edge.delay_max:
+            edge.delay_max = delay
+            edge.shown_frame[st.SLOWEST] = 0
+            _show(edge, st.SLOWEST, far)
         if trimmed:
             edge.trimmed += 1
+            _show(edge, st.TRIMMED, far)
             edge.first_trimmed_ns = min(edge.first_trimmed_ns, near.time)
             edge.last_trimmed_ns = max(edge.last_trimmed_ns, near.time)
         if fragmented:
             edge.fragmented += 1
+            _show(edge, st.FRAGMENTED, far)
             edge.first_fragmented_ns = min(edge.first_fragmented_ns, near.time)
             edge.last_fragmented_ns = max(edge.last_fragmented_ns, near.time)
         if dscp:
             edge.dscp_changed += 1
+            _show(edge, st.DSCP, far)
             edge.first_dscp_ns = min(edge.first_dscp_ns, near.time)
             edge.last_dscp_ns = max(edge.last_dscp_ns, near.time)
         if corrupted:
             edge.corrupted += 1
+            _show(edge, st.CORRUPTED, far)
             edge.first_corrupted_ns = min(edge.first_corrupted_ns, near.time)
             edge.last_corrupted_ns = max(edge.last_corrupted_ns, near.time)
         if marked:
             edge.marked += 1
+            _show(edge, st.MARKED, far)
             edge.first_marked_ns = min(edge.first_marked_ns, near.time)
             edge.last_marked_ns = max(edge.last_marked_ns, near.time)
         if overtaken > 0:
             edge.late += 1
+            _show(edge, st.LATE, far)
             edge.first_late_ns = min(edge.first_late_ns, near.time)
             edge.last_late_ns = max(edge.last_late_ns, near.time)
         if copies > 0:
             edge.copies += copies
+            _show(edge, st.COPIED, far)
             edge.first_copy_ns = min(edge.first_copy_ns, near.time)
             edge.last_copy_ns = max(edge.last_copy_ns, near.time)
         if which == 1:

@@ -83,6 +83,8 @@ EDGE = np.dtype(
         ("last_corrupted_ns", np.int64),
         ("first_fragmented_ns", np.int64),
         ("last_fragmented_ns", np.int64),
+        ("shown_frame", np.int64, (8,)),  # at to_tap: the first packet of each of SHOWN, 0 for none
+        ("shown_ns", np.int64, (8,)),
         ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
         ("delay_min", np.int64),
         ("delay_max", np.int64),
@@ -124,6 +126,10 @@ MOMENT = np.dtype(
     ],
     align=True,
 )
+
+SHOWN = "marked", "late", "copies", "trimmed", "dscp_changed", "corrupted", "fragmented", "slowest"
+"""What a frame is kept of per edge: counters of EDGE, and the longest delay."""
+MARKED, LATE, COPIED, TRIMMED, DSCP, CORRUPTED, FRAGMENTED, SLOWEST = range(8)
 
 LONG_RUN: Final = 3
 """Transmissions of a flow in a row that end at a tap: random loss seldom takes this many."""

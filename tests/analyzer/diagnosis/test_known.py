@@ -142,6 +142,15 @@ def test_a_pause_of_unknown_length_makes_no_longer_queue():
     assert goes_on.queue_at(ONTO, [7], (AT, END + 10**12))
 
 
+def test_what_overtakes_on_several_ways_from_a_tap_waits_on_each():
+    fork = msgspec.structs.replace(ONTO, to_tap=None, device=None)
+    known = Known([msgspec.structs.replace(CAUSE, kind="reordering", place=fork)])
+    hit = CAUSE.flows[0]
+    assert known.queue_at(ONTO, [hit, 77], (AT, END)) == {hit}
+    elsewhere = msgspec.structs.replace(ONTO, from_tap="c")
+    assert not known.queue_at(elsewhere, [hit], (AT, END))
+
+
 def test_a_queue_before_its_cause_has_another():
     known = Known([msgspec.structs.replace(CAUSE, kind="rate-limit", place=ONTO)])
     assert not known.queue_at(ONTO, [7], (AT - 10**9, AT - CLOCKS_NS - 1))

@@ -115,9 +115,9 @@ class Twin:
             s["naks"] = []
         if v == verdicts.NOT_SEQUENCED:
             return
-        if not late:
-            run = s.get("run")
-            stray = v == verdicts.RETRANSMITTED and (run is None or sign(psn - run) < 0)
+        if v == verdicts.RETRANSMITTED and s["forwarded"]:
+            s["run"], s["resending"] = None, True
+        elif not late:
             skipped = 0
             if "first" not in s or restarted:
                 s["first"] = psn
@@ -133,8 +133,7 @@ class Twin:
                     skipped = min(skipped, max(sign(psn - s["acked"]) - 1, 0))
             if skipped:
                 self.note(f, tr.JUMPED, time, skipped)
-            unknown = is_read or (stray and s["forwarded"])
-            s["run"] = None if unknown else (psn + 1) & 0xFFFFFF
+            s["run"] = None if is_read else (psn + 1) & 0xFFFFFF
             s["resending"] = again
         if again and "nak" in s and sign(psn - s["nak"]) >= 0:
             del s["nak"]
@@ -259,11 +258,15 @@ def test_an_overtaken_transmission_is_no_rewind():
             (4, verdicts.RETRANSMITTED, 62),
             (5, verdicts.RETRANSMITTED, 62),
             (20, verdicts.IN_ORDER, 64),
+            (10, verdicts.RETRANSMITTED, 64),
+            (16, verdicts.RETRANSMITTED, 62),
+            (11, verdicts.RETRANSMITTED, 64),
         )
     ]
     assert updated(Troubles(), [paired(rows)]).of(0, tr.JUMPED) is None
-    rows[-3]["hop_limit"] = rows[-2]["hop_limit"] = 64
-    assert updated(Troubles(), [paired(rows)]).of(0, tr.JUMPED).packets == 14
+    for row in rows:
+        row["hop_limit"] = 64
+    assert updated(Troubles(), [paired(rows)]).of(0, tr.JUMPED).packets == 14 + 5
 
 
 def _with_flows(piece, batch):

@@ -15,7 +15,7 @@ from ...known import P99_NS, Known
 from ...pausing import made_by, spans_at
 from ...words import counted, duration, packets_of
 from .captures import moving_clocks
-from .groups import HopGroup, groups, hits_by_flow
+from .groups import HopGroup, groups, hits_by_flow, shown
 
 QUEUE_NS = 200_000
 """A hop queues if its p99 delay above the minimum is at least this, and `QUEUE_FACTOR` times that
@@ -104,6 +104,7 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             span,
             f"{group.name()} {text}",
             f"check the load and the speed of the egress of {group.name()}",
+            evidence=shown(case, group, "slowest", hits),
             severity="warning",
             costs=False,
             details={P99_NS: round(queue)},
@@ -173,6 +174,7 @@ def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
             text,
             step,
             confidence="proven",
+            evidence=shown(case, group, "late", hits),
             severity="warning" if harm else "note",
             costs=harm,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from .....kernels.record import dataclass
 from ....measures.hops.names import direction, parts_of
-from ....measures.hops.state import DELAY_MOST, PACKETS_IN, WINDOWS
+from ....measures.hops.state import DELAY_MOST, PACKETS_IN, SHOWN, WINDOWS
 from ....measures.hops.ways import Way, Ways
-from ....results.diagnosis import Place
+from ....results.diagnosis import Evidence, Place
 from ....words import printable
 from ...case import Case
 
@@ -246,6 +246,22 @@ def _together(one: Way, other: Way) -> bool:
         return True
     begin = max(int(one.lost["time"].min()), int(other.lost["time"].min()))
     return begin <= min(int(one.lost["time"].max()), int(other.lost["time"].max()))
+
+
+def shown(case: Case, group: HopGroup, what: str, flows: Collection[int]) -> list[Evidence]:
+    """The first frame of each of these flows at the tap after the fault; what: of `SHOWN`."""
+    kind, names = SHOWN.index(what), case.registry.tap_names
+    return [
+        Evidence(names[hop.to_tap], int(frame), int(time), int(flow))
+        for hop in group.hops
+        for flow, frame, time in zip(
+            hop.passed["flow"],
+            hop.passed["shown_frame"][:, kind],
+            hop.passed["shown_ns"][:, kind],
+            strict=True,
+        )
+        if frame and int(flow) in flows
+    ]
 
 
 def hits_by_flow(flows: NDArray[np.integer], packets: NDArray[np.integer]) -> dict[int, int]:

@@ -11,7 +11,7 @@ from ...case import Case
 from ...finding import finding
 from ...known import Known
 from ...words import packets_of
-from .groups import HopGroup, groups, hits_by_flow
+from .groups import HopGroup, groups, hits_by_flow, shown
 
 _TIMES: Final = {
     "marked": "marked", "copies": "copy", "dscp_changed": "dscp", "corrupted": "corrupted",
@@ -98,19 +98,20 @@ def _arisen(
     for group in groups(case.ways, is_hit):
         passed = group.passed()
         hit = passed[passed[counter] > 0]
-        packets = int(hit[counter].sum())
+        packets, hits = int(hit[counter].sum()), hits_by_flow(hit["flow"], hit[counter])
         of = sum(hop.passed_packets for hop in group.hops)
         text = says.format(share=packets_of(packets, of), way=group.way())
         yield finding(
             case,
             kind,
             group.place(case),
-            hits_by_flow(hit["flow"], hit[counter]),
+            hits,
             of,
             _span(group, counter),
             f"{group.name()} {text}",
             step.format(name=group.name()),
             confidence="proven",
+            evidence=shown(case, group, counter, hits),
             severity=None if costs else "warning",
             costs=costs,
         )

@@ -25,6 +25,8 @@ receiver drops the packets that overtook a late one and NAKs these as well. Loss
 RARE = 0.003
 """Upper end of the share of packets that a receiver drops, up to which it is a note if it costs
 little time: every host drops a few packets when it starts or is busy."""
+FEW = 10
+"""Of fewer packets it is a note, whatever they cost: they show no fault that goes on."""
 
 
 def losses_after(case: Case, known: Known) -> Iterator[Finding]:
@@ -111,5 +113,5 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         "the host",
         confidence="likely",
         seen=seen,
-        severity="note" if link and rare and cheap(group) else None,
+        severity="note" if link and rare and (packets < FEW or cheap(group)) else None,
     )

@@ -15,7 +15,17 @@ from tracked_batches import START_NS, parts, tracked
 
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.hops.passing import AHEAD_TRUSTED, BEHIND_TRUSTED, TWIN_NS
-from rocescope.analyzer.measures.hops.state import BYTES_MOST, END, NEWEST, OVERTAKEN, START
+from rocescope.analyzer.measures.hops.state import (
+    BYTES_MOST,
+    COPIED,
+    END,
+    LATE,
+    MARKED,
+    NEWEST,
+    OVERTAKEN,
+    SLOWEST,
+    START,
+)
 
 CE = 3
 TAPS = 4
@@ -225,6 +235,25 @@ def test_how_many_packets_overtook(order, lost):
         assert (found.count, found.max, found.mean) == (
             len(late), max(late), sum(late) / len(late)
         ) if late else found is None  # fmt: skip
+
+
+def test_a_frame_of_each_kind_is_kept():
+    """Of the third tap: the first one marked there and the first one late there; the slowest."""
+    rows = []
+    for n, (tos, wait) in enumerate([(2, 0), (3, 0), (3, 5_500), (2, 0), (2, 9_900)]):
+        for tap in range(3):
+            at = 1_000 * n + 100 * tap + wait * (tap == 2)
+            rows.append(hop(at, tap, n, traffic_class=tos if tap == 2 else 2))
+    rows.sort(key=lambda row: row["time_ns"])
+    for number, row in enumerate(rows):
+        row["frame_number"] = number + 1
+    found = edge(measured(rows), 1, 2)
+    frames = {(row["tap"], row["psn"]): row for row in rows}
+    for kind, psn in ((MARKED, 1), (LATE, 2), (SLOWEST, 4)):
+        shown = frames[2, psn]
+        assert found["shown_frame"][kind] == shown["frame_number"]
+        assert found["shown_ns"][kind] == shown["time_ns"]
+    assert not edge(measured(rows), 0, 1)["shown_frame"][[MARKED, LATE, COPIED]].any()
 
 
 def test_far_behind_all_packets_between_count():
