@@ -226,6 +226,18 @@ class Known:
             for cause in self._places
         )
 
+    def loses_answers(self, flow: Flow, first_ns: int, last_ns: int) -> bool:
+        """Whether packets of other flows on the way of the answers to `flow` are lost after a tap:
+        then answers are lost there as well."""
+        way = flow.dst, flow.src
+        return any(
+            cause.kind in _LOSSES
+            and cause.place.direction == "after the tap"
+            and any((hit.src, hit.dst) == way for hit in cause.affected)
+            and self._is_around(cause, first_ns, last_ns)
+            for cause in self._places
+        )
+
     def queue_explains(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
         """Whether packets that pass these taps waited in a known queue: their answers came late."""
         return any(

@@ -170,6 +170,16 @@ def test_a_host_without_a_link_sends_nothing_either():
     assert not Known([two]).cut_off(victim.dst, at, at)
 
 
+def test_a_loss_after_the_tap_loses_answers_of_other_queue_pairs():
+    (victim,) = CAUSE.affected
+    at, place = CAUSE.from_ns, msgspec.structs.replace(CAUSE.place, direction="after the tap")
+    known = Known([msgspec.structs.replace(CAUSE, place=place)])
+    asks = flow(7, 10, src=victim.dst, dst=victim.src)
+    assert known.loses_answers(asks, at, at)
+    assert not known.loses_answers(flow(7, 10, src=victim.src, dst=victim.dst), at, at)
+    assert not Known([CAUSE]).loses_answers(asks, at, at)
+
+
 def test_answers_suffer_with_their_requests():
     known = Known([CAUSE], peers={2: 5, 5: 2})
     assert known.explains("timeout-recovery", 5, CAUSE.from_ns, CAUSE.from_ns)

@@ -36,6 +36,7 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
         if not (
             known.explains("timeout-recovery", flow.id, *span)
             or known.host_explains(ends, *span)
+            or known.loses_answers(flow, *span)
             or known.queue_explains(taps, *span)
         ):
             flows.append(flow)

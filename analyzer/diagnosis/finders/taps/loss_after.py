@@ -10,7 +10,7 @@ from ....results.flow import Flow
 from ....statistics.proportion import wilson
 from ....summary.gaps import gaps_in
 from ....words import printable
-from ...case import Case
+from ...case import Case, seen_in_part
 from ...finding import cheap, finding
 from ...interval import span_of
 from ...known import Known
@@ -85,10 +85,11 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
     link = only(link_of_receiver(case, flow) or "" for flow in group) or None
     receiver = only(flow.dst for flow in group)
     tap = link or tap_of(case, seen)
-    if hidden:  # they may be lost, or late, between taps
+    parted = any(seen_in_part(flow) for flow in group)
+    if hidden or parted:  # they may be lost, or late, between taps, or on a way without one
         link = tap = None
     if kind == "reordering":
-        where = "at the receiver" if hidden else after(case, tap)
+        where = "at the receiver" if hidden or parted else after(case, tap)
         says = f"{packets_of(packets, could)} from {hosts(group)} arrive late {where}"
     elif link:
         who = "the receivers" if receiver is None else printable(receiver)
@@ -96,11 +97,21 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         says += "s them" if receiver else " them"
     else:
         says = f"{packets_of(packets, could)} from {hosts(group)} are lost or late"
-        says += " on their way: gaps in captures hide where" if hidden else f" {after(case, tap)}"
+        says += (
+            " on their way: gaps in captures hide where"
+            if hidden
+            else " on their way, in part over ways without a tap"
+            if parted
+            else f" {after(case, tap)}"
+        )
     return finding(
         case,
         kind,
-        Place(from_tap=tap, direction=None if hidden else "after the tap", host=receiver),
+        Place(
+            from_tap=tap,
+            direction=None if hidden or parted else "after the tap",
+            host=receiver,
+        ),
         hits,
         could,
         span_of(seen),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 from cases import case_of
 from conformance_traces import NAK, answer, last, write
@@ -74,6 +77,15 @@ def test_a_nak_for_a_gap_at_the_tap_is_no_loss_after_it():
 
 def test_a_nak_for_packets_before_the_capture():
     assert found([*BEGIN, answer(0xFFFFF0, NAK, at=40)]) == []
+
+
+@pytest.mark.parametrize("rows", [LATE, LOST])
+def test_of_a_flow_that_the_tap_sees_in_part_the_place_is_unknown(rows):
+    case = case_of(rows)
+    parts = [msgspec.structs.replace(case.flows[0], missing_packets=None), case.flows[1]]
+    (one,) = losses_after(dataclasses.replace(case, flows=parts), Known())
+    assert (one.place.from_tap, one.place.direction, one.place.host) == (None, None, "10.0.0.2")
+    assert "after the tap" not in one.sentence
 
 
 def test_a_known_cause_explains_it():
