@@ -121,4 +121,4 @@ def _next_step(case: Case, tellers: Sequence[int]) -> str:
     nacks = case.measuring.mrc.flows(len(case.flows))["nacks"][tellers].sum(axis=0)
     if nacks[_LAST_HOP] and not nacks[_TRIMMED]:  # this NACK means an incast
         return "spread the senders in time: the last switch trims, its link to the host is full"
-    return "find the full queue: a tap on each link of the way shows where packets are trimmed"
+    return "find the full queue: a tap on each link of the path shows where packets are trimmed"
