@@ -128,7 +128,12 @@ def test_other_screens_are_drawn_once_when_a_replay_ends() -> None:
         screen = app.get_screen_stack("replay")[-1]
         screen._told, screen._drawn = "ecmp, 3 s", None
         redraw = app.screen.redraw
-        app.screen.redraw = lambda: (drawn.append(1), redraw())
+
+        def counted() -> None:
+            drawn.append(1)
+            redraw()
+
+        app.screen.redraw = counted
         for _ in range(3):
             screen._while_running()
 
