@@ -18,6 +18,7 @@ from .passing import (
     FIRST_HORIZON_NS,
     MOST_MOMENTS,
     MOST_TAPS,
+    RECENT,
     Rows,
     conclude_until,
     edge_of,
@@ -313,9 +314,14 @@ class HopMeasure:
                 if not visit["started"][which]:
                     continue
                 theirs, ours = int(visit["highest"][which]), int(into["highest"][which])
-                ahead = (theirs - ours + PSN_HALF) & PSN_MASK
-                if not into["started"][which] or ahead >= PSN_HALF:
+                later, recent = int(visit["recent"][which]), int(into["recent"][which])
+                ahead = ((theirs - ours + PSN_HALF) & PSN_MASK) - PSN_HALF
+                if not into["started"][which] or ahead >= 0:
                     into["highest"][which] = theirs
+                    recent <<= min(abs(ahead), RECENT)
+                else:
+                    later <<= min(-ahead, RECENT)
+                into["recent"][which] = (recent | later) & ((1 << RECENT) - 1)
                 into["started"][which] = 1
 
     @property

@@ -47,7 +47,7 @@ FIRST_ENDS = 8
 MOST_MOMENTS = 1 << 20
 _RESTART = 1 << 20
 """A PSN so far below the highest one starts a new sequence."""
-_RECENT = 64
+RECENT = 64
 """Bits of VISIT.recent."""
 _MOST_OVERTAKING = 0xFFFF
 _MOST_TWINS = 8
@@ -576,17 +576,17 @@ def _overtaken(visit: Any, opcode: Int, psn: Int) -> Int:
     distance = psn_distance(psn, np.int64(visit.highest[which]))
     begins = visit.started[which] == 0 or distance < -_RESTART
     if begins or distance > 0:
-        kept = np.uint64(0) if begins or distance >= _RECENT else np.uint64(visit.recent[which])
+        kept = np.uint64(0) if begins or distance >= RECENT else np.uint64(visit.recent[which])
         visit.started[which] = 1
         visit.highest[which] = psn
-        visit.recent[which] = (kept << np.uint64(distance & (_RECENT - 1))) | np.uint64(1)
+        visit.recent[which] = (kept << np.uint64(distance & (RECENT - 1))) | np.uint64(1)
         return 0
     behind = -distance
     higher = np.uint64(visit.recent[which])
-    if behind < _RECENT:
+    if behind < RECENT:
         higher &= (np.uint64(1) << np.uint64(behind)) - np.uint64(1)
         visit.recent[which] |= np.uint64(1) << np.uint64(behind)
-    count = max(behind - _RECENT, 0)
+    count = max(behind - RECENT, 0)
     while higher:
         higher &= higher - np.uint64(1)
         count += 1
