@@ -19,6 +19,8 @@ else:
 
 _STAGGER_BYTES = 576
 """Columns start at different page offsets, otherwise all share a few cache sets."""
+_MOST_HELD = 4
+"""Buffers that a pool keeps."""
 
 
 class _Held:
@@ -50,9 +52,8 @@ class ColumnPool:
     of its columns are gone, detected by the reference count of the buffer. Not thread-safe.
     """
 
-    def __init__(self, keep: int = 4) -> None:
+    def __init__(self) -> None:
         self._held: list[_Held] = []
-        self._keep = keep
 
     def take(self, rows: int) -> Columns:
         """Columns of at least `rows` rows, uninitialised; pass on only those of `table_of`."""
@@ -63,7 +64,7 @@ class ColumnPool:
                 self._held.remove(held)
                 break
         held = _Held(rows)
-        if len(self._held) < self._keep:
+        if len(self._held) < _MOST_HELD:
             self._held.append(held)
         return held.columns
 

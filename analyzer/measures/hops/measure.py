@@ -9,7 +9,7 @@ import numpy as np
 from ....kernels.kernel import Array, Bools, Int32s, Ints, UInt16s
 from ...statistics.histogram import HistogramPool
 from ...statistics.keeping import Kept, front_of, longer
-from ...track.batch import TrackedBatch
+from ...track.batch import Rows, TrackedBatch
 from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
 from . import passing, state
@@ -19,7 +19,6 @@ from .passing import (
     MOST_MOMENTS,
     MOST_TAPS,
     RECENT,
-    Rows,
     conclude_until,
     edge_of,
     follow,
@@ -50,7 +49,6 @@ _MOST = (
 Prepared: TypeAlias = tuple[Rows, Ints]
 """The columns of a batch, and a hash of each row."""
 _RINGS = "sightings", "transmissions", "buckets"
-_NO_FINGERPRINTS = np.zeros(0, np.uint32)
 
 
 class HopMeasure:
@@ -94,15 +92,10 @@ class HopMeasure:
 
     def prepared(self, batch: TrackedBatch) -> Prepared:
         """What `follow` needs of a batch; another thread may follow the batch before meanwhile."""
-        table = batch.table
-        self.times.update(table)
-        columns = {name: getattr(table, name) for name in Rows._fields[2:]}
-        if table.fingerprint is None:
-            columns["fingerprint"] = _NO_FINGERPRINTS
-        rows = Rows(flow=batch.flow, verdict=batch.verdict, **columns)
+        self.times.update(batch.table)
         hashes = np.empty(len(batch), np.int64)
-        hash_rows(rows, self.state.salt, hashes)
-        return rows, hashes
+        hash_rows(batch.rows, self.state.salt, hashes)
+        return batch.rows, hashes
 
     def follow(self, prepared: Prepared) -> None:
         """Follow the packets of a batch from tap to tap."""

@@ -7,21 +7,18 @@ tap is a copy within `TWIN_NS` of the first one, later a retransmission.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
-from ....kernels.named import NamedTuple
+from ....kernels.kernel import Int, Ints, UInt64s, inlined, kernel, subkernel
 from ....kernels.prefetch import prefetch_item
 from ...statistics.histogram import Histograms, observe
-from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED
+from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED, Rows
 from ...wire import opcodes
 from ...wire.packets import FIRST_FRAGMENT, ICRC_BAD, ICRC_OK, IPV6, RTX
 from ...wire.psn import psn_distance
+from ...wire.record import Records
 from . import state as st
-from .state import Passing
+from .state import EdgeRecord, Passing, SightingRecord, TransmissionRecord, VisitRecord
 
 FIRST_HORIZON_NS = 4_000_000_000
 """Sightings of one packet farther apart than this are not paired."""
@@ -64,34 +61,8 @@ DONE, NO_SIGHTINGS, NO_TRANSMISSIONS, NO_EDGES, NO_VISITS, NO_HOPS = range(6)
 """Why `follow` returned: all rows done, or what has no room."""
 
 
-class Rows(NamedTuple):
-    """Columns of a tracked batch."""
-
-    flow: NDArray[np.int32]
-    verdict: NDArray[np.uint8]
-    time_ns: NDArray[np.int64]
-    frame_number: NDArray[np.int64]
-    src: NDArray[np.uint32]
-    dst: NDArray[np.uint32]
-    wire_bytes: NDArray[np.uint32]
-    payload_bytes: NDArray[np.uint32]
-    tap: NDArray[np.uint16]
-    ip_id: NDArray[np.uint16]
-    traffic_class: NDArray[np.uint8]
-    decode_flags: NDArray[np.uint8]
-    icrc_state: NDArray[np.uint8]
-    hop_limit: NDArray[np.uint8]
-    udp_sport: NDArray[np.uint16]
-    opcode: NDArray[np.uint8]
-    bth_flags: NDArray[np.uint32]
-    psn: NDArray[np.uint32]
-    aeth: NDArray[np.uint32]
-    fingerprint: NDArray[np.uint32]
-    """Empty without MRC."""
-
-
 @inlined
-def _mixed(a: Int, b: Int, salt: NDArray[np.uint64]) -> Int:
+def _mixed(a: Int, b: Int, salt: UInt64s) -> Int:
     """Multiply-shift hash of two integers with random odd factors."""
     mixed = np.uint64(a) * salt[0] + np.uint64(b) * salt[1]
     return np.int64((mixed ^ (mixed >> np.uint64(29))) * salt[2] >> _SHIFT)
@@ -117,7 +88,7 @@ def _identity(rows: Rows, i: Int) -> tuple[Int, Int, Int]:
 
 
 @inlined
-def _hash(flow: Int, label: Int, ip_id: Int, extra: Int, salt: NDArray[np.uint64]) -> Int:
+def _hash(flow: Int, label: Int, ip_id: Int, extra: Int, salt: UInt64s) -> Int:
     return _mixed((flow << 32) | label, (extra << 16) | ip_id, salt)
 
 
@@ -135,7 +106,7 @@ def _fetch_ahead(p: Passing, hashes: Ints, i: Int) -> None:
 
 
 @inlined
-def _fetch(ring: NDArray[Any], number: Int) -> None:
+def _fetch(ring: Records, number: Int) -> None:
     """Prefetch a record, which may begin in one cache line and end in the next."""
     at = number & (len(ring) - 1)
     prefetch_item(ring, at)
@@ -269,7 +240,7 @@ def window_of(p: Passing, time: Int) -> Int:
 
 
 @inlined
-def _grown(edge: Any, time: Int, wire_bytes: Int, limit: Int) -> None:
+def _grown(edge: EdgeRecord, time: Int, wire_bytes: Int, limit: Int) -> None:
     edge.packets += 1
     edge.wire_bytes += wire_bytes
     edge.bytes_min = min(edge.bytes_min, wire_bytes)
@@ -281,7 +252,7 @@ def _grown(edge: Any, time: Int, wire_bytes: Int, limit: Int) -> None:
 
 
 @subkernel
-def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
+def _log_end(p: Passing, t: TransmissionRecord, s: SightingRecord, edge: Int) -> None:
     """Keep the moment of an end or start, if there is room."""
     if p.used[st.ENDS] == len(p.ends):
         p.used[st.UNLOGGED] += 1
@@ -301,7 +272,7 @@ def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
 
 
 @inlined
-def _show(edge: Any, kind: Int, seen: Any) -> None:
+def _show(edge: EdgeRecord, kind: Int, seen: SightingRecord) -> None:
     """Keep the first frame of a kind."""
     if edge.shown_frame[kind] == 0:
         edge.shown_frame[kind] = seen.frame
@@ -310,7 +281,13 @@ def _show(edge: Any, kind: Int, seen: Any) -> None:
 
 @inlined
 def _note_pass(
-    p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int, overtaken: Int
+    p: Passing,
+    histograms: Histograms,
+    flow: Int,
+    near: SightingRecord,
+    far: SightingRecord,
+    copies: Int,
+    overtaken: Int,
 ) -> None:
     """One transmission went from one tap to the next; `copies`: that arose on the way.
 
@@ -392,7 +369,7 @@ def _note_pass(
 
 
 @inlined
-def _is_before(p: Passing, one: Any, other: Any, direction: Int) -> bool:
+def _is_before(p: Passing, one: SightingRecord, other: SightingRecord, direction: Int) -> bool:
     """Whether a transmission was at one tap before the other: by hop limits, else by times.
 
     Clocks may differ by more than the way between two taps takes. If so, packets of both directions
@@ -414,7 +391,7 @@ def _is_before(p: Passing, one: Any, other: Any, direction: Int) -> bool:
 
 
 @inlined
-def _note_lag(p: Passing, one: Any, other: Any, direction: Int) -> None:
+def _note_lag(p: Passing, one: SightingRecord, other: SightingRecord, direction: Int) -> None:
     """Learn the time between two taps with the same hop limit."""
     a, b = np.int64(one.tap), np.int64(other.tap)
     if one.hop_limit != other.hop_limit or a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
@@ -427,7 +404,7 @@ def _note_lag(p: Passing, one: Any, other: Any, direction: Int) -> None:
 
 
 @inlined
-def _note_next(p: Passing, visit: Any, next_tap: Int, time: Int) -> None:
+def _note_next(p: Passing, visit: VisitRecord, next_tap: Int, time: Int) -> None:
     if visit.went_on == 0:
         visit.first_next_tap = next_tap
     elif visit.next_tap != next_tap:
@@ -441,9 +418,7 @@ def _note_next(p: Passing, visit: Any, next_tap: Int, time: Int) -> None:
 
 
 @inlined
-def _conclude(
-    p: Passing, histograms: Histograms, way: NDArray[np.int64], copies: NDArray[np.int64]
-) -> None:
+def _conclude(p: Passing, histograms: Histograms, way: Ints, copies: Ints) -> None:
     """Follow the oldest transmission from tap to tap, and forget it. Room is there for its edges.
 
     `way`, int64[MOST_TAPS]: its sightings, one per tap; `copies`: further sightings there.
@@ -529,8 +504,8 @@ def _conclude(
 def conclude_until(
     p: Passing,
     histograms: Histograms,
-    way: NDArray[np.int64],
-    copies: NDArray[np.int64],
+    way: Ints,
+    copies: Ints,
     time: int,
 ) -> int:
     """Conclude transmissions first seen before `time`; DONE, or what has no room."""
@@ -563,7 +538,7 @@ def visit_of(p: Passing, flow: Int, tap: Int) -> Int:
 
 
 @inlined
-def _overtaken(visit: Any, opcode: Int, psn: Int) -> Int:
+def _overtaken(visit: VisitRecord, opcode: Int, psn: Int) -> Int:
     """How many packets with higher PSNs of its sequence were at this tap before; counts the packet.
 
     0: in order. PSNs more than 64 below the highest one all count as seen.
@@ -689,7 +664,7 @@ def _tick(p: Passing, time: Int) -> None:
 
 
 @subkernel
-def hash_rows(rows: Rows, salt: NDArray[np.uint64], hashes: NDArray[np.int64]) -> None:
+def hash_rows(rows: Rows, salt: UInt64s, hashes: Ints) -> None:
     """Write the hash of each row, int64[rows], for `follow`."""
     for i in range(len(rows.flow)):
         label, ip_id, extra = _identity(rows, i)
@@ -703,10 +678,10 @@ def follow(
     rows: Rows,
     start: int,
     may_grow: bool,
-    reason: NDArray[np.int64],
-    way: NDArray[np.int64],
-    copies: NDArray[np.int64],
-    hashes: NDArray[np.int64],
+    reason: Ints,
+    way: Ints,
+    copies: Ints,
+    hashes: Ints,
 ) -> int:
     """Take in rows from `start`; returns their number, or the row that has no room.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Int32s, Ints, UInt64s
 from ....kernels.named import NamedTuple
+from ...wire.record import Record, Records
 
 START: Final = 0xFFFE
 """In place of the tap before the first one."""
@@ -162,34 +163,50 @@ beginning); records in use; END and START moments that had no room; the next tra
 packets of `AWAY` began."""
 
 
+class SightingRecord(Record):
+    """An element of `Passing.sightings`."""
+
+
+class TransmissionRecord(Record):
+    """An element of `Passing.transmissions`."""
+
+
+class EdgeRecord(Record):
+    """An element of `Passing.edges`."""
+
+
+class VisitRecord(Record):
+    """An element of `Passing.visits`."""
+
+
 class Passing(NamedTuple):
     """All arrays of the measure; those named rings are addressed modulo their power-of-two size."""
 
-    sightings: NDArray[Any]
+    sightings: Records
     """SIGHTING ring."""
-    transmissions: NDArray[Any]
+    transmissions: Records
     """TRANSMISSION ring."""
-    buckets: NDArray[np.int64]
+    buckets: Ints
     """Newest transmission by hash."""
-    edges: NDArray[Any]
+    edges: Records
     """EDGE, per flow and of all flows together."""
-    edge_slots: NDArray[np.int32]
-    visits: NDArray[Any]
+    edge_slots: Int32s
+    visits: Records
     """VISIT, per flow and tap."""
-    visit_slots: NDArray[np.int32]
-    hops: NDArray[np.int32]
+    visit_slots: Int32s
+    hops: Int32s
     """Edge of each hop: the edges of all flows together in order of appearance."""
-    windows: NDArray[np.int64]
+    windows: Ints
     """int64[hops, WINDOWS, WINDOW_VALUES]."""
-    ends: NDArray[Any]
+    ends: Records
     """MOMENT: transmissions that ended or began where others of their flow continued, in order of
     their first sighting; also the first few of every flow and tap."""
-    resent: NDArray[Any]
+    resent: Records
     """MOMENT: retransmissions."""
-    lags: NDArray[np.int64]
+    lags: Ints
     """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b that see the same hop limit, by
     direction (1 where the source has the lower number): least and most time from a to b, samples.
     """
-    clock: NDArray[np.int64]
-    used: NDArray[np.int64]
-    salt: NDArray[np.uint64]
+    clock: Ints
+    used: Ints
+    salt: UInt64s

@@ -28,27 +28,21 @@ def fim(loads: Array, weights: Array | None = None) -> float | None:
     return 100 * float(np.mean(np.abs(loads - fair) / fair))
 
 
-def expected_fim(flows: int, paths: int, weights: Array | None = None) -> float | None:
-    """The expected FIM when each flow picks its path at random, in proportion to the weights.
+def expected_fim(flows: int, paths: int) -> float | None:
+    """The expected FIM when each flow picks one of equal paths at random.
 
     Exact: the mean absolute deviation of a binomial number is
-    2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1 (de Moivre), computed with logarithms so
-    that millions of flows do not overflow. None without flows.
+    2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1 (de Moivre), divided by np; computed with
+    logarithms so that millions of flows do not overflow. None without flows.
     """
     if not flows:
         return None
-    deviations = [_binomial_deviation(flows, float(p)) for p in _shares(paths, weights)]
-    return 100 * float(np.mean(deviations))
-
-
-def _binomial_deviation(n: int, p: float) -> float:
-    """E|X - np| / np for X ~ B(n, p)."""
-    m = math.floor(n * p) + 1
+    n, p, m = flows, 1 / paths, flows // paths + 1
     if m > n:  # p = 1
         return 0.0
     log_choose = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
     log_term = math.log(m) + log_choose + m * math.log(p) + (n - m + 1) * math.log1p(-p)
-    return 2 * math.exp(log_term) / (n * p)
+    return 100 * (2 * math.exp(log_term) / (n * p))
 
 
 def best_fim(flows: int, paths: int, weights: Array | None = None) -> float | None:
@@ -103,7 +97,6 @@ def imbalance_of(
     paths: Sequence[Carried],
     flows: int,
     flows_per_path: Ints | None = None,
-    weights: Array | None = None,
     all_flows_per_path: Ints | None = None,
 ) -> Imbalance | None:
     """The imbalance of a set of paths; None when it carried no bytes.
@@ -118,7 +111,6 @@ def imbalance_of(
         return None
     placements = None if flows_per_path is None else int(flows_per_path.sum())
     largest_first = np.lexsort((np.arange(len(loads)), -loads))
-    relative = loads if weights is None else loads / _shares(len(loads), weights)
     return Imbalance(
         name=name,
         path_by=path_by,
@@ -126,19 +118,15 @@ def imbalance_of(
         paths=len(loads),
         flows=flows,
         wire_bytes=int(loads.sum()),
-        fim_flows_percent=None if flows_per_path is None else fim(flows_per_path, weights),
-        fim_bytes_percent=fim(loads, weights),
+        fim_flows_percent=None if flows_per_path is None else fim(flows_per_path),
+        fim_bytes_percent=fim(loads),
         fim_flows_chance_percent=(
-            None if placements is None else expected_fim(placements, len(loads), weights)
+            None if placements is None else expected_fim(placements, len(loads))
         ),
-        fim_flows_best_percent=(
-            None if placements is None else best_fim(placements, len(loads), weights)
-        ),
-        max_over_mean=max_over_mean(relative),
-        coefficient_of_variation=coefficient_of_variation(relative),
-        jain=jain(relative),
+        fim_flows_best_percent=None if placements is None else best_fim(placements, len(loads)),
+        max_over_mean=max_over_mean(loads),
+        coefficient_of_variation=coefficient_of_variation(loads),
+        jain=jain(loads),
         shares=path_shares([(labels[i], paths[i]) for i in largest_first]),
-        fim_all_flows_percent=(
-            None if all_flows_per_path is None else fim(all_flows_per_path, weights)
-        ),
+        fim_all_flows_percent=None if all_flows_per_path is None else fim(all_flows_per_path),
     )
