@@ -255,6 +255,6 @@ class Activity:
         return self._windows.column(flow)
 
     def _grow(self, flows: int) -> None:
-        if flows > self._windows.sums.shape[1]:
+        if flows > self._windows.columns:
             self._windows.widen(max(flows, 2 * self._flows, 64))
         self._flows = max(self._flows, flows)

@@ -81,7 +81,7 @@ def test_missing_rows_are_no_empty_partition(tmp_path: Path) -> None:
     fewer = ColumnWriter(str(part), {name: array.dtype for name, array in rows[0].items()})
     fewer.write({name: array[:-1] for name, array in rows[0].items()})
     fewer.close()
-    with pytest.raises(UnreadableInput, match=r"0\.parquet is damaged \(its number of rows"):
+    with pytest.raises(UnreadableInput, match=r"0\.parquet is damaged \(unexpected number of rows"):
         reduce_partition(folder, 0)
 
 

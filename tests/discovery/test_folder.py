@@ -80,7 +80,7 @@ def test_the_list_of_asked_devices_may_be_a_pipe(tmp_path):
 
 
 def test_folders_without_an_answer(tmp_path):
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         read_folder(tmp_path / "none")
     with pytest.raises(UsageError, match=r"has no readable NAME.route.json; rocescope discover"):
         read_folder(tmp_path)

@@ -155,8 +155,8 @@ def test_no_address(address: str) -> None:
     [
         ("AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: x", "another region"),
         ("AWS Error UNKNOWN (HTTP status 403) during GetObject operation: x", "refuses access"),
-        ("AWS Error SLOW_DOWN during GetObject operation: key AKIA", "deliver it (SLOW_DOWN)"),
-        ("whatever AKIA", "deliver it (OSError)"),
+        ("AWS Error SLOW_DOWN during GetObject operation: key AKIA", "deliver the object (SLOW_DOWN)"),
+        ("whatever AKIA", "deliver the object (OSError)"),
     ],
 )
 def test_other_errors_are_told_without_the_words_of_the_store(text: str, said: str) -> None:

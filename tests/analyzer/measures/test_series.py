@@ -195,6 +195,16 @@ def test_activity_conserves_the_bytes_of_every_flow(batch):
             assert value == batch.table.wire_bytes[own & inside].sum()
 
 
+def test_flows_that_begin_one_by_one_keep_their_bytes():
+    """Arrays grow with room to spare: flows in that room count as well."""
+    counts = [40, 83, 96]
+    batches = [
+        tracked([{"flow": number - 1, "wire_bytes": number}], n_flows=number) for number in counts
+    ]
+    activity = updated(Activity(), batches)
+    assert [activity.of(number - 1) for number in counts] == [[number] for number in counts]
+
+
 @pytest.mark.parametrize("span_ns", [10**6, 10**9, 3600 * 10**9])
 def test_activity_fills_at_least_half_of_its_bins(span_ns):
     rows = [{"time_ns": START_NS + span_ns * i // 999, "flow": i % 2} for i in range(1000)]

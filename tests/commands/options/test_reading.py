@@ -27,7 +27,7 @@ def test_options_of_an_analysis():
         ({"usid": "33:16"}, "is not a uSID format"),
         ({"plane_by": "moon"}, "--plane-by"),
         ({"follow": True, "concat": True}, "--follow reads one growing file"),
-        ({"follow": True, "tap": ["(?P<tap>.*)"]}, "--follow reads one growing file"),
+        ({"follow": True, "tap": ["(?P<tap>.*)"]}, "--follow reads one file"),
         ({"clock": "hardware", "mirror_format": "lumina"}, "--clock hardware cannot be combined"),
     ],
 )

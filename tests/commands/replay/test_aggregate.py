@@ -39,10 +39,10 @@ def test_rows_per_scheme_and_job(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["--runs", "0"], "--runs must be 1 to"),
-        (["--loss", "0.9"], "--loss is a share"),
-        (["--loss", "nan"], "--loss is a share"),
+        (["--loss", "0.9"], "--loss must be 0 to 0.5"),
+        (["--loss", "nan"], "--loss must be 0 to 0.5"),
         (["--duplicate", "0.3", "--reorder", "0.3"], "must be at most 0.5"),
-        (["--jitter", "-1"], "--jitter is a share"),
+        (["--jitter", "-1"], "--jitter must be 0 to 10"),
         (["--seed", "-1"], "--seed must be 0 to"),
         (["--memory", "0"], "--memory must be 1 to"),
         (["-s", "magic"], "there is no scheme 'magic'"),
