@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ...kernels.record import dataclass
 from ..decode.mirrors.restore import MirrorOptions
 from ..decode.multipath.flow_labels import FlowLabelOf
 from ..filtering.ranks import Ranks

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from ...kernels.record import dataclass
 from ..results.flow import Owner
 from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker

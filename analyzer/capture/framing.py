@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...kernels.kernel import Bytes, inlined
-from ...kernels.record import dataclass
 from ..wire.frames import FrameBatch, FrameColumns, empty_columns
 from ..wire.packets import I64
 from .window import Window

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...kernels.kernel import Array
-from ...kernels.record import dataclass
 from ..errors import UnreadableInput
 from ..wire.frames import FrameColumns
 from ..wire.taps import MANY_TAPS, Tap, Taps

@@ -7,11 +7,10 @@ packet by packet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...kernels.record import dataclass
 from ..wire.packets import PacketTable, joined_mrc
 
 BATCH_ROWS = 1 << 15

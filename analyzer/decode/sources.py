@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from ...kernels.record import dataclass
 from ..capture.concat import ConcatenatedCapture
 from ..capture.source import Capture
 from ..wire.packets import PacketTable

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from ...kernels.record import dataclass
 from ..wire.packets import PacketTable
 
 HELD_NS = 10_000_000

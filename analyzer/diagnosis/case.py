@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from msgspec import UNSET
 
-from ...kernels.record import dataclass
 from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
 from ..measures.troubles import LATE, LATE_AFTER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import cached_property
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Ints
-from ...kernels.record import dataclass
 from ..errors import UsageError
 from ..wire.endpoints import IPV4_MAPPED
 from ..wire.opcodes import opcode_name

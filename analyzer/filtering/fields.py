@@ -8,13 +8,13 @@ is present.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.record import dataclass
 from ..decode.multipath.mrc import CC_STATE, METH, NETH, SETH
 from ..wire import opcodes, packets
 from ..wire.packets import PacketTable

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from ...kernels.record import dataclass
 from ..errors import UsageError
 
 GRAMMAR = r"""

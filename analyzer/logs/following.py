@@ -6,9 +6,9 @@ import glob
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO, TypeAlias
 
-from ...kernels.record import dataclass
 from ..errors import RocescopeError
 from .files import LONGEST_LINE_BYTES, lines, oldest_first
 from .job import Job

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 
-from ...kernels.record import dataclass
 from . import ucx
 from .files import lines
 from .lines import (

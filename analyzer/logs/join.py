@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from ...kernels.record import dataclass
 from ..results.events import Event
 from ..results.flow import Owner
 from ..track.connections import CmPairs, settle

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...kernels.kernel import Bools, Bytes, Int32s
-from ...kernels.record import dataclass
 from ..wire.packets import PacketTable, TableArrays
 
 # Verdicts on a row's PSN, one per packet (column `TrackedBatch.verdict`).

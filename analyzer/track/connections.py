@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ...kernels.kernel import UInt16s, UInt32s
-from ...kernels.record import dataclass
 from ..decode.headers.cm import CmMessage
 from ..wire.opcodes import UC
 from . import state as st

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...kernels.kernel import Bytes, Ints, UInt16s, UInt32s
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 
 # Link types (https://www.tcpdump.org/linktypes.html) the decoder understands.
 LINKTYPE_ETHERNET = 1

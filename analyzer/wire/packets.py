@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 
 U8: TypeAlias = NDArray[np.uint8]
 U16: TypeAlias = NDArray[np.uint16]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 from .endpoints import Endpoints
 from .packets import U16, U32
 from .segments import SegmentLists

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
-from ...kernels.record import dataclass
 from .packets import U16
 
 _WHOLE_FLOWS: Final = re.compile(r"(?:ip6?|vlan|udp|dst|port|4791|or|and|[()\s])*")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_size
-from ...kernels.record import dataclass
 from .parameter import Parameter
 from .reading import Selection
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from ...kernels.record import dataclass
 from .parameter import Parameter
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ...analyzer.errors import UsageError
 from ...analyzer.packages import require
 from ...analyzer.words import printable
-from ...kernels.record import dataclass
 from ...report.whole_file import whole_file
 from .inputs import STANDARD_OUTPUT
 from .parameter import Parameter

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.record import dataclass
 from .mirrors import mirror_options
 from .parameter import Parameter
 from .taps import Naming, check_uncombined

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ...kernels.record import dataclass
 from .parameter import Parameter
 from .taps import Naming, check_uncombined
 

@@ -6,12 +6,12 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from ...analyzer.capture.stored import is_stored
 from ...analyzer.errors import UsageError
-from ...kernels.record import dataclass
 from .inputs import check_inputs, expanded, input_name
 from .parameter import Parameter
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -11,7 +12,6 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.key_values import parse_options
 from ...analyzer.units import parse_duration
-from ...kernels.record import dataclass
 from ..fabrics.fabric import Fabric
 from ..jobs.models import MODELS, SYNTHETIC
 from ..jobs.numbers import number, whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from threading import Event
 
 from ...analyzer.errors import UsageError
@@ -12,7 +12,6 @@ from ...analyzer.logs.files import named
 from ...analyzer.logs.job import Job as Log
 from ...analyzer.units import parse_duration, parse_size
 from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.record import dataclass
 from ..fabrics.parse import parse_fabric
 from ..results.aggregation import AggregationResult
 from ..traffic.observed import traffic_from_capture

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from ...analyzer.errors import UsageError
-from ...kernels.record import dataclass
 from ..fabrics.fabric import Fabric
 from ..packets.failures.events import DOWN, Failures
 from ..packets.failures.highest_rate import rho_max

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Event, Lock
 from typing import TYPE_CHECKING
@@ -14,7 +14,6 @@ from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.units import parse_duration
 from ...kernels.kernel import Floats, Ints, compiling
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly

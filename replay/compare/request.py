@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.record import dataclass
 from ..strategies.registry import needs_packets
 from .specs.words import CAPTURED, NEVER
 

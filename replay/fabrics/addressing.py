@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import (
     IPv4Address,
@@ -21,7 +21,6 @@ from typing import TypeAlias
 import numpy as np
 
 from ...kernels.kernel import Array, Bytes
-from ...kernels.record import dataclass
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

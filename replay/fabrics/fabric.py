@@ -13,7 +13,7 @@ otherwise a link of `group(switch, edge of the destination)`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Bools, Bytes, Int32s, Ints
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 from .addressing import AddressPlan
 from .forwarding import Forwarding, shortest_paths, without_links
 

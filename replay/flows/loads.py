@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...analyzer.measures.paths.imbalance import best_fim, fim
 from ...kernels.kernel import Array, Bools, Floats, Int32s, Ints, kernel
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import Traffic, Windows
 

@@ -7,13 +7,12 @@ seeds. A plain placement is a walk with one row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from ...kernels.kernel import Bools, Int32s, UInt16s, UInt32s, UInt64s, kernel, subkernel
-from ...kernels.record import dataclass
 from ..fabrics.fabric import Attachments, Fabric
 from ..fabrics.forwarding import Forwarding, Groups
 from ..hashing.bound import BoundHash

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 from ..traffic.ordinals import ordinals
 from .patterns.demands import Demands
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -11,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import UInt32s
-from ...kernels.record import dataclass
 from . import keys as key_fields
 from .bound import BoundHash
 from .functions import crc, fnv, jenkins, linux, oracle, toeplitz, xor

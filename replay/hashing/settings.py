@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints, UInt16s
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 
 SeedUse = Literal["init", "prepend", "xor"]
 Reduction = Literal["modulo", "range", "threshold"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Array, Int32s, Ints
-from ...kernels.record import dataclass
 
 MOST_NODES = 1 << 24
 MOST_EDGES = 1 << 26

@@ -11,12 +11,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.record import dataclass
 from ..packets.model.waits import Edges, earliest
 from .collectives import Collective
 from .graph import MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph

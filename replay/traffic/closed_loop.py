@@ -20,14 +20,13 @@ Only packets of messages count: NAKs and CNPs are ignored.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.measures.messages.measure import MessageStatistics
 from ...kernels.kernel import Bytes, Int32s, Ints, Records
-from ...kernels.record import dataclass
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .acks import AckTimes
 from .linked import MOST_SOURCES, NO_LINKS, Links, Told, linked

@@ -7,14 +7,13 @@ All packets of a unit have the same path under a hash: a one-way flow, or one en
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ...kernels.named import NamedTuple
-from ...kernels.record import dataclass
 from ..hashing.keys import PacketKeys
 from ..results.base import HostMapping
 from .linked import NO_LINKS, Links, Told

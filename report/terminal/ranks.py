@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.table import Table
 
 from ...analyzer.results.flow import Flow, Owner
 from ...analyzer.results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ...analyzer.words import printable
-from ...kernels.record import dataclass
 from ..words import human
 from ..words.human import UNKNOWN, Glyphs
 from .page import numbers, texts

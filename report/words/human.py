@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...analyzer import words
-from ...kernels.record import dataclass
 
 if TYPE_CHECKING:
     from ...analyzer.results.flow import Owner

@@ -9,11 +9,11 @@ and 13 (MAD header); RDMA IP CM service, annex A11.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from ....kernels.record import dataclass
 from ...wire.packets import HAS_DETH, U8, PacketTable
 from .layout import BTH_BYTES, HEADER_BYTES
 

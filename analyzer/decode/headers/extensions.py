@@ -8,14 +8,13 @@ Source: InfiniBand Architecture Specification volume 1, chapter 9.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.named import NamedTuple
-from ....kernels.record import dataclass
 from ...wire import packets
 from ...wire.opcodes import MRC, TRANSPORT_OF
 from ...wire.packets import I64, U8, U16, U32, PacketTable, column

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-from ....kernels.record import dataclass
 from ...errors import RocescopeError
 from ...wire.frames import FrameBatch
 from ...wire.packets import I64, PacketTable

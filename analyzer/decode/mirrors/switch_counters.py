@@ -6,10 +6,10 @@ The file (`switch_state_snapshot.yml` of a test's results) is YAML: RoCE packets
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....kernels.record import dataclass
 from ...errors import UnreadableInput
 from ...results.captures import SwitchCheck
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-
-from ....kernels.record import dataclass
+from dataclasses import dataclass
 
 DEFAULT_CNP_INTERVAL_NS = 4_000
 """Minimum time between CNPs of ConnectX adapters unless set otherwise (assumed)."""

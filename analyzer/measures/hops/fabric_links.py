@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from ....kernels.record import dataclass
 from .names import parts_of
 
 

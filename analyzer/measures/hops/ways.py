@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.record import dataclass
 from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
 from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED, UC, UD

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....kernels.record import dataclass
 from ..state import FIXED_WINDOW
 
 US = 1_000_000

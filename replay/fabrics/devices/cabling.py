@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ....kernels.record import dataclass
 from ..addressing import Address
 from .device import Advertised, Device
 from .networks import End, Networks

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ....kernels.record import dataclass
 from ..addressing import Address, Network
 from .cabling import Cabling, Note, find_links
 from .device import Device, NextHop

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Ints
-from ....kernels.record import dataclass
 from ...fabrics.fabric import Fabric
 from ..failures.events import Failures
 from ..failures.schedule import Scheduled, converged, scheduled

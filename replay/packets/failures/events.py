@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Ints
 from ....kernels.named import NamedTuple
-from ....kernels.record import dataclass
 from ...fabrics.fabric import Fabric
 from ..model.draws import generator
 

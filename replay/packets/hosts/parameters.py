@@ -16,10 +16,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from ....analyzer.errors import UsageError
-from ....kernels.record import dataclass
 from . import recovery
 from .congestion.registry import ALGORITHMS, NONE
 

@@ -8,12 +8,13 @@ its quantum, in proportion to its weight, and what it saved before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Ints
 from ....kernels.named import NamedTuple
-from ....kernels.record import dataclass
 
 MOST_CLASSES = 7
 """IEEE 802.1Q has eight priorities; ACKs and CNPs have one of them."""

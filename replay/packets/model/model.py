@@ -53,14 +53,13 @@ and docs/reproductions.md; ties and turns of flows are not specified there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined
 from ....kernels.named import NamedTuple
-from ....kernels.record import dataclass
 from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
 from .classes import MOST_CLASSES, TrafficClass

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bools, Ints
-from ....kernels.record import dataclass
 
 BUFFER_BYTES_PER_GBPS: Final = 3_200
 """Default buffer of a switch per Gb/s of its ports: 165 MB for 51.2 Tb/s."""

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ....kernels.kernel import Int, Int32s, Ints, callback, function_at, inlined
 from ....kernels.named import NamedTuple
-from ....kernels.record import dataclass
 from ...fabrics.fabric import Fabric
 from ...results.replay import SwitchHash
 from .labels import EvState, HostFunctions

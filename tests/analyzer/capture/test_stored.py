@@ -155,7 +155,10 @@ def test_no_address(address: str) -> None:
     [
         ("AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: x", "another region"),
         ("AWS Error UNKNOWN (HTTP status 403) during GetObject operation: x", "refuses access"),
-        ("AWS Error SLOW_DOWN during GetObject operation: key AKIA", "deliver the object (SLOW_DOWN)"),
+        (
+            "AWS Error SLOW_DOWN during GetObject operation: key AKIA",
+            "deliver the object (SLOW_DOWN)",
+        ),
         ("whatever AKIA", "deliver the object (OSError)"),
     ],
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .....kernels.record import dataclass
 from ....measures.hops.names import direction, parts_of
 from ....measures.hops.state import DELAY_MOST, PACKETS_IN, SHOWN, WINDOWS
 from ....measures.hops.ways import Way, Ways
