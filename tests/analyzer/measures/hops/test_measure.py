@@ -62,6 +62,27 @@ def test_the_horizon_follows_the_longest_delay():
     assert passed["delay_max"] == 600_000_000
 
 
+@pytest.mark.parametrize("held_ns", [240_000_000, 600_000_000, 3_500_000_000])
+def test_packets_held_back_for_longer_than_any_before_arrive(held_ns):
+    """A paused output: flow 1 waits at tap 0, while flow 0 goes on as in the 10 s before."""
+    begin, end = 10 * SECOND, 10 * SECOND + held_ns
+    rows = []
+    for n in range(8_000):
+        sent = 2_000_000 * n
+        for flow in range(2):
+            arrives = max(sent, end) if flow and sent >= begin else sent
+            rows += [hop(sent, 0, n, 64, flow=flow)]
+            rows += [hop(arrives + 5_000, 1, n, 63, flow=flow)]
+    rows.sort(key=lambda row: row["time_ns"])
+    measure = updated(rows, range(500, len(rows), 500)).settled()
+    passed = edge(measure, 0, 1)
+    assert passed["packets"] == 16_000
+    assert passed["delay_max"] == held_ns + 5_000
+    ended = edge(measure, 1, state.END)
+    assert ended["packets"] == 16_000
+    assert measure.state.clock[state.HURRIED] == 0
+
+
 def test_what_is_held_is_bounded_by_packets_in_flight_and_not_by_those_that_passed():
     """Four times the packets at the same pace: no more of them wait, and no array is longer."""
 
