@@ -235,6 +235,7 @@ class LiveAnalysis(Opened):
             [capture_summary(self.source, self.measuring, self._warnings())],
             path_by=self.options.path_by,
             complete=complete,
+            now_ns=None if complete else time.time_ns(),
             filtered=self.measuring.filtered,
             owners=merged(owners, joined.owners),
             job_events=joined.events,

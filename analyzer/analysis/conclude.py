@@ -37,6 +37,7 @@ def conclude(
     *,
     path_by: PathBy,
     complete: bool,
+    now_ns: int | None = None,
     ended_by: str | None = None,
     filtered: bool,
     rows_kept: bool = False,
@@ -54,7 +55,7 @@ def conclude(
 ) -> Analysis:
     """The Analysis; `captures` describe the sources of the packets and their quality.
 
-    ended_by: the limit that ended reading, if one did.
+    now_ns: the present, while the capture runs. ended_by: the limit that ended reading, if one did.
     filtered: packets were dropped by a filter of the analysis before tracking. rows_kept: the
     records of flows that were removed from memory are kept elsewhere. merge: counters of the merge
     of several captures. owners: processes by flow index. plane_by: key of the MRC planes.
@@ -65,7 +66,9 @@ def conclude(
     in the switches, where known; None: nobody can tell it. job_events, job_notes: errors in the
     logs of the job, and what could not be joined with them.
     """
-    summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by, fabric=fabric)
+    summary = Summary(
+        measuring, registry, path_by, owners, plane_by=plane_by, fabric=fabric, now_ns=now_ns
+    )
     flows = summary.flows()
     checks = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)

@@ -33,7 +33,8 @@ class Summary:
 
     owners: processes by flow index, from the probes of this host. in_passing: for single flows of a
     running analysis; pairing stays unchanged and connections have no numbers. fabric: shows the
-    next taps of lost packets where no other packet does.
+    next taps of lost packets where no other packet does. now_ns: the present, while
+    the captures run.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Summary:
         *,
         plane_by: PlaneBy | None = None,
         fabric: FabricLinks | None = None,
+        now_ns: int | None = None,
     ) -> None:
         self._m = measuring
         self._names = names = Names(measuring.tracker, registry)
@@ -67,8 +69,9 @@ class Summary:
             set_forward = self._settled.times.jumps(clocks, set_back)
             unclocked = set_back | set(set_forward)
             ways = ways_of(
-                self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked
-            )
+                self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked,
+                now_ns,
+            )  # fmt: skip
             ways.set_forward = set_forward
             ways = ways.without(unplaced | unclocked)
             in_gaps = {names.taps.index(tap): of_tap for tap, of_tap in gaps.items()}

@@ -701,15 +701,13 @@ def follow(
         # Two at a time keep pace and never stop the rows for long.
         for _ in range(2):
             oldest = p.transmissions[p.used[st.TAIL] & (len(p.transmissions) - 1)]
-            crowded = (
-                p.used[st.HEAD] - p.used[st.TAIL] >= len(p.transmissions)
-                or p.used[st.SIGHTED] - _oldest_sighting(p) >= len(p.sightings)
-            )
+            crowded = p.used[st.HEAD] - p.used[st.TAIL] >= len(p.transmissions) or p.used[
+                st.SIGHTED
+            ] - _oldest_sighting(p) >= len(p.sightings)
             # Where the rings have room, a packet may wait for longer than any did before.
             waits_since = until if crowded else p.clock[st.NEWEST] - FIRST_HORIZON_NS
             if p.used[st.TAIL] == p.used[st.HEAD] or (
-                waits_since <= oldest.first_ns <= p.clock[st.NEWEST]
-                and (may_grow or not crowded)
+                waits_since <= oldest.first_ns <= p.clock[st.NEWEST] and (may_grow or not crowded)
             ):
                 break
             if p.used[st.EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):

@@ -44,6 +44,9 @@ GRACE_NS = 1_000_000
 """At the end of the captures packets may be in flight: a packet counts as lost only if the
 captures continue for twice the longest delay of the hop after it (this long if nothing passed), or
 if a packet that entered the hop later passed. Senders also retransmit what waits in a queue."""
+LIVE_GRACE_NS = 1_000_000_000
+"""While the captures run, no packet counts as lost earlier: a paused output may hold it back, and
+packets of other priorities pass."""
 
 LOST = np.dtype(
     [
@@ -297,9 +300,11 @@ def ways_of(
     fabric: FabricLinks | None = None,
     addresses: Sequence[str] = (),
     unclocked: AbstractSet[int] = frozenset(),
+    now_ns: int | None = None,
 ) -> Ways:
     """The hops of a concluded measure. addresses: of all endpoints, for the fabric. unclocked: taps
-    whose clock was set, so that their packets and those of other taps do not meet."""
+    whose clock was set, so that their packets and those of other taps do not meet. now_ns: the
+    present, while the captures run."""
     names = short_names(tap_names)
     known = None if fabric is None else FabricTaps(fabric, names, addresses)
     tables = _Tables(measure, tracker, names, known)
@@ -332,6 +337,8 @@ def ways_of(
         judged = packets["time"] + grace <= newest
         if passed is not None:
             judged |= packets["time"] < passed["last_ns"]
+        if now_ns is not None:
+            judged &= packets["time"] + LIVE_GRACE_NS <= now_ns
         undecided += int(np.count_nonzero(~judged))
         unknown_of[int(edge["flow"])] += int(np.count_nonzero(~judged))
         packets = packets[judged]

@@ -192,6 +192,7 @@ class LiveFeed:
             [capture_summary(self._source, self.measuring)],
             path_by="entropy",
             complete=False,
+            now_ns=time.time_ns(),
             filtered=self.measuring.filtered,
             owners=merged(self._probed, joined.owners),
             job_events=joined.events,

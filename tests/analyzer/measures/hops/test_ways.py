@@ -8,7 +8,7 @@ from ipaddress import ip_network
 import numpy as np
 import pytest
 from journeys import hop
-from tracked_batches import tracked
+from tracked_batches import START_NS, tracked
 
 from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
 from rocescope.analyzer.measures.hops.measure import HopMeasure
@@ -33,10 +33,10 @@ class Tracker:
         return False
 
 
-def ways(rows, names, tracker=None, fabric=None, addresses=()):
+def ways(rows, names, tracker=None, fabric=None, addresses=(), **more):
     measure = HopMeasure()
     measure.update(tracked(sorted(rows, key=lambda row: row["time_ns"]), 8))
-    return ways_of(measure.settled(), tracker or Tracker(), names, fabric, addresses)
+    return ways_of(measure.settled(), tracker or Tracker(), names, fabric, addresses, **more)
 
 
 def journey(number, taps, flow=0, first_limit=64, **more):
@@ -88,6 +88,18 @@ def test_the_last_packets_are_not_judged():
     found = ways(rows, ["a", "b"])
     assert lost(found) == {}
     assert found.undecided == sum(found.unknown.values()) == 1
+
+
+def test_while_captures_run_a_packet_may_wait_although_others_pass():
+    """A paused priority: 10 packets wait, less than a second so far."""
+    rows = [row for n in range(50) for row in journey(n, [0] if n >= 40 else [0, 1])]
+    for after_s, waiting in ((0.6, 10), (1.1, 0)):
+        later = [row for n in range(3) for row in journey(after_s * 1e5 + n, [0, 1], flow=7)]
+        found = ways(rows + later, ["a", "b"], now_ns=START_NS + int(after_s * 1e9))
+        assert (found.undecided, lost(found)) == (
+            waiting, {} if waiting else {(0, 1): (10, "flow")},
+        )  # fmt: skip
+        assert lost(ways(rows + later, ["a", "b"])) == {(0, 1): (10, "flow")}
 
 
 def test_a_flow_that_never_arrives_by_the_link_of_its_host():
