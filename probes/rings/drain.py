@@ -118,6 +118,11 @@ class Drain:
             return _FOREVER
         return kernel_ns() - _VISIBLE_AFTER_NS
 
+    def skip(self) -> None:
+        """Pass over the frames in the rings."""
+        self._positions = [ring.head & ~7 for ring in self._rings]
+        self.release()
+
     def release(self) -> None:
         """Return the space of the gathered frames to the probes."""
         for index, position in enumerate(self._positions):

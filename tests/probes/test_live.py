@@ -19,7 +19,7 @@ from waiting import until
 from rocescope.analyzer.errors import CaptureError, UsageError
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.summarize import Summary
-from rocescope.probes import bpf, clock
+from rocescope.probes import bpf, clock, live
 from rocescope.probes.live import LiveOptions, LiveSource, default_ring_bytes
 from rocescope.probes.program import program
 
@@ -127,6 +127,24 @@ def test_two_namespaces_with_equal_ifindex(network):
         two.send([roce(psn) for psn in range(500, 525)])
     assert seen.column("psn", 0) == list(range(40))
     assert seen.column("psn", 2) == list(range(500, 525))
+
+
+def test_nothing_counts_before_all_interfaces_have_their_probes(network, monkeypatch):
+    """Traffic that runs already would be missing at the interfaces that come last."""
+    net = network()
+    attach = live.attach
+
+    def attach_amid_traffic(*args):
+        made = attach(*args)
+        net.send([roce(psn) for psn in range(1000, 1010)])
+        return made
+
+    monkeypatch.setattr(live, "attach", attach_amid_traffic)
+    with watch([net.interface("left"), net.interface("right")]) as seen:
+        net.send(roce_frames(30))
+    assert [seen.column("psn", tap) for tap in range(4)] == [[], [*range(30)], [*range(30)], []]
+    assert [loss.exported for loss in seen.source.loss_by_tap()] == [0, 30, 30, 0]
+    assert sorted(n for t in seen.tables for n in t.frame_number.tolist()) == [*range(1, 61)]
 
 
 @pytest.mark.thorough

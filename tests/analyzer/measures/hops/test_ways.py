@@ -91,15 +91,15 @@ def test_the_last_packets_are_not_judged():
 
 
 def test_while_captures_run_a_packet_may_wait_although_others_pass():
-    """A paused priority: 10 packets wait, less than a second so far."""
-    rows = [row for n in range(50) for row in journey(n, [0] if n >= 40 else [0, 1])]
-    for after_s, waiting in ((0.6, 10), (1.1, 0)):
+    """A paused priority: 5 packets wait, less than a second so far."""
+    rows = [row for n in range(50) for row in journey(n, [0] if 20 <= n < 25 else [0, 1])]
+    for after_s, waiting in ((0.6, 5), (1.1, 0)):
         later = [row for n in range(3) for row in journey(after_s * 1e5 + n, [0, 1], flow=7)]
         found = ways(rows + later, ["a", "b"], now_ns=START_NS + int(after_s * 1e9))
         assert (found.undecided, lost(found)) == (
-            waiting, {} if waiting else {(0, 1): (10, "flow")},
+            waiting, {} if waiting else {(0, 1): (5, "flow")},
         )  # fmt: skip
-        assert lost(ways(rows + later, ["a", "b"])) == {(0, 1): (10, "flow")}
+        assert lost(ways(rows + later, ["a", "b"])) == {(0, 1): (5, "flow")}
 
 
 def test_a_flow_that_never_arrives_by_the_link_of_its_host():
