@@ -69,6 +69,12 @@ class Case:
         return gaps_of(self.registry.taps)
 
     @cached_property
+    def dropping(self) -> frozenset[str]:
+        """Taps whose captures dropped frames: a packet that is missing there may have passed."""
+        taps = (tap for capture in self.captures for tap in capture.taps)
+        return frozenset(tap.name for tap in taps if tap.dropped_frames)
+
+    @cached_property
     def first_ns(self) -> int:
         """Time of the first RoCE packet; 0 without packets."""
         first = min((flow.first_time_ns for flow in self.flows), default=0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ....measures.hops import state
 from ....measures.troubles import JUMPED, RECOVERED_LOSS
-from ....results.diagnosis import Evidence, Finding, Kind
+from ....results.diagnosis import Confidence, Evidence, Finding, Kind
 from ....results.flow import Flow
 from ...case import Case
 from ...finding import MOST_EVIDENCE, finding
@@ -80,7 +80,7 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
             span,
             cause.says + _by_fabric(group),
             cause.next_step,
-            confidence="proven" if _is_proven(group) else "likely",
+            confidence=_confidence(case, group),
             evidence=loss_evidence(case, group),
             uncertain_ns=uncertain_ns,
             details=cause.details,
@@ -136,8 +136,13 @@ def _by_fabric(group: HopGroup) -> str:
     return " (next tap by the fabric file)" if told else ""
 
 
-def _is_proven(group: HopGroup) -> bool:
-    return all(hop.expected_by in ("flow", "destination", "host") for hop in group.hops)
+def _confidence(case: Case, group: HopGroup) -> Confidence:
+    names = case.registry.tap_names
+    after = {names[hop.to_tap] for hop in group.hops if hop.to_tap < len(names)}
+    if case.dropping and (not after or after & case.dropping):
+        return "possible"
+    known = all(hop.expected_by in ("flow", "destination", "host") for hop in group.hops)
+    return "proven" if known else "likely"
 
 
 def loss_evidence(case: Case, group: HopGroup) -> list[Evidence]:

@@ -92,7 +92,7 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         if may_be_incast(group)
         else "check links and devices between the sender and the tap; a capture at the sender "
         "shows which",
-        confidence="proven",
+        confidence="possible" if tap in case.dropping else "proven",
         seen=[*seen, *late.values()],
         packets=packets,
         details=details or UNSET,

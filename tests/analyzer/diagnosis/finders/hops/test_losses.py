@@ -8,6 +8,7 @@ from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
+import dpkt
 import pytest
 from examples import examples
 from fabric_captures import (
@@ -35,6 +36,7 @@ from fabric_captures import (
     warnings,
     write,
 )
+from factories import Pcapng
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -316,6 +318,20 @@ def test_evidence_is_the_frames_before_the_loss(tmp_path, lossy):
     assert [e.time_ns for e in one.evidence] == lost[: len(one.evidence)]
     assert all(frames[e.frame_number - 1] == e.time_ns for e in one.evidence)
     assert one.confidence == "proven"
+
+
+@pytest.mark.parametrize(("tap", "confidence"), [(FAR, "possible"), ("H2-leaf1", "proven")])
+def test_frames_that_a_capture_dropped_may_be_the_lost_ones(tmp_path, lossy, tap, confidence):
+    for path in write(tmp_path, lossy.taps):
+        if path.stem == tap:
+            with path.open("rb") as file:
+                rows = list(dpkt.pcap.Reader(file))
+            capture = Pcapng().section().interface()
+            for time, data in rows:
+                capture.enhanced(round(time * 10**9), data)
+            path.write_bytes(capture.statistics(0, {5: 7}).bytes())
+    (one,) = warnings(diagnosis(tmp_path.iterdir()))
+    assert (one.kind, one.confidence) == ("loss", confidence)
 
 
 def test_the_order_of_files_does_not_matter(tmp_path, lossy):
