@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -70,14 +71,14 @@ def longest_pause_ns(troubles: Sequence[Trouble]) -> int:
     first = np.array([trouble.first_ns for trouble in troubles], np.int64)
     last = np.array([trouble.last_ns for trouble in troubles], np.int64)
     pause = np.array([trouble.pause_ns for trouble in troubles], np.int64)
-    times = np.unique(np.concatenate([first, last]))
+    times = np.unique(np.concatenate([first, last])).tolist()
     longest = 0
-    for at in np.argsort(-np.diff(times), kind="stable").tolist():
-        start, stop = times[at], times[at + 1]
+    # Differences of Python's integers: wild times are farther apart than int64 holds.
+    for start, stop in sorted(pairwise(times), key=lambda two: two[0] - two[1]):
         if stop - start <= longest:
             break
         around = pause[(first <= start) & (last >= stop)]
-        longest = max(longest, int(min(stop - start, around.min(initial=stop - start))))
+        longest = max(longest, min([stop - start, *around.tolist()]))
     return longest
 
 
