@@ -17,7 +17,7 @@ from ..wire.segments import UsidFormat
 from .conclude import MAX_FLOWS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AnalyzeOptions:
     """Options of one analysis."""
 

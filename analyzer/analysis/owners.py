@@ -32,7 +32,7 @@ _MOST_LOOKED_AT = 5_000_000
 same thousands of flows are not written by `rocescope capture`, and name nobody."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _QueuePair:
     local_qp: int
     addresses: frozenset[str]

@@ -17,6 +17,7 @@ from .prefetch import AHEAD, GRACE_WAITS, WAIT_S
 
 T = TypeVar("T")
 U = TypeVar("U")
+V = TypeVar("V")
 
 
 class Shared(Generic[T, U]):
@@ -114,13 +115,7 @@ class Shared(Generic[T, U]):
         return self._take
 
     def _make(self) -> None:
-        ended = False
-        try:
-            self._made.append(next(self._makes))
-        except StopIteration:
-            ended = True
-        except BaseException as error:  # raised by `_fed`, after the items before it
-            ended, self._error = True, error
+        ended = self._advance(self._makes, self._made)
         with self._changed:
             self._making, self._all_made = False, ended
             self._changed.notify_all()
@@ -132,13 +127,19 @@ class Shared(Generic[T, U]):
             raise self._error
 
     def _take(self) -> None:
-        ended = False
-        try:
-            self._ready.append(next(self._takes))
-        except StopIteration:
-            ended = True
-        except BaseException as error:  # raised in the iterating thread
-            ended, self._error = True, error
+        ended = self._advance(self._takes, self._ready)
         with self._changed:
             self._taking, self._all_taken = False, ended
             self._changed.notify_all()
+
+    def _advance(self, items: Iterator[V], into: deque[V]) -> bool:
+        """Add the next item; True at the end. An error is raised after the items before it: one of
+        `make` by `_fed`, one of `then` in the iterating thread."""
+        try:
+            into.append(next(items))
+        except StopIteration:
+            return True
+        except BaseException as error:
+            self._error = error
+            return True
+        return False

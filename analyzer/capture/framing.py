@@ -63,7 +63,7 @@ def note_disorder(state: I64, backwards_ns: int) -> None:
         state[CLOCK_STEPS] += 1
 
 
-@dataclass
+@dataclass(slots=True)
 class Counts:
     """Counters of one capture, updated with every batch."""
 

@@ -45,7 +45,7 @@ SharedTaps = dict[tuple[str, int, int], int]
 _FURTHER = ("", -1, 0)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Interface:
     """State of an interface in Python; the kernel's state is a row of the table."""
 

@@ -17,7 +17,7 @@ BATCH_ROWS = 1 << 15
 """Of the tables passed on: all of their columns fit into the caches."""
 
 
-@dataclass
+@dataclass(slots=True)
 class MergeCounts:
     """Disorder of the sources of a merge."""
 

@@ -11,7 +11,7 @@ from ..wire.packets import PacketTable
 from .decoder import Decoder
 
 
-@dataclass
+@dataclass(slots=True)
 class Source:
     """One capture with its decoder."""
 

@@ -15,7 +15,7 @@ HELD_ROWS = 1 << 18
 """Most rows waiting."""
 
 
-@dataclass
+@dataclass(slots=True)
 class OrderCounts:
     """Rows that could not be sorted."""
 

@@ -42,7 +42,7 @@ OF_JOBS = (Kind.RANK, Kind.COMM)
 """Kinds of fields that `Ranks` gives, not the packet."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """One field of the filter language."""
 

@@ -49,7 +49,7 @@ OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 _WORDS = {"eq": "==", "ne": "!=", "le": "<=", "ge": ">=", "lt": "<", "gt": ">"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Text:
     """A word of the filter and its first column, from 1."""
 
@@ -57,14 +57,14 @@ class Text:
     column: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Presence:
     """`cnp`: whether the packet has the field."""
 
     field: Text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """`psn >= 100`."""
 
@@ -73,7 +73,7 @@ class Comparison:
     value: Text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Membership:
     """`sport in {1, 5..9}`; a single value is a range of one."""
 
@@ -81,14 +81,14 @@ class Membership:
     ranges: tuple[tuple[Text, Text], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Negation:
     """`not x`."""
 
     operand: Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Junction:
     """`x and y and ...` or `x or y or ...`."""
 

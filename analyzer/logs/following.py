@@ -27,7 +27,7 @@ _Key: TypeAlias = tuple[int, int]
 """Device and inode: a file that is renamed stays the same."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Place:
     """Where reading a file continues."""
 

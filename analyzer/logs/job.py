@@ -42,7 +42,7 @@ _PAST_SEARCHED = 1000
 """How many earlier queue pairs with a number an error may belong to."""
 
 
-@dataclass
+@dataclass(slots=True)
 class LoggedPair:
     """A queue pair as a log names it."""
 
@@ -71,7 +71,7 @@ class LoggedPair:
         return self.remote_address, self.remote_qpn
 
 
-@dataclass
+@dataclass(slots=True)
 class LoggedError:
     """A completion with an error."""
 
@@ -83,7 +83,7 @@ class LoggedError:
     remote: str | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class _Process:
     """What one process said so far."""
 

@@ -32,7 +32,7 @@ _DOUBT = 4
 """A pair is dissolved when more than one answer in this many names a PSN the peer never sent."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Request:
     """A CM REQ that waits for its REP."""
 
@@ -42,7 +42,7 @@ class _Request:
     service_id: int | None
 
 
-@dataclass
+@dataclass(slots=True)
 class CmPairs:
     """Pairs of queue pairs learned from CM messages (REQ and the REP that answers it)."""
 

@@ -45,7 +45,7 @@ def empty_columns(rows: int) -> FrameColumns:
     return FrameColumns._make(np.empty(rows, t) for t in types)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FrameBatch:
     """Frames in one byte buffer, in capture order.
 

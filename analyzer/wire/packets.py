@@ -66,7 +66,7 @@ LENGTH_MISMATCH = 0x80  # IP, UDP and frame length contradict each other
 ICRC_UNCHECKED, ICRC_OK, ICRC_BAD, ICRC_TRUNCATED = range(4)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PacketTable:
     """Equally long columns, one row per RoCE packet, in capture order.
 

@@ -19,7 +19,7 @@ class NumberMaps(NamedTuple):
     segments: U32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Registry:
     """The addresses, vantage points and segment lists of an analysis.
 

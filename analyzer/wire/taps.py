@@ -57,7 +57,7 @@ def _alternatives(words: list[str]) -> list[list[str]]:
     return [part for each in parts for part in _alternatives(each)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SampledFrames:
     """RoCE packets of a tap that are samples (sFlow)."""
 
@@ -75,7 +75,7 @@ class SampledFrames:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Gap:
     """A time of which a tap has no frames, because they were not captured or cannot be read."""
 
@@ -85,7 +85,7 @@ class Gap:
     reason: str
 
 
-@dataclass
+@dataclass(slots=True)
 class Tap:
     """One vantage point: a capture file, a pcapng interface, a mirror session, a probe."""
 
@@ -120,7 +120,7 @@ class Tap:
         return self.filter is not None and not _keeps_flows_whole(self.filter)
 
 
-@dataclass
+@dataclass(slots=True)
 class Taps:
     """All vantage points of an analysis; a tap's index is its identity in every table."""
 

@@ -91,7 +91,7 @@ def span(values: Sequence[float], text: object = None) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Glyphs:
     """Characters of bars and marks, for terminals with and without Unicode."""
 

@@ -41,7 +41,7 @@ MAD_BYTES = 256
 REQ_TRANSPORTS: Final = ("RC", "UC", "RD", "XRC")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CmMessage:
     """One CM message. A field is None if its kind has no such field or the capture truncates it.
 

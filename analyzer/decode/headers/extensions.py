@@ -28,7 +28,7 @@ RDETH, XRCETH, DETH, RETH, ATOMIC_ETH, AETH, ATOMIC_ACK_ETH, IMM_DT, IETH, FETH 
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ExtensionTable:
     """Equally long columns, one row per row of the packet table; zero where absent."""
 

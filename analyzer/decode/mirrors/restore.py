@@ -20,7 +20,7 @@ Clock = Literal["capture", "hardware"]
 MirrorFormat = Literal["lumina"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MirrorOptions:
     """How to restore mirrored packets."""
 

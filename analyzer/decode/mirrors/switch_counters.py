@@ -17,7 +17,7 @@ _MAX_BYTES = 1 << 20
 _EXPECTED = "counter with ingress and egress, each a list of port: packets"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SwitchCounters:
     """Packets by port."""
 

@@ -12,7 +12,7 @@ DEFAULT_REACTION_NS = 1_000_000_000
 """Software RDMA on a busy host took up to half a second (measured); adapters take microseconds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class HostCounters:
     """Growth of the counters of one host during the capture."""
 
@@ -20,7 +20,7 @@ class HostCounters:
     growth: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ConformanceOptions:
     """Options of the checks."""
 

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from .names import parts_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FabricLinks:
     """What a fabric tells about the ways of packets: all shortest paths, no host in between."""
 

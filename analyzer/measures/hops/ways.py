@@ -66,7 +66,7 @@ ENDED = np.dtype([("flow", np.int32), ("tap", np.int32), ("last_ns", np.int64)])
 """A tap after which no tap saw some packets of a flow, and when it saw the last of them."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Way:
     """One hop, from tap to tap in one direction."""
 
@@ -94,7 +94,7 @@ class Way:
         return self.passed_packets + len(self.lost)
 
 
-@dataclass
+@dataclass(slots=True)
 class Missed:
     """Packets that the capture of a tap missed: seen on both sides of it, or acknowledged."""
 
@@ -106,7 +106,7 @@ class Missed:
     """Packets that the tap saw."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Ways:
     """All hops, and what the captures missed."""
 
