@@ -22,9 +22,9 @@ class Bounds(NamedTuple):
     """Lower bounds in ps."""
 
     completion_ps: int
-    """Of all messages and computations, from the first release on."""
+    """From the first release to the end of all messages and computations."""
     message_ps: Ints
-    """int64[M]: of each message alone in the network, from its release on; -1 without a path."""
+    """int64[M]: from release to end of each message, alone in the network; -1 without a path."""
     kind: str
     """What bounds the completion, in words."""
 
@@ -124,7 +124,7 @@ def _service(size: Array | int, q20: Array | int) -> Array:
 
 
 def _occupied(size: Array | int, gap: Array | int, q20: Array | int, pace: int) -> Array:
-    """Time from the start of packets of `size` bytes in all until their port is free again."""
+    """Time for which packets of `size` bytes in total keep their port busy."""
     plain = _service(np.asarray(size) + gap, q20)
     if pace == LINE_RATE:
         return plain
@@ -134,10 +134,10 @@ def _occupied(size: Array | int, gap: Array | int, q20: Array | int, pace: int) 
 
 
 class _Alone(NamedTuple):
-    """Times of each message alone in the network from its release on: int64[M], ps; -1: no path."""
+    """Times from the release of each message, alone in the network: int64[M], ps; -1: no path."""
 
     done: Ints
-    """Packets back to back, the path of the last packet and of its ACK."""
+    """All packets back to back, then the path of the last packet and of its ACK."""
     received: Ints
     """The same without the ACK."""
     last: Ints
@@ -203,7 +203,7 @@ def _permutations(
     rows: Ints,
     pace: int,
 ) -> int | None:
-    """The bound if every host sends as much as it receives, all from the begin; else None.
+    """The bound if every host sends as much as it receives, all from the start; else None.
 
     One message per host is the paper's permutation. With several messages (all-to-all) the last
     packet may have the shortest path, and ACKs may begin as late as the longest path permits.
@@ -285,18 +285,18 @@ def _parts(
     src, dst = workload.src[flow], workload.dst[flow]
     small, back = _both_ways(ways, src, dst, least, model)
     way = np.stack([small, ways.fastest(src, dst, most)])
-    way -= np.where(least == most, 0, _ROUNDING_PS)  # of sizes between the two
+    way -= np.where(least == most, 0, _ROUNDING_PS)  # for the sizes between
     return _Parts(message, total, packets, least, most, way, back)
 
 
 def _equal(values: Array) -> bool:
-    """Whether all of at least one value are equal; np.unique loads a large module."""
+    """Whether there are values and all are equal; np.unique loads a large module."""
     return len(values) > 0 and bool((values == values[0]).all())
 
 
 def _busy(parts: _Parts, model: Model, rate: Ints, port: Ints, pace: int) -> Ints:
-    """int64[N]: time of all packets on the ports of their host; where packets or ports differ,
-    without what the driver may gain when it rounds the time of each packet to 1 ps."""
+    """int64[N]: time of all packets on the ports of their host. Where packets or ports differ, less
+    1 ps per packet, which the driver may gain by rounding."""
     each = _occupied(parts.most, model.gap_bytes, rate, pace)
     whole = _occupied(parts.bytes, parts.packets * model.gap_bytes, rate, pace)
     alike = (parts.least == parts.most) & (rate == port)
@@ -306,8 +306,8 @@ def _busy(parts: _Parts, model: Model, rate: Ints, port: Ints, pace: int) -> Int
 def _busiest_sender(
     parts: _Parts, workload: Workload, arrays: FabricArrays, model: Model, pace: int
 ) -> int:
-    """No order of a host's packets ends before the order by the rest of their way, the longest
-    first (Jackson's rule), in which the k-th packet has all before it to wait for."""
+    """No order of a host's packets ends before Jackson's rule: the longest remaining path time
+    first. In this order the k-th packet waits for all packets before it."""
     rate, port = _port_rates(arrays)
     host = workload.src[workload.flow[parts.message]]
     busy = _busy(parts, model, rate[host], port[host], pace)
@@ -319,7 +319,7 @@ def _busiest_sender(
 
 
 def _busiest_receiver(parts: _Parts, workload: Workload, arrays: FabricArrays, model: Model) -> int:
-    """The same at the links to a host: by the way of packets up to there, the longest last."""
+    """The same at the links to a host: by the path time up to there, the longest last."""
     mirrored = arrays._replace(access=arrays.exits)
     rate, port = _port_rates(mirrored)
     host = workload.dst[workload.flow[parts.message]]
@@ -332,8 +332,8 @@ def _busiest_receiver(parts: _Parts, workload: Workload, arrays: FabricArrays, m
 
 
 def _busiest(host: Array, busy: Ints, head: Ints, tail: Ints, order: Ints) -> int:
-    """The largest, over hosts and sets of parts that begin or end each host's order, of: earliest
-    head + all their transmissions + shortest tail.
+    """The maximum of earliest head + all transmissions + shortest tail, over hosts and over the
+    sets of parts with which the order of a host begins or ends.
 
     busy: time of all packets of a part on the ports of the host.
     """
@@ -359,8 +359,8 @@ def _busiest(host: Array, busy: Ints, head: Ints, tail: Ints, order: Ints) -> in
 
 
 def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints, first: bool) -> int:
-    """The longest chain of messages and computations that wait for their predecessors; first: the
-    phase with the computations."""
+    """The longest chain of messages and computations that wait for their predecessors. first: this
+    phase has the computations."""
     nodes, takes_ps = workload.nodes, workload.waits.takes_ps
     if workload.at_once.all() and not len(takes_ps):
         return int((workload.release_ps[rows] + alone[rows]).max(initial=0))

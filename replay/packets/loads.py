@@ -12,9 +12,9 @@ from ..results.replay import LayerLoad, LayerOverTime
 from .model.model import PS, EngineResult, Workload
 
 STRETCHES = 50
-"""Intervals of loads over time, in the time of the lower bound."""
+"""Intervals of loads over time within the lower bound."""
 MOST_CELLS = 1 << 18
-"""Maximum of numbers in the loads over time of a strategy; more are joined in pairs."""
+"""Maximum of numbers in the loads over time of a strategy; beyond it, pairs are joined."""
 LEAST_PACKETS = 8
 """Full packets per interval: in a shorter interval every used link would seem busy."""
 

@@ -20,7 +20,7 @@ def run_many(
     tick: Callable[[], None] | None = None,
 ) -> Iterator[tuple[int, Result]]:
     """(number of the case, its result) in order of completion. Kernels release the GIL, so the
-    workers are threads. (`concurrent.futures` loads `logging`, which takes longer than many a run.)
+    workers are threads. (`concurrent.futures` loads `logging`, which takes longer than some runs.)
 
     tick: called on the caller's thread a few times a second. When the caller closes the iterator
     (an interrupt), the event stops the current runs.

@@ -41,7 +41,7 @@ from .pause_outcome import pause_outcome
 from .runner import HOPS_AT_ONCE, check_hosts, result_of
 
 LONGEST_PS = 10**11
-"""100 ms: added to the sending time of everything, for runs that cannot complete."""
+"""100 ms: added to the time to send everything, for runs that cannot complete."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _drain(
     tell: Callable[[int], None] | None,
     stop: Event | None,
 ) -> tuple[RunState, Feedback, bool]:
-    """Run one phase; the last value: whether its goal is reached, or no event is left."""
+    """Run one phase; the last value: whether its goal is reached or no event is left."""
     while True:
         before = int(run.counts[rs.HOPS])
         outcome = run_events(
@@ -271,7 +271,7 @@ def _result(
 
 
 def _failed_ps(own: Feedback) -> Ints:
-    """int64[F]: when the sender of a flow gave up, -1: it did not."""
+    """int64[F]: when the sender of a flow gave up; -1: never."""
     failed = own.senders[:, RETRIES] > own.control[fb.MOST_RETRIES]
     return np.where(failed, own.senders[:, RETRIED_PS], -1)
 

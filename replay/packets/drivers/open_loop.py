@@ -34,7 +34,7 @@ DONE, MORE, GROW = range(3)
 
 _PORT_BITS = 16
 NO_EVS, NO_SELECTION, NO_PACE = cast(EvState, None), cast(Select, None), cast(OnSend, None)
-"""In place of what only hosts with feedback have."""
+"""Placeholders for what only hosts with feedback have."""
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""What PFC did in a run: pauses, victims, and the circle of a deadlock."""
+"""What PFC did in a run: pauses, victims, and the cycle of a deadlock."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..model.run_state import RunState
 def pause_outcome(
     run: RunState, names: tuple[str, ...], incomplete: bool, ended: bool
 ) -> PauseOutcome:
-    """The outcome of a run with PFC. names: of the classes of data. ended: nothing can happen any
-    longer, so that a circle of an incomplete run is no state that may still pass."""
+    """The outcome of a run with PFC. names: of the classes of data. ended: no event is left, so
+    a cycle in an incomplete run cannot resolve."""
     rows, held = run.pauses.rows.copy(), run.pauses.held
     now, classes = int(run.counts[rs.CLOCK]), len(names)
     after = int(run.pauses.rules[ps.STORM_AFTER])
@@ -66,7 +66,7 @@ def _buffers(run: RunState, rows: Ints) -> Ints:
 
 
 def _waits(run: RunState) -> dict[int, list[int]]:
-    """The paused rows that each paused row waits for: its switch cannot send what came by it."""
+    """The paused rows for which each paused row waits: they hold its packets up."""
     rows: Ints = run.pauses.rows
     classes = int(run.settings[rs.CLASSES])
     stuck = (rows[:, ps.PAUSED] != 0) & (rows[:, ps.ASKED] != 0)
@@ -82,7 +82,7 @@ def _waits(run: RunState) -> dict[int, list[int]]:
 
 
 def _circle(waits: dict[int, list[int]]) -> tuple[int, ...]:
-    """A circle, each link before the link that it waits for; empty without one."""
+    """A cycle, each link before the link for which it waits; empty without one."""
     done: set[int] = set()
     for begin, others in waits.items():
         path, places = [(begin, iter(others))], {begin: 0}

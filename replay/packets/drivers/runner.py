@@ -38,10 +38,10 @@ def run_open_loop(
     """Run until no packet is in flight or pending.
 
     keep_arrivals, keep_sent: also return `arrived_ps`, `sent_ps`. load_bin_ps: also return `loads`
-    in intervals of this length, doubled as often as a long run needs; 0: no loads.
+    in intervals of this length, doubled as often as a long run requires; 0: no loads.
     tell: called with the packet hops so far. stop: ends the run early when set.
-    UsageError if strategy, fabric and workload do not fit, and for strategies that need feedback,
-    which this driver does not give.
+    UsageError if strategy, fabric and workload do not fit, or if the strategy needs feedback, which
+    this driver does not give.
     """
     rules = strategy.under(model).rules(workload, fabric, seed)
     if strategy.reacts or rules.hosts is not None:

@@ -40,7 +40,7 @@ class Scheduled(NamedTuple):
         return self._replace(routes=self.routes[:1], changes=self.changes[keep])
 
     def rates(self, ps_per_byte_q20: Ints) -> tuple[Ints, Ints]:
-        """Least and most time of a byte on each link, scaled by 2^20, from those at the begin."""
+        """Least and most time of a byte on each link, scaled by 2^20, from those at the start."""
         least, most = ps_per_byte_q20.copy(), ps_per_byte_q20.copy()
         changed = self.changes[self.changes[:, 1] == LINK_RATE]
         np.minimum.at(least, changed[:, 2], changed[:, 3])
@@ -127,7 +127,7 @@ class _States:
         self.parts: list[Forwarding] = [fabric.forwarding]
 
     def number(self, known: Bools, now: Bools) -> int:
-        """The state in which switches know `known` of other links, and `now` of their own."""
+        """The state in which switches see the links `known` up elsewhere, and `now` of theirs."""
         links = self.fabric.links
         inner = (links.source < self.fabric.switches) & (links.target < self.fabric.switches)
         known, now = known | ~inner, now | ~inner

@@ -18,17 +18,17 @@ from .parameters import Transport
 from .recovery import NO_RECOVERY, new_packets, new_senders
 
 PROBE = 1 << 60
-"""Flag of a packet key: a probe of an EV; with ACK the answer to it."""
+"""Flag of a packet key: a probe of an EV; with ACK the answer to a probe."""
 CNP = 1 << 61
 """Flag of a packet key, with ACK: a congestion notification packet (InfiniBand, annex A17)."""
 ASKS = 1 << 62
-"""Flag of a packet key: the sender asks for an ACK at once (AckReq of a BTH)."""
+"""Flag of a packet key: the sender requests an ACK at once (AckReq of a BTH)."""
 
 
 @inlined
 def drawn_key(key: Int, stamp: Int) -> Int:
-    """The packet key for random labels and choices of switches: a packet that is retransmitted at
-    another time (stamp), and its ACK, use another path."""
+    """The packet key from which labels and switch choices are drawn. A retransmission at another
+    time (stamp), and its ACK, use another path."""
     if key & np.int64(AGAIN):
         return key ^ np.int64(mixed(stamp) & np.uint64(NUMBER_MASK))
     return key
@@ -38,8 +38,8 @@ def drawn_key(key: Int, stamp: Int) -> Int:
 STAMP, ECHO, POSITION, TRAIL = range(rs.SLOT_COLUMNS, rs.SLOT_COLUMNS + 4)
 SLOT_COLUMNS = rs.SLOT_COLUMNS + 4
 """Time at which the data packet left its host, its EV, entries of the receiver's log at the time of
-the ACK; 1 for a packet that its link lost, plus 2 per switch that it has passed, plus FORTH times
-the switches that the data packet of an ACK has passed."""
+the ACK; 1 if its link lost the packet, plus 2 per switch that it has passed, plus FORTH per switch
+that the data packet of an ACK has passed."""
 FORTH = 1 << 32
 
 # wires, per link
@@ -85,7 +85,7 @@ hosts from HOST_ITEMS on; time of the current event; timeouts before they double
 beyond the first unacknowledged packet (0: no limit); congestion control paces; least interval of
 CNPs of a flow (0: none); an ACK is for several packets, and window or MPR may wait for it;
 consecutive timeouts after which the next one makes the flow fail; single packets are tracked in
-`packets`, `log` and `got`: not where nothing is retransmitted and only their number counts."""
+`packets`, `log` and `got` (not where nothing is retransmitted and only their number counts)."""
 CONTROL = 21
 
 # tally

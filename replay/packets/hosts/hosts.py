@@ -53,8 +53,8 @@ def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
 
 @inlined
 def release_successors(run: Messages, host: Int, end: Int, time: Int) -> None:
-    """Schedule the successors that waited for nothing else than a node that is now complete at one
-    of its ends."""
+    """Schedule the successors whose last predecessor was this node, now complete at one of its
+    ends."""
     for i in range(run.next_start[end], run.next_start[end + 1]):
         successor = np.int64(run.next_message[i])
         run.messages[successor, rs.WAITS] -= 1

@@ -1,4 +1,4 @@
-"""Reactions of hosts to ACKs, losses and timers. Before, `sending.py` has served their NICs up to
+"""Reactions of hosts to ACKs, losses and timers. `sending.py` has already served their NICs up to
 the current time, inclusive."""
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def _take_data(
     slot: Int,
     time: Int,
 ) -> tuple[Bool, Bool, Int, Int, Int]:
-    """What recovery and marks make of a data packet that arrives: (whether it is new, whether it
-    is acknowledged even if it is not, key and message of the answer, slot of a CNP or -1)."""
+    """Recovery and marks of a data packet that arrives: (whether it is new, whether it is
+    acknowledged even if it is not, key and message of the answer, slot of a CNP or -1)."""
     messages, senders = desk.messages, own.senders
     key = net.slots[slot, rs.KEY]
     message = message_of(key)
@@ -181,7 +181,7 @@ def _take_data(
     if own.control[fb.RECOVERY] == rec.GO_BACK_N:
         senders[flow, rec.EXPECTED] = packet + 1
         senders[flow, rec.ASKED] = 0
-    elif own.control[fb.MPR]:  # may wait for each packet before the one that asked
+    elif own.control[fb.MPR]:  # the sender may wait for any packet before the request
         if key & np.int64(fb.ASKS):
             senders[flow, rec.ASKED] = max(senders[flow, rec.ASKED], packet)
         elif packet < senders[flow, rec.ASKED]:
@@ -205,7 +205,7 @@ def _ask_for_rest(desk: Messages, own: Feedback, flow: Int, message: Int) -> tup
 @inlined
 def _trimmed(desk: Messages, own: Feedback, key: Int) -> tuple[Bool, Int, Int]:
     """Handle the header of a trimmed packet: (whether it is answered, key and message of the
-    answer). Go-back-N asks once per gap, and again if the packet that it asked for is trimmed."""
+    answer). Go-back-N sends a NAK once per gap, and again if the requested packet is trimmed."""
     own.tally[fb.TRIMMED_RECEIVED] += 1
     message = message_of(key)
     if own.control[fb.RECOVERY] != rec.GO_BACK_N:
@@ -298,7 +298,7 @@ def receive_data(
 
 @inlined
 def _answer(slots: Ints, own: Feedback, flow: Int, slot: Int, of_data: Bool) -> None:
-    """What an ACK tells: how much of the log, and a mark of any packet since the last ACK."""
+    """Fill in an ACK: entries of the log, and a mark of any packet since the last ACK."""
     own.slots[slot, fb.POSITION] = own.senders[flow, rec.LOGGED]
     if of_data and own.senders[flow, rec.MARKED_EV]:
         slots[slot, rs.KEY] |= np.int64(MARKED)
@@ -449,7 +449,7 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
 
 @inlined
 def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -> Int:
-    """The slot of a probe: a small packet of the data class for the path of an EV."""
+    """The slot of a probe: a small packet of the data class over the path of an EV."""
     key = packet_key(desk.flows[flow, rs.END] - 1, 0) | np.int64(fb.PROBE)
     meta = (desk.flows[flow, rs.DST] << np.int64(32)) | (ev & np.int64(_LABEL))
     slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])

@@ -5,7 +5,7 @@ last transmission, or packets to retransmit. Both are threaded through
 `packets`, so every step is O(1).
 
 - IDEAL: the zero-overhead erasure code of arXiv 2507.21372: one more packet for every lost packet,
-  at once. (Any packet would do; the lost packet itself is retransmitted.)
+  at once. (Any packet would serve; the lost packet itself is retransmitted.)
 - SACK: a packet is lost when a packet sent `threshold` packets later was acknowledged, or
   after the timeout.
 - GO_BACK_N: the receiver accepts packets in order only and requests the rest once per gap; all
@@ -60,13 +60,13 @@ UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
 """First packet; the two lists; transmissions so far, the highest acknowledged transmission; packets
 in flight; earliest time of the next transmission; entries of the receiver's log that the sender
 knows, and all entries; at the receiver: next packet in order (go-back-N), and whether it was
-requested, or without go-back-N the last packet that asked for an ACK (only for MPR); slots of
+requested, or without go-back-N the last packet that requested an ACK (only for MPR); slots of
 packets whose loss the EV selection learns by timeout, and of packets whose loss is new (ideal);
 usable ports of the peer (bit mask), 1 when these or the host's own ports changed; first
 unacknowledged packet (only for MPR); at the receiver: 1 + EV of the latest marked packet since the
 last ACK, 0 for none; timeouts since the last new acknowledgement, and the time of the latest: a
 timeout counts if its packet was sent after the previous timeout; at the receiver: earliest time of
-the next CNP; the latest packet that asked for an ACK, -1 for none."""
+the next CNP; the latest packet that requested an ACK, -1 for none."""
 SENDER_COLUMNS = 24
 
 
@@ -167,7 +167,7 @@ def timeout_ps(senders: Ints, flow: Int, rto_ps: Int, linear: Int) -> Int:
 
 @subkernel
 def abandon(senders: Ints, packets: Ints, flow: Int) -> None:
-    """Forget all packets of a flow that has failed: late ACKs count no more."""
+    """Forget all packets of a flow that has failed: late ACKs no longer count."""
     for head in (WAY_HEAD, AGAIN_HEAD):
         packet = senders[flow, head]
         while packet >= 0:

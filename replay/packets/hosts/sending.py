@@ -1,7 +1,7 @@
 """Sending hosts: turns of flows, windows and pacing, entropy values, retransmissions first.
 
-A host of the open-loop driver is one without feedback: `own` is None, and numba leaves out what
-needs it (branches on `own is None`), as windows, pauses, classes and the calendar.
+Hosts of the open-loop driver have no feedback: `own` is None, and numba prunes the branches that
+need it (windows, pauses, classes, the calendar).
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def _window_full(own: Feedback, flow: Int) -> Bool:
 
 @inlined
 def _ack_expected(own: Feedback, flow: Int) -> Bool:
-    """Whether an ACK is certain to come: for each packet, or for one in flight that asks for it.
+    """Whether an ACK will come: for each packet, or because a packet in flight requests one.
 
-    A window that shrinks below the packets of one ACK, all of which have arrived, would wait for
-    ever: then the sender sends one more packet, which asks.
+    If all packets in flight have arrived and the window shrinks below the packets per ACK, the
+    sender would wait forever: it sends one more packet, which requests an ACK.
     """
     if own.control[fb.SEVERAL] == 0:
         return True
@@ -77,8 +77,8 @@ def _next_flow(
     free: Int,
     start: Int,
 ) -> tuple[Int, Int, Int, Int]:
-    """(flow, EV, port, NEVER) of the next packet of a ring; flow -1 if no flow can send, and then
-    the time until which the pace of a flow holds it up.
+    """(flow, EV, port, NEVER) of the next packet of a ring; if no flow can send, flow -1 and in
+    place of NEVER the time until which pacing delays a flow.
 
     A flow passes its turn if its window, pace or EVs do not permit a packet. The returned flow is
     no longer in the ring.
@@ -119,8 +119,8 @@ def _next_flow(
 
 @inlined
 def _hold_up(desk: Messages, own: Feedback, host: Int, free: Int, later: Int, limit: Int) -> None:
-    """Only its pace holds a flow up: until before `limit`, the free ports are held up until then;
-    else the host is served again then."""
+    """Pacing alone delays a flow until `later`: if this is before `limit` the free ports wait until
+    then, else the host is served again then."""
     if later < limit:  # nothing has changed at this host since then: it is served late
         pending = desk.hosts[host, rs.PENDING]
         if pending >= 0:
@@ -202,7 +202,7 @@ def _choose(
         later = min(later, until)
         if flow >= 0 or not several:
             break
-        charge(net, link, of, np.int64(0), np.int64(1))  # nothing it may send: it saves nothing
+        charge(net, link, of, np.int64(0), np.int64(1))  # it has nothing to send: it saves nothing
         may &= ~(np.int64(1) << of)
         of = next_class(net, link, may, np.int64(1))
         if of < 0:
@@ -225,7 +225,7 @@ def _take_again(desk: Messages, own: Feedback, flow: Int) -> tuple[Int, Int]:
 
 @inlined
 def _asks(own: Feedback, flow: Int, packet: Int, again: Bool) -> Bool:
-    """Whether a packet asks for an ACK, where an ACK is for several; if so, note it."""
+    """Whether a packet requests an ACK, where an ACK is for several; if so, note it."""
     asks = again or (own.control[fb.CONTROLLED] != 0 and _window_full(own, flow))
     if own.control[fb.MPR]:
         beyond = packet + 1 - own.senders[flow, rec.UNACKNOWLEDGED]
@@ -247,7 +247,7 @@ def _pace(
     again: Bool,
     start: Int,
 ) -> None:
-    """After a packet: the calendar, the pace of its port and flow, its timer."""
+    """Update the calendar, the pace of port and flow, and the timer after a packet."""
     control, senders, links = own.control, own.senders, net.links
     link = np.int64(desk.access[desk.flows[flow, rs.SRC], by])
     schedule(own.wheel, 1 + link, links[link, rs.HEAD_TIME])
@@ -259,8 +259,8 @@ def _pace(
     if control[fb.PACED_FLOWS]:
         wait = on_send(own.window, own.window_params, flow, size, start)
         senders[flow, rec.NEXT_PS] = start + wait
-    # Without losses, only a reordering that go-back-N takes for a loss needs the timer: a receiver
-    # asks once per gap, also if what is retransmitted is reordered too.
+    # Without losses only go-back-N needs the timer: it takes reordering for loss, and its receiver
+    # sends one NAK per gap, even if the retransmitted packets are reordered too.
     again = again and control[fb.RECOVERY] == rec.GO_BACK_N
     if (control[fb.CAN_LOSE] or again) and control[fb.RECOVERY] >= rec.SACK:
         patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])

@@ -51,8 +51,8 @@ def open_classes(run: Network, link: Int, time: Int) -> Int:
 def next_class(run: Network, link: Int, may: Int, at_host: Int) -> Int:
     """The class that sends next, of those in the mask `may`; -1 for none.
 
-    The next packet of a host is not known before its class: there a class may send as long as it
-    has bytes left, and owes what it sent too much.
+    At a host the class is chosen before its packet is known: a class may send while it has bytes
+    left, and owes the excess.
     """
     queues, turns, rules = run.classes.queues, run.classes.turns, run.classes.rules
     classes = run.settings[rs.CLASSES]
@@ -79,7 +79,7 @@ def next_class(run: Network, link: Int, may: Int, at_host: Int) -> Int:
 
 @subkernel
 def charge(run: Network, link: Int, of: Int, size: Int, empty: Int) -> None:
-    """A class has sent a packet of `size` bytes in its turn. A class without packets saves
+    """Charge a class for a packet of `size` bytes. A class without packets (empty) saves
     nothing."""
     queues, turns = run.classes.queues, run.classes.turns
     if run.classes.rules[of, cl.QUANTUM] == 0:
@@ -94,7 +94,7 @@ def charge(run: Network, link: Int, of: Int, size: Int, empty: Int) -> None:
 
 @subkernel
 def append(run: Network, link: Int, slot: Int, size: Int) -> None:
-    """Let a data packet wait in the queue of its class."""
+    """Append a data packet to the queue of its class."""
     queues, row = run.classes.queues, row_of(run, link, class_of(run, run.slots[slot, rs.KEY]))
     if queues[row, cl.HEAD] < 0:
         queues[row, cl.HEAD] = slot

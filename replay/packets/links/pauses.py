@@ -53,7 +53,7 @@ def first_waiting(run: Network, link: Int, of: Int) -> Int:
 
 @inlined
 def threshold(pauses: Pauses, row: Int) -> Int:
-    """Bytes that a class may have in the shared buffer, of those that came by the port of `row`."""
+    """Bytes from the port of `row` that its class may hold in the shared buffer."""
     return min(_limit(pauses, row), pauses.rows[row, ps.SHARED] + _free(pauses, row))
 
 
@@ -77,10 +77,10 @@ def _limit(pauses: Pauses, row: Int) -> Int:
 def admit(
     net: Net, out_start: Ints, out_links: Int32s, link: Int, out: Int, slot: Int, time: Int
 ) -> Bool:
-    """Count a data packet that came over `link` and has to wait for `out`; whether there was room.
+    """Count a data packet that came over `link` and has to wait for `out`; False without room.
 
-    Without room in the shared buffer the port asks for a pause, also if the headroom is smaller
-    than the packet. If nothing of the port waits, no departure could end the pause: no pause.
+    Without room in the shared buffer the port asks for a pause, even if the headroom is smaller
+    than the packet; but not if no packet of the port waits: no departure could end the pause.
     """
     pauses, rows = net.pauses, net.pauses.rows
     size, of = size_of(net.slots, slot), class_of(net, net.slots[slot, rs.KEY])
@@ -113,8 +113,8 @@ def admit(
 
 @inlined
 def leave(run: Network, slot: Int, size: Int, time: Int) -> None:
-    """Free the room of a data packet whose transmission begins, or that is dropped from its queue;
-    a host's own packets have none."""
+    """Free the buffer of a data packet whose transmission begins or that is dropped from its queue;
+    a host's own packets use none."""
     link = run.slots[slot, rs.TIME]
     if link >= 0:
         pauses, rows = run.pauses, run.pauses.rows
@@ -169,8 +169,8 @@ def _quanta_ps(run: Network, link: Int, quanta: Int) -> Int:
 def _find_root(
     net: Net, out_start: Ints, out_links: Int32s, switch: Int, of: Int, time: Int
 ) -> None:
-    """Note the longest queue of a switch that asks for a pause, unless a pause of its own link is
-    the reason: its link has served data since its last pause for as long as the queue is."""
+    """Count a pause for the longest queue of the switch that asks for it, unless a pause of its own
+    link explains the queue: since that pause it must have had the time to send the whole queue."""
     longest: Int
     most: Int
     longest, most = np.int64(-1), np.int64(0)
@@ -205,8 +205,8 @@ def _earliest(run: Network, link: Int) -> Int:
 
 @subkernel
 def obey(net: Net, messages: Ints, link: Int, time: Int) -> None:
-    """Handle the frames that the sender of a link obeys now, and the timers of its pauses; it has
-    been served before `time`."""
+    """Handle the frames that the sender of a link obeys now, and the timers of its pauses; the link
+    has been served before `time`."""
     rows, slots, quanta = net.pauses.rows, net.slots, net.pauses.rules[ps.QUANTA]
     for of in range(net.settings[rs.CLASSES]):
         row = row_of(net, link, np.int64(of))

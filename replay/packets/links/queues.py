@@ -50,7 +50,7 @@ def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> 
 
 @inlined
 def take_arrival(links: Ints, slots: Ints, link: Int) -> Int:
-    """Take the first packet from a wire; the next one comes into the caches."""
+    """Take the first packet from a wire, and prefetch the next."""
     slot = links[link, rs.WIRE_HEAD]
     following = next_of(slots, slot)
     prefetch(slots, following, np.int64(0))
@@ -61,7 +61,7 @@ def take_arrival(links: Ints, slots: Ints, link: Int) -> Int:
 
 @inlined
 def take_waiting(run: Network, link: Int, start: Int) -> Int:
-    """Take the next waiting packet, ACKs first; one of those that wait may start."""
+    """Take the next waiting packet, ACKs first; at least one may start."""
     links, slots = run.links, run.slots
     slot = links[link, rs.ACK_HEAD]
     links[link, rs.WAITING_PACKETS] -= 1
@@ -124,8 +124,8 @@ def add_jitter(run: Network, link: Int, slot: Int, time: Int) -> None:
 
 @inlined
 def _victim(run: Network, link: Int, slot: Int, size: Int) -> Int:
-    """The packet that a full queue gives up: the arriving one, or the last that waits, whose place
-    the arriving one then takes; the same chance for all that compete for this place."""
+    """The packet that a full queue drops: the arriving packet, or the last one that waits, which it
+    then replaces. All packets that compete for this place have the same chance."""
     links, slots, stats = run.links, run.slots, run.stats
     last = links[link, rs.DATA_TAIL]
     if not run.settings[rs.FAIR_DROPS] or links[link, rs.DATA_HEAD] < 0:

@@ -103,8 +103,8 @@ def fabric_arrays(fabric: Fabric) -> FabricArrays:
 def with_cut_through(
     arrays: FabricArrays, source: Int32s, header: int, rates: tuple[Ints, Ints] | None = None
 ) -> FabricArrays:
-    """Switches forward a packet after `header` bytes of it, at least 64, where no link that leaves
-    them is faster than the link by which it comes: a faster link would run out of bytes.
+    """Switches forward a packet after its first `header` bytes, at least 64, where no outgoing link
+    is faster than the incoming link: a faster link would run out of bytes.
 
     source: int32[L]. rates: ps per byte of each link, scaled by 2**20, least and most during the
     run.

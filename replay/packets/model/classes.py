@@ -1,9 +1,9 @@
 """Classes of data: which packets share a queue, and how a link shares its time among the queues.
 
 ACKs, CNPs and trimmed packets have their own queue, which precedes all data. Among the classes
-of data those without a weight come first, in their order; the others share what is left by deficit
-round robin (Shreedhar, Varghese, SIGCOMM 1995): a class whose turn it is may send as many bytes as
-its quantum, in proportion to its weight, and what it saved before.
+of data those without a weight come first, in their order. The others share the rest by deficit
+round robin (Shreedhar, Varghese, SIGCOMM 1995): in its turn a class may send the bytes of its
+quantum, in proportion to its weight, and what it saved before.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class TrafficClass:
 
     name: str = "data"
     weight: int = 0
-    """Share of the link in deficit round robin; 0: strict priority, before all that have one."""
+    """Share of the link in deficit round robin; 0: strict priority over all classes with one."""
     lossless: bool = True
     """Whether PFC pauses it; else a queue drops what exceeds its threshold."""
     alpha: float | None = None
     xoff_bytes: int | None = None
-    """Threshold of the class, dynamic or static; None: that of PFC. Of a class that is not lossless
-    it limits each output queue, of others each ingress port."""
+    """Threshold of the class, dynamic or static; None: that of PFC. It limits each ingress port of
+    a lossless class, each output queue of a lossy class."""
     dscps: tuple[int, ...] = ()
     """The captured flows with these DSCPs have this class."""
 
@@ -103,8 +103,8 @@ class Classes(NamedTuple):
 def new_classes(
     classes: tuple[TrafficClass, ...], links: int, of_message: Bytes, packet: int
 ) -> Classes:
-    """The state before the first packet. packet: wire bytes of the largest, so that every quantum
-    is enough for one. UsageError for messages of a class that does not exist."""
+    """The state before the first packet. packet: wire bytes of the largest packet; every quantum
+    covers one. UsageError for messages of a class that does not exist."""
     highest = int(of_message.max(initial=0))
     if highest >= len(classes):
         raise UsageError(f"a flow has class {highest}, but there are {len(classes)}, from 0")

@@ -19,24 +19,24 @@ becomes free at t counts as idle for an arrival at t.
 
 **Queue** of a link at an instant: the packets waiting and the one in service. A data packet that
 has to wait is dropped (or trimmed) when it, the data waiting and the packet in service exceed the
-buffer; an ACK when the ACKs waiting would. With `drop` random, the packets that compete for the
-same place have the same chance: those that arrive while the queue is full, and the last packet that
-found a place. ECN is decided at switches when the service of a data
-packet starts, by the data waiting then with itself: probability 0 at `ecn_low_bytes` (Kmin) to
-`ecn_most` (Pmax) at `ecn_high_bytes` (Kmax), linear between, and 1 above. `ecn_last_hop` says
-whether the links to hosts mark, too.
+buffer; an ACK, when it and the ACKs waiting do. With `drop` random, the packets that compete for
+the same place have the same chance: those that arrive while the queue is full, and the last packet
+that found a place. Switches decide on ECN when the service of a data packet starts, by the data
+waiting then, this packet included: probability 0 at `ecn_low_bytes` (Kmin) to `ecn_most` (Pmax) at
+`ecn_high_bytes` (Kmax), linear between, and 1 above. `ecn_last_hop` says whether the links to hosts
+mark, too.
 
-**Hosts.** Messages of a flow (QP) are sent in order; packets of captured messages not before
-their times. The flows of a host with packets to send
-take turns packet by packet (round robin; a flow joins at the end when its message is released).
-After a data packet its port stays idle for a random part, up to `jitter`, of the packet's service
-time. The label of a packet is chosen when its service starts (data) or when it is queued (ACKs).
-A receiver sends an ACK when a data packet has arrived and `ack_every` packets of its message are
-unacknowledged, or its message is complete; over the port at which the packet arrived. A
-message is complete when ACKs for all its packets have arrived at the sender.
+**Hosts.** Messages of a flow (QP) are sent in order; packets of captured messages not before their
+times. The flows of a host with packets to send take turns packet by packet (round robin; a flow
+joins at the end when its message is released). After a data packet its port stays idle for a random
+part, up to `jitter`, of the packet's service time. The label of a packet is chosen when its service
+starts (data) or when it is queued (ACKs). A receiver sends an ACK when a data packet has arrived
+and `ack_every` packets of its message are unacknowledged, or its message is complete; over the port
+at which the packet arrived. A message is complete when ACKs for all its packets have arrived at the
+sender.
 
-**Computations** of a host take their time whatever else it does, and send nothing. A message or
-computation begins when all its predecessors are complete (waits.py).
+**Computations** of a host run beside everything else and send nothing. A message or computation
+begins when all its predecessors are complete (waits.py).
 
 **Packets** are identified by one positive int64, `packet_key`: message, number within
 the message, and flags. The number of a packet over all messages is
@@ -69,7 +69,7 @@ from .waits import NO_WAITS, Edges, Waits
 PS = 1_000
 """Picoseconds of a nanosecond."""
 NEVER = np.int64(1 << 62)
-"""Later than every time."""
+"""Later than any time."""
 
 NUMBER_BITS = 28
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
@@ -90,7 +90,7 @@ RANDOM, TAIL = "random", "tail"
 """Values of `Model.drop`."""
 JITTER = 0.01
 """Default gap of hosts where queues can be full. Hosts at exactly the line rate keep their phases
-for ever, so that the same host finds the free place of a full queue each time ("phase effects":
+forever, so that the same host finds the free place of a full queue each time ("phase effects":
 Floyd, Jacobson, "Traffic Phase Effects in Packet-Switched Gateways", 1991)."""
 
 DEFAULT_PFC = Pfc()
@@ -146,7 +146,7 @@ class Model:
     """Pmax: the probability of a mark at ecn_high_bytes; above it every packet is marked
     (Zhu et al., SIGCOMM 2015, figure 5)."""
     ecn_last_hop: bool = True
-    """Whether switches mark on links to hosts; MRC asks for off, so that a mark means a full path
+    """Whether switches mark on links to hosts; off for MRC, so that a mark means a congested path
     and not a busy receiver."""
     drop: str = RANDOM
     """Which packet a full queue drops or trims: the arriving one (TAIL), or one of those that
@@ -164,7 +164,7 @@ class Model:
     """Classes of data, by `Workload.priority`; ACKs and CNPs precede them all."""
     cut_through: bool = False
     """Whether switches forward a packet when its header has arrived, where no link that leaves
-    them is faster than the link by which it comes; else they store it first."""
+    them is faster than the incoming link; else they store it first."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.classes) <= MOST_CLASSES:

@@ -1,5 +1,5 @@
 """State of PFC: a row per link and class of data, for the switch at its end and the sender at its
-begin.
+start.
 
 A packet counts from its arrival at a switch until its transmission begins: in the shared buffer
 while the bytes of its port are below the threshold, else in the headroom of its port. Its port is
@@ -8,8 +8,8 @@ paused as soon as it uses headroom, and resumes when its headroom is empty and i
 The pause frame waits for the packet that its switch is sending and takes no capacity. A pause lasts
 until the switch ends it, as with switches that repeat their pause frames before the quanta expire;
 with `quanta` they do repeat them, and a pause ends when they expire. Packets of a class that is not
-lossless count in the shared buffer while their output queue is below its threshold, else they are
-dropped.
+lossless count in the shared buffer while their output queue is below its threshold; beyond it they
+are dropped.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .wheel import Wheel, new_wheel
 
 # rows
 SHARED, HEADROOM, ASKED, PAUSED, FRAME_TIME, SWITCH, LIMIT, ALPHA = range(8)
-"""What packets need while nobody pauses, in one line of the caches: bytes in the shared buffer and
+"""What packets need without pauses, in one cache line: bytes in the shared buffer and
 in the headroom; 1 while the switch asks for a pause; 1 while the sender pauses; when the sender
 obeys the first frame on the way to it (NEVER: none); number of the switch; static threshold
 (NEVER: dynamic); alpha of dynamic thresholds, in 2^-20."""
 ROOM, REVERSE, SINCE, PAUSED_PS, LONGEST_PS, PAUSES, NO_ROOM, MOST_HEADROOM = range(8, 16)
-"""Headroom of the port; link that carries the frames, -1 for none; begin of the pause, or end of
+"""Headroom of the port; link that carries the frames, -1 for none; start of the pause, or end of
 the last one; time in pauses; longest pause; pauses; packets dropped without room; largest use of
 the headroom."""
 FRAME_HEAD, FRAME_TAIL, ROOTS, NEEDED, EXPIRES, REPEAT, FRAMES, STORM = range(16, 24)
@@ -51,8 +51,8 @@ USED, SIZE = range(2)
 
 # rules
 XON, REACTION, QUANTA, STORM_AFTER, SEVERAL = range(5)
-"""Bytes below the threshold; ps; of a frame, 0 for no end; ps; 1 if a link has several rows or
-timers of its pauses."""
+"""Bytes below the threshold; ps; quanta of a frame, 0 for no end; ps; 1 if a link has several rows
+or timers of its pauses."""
 
 # held
 HELD, USES = 1, 2
@@ -95,7 +95,7 @@ def new_pauses(
     rates: tuple[Ints, Ints],
     names: Sequence[str],
 ) -> Pauses:
-    """The state before the first packet. packet: wire bytes of the largest. rates: ps
+    """The state before the first packet. packet: wire bytes of the largest packet. rates: ps
     per byte of each link, scaled by 2^20, least and most during the run; the headroom is enough for
     both. names: of the switches. UsageError for thresholds and headroom that do not fit a switch.
     """

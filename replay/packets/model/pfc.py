@@ -40,7 +40,7 @@ class Pfc:
     xon_bytes: int | None = None
     """A paused port resumes this far below its threshold; None: one full packet."""
     headroom_bytes: int | None = None
-    """Per port, for what still arrives after the pause; None: what its cable needs, see
+    """Per port, for packets that still arrive after the pause; None: what its cable needs, see
     `headroom_needed`."""
     reaction_ps: int = 100_000
     """From the arrival of a pause frame until the sender obeys."""
@@ -48,7 +48,7 @@ class Pfc:
     """Of a pause frame; the switch repeats the frame when half of them have passed. None: a pause
     lasts until the switch ends it, as if the frames were repeated in time."""
     storm_ps: int = STORM_PS
-    """A port that is paused for so long without a break is in a pause storm."""
+    """A port paused for this long without a break is in a pause storm."""
 
     def __post_init__(self) -> None:
         if not 1 / 1024 <= self.alpha <= 64:
@@ -103,8 +103,8 @@ class PauseOutcome:
     paused_ps: Ints
     longest_ps: Ints
     endless: Bools
-    """bool[L * K]: paused when nothing can happen any more; `paused_ps` and `longest_ps` count up
-    to the last event."""
+    """bool[L * K]: still paused when no event is left; `paused_ps` and `longest_ps` count up to the
+    last event."""
     roots: Ints
     """Pauses of other ports that the queue of this link caused."""
     most_headroom: Ints
@@ -126,7 +126,7 @@ class PauseOutcome:
     xon_bytes: int
     """A paused port resumes this far below its threshold."""
     may_pass: bool = False
-    """Whether events were left at the end, so that such a circle is perhaps no deadlock."""
+    """Whether events were left at the end, so that such a cycle may be no deadlock."""
 
 
 def headroom_needed(packet: int, ps_per_byte: float, delay_ps: int, reaction_ps: int) -> int:

@@ -45,6 +45,6 @@ def round_trips(
 
 
 def bdp_packets(trips: RoundTrips, packet_bytes: int) -> Ints:
-    """int64[F]: packets that a sender may have on the way in a round trip, at least 1."""
+    """int64[F]: packets in flight that fill the round trip, at least 1."""
     in_flight = trips.ps * (trips.bits_per_second / 8e12 / packet_bytes)
     return np.maximum(1, in_flight.astype(np.int64))

@@ -40,7 +40,7 @@ class Choice(NamedTuple):
     members: Int32s
     """Links of all groups; those of this group are members[first : first + size]."""
     first: Int
-    """Identifies the group, too."""
+    """Also identifies the group."""
     size: Int
     switch: Int
     edge: Int
@@ -106,7 +106,7 @@ class Rules:
     reads_queues: bool = False
     sees_all: bool = False
     any_port: bool = False
-    """Every port of a host may send any of its packets; else a flow keeps to one port, in turn."""
+    """Any port of a host may send any of its packets; else each flow uses one port, in turn."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     switches: tuple[SwitchHash, ...] = ()
@@ -114,7 +114,7 @@ class Rules:
     fabric: Fabric | None = None
     """The fabric with other groups or weights; None for the one given."""
     hosts: tuple[EvState, HostFunctions] | None = None
-    """Hosts that choose the label of data from what they learn, instead of `emit`; they need the
+    """Hosts that choose the label of data from feedback, instead of `emit`; they need the
     event-driven driver."""
     rerouted: Callable[[Fabric, Int32s], Rules] | None = None
     """The same for a run in which routing changes: the fabric has the groups of all routing states,
@@ -123,7 +123,7 @@ class Rules:
 
 
 class Strategy(Protocol):
-    """What the drivers ask of every strategy, whether it decides packet by packet or places flows.
+    """What the drivers need from every strategy, whether it decides per packet or places flows.
 
     Strategies inherit from this class, so each states only what differs from the defaults.
     """
@@ -134,7 +134,7 @@ class Strategy(Protocol):
 
     @property
     def reacts(self) -> bool:
-        """Whether hosts learn from what comes back: only the event-driven driver can run it."""
+        """Whether hosts learn from ACKs and losses: only the event-driven driver can run it."""
         return False
 
     @property

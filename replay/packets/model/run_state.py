@@ -30,13 +30,13 @@ PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, FIXED, LAST = range(8)
 """FIXED, set before the run: bytes after which the node at the end forwards a packet << 1 | 1 for
 links that never mark. LAST, of the data that waits: the packet before the last one (valid if two or
 more wait) << 32 | packets that have competed for the last place, see `enqueue`. Eight columns: a
-row is in one line of the caches."""
+row is one cache line."""
 STAT_COLUMNS = 8
 
 # slots: one row per packet in flight
 TIME, KEY, META, NEXT = range(4)
-"""TIME: on a wire, the arrival of the next packet (NEVER: none), so that nobody has to fetch that
-packet before it arrives. META: destination host << 32 | label. NEXT: packets that an ACK
+"""TIME: on a wire, the arrival of the next packet (NEVER: none), so that the next packet is not
+fetched before it arrives. META: destination host << 32 | label. NEXT: packets that an ACK
 acknowledges << 48 | bytes << 32 | next slot (0xFFFFFFFF for none)."""
 SLOT_COLUMNS = 4
 NO_SLOT = 0xFFFFFFFF
@@ -82,7 +82,7 @@ ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = r
 WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
 SEES_ALL, ECN_MOST, FAIR_DROPS, JITTER, PFC, CLASSES, CUT_THROUGH = range(14, 21)
 """ECN_MOST: probability of a mark at ECN_HIGH, in 2^-24. JITTER: longest gap after a data packet of
-a host, of its service time in 2^-20. CLASSES: of data."""
+a host, of its service time in 2^-20. CLASSES: number of classes of data."""
 SETTINGS = 21
 
 _BINS = 2048

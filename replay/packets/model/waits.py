@@ -1,4 +1,4 @@
-"""What messages wait for besides the one message of `Workload.after`, and computations of hosts.
+"""Predecessors of messages beyond the one in `Workload.after`, and computations of hosts.
 
 Messages and computations are the nodes of a graph: node m < M is message m of the workload, node
 M + c is computation c. A node begins when all its predecessors are complete at its host.
@@ -37,7 +37,7 @@ NO_WAITS = Waits(
 
 
 LATEST_PS = 1 << 61
-"""26 days. Later begins are this one, so that sums stay within int64."""
+"""26 days. Later starts are set to this, so that sums stay within int64."""
 
 
 class Edges(NamedTuple):
@@ -49,8 +49,8 @@ class Edges(NamedTuple):
 
 
 def all_with_all(node: Array, after: Array, times: Ints, begin: Ints) -> tuple[Array, Array]:
-    """Edges between all parts of nodes. times, begin: number of parts of each node, and the first
-    of them; those of an edge follow each other."""
+    """Edges between all parts of nodes. times, begin: number of parts of each node, and its first
+    part. The new edges of an edge are consecutive."""
     each = times[node] * times[after]
     edge = np.repeat(np.arange(len(node)), each)
     inside = np.arange(len(edge)) - np.repeat(np.cumsum(each) - each, each)
@@ -59,7 +59,7 @@ def all_with_all(node: Array, after: Array, times: Ints, begin: Ints) -> tuple[A
 
 
 def earliest(nodes: int, edges: Edges, release: Ints, takes: Ints) -> tuple[Ints, Ints]:
-    """(start of each node if only its predecessors hold it up, at most LATEST_PS; order of
+    """(start of each node if only its predecessors delay it, at most LATEST_PS; order of
     nodes).
 
     release: int64[nodes], after the last predecessor. takes: int64[2, nodes], until the node is

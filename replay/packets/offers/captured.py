@@ -31,7 +31,7 @@ def captured(
     window_ns: int | None = None,
     shape: Shape | None = None,
 ) -> tuple[Workload, list[str]]:
-    """What captured flows sent, with the entropy values of their packets, and notes on it.
+    """The workload of captured flows, with the entropy values of their packets, and notes on it.
 
     as_captured: every packet is released at its time (with `window_ns` at the start of its
     window); else as fast as possible, messages after the messages that they waited for. Times are
@@ -184,7 +184,7 @@ def _due_ps(sent: SentMessages, window_ns: int | None) -> Ints:
     else:
         took = np.repeat(sent.ended_ns - sent.begun_ns, sent.packets)
         gaps = np.repeat(np.maximum(1, sent.packets - 1), sent.packets)
-        # took * number would overflow for messages of hours.
+        # took * number would overflow for messages that last hours.
         time = (took // gaps) * _number(sent) + (took % gaps) * _number(sent) // gaps
         time += np.repeat(sent.begun_ns, sent.packets)
     start = int(time.min())

@@ -1,8 +1,8 @@
 """Captured messages with another size, MTU or number of queue pairs, as a what-if.
 
-Every message keeps its place in time and in the dependencies: a packet is released when the byte of
-the same share of the captured message was, and all parts of a message wait for all parts of the one
-that it waits for. Queue pair 0 keeps its header fields; the others have source ports from 49152 to
+Every message keeps its time and its dependencies: a packet is released when the byte at the same
+relative offset of the captured message was, and all parts of a message wait for all parts of its
+predecessors. Queue pair 0 keeps its header fields; the others have source ports from 49152 to
 65535 at random, and queue pair numbers that the capture does not use.
 """
 
@@ -32,7 +32,7 @@ _UNKNOWN_MTU = 4096
 
 
 class Shape(NamedTuple):
-    """What is changed of captured messages."""
+    """Changes to captured messages."""
 
     mtu_bytes: int | None = None
     """None: as captured."""
@@ -41,11 +41,11 @@ class Shape(NamedTuple):
     factor: float = 1.0
     """Without `longest_bytes`: of all payloads."""
     queue_pairs: int = 1
-    """Per captured one; every message is split over them, single packets take them in turn."""
+    """Per captured queue pair; messages are split over them, single packets use them in turn."""
 
 
 class _Parts(NamedTuple):
-    """int64[parts]; first all of message 0."""
+    """int64[parts]; the parts of message 0 come first."""
 
     message: Ints
     queue_pair: Ints
@@ -58,7 +58,7 @@ class _Parts(NamedTuple):
 def reshaped(
     traffic: Traffic, sent: SentMessages, shape: Shape, waits: bool
 ) -> tuple[Traffic, SentMessages, str]:
-    """(traffic, its messages, a note that says what they are now). waits: with dependencies.
+    """(traffic, its messages, a note on their new shape). waits: with dependencies.
     UsageError if there are too many packets, queue pairs or dependencies."""
     k = shape.queue_pairs
     whole = _scaled(sent.payload_bytes, shape)

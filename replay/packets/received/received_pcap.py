@@ -58,8 +58,8 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
 
 
 def write_sent(file: BinaryIO, workload: Workload, result: EngineResult) -> int:
-    """Write the data packets as their hosts began to send them first, and an ACK of every message
-    as its receiver sent it; returns their number. Fields as in `write_received`.
+    """Write every data packet at the start of its first transmission, and an ACK of every message
+    when its receiver sent it; returns their number. Fields as in `write_received`.
 
     Needs a run with `keep_arrivals` and `keep_sent`, and units with the queue pairs of both ends.
     """

@@ -1,4 +1,4 @@
-"""Reordering of data packets at their receivers, without the analyzer's state of every flow."""
+"""Reordering of data packets at their receivers, without the analyzer's state per flow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _count(first: Ints, arrived_ps: Ints, flags: Bytes, found: Ints) -> None:
             continue
         found[1] += late
         order = np.argsort(arrived_ps[begin:end], kind="mergesort")
-        highest = np.empty(end - begin, np.int64)  # packets above all before them
+        highest = np.empty(end - begin, np.int64)  # packets with a higher number than all before
         position = np.empty(end - begin, np.int64)
         records, arrivals = np.int64(0), np.int64(0)
         for number in order:

@@ -32,11 +32,11 @@ PARAMETERS: Final = 16
 
 
 class Heard(NamedTuple):
-    """What an ACK tells a sender."""
+    """What a sender learns from an ACK."""
 
     flow: Int
     acked: Int
-    """Bytes that it acknowledges first."""
+    """Bytes that it is the first to acknowledge."""
     rtt_ps: Int
     """Since the packet that caused the ACK left its host."""
     marked: Int
@@ -145,7 +145,7 @@ class Congestion(NamedTuple):
     params: Floats
     """float64[PARAMETERS]."""
     on_ack: int
-    """Address of the function, as of the next ones."""
+    """Address of the function; likewise below."""
     on_loss: int
     on_send: int
     on_cnp: int

@@ -1,15 +1,15 @@
 """DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015).
 
 The receiver (notification point, section 3.1) sends a CNP for a marked packet, at most one per flow
-and 50 us. The sender (reaction point) cuts its rate at every CNP by the half of alpha, an estimate
-of the share of time with congestion, equation (1), which decays while no CNP arrives, equation (2).
+and 50 us. At every CNP the sender (reaction point) cuts its rate by half of alpha (equation 1).
+Alpha estimates the share of time with congestion and decays while no CNP arrives (equation 2).
 A timer and a byte counter count stages since the last cut; at the end of each stage the rate rises
 (algorithm 1): halfway to the rate before the cut (fast recovery) while neither has passed F stages,
 faster with every stage when both have (hyper increase), else by R_AI (additive increase).
 By equation (1) every CNP also makes the current rate the target of recovery: `dcqcn-clamp`. Then
-flows that start together at the rate of the line, and hear CNPs until the queue is empty, need
-milliseconds to come back. By default a CNP lowers the target only if the rate has risen since the
-CNP before, as adapters have it (clamp_tgt_rate off, clamp_tgt_rate_after_time_inc on).
+flows that start together at line rate, and receive CNPs until the queue is empty, need
+milliseconds to recover. By default a CNP lowers the target only if the rate has risen since the
+previous CNP, as in adapters (clamp_tgt_rate off, clamp_tgt_rate_after_time_inc on).
 Timers are evaluated when a packet is sent or a CNP arrives, the only times that need them.
 
 | parameter | value | source |
@@ -34,7 +34,7 @@ from .algorithm import OWN_COLUMNS, OWN_PARAMETERS, Algorithm, Line
 RATE, TARGET, LINE, DCQCN_ALPHA, ALPHA_SINCE, TIMER_SINCE, TIMER_STAGES, BYTES, BYTE_STAGES = range(
     OWN_COLUMNS, OWN_COLUMNS + 9
 )
-"""Current rate R_C, target rate R_T and rate of the line in bytes per ps; alpha; start of the
+"""Current rate R_C, target rate R_T and line rate in bytes per ps; alpha; start of the
 current intervals of the alpha timer and of the rate timer (ps), completed stages of the rate timer;
 bytes since the last stage of the byte counter, its completed stages."""
 CLAMP = OWN_PARAMETERS
@@ -49,11 +49,11 @@ FAST_STAGES: Final = 5.0
 ADDITIVE: Final = 1.0 / 1000.0
 HYPER: Final = 10.0 / 1000.0
 LEAST: Final = 1.0 / 400.0
-"""R_AI, R_HAI and the least rate, of the line."""
+"""R_AI, R_HAI and the least rate, as shares of line rate."""
 
 
 def _start(rows: Floats, params: Floats, line: Line) -> None:
-    """Flows begin at the rate of the line, with alpha 1."""
+    """Flows begin at line rate, with alpha 1."""
     rows[:, LINE] = rows[:, RATE] = rows[:, TARGET] = line.trips.bits_per_second / 8e12
     rows[:, DCQCN_ALPHA] = 1.0
 
@@ -65,7 +65,7 @@ def _start_clamped(rows: Floats, params: Floats, line: Line) -> None:
 
 @subkernel
 def on_cnp(rows: Floats, params: Floats, flow: Int, now_ps: Int) -> Int:
-    """Equation (1); timers and counter begin again."""
+    """Apply equation (1); restart timers and counter."""
     _timers(rows, flow, now_ps)
     row, now = rows[flow], np.float64(now_ps)
     if params[CLAMP] or row[TIMER_STAGES] > 0.0 or row[BYTE_STAGES] > 0.0:

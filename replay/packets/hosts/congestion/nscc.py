@@ -1,8 +1,8 @@
 """NSCC of Ultra Ethernet 1.0, as its public reference simulator computes it (uet-htsim).
 
 It controls a window in bytes by delay and ECN marks; a trimmed packet may reduce the window to the
-bytes delivered recently; a packet lost without a trim reduces it by its own bytes only (the path
-has failed; congestion is not indicated). Not implemented: the fast increase.
+bytes delivered recently; a packet lost without a trim reduces it by its own bytes only (a failed
+path, not congestion). Not implemented: the fast increase.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 While the delay of a packet and its ACK is below a target the window grows by `ai` packets per round
 trip, else it shrinks once per round trip by the excess over the target. The target grows with the
 links of the path (section 3.5, topology scaling) and with 1 / sqrt(window) (flow scaling), so that
-many flows share a queue that they need. Hosts add no delay of their own here, so there is no window
-for them. Below one packet the window is a pace: one packet per RTT / window.
+many flows may keep the queue that they cause. Hosts add no delay here, so the window for hosts is
+left out. Below one packet the window becomes pacing: one packet per RTT / window.
 
 | parameter | value | source |
 |---|---|---|
