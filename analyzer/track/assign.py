@@ -79,8 +79,8 @@ def assign(
 ) -> Int:
     """Fill `flow_of_row[start:]` and learn the path MTU of flows and host pairs.
 
-    Returns the row at which it stopped: the number of rows, or less when the tables must grow
-    first. First and Middle packets carry exactly one path MTU.
+    Returns the row at which it stopped: the number of rows, or less if the tables must grow first.
+    First and Middle packets carry exactly one path MTU.
     """
     mask = len(flow_slots) - 1
     last: Int = np.int64(_EMPTY)

@@ -33,8 +33,8 @@ TAP_COPY = 8
 RESTARTED = 9
 """A PSN too far away to belong to the sequence: the queue pair restarted."""
 OVERTAKEN = 10
-"""The original transmission after a retransmission that first looked like the recovery of a loss:
-late like REORDERED although its PSN was seen; counted as REORDERED."""
+"""The original transmission, late, after a retransmission that was first judged RECOVERED: its PSN
+was seen, yet it counts as REORDERED."""
 
 VERDICT_NAMES = (
     "not_sequenced",
@@ -87,7 +87,7 @@ class TrackedBatch:
         return Rows._make([self.flow, self.verdict, self.peer, *self.table.arrays])
 
     def take(self, rows: Bools) -> TrackedBatch:
-        """The batch with some of its rows; copied unless all are selected."""
+        """The selected rows of the batch; copied unless all are selected."""
         if rows.all():
             return self
         return TrackedBatch(

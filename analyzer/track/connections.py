@@ -1,9 +1,9 @@
 """Pairs flows into connections, with the evidence.
 
-While packets pass, the tracker pairs flows by the PSNs they answer
-(answers.py). This module adds evidence from several packets: CM messages, which name the queue
-pairs exactly, and the UDP source port of transports without ACKs. A wrong pair is worse than none:
-doubtful pairs are dissolved.
+The tracker pairs flows packet by packet, from the PSNs that they acknowledge (answers.py). This
+module adds evidence from several packets: CM messages, which name the queue pairs exactly, and the
+UDP source port of transports without ACKs. A wrong pair is worse than none: doubtful pairs are
+dissolved.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .tracker import FlowTracker
 
 MESSAGES_KEPT = 1000
 PAIRS_KEPT = 20_000
-"""Pairs, and requests without a reply, that stay when flows leave memory: the latest."""
+"""Latest pairs, and requests without a reply, that are kept when flows leave memory."""
 PAIRS_AT_MOST = 200_000
-"""Of these before the oldest are forgotten: forged messages may come without end."""
+"""Maximum of these, against floods of forged messages; beyond it the oldest are forgotten."""
 
 _DOUBT = 4
-"""A pair is dissolved when more than one answer in this many names a PSN the peer never sent."""
+"""A pair is dissolved if more than one answer in N names a PSN that the peer never sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,8 @@ def service_name(service_id: int) -> str:
 
 
 def settle(tracker: FlowTracker, cm: CmPairs) -> None:
-    """Finish the pairing at the end of a capture: doubts first, then exact and weak evidence."""
+    """Finish the pairing at the end of a capture: dissolve doubtful pairs, then use exact evidence,
+    then weak evidence."""
     _dissolve_doubtful(tracker)
     found = tracker.find([*cm.pairs.keys(), *cm.pairs.values()])
     for active, passive in cm.pairs.items():
@@ -174,7 +175,7 @@ def _dissolve_doubtful(tracker: FlowTracker) -> None:
 
 
 def _pair_by_port(tracker: FlowTracker) -> None:
-    """Pair unanswered UC flows whose ports are the fold of both QP numbers, if only one fits."""
+    """Pair UC flows without a peer whose port follows from both QP numbers, if only one fits."""
     flows = tracker.flows
     lonely = np.flatnonzero(
         (flows["peer"] < 0) & (flows["transport"] == UC) & (flows["request_packets"] > 0)

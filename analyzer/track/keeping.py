@@ -1,4 +1,4 @@
-"""Some flows of a tracker stay, the others leave memory; see `statistics.keeping`."""
+"""Removes flows of a tracker from memory; see `statistics.keeping`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PAIRING = ("evidence", "answers", "mismatches", "mismatches_in_row")
 
 
 def keep_flows(tracker: FlowTracker, kept: Kept) -> None:
-    """Only these flows stay; events of the others count as omitted.
+    """Keep only these flows; events of the others count as omitted.
 
-    A flow whose partner leaves has none. What was learned about a host pair (the path MTU) stays
-    while it has flows.
+    A flow whose peer is removed has no peer. The path MTU of a host pair is kept while the pair has
+    flows.
     """
-    # One array after the other: both copies of all of them would be the peak of the memory.
+    # One array after the other: copies of all of them at once would double the memory.
     tracker.state = tracker.state._replace(used=tracker.state.used.copy())
     tracker.state = tracker.state._replace(flows=rows_of(tracker.state.flows, kept))
     tracker.state = tracker.state._replace(streams=rows_of(tracker.state.streams, kept, per=2))
@@ -71,7 +71,7 @@ def _keep_lates(tracker: FlowTracker) -> None:
 
 
 def _keep_windows(tracker: FlowTracker) -> None:
-    """The slots of the kept streams move to the front of the pool."""
+    """Move the slots of the kept streams to the front of the pool."""
     state = tracker.state
     streams = state.streams[: 2 * len(tracker)]
     sizes = np.where(streams["window_bits"] > 0, 1 << streams["room_bits"].astype(np.int64), 0)

@@ -35,7 +35,7 @@ _START = ("start_psn", "start_id", "start_tap", "start_time", "start_arrival", "
 _NAMED = ("named", "named_psn", "named_time")
 _BELOW = ("below", "below_next", "below_psn", "below_end")
 _NOT_COPIED = ("src", "dst", "dest_qp", "pair", "next_in_pair", "peer", "candidate", "recent")
-_NEW_SEQUENCE = 1 << 20  # as far as a restart moves the unwrapped numbers
+_NEW_SEQUENCE = 1 << 20  # the step of the unwrapped numbers at a restart
 
 
 def merge_trackers(
@@ -45,22 +45,22 @@ def merge_trackers(
 
     Equal to the tracker of the whole:
 
-    - always, when the parts have no host pair in common;
-    - when the cut is clean: in every stream that both parts have, the first packet of the
-      later part is the next one expected, no PSN is missing, no READ waits for its first
-      response, no packet or answer of before the cut comes behind it, and the later part
-      goes in order until it has learnt again what the earlier one knew (8 identifications,
-      the path MTU if there are READs, the other flow of the connection).
+    - always, if the parts have no host pair in common;
+    - if the cut is clean: in every stream of both parts, the first packet of the later part is the
+      next expected one, no PSN is missing, no READ waits for its first response, no packet or
+      answer from before the cut arrives after it, and the later part is in order until it has
+      relearned the state of the earlier one (8 identifications, the path MTU if there are READs,
+      the other flow of the connection).
 
-    Elsewhere counts add up just so, and at the seam:
+    Otherwise counts are plain sums, and at the seam:
 
-    - a PSN missing before it stays missing, even if it comes behind it, where it counts as
-      late (within 32 PSNs) or retransmitted; PSNs between the parts count as nothing;
+    - a PSN missing before it stays missing even if it arrives after it, where it counts as late
+      (within 32 PSNs) or retransmitted; PSNs between the parts are not counted;
     - runs, gaps between discontinuities and RFC 5236's windows end there;
-    - a duplicate or a copy at another tap of a packet before it counts as a packet;
-    - what answers to the later part were heard before its flows were paired is lost as in
-      the beginning of any capture; of two different partners neither is kept, unless one
-      of them rests on CM messages or the host's own word.
+    - a duplicate, or a copy at another tap, of a packet before it counts as a packet;
+    - answers in the later part before its flows were paired are lost, as at the start of any
+      capture; of two different peers neither is kept, unless one of them is known from CM messages
+      or from the host.
     """
     flow_map = _flow_map(mine, theirs, endpoint_map)
     if not len(flow_map):
@@ -117,7 +117,7 @@ def _add_pools(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, tap_map
 
 
 def _adopt_flow(flow: Any, other: Any) -> None:
-    """Copy a flow that only the later part has; partners and pools follow later."""
+    """Copy a flow that only the later part has; peers and pools follow later."""
     for name in st.FLOW.names or ():
         if name not in _NOT_COPIED:
             flow[name] = other[name]
@@ -196,9 +196,10 @@ def _join_streams(
 
 
 def _join_below(stream: Any, other: Any, clean: bool) -> None:
-    """What is known below the start: of the later part only what is below the earlier one's start.
+    """Join what is known about PSNs below the start of the sequence.
 
-    Without a clean cut nothing is: the sequence that continues begins at the seam.
+    From the later part, only PSNs below the start of the earlier one. Without a clean cut nothing
+    is known: the sequence begins at the seam.
     """
     if other["restarts"]:
         return
@@ -209,7 +210,7 @@ def _join_below(stream: Any, other: Any, clean: bool) -> None:
 
 
 def _with_skipped(stream: Any, window: Any) -> Any:
-    """A copy of the window in which the PSNs that the first packet skipped have slots.
+    """A copy of the window with slots for the PSNs that the first packet skipped.
 
     The joined stream may begin with another packet.
     """

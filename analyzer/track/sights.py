@@ -1,8 +1,8 @@
 """What a verdict refers to: the expected PSN, the gap of a late packet, the earlier packet.
 
-The tracker judges; this looks up the packets that its verdicts are about. A bucket of slots is
-addressed by stream and PSN, so that consecutive PSNs of a stream never meet; a packet whose slot
-was used again is unknown.
+The tracker judges; this module looks up the packets to which its verdicts refer. A bucket of slots
+is addressed by stream and PSN, so that consecutive PSNs of a stream never collide; a packet whose
+slot was reused is unknown.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ SIGHT = np.dtype(
         ("late_ns", "i8"),  # of late packets, RFC 4737 4.3: time since the gap opened
         ("gap", "i8"),  # number of the gap that opens, or from which a late packet comes
         ("other", "i8"),  # number of the packet that the verdict refers to
-        ("since_ns", "i8"),  # of a copy: time since the tap before
+        ("since_ns", "i8"),  # of a copy: time since the previous tap
         ("hop", "i8"),  # taps that have seen the transmission, this one included
     ]
 )
-"""All fields are -1 where there is nothing or where it is unknown."""
+"""All fields are -1 where not applicable or unknown."""
 
 _LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 22
 _SLOTS_PER_FLOW = 512
@@ -76,7 +76,7 @@ _SLOT = np.dtype(
         ("gap_frame", "i8"),  # number of the packet that opened it
         ("gap_arrival", "i8"),
         ("gap_time", "i8"),
-        ("sent", "u2"),  # what tells transmissions apart, see state.SLOT
+        ("sent", "u2"),  # distinguishes transmissions, see state.SLOT
         ("tap", "u2"),  # of the latest sight
         ("hops", "u2"),
     ],
@@ -104,7 +104,7 @@ class Sights:
 
     @property
     def forgotten(self) -> int:
-        """Skipped PSNs whose slots were used again: whether they arrived late is unknown."""
+        """Skipped PSNs whose slots were reused: whether they arrived late is unknown."""
         return int(self._counts[1])
 
     def update(self, tracker: FlowTracker, batch: TrackedBatch, numbers: Ints) -> Records:
@@ -148,7 +148,7 @@ def _is_open(slot: _Slot, time: Int) -> bool:
 
 @inlined
 def _place(slots: Records, key: Int, time: Int) -> Int:
-    """The slot of a key, or the slot to use for it: the oldest that is not open."""
+    """The slot of a key, or a slot for it: the oldest that is not open."""
     bucket = (((key - 1) >> 24) * _SPREAD + (key - 1)) & (len(slots) // _WAYS - 1)
     first = bucket * _WAYS
     best = first
@@ -175,7 +175,7 @@ def _move(old: Records, new: Records) -> None:
 
 @inlined
 def _take(slot: _Slot, key: Int, time: Int, counts: Ints) -> None:
-    """Use a slot for another key."""
+    """Reuse a slot for another key."""
     if slot.key != key:
         counts[1] += _is_open(slot, time)
         slot.key = key
@@ -184,7 +184,7 @@ def _take(slot: _Slot, key: Int, time: Int, counts: Ints) -> None:
 
 @inlined
 def _see(slot: _Slot, number: Int, time: Int, sent: Int, tap: Int) -> None:
-    """A new transmission of the slot's PSN."""
+    """Record a new transmission of the slot's PSN."""
     slot.frame = slot.last_frame = number
     slot.time = time
     slot.sent = sent
@@ -257,7 +257,7 @@ def _look_up(
                 other.gap_arrival = arrivals[s]
                 other.gap_time = time
             slot = slots[_place(slots, key, time)]  # a gap of many PSNs may have taken it
-            if which == 1 and bits & BEGINS:  # PSNs of requests that are no READs may lie between
+            if which == 1 and bits & BEGINS:  # PSNs of requests other than READs may lie between
                 out.due = -1
         elif (kind == REORDERED or kind == OVERTAKEN) and known and slot.gap >= 0:
             out.extent = arrivals[s] - slot.gap_arrival

@@ -1,8 +1,8 @@
 """State of the tracker per flow, per PSN stream and per recent PSN. Layouts only.
 
-Each is one numpy record per item, so that a packet touches few cache lines.
-Memory is bounded by the number of flows: windows grow only while PSNs are
-missing, and never beyond `MAX_WINDOW` slots each and `MAX_SLOTS` in all.
+Each item is one numpy record, so that a packet touches few cache lines. Memory is bounded by the
+number of flows: windows grow only while PSNs are missing, and never beyond `MAX_WINDOW` slots each
+and `MAX_SLOTS` in total.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FLOW = np.dtype(
         ("evidence", "u1"),  # EVIDENCE_ bits of the peer
         ("transport", "u1"),  # top three bits of the first sequenced opcode, else of the first
         ("has_transport", "u1"),
-        ("no_ids", "u1"),  # its IPv4 identifications tell nothing: IPv6, or MRC
+        ("no_ids", "u1"),  # its IPv4 identifications are unusable: IPv6, or MRC
         ("udp_sport", "u2"),  # of its latest packet
         ("path_mtu", "u2"),  # largest First or Middle payload, 0 while unknown
         ("agreed", "u1"),  # CM messages of this capture name its first PSN
@@ -35,7 +35,7 @@ FLOW = np.dtype(
         ("last_id", "u2"),
         ("id_started", "u1"),
         ("ids_ascending", "u4"),  # steps that move a little forward
-        ("ids_other", "u4"),  # steps that do not
+        ("ids_other", "u4"),  # other steps
         ("ids_same", "u4"),  # steps of 0 between different packets
         # the same for packets without a PSN order, which may come from another counter
         ("loose_psn", "u4"),  # of the latest
@@ -66,7 +66,7 @@ FLOW = np.dtype(
         ("mismatches", "u4"),  # of these, with a PSN the peer did not send
         ("mismatches_in_row", "u1"),
         # feedback of the responding side to this flow
-        # ring of the latest NAKs without a reaction of the sender
+        # ring of the latest NAKs to which the sender has not reacted
         ("nak_next", "u1"),
         ("nak_kind", "u1", (4,)),  # NAK_PSN, NAK_RNR, or NAK_NONE after a reaction
         ("nak_psn", "u4", (4,)),
@@ -85,7 +85,7 @@ FLOW = np.dtype(
         ("rewound_bytes", "i8"),
         ("last_request_time", "i8"),
         ("retransmitted_by", "i8", (5,)),
-        # packets without a PSN order seen lately, for copies: slots in `recents`
+        # recent packets without a PSN order, to detect copies: slots in `recents`
         ("recent", "i8"),  # -1 until needed
         ("recent_bits", "u1"),  # log2 of these slots
     ],
@@ -132,14 +132,14 @@ REQUESTS, RESPONSES = 0, 1
 which count in the other side's request space."""
 
 NAMED, NAMED_PERHAPS, ASKED_PERHAPS = 1, 2, 3
-"""What an answer says of `named_psn`.
+"""What an answer says about `named_psn`.
 
-NAMED: the peer waits for it, as for the first packets of a connection. NAMED_PERHAPS: the same of a
-flow without a peer that may be the peer; only a retransmission of just this PSN proves it.
-ASKED_PERHAPS: such a flow asks for it again; when the packet was sent before is not known."""
+NAMED: the peer waits for it, as for the first packets of a connection. NAMED_PERHAPS: the same from
+a flow that may be the peer; only a retransmission of exactly this PSN proves it. ASKED_PERHAPS:
+such a flow requests it again; when it was first sent is unknown."""
 
 STACK = 32
-"""Late arrivals kept, and degrees told apart: TCP's threshold is 3, sprayed flows reach tens."""
+"""Late arrivals kept, and degrees distinguished: TCP's threshold is 3, sprayed flows reach tens."""
 
 STREAM = np.dtype(
     [
@@ -158,7 +158,7 @@ STREAM = np.dtype(
         ("start_tap", "u2"),
         ("named", "u1"),  # NAMED, NAMED_PERHAPS, ASKED_PERHAPS; 0: no PSN is named
         ("named_psn", "u4"),
-        ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; its slot is made if it comes
+        ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; it gets a slot if it arrives
         ("named_time", "i8"),  # of this answer
         # requests retransmitted below `start_psn`
         ("below", "u1"),  # 1: there is one; 2: also the end of a message
@@ -170,11 +170,11 @@ STREAM = np.dtype(
         ("start_dense", "i8"),
         ("window", "i8"),  # first slot of its window
         ("window_bits", "u1"),  # log2 of the slots; 0 = no window yet
-        ("room_bits", "u1"),  # log2 of the slots from `window` on that are the stream's own
-        ("arrivals", "i8"),  # first copies of original transmissions: RFC 4737's index
+        ("room_bits", "u1"),  # log2 of the slots from `window` on that belong to the stream
+        ("arrivals", "i8"),  # first copies of original transmissions: the index of RFC 4737
         ("next_dense", "i8"),  # `next` with PSNs reserved by READs squeezed out, unwrapped
         ("missing", "i8"),  # PSNs of the window that are missing now
-        ("missing_evicted", "i8"),  # permanently missing: their slots were reused
+        ("missing_evicted", "i8"),  # permanently missing: slots reused
         ("missing_evicted_acked", "i8"),
         ("new_packets", "i8"),  # IN_ORDER + AHEAD
         ("reordered", "i8"),
@@ -245,12 +245,12 @@ SLOT = np.dtype(
 )
 
 LEAST_WINDOW_BITS = 3
-"""A window begins with so few slots: most flows of an attack or of a short job have few packets."""
+"""First size of a window: most flows of an attack or a short job have few packets."""
 SKIPPED_KEPT = 32
-"""PSNs before a stream's first one, or before one after an uncertain gap, that may come late; a bit
-of `skips` for each."""
+"""PSNs before the first one of a stream, or before one after an uncertain gap, that may arrive
+late; a bit of `skips` for each."""
 FIRST_WINDOW_BITS = 7
-"""It grows to this before it forgets any PSN."""
+"""A window grows to this before it forgets any PSN."""
 FIRST_WINDOW_BITS_OF_MANY_TAPS = 10
 """Copies at another tap may come many packets later."""
 MAX_WINDOW_BITS_FOR_COPIES = 13
@@ -282,11 +282,11 @@ RECENT = np.dtype(
     align=True,
 )
 LEAST_RECENT_BITS = 4
-"""A table begins with so few entries: most flows of short jobs have few packets."""
+"""First size of a table: most flows of short jobs have few packets."""
 FIRST_RECENT_BITS = 7
-"""It grows to this before it forgets any packet."""
+"""A table grows to this before it forgets any packet."""
 MAX_RECENT_BITS = 12
-"""Tables grow to this while packets that not all taps have seen yet would be forgotten."""
+"""Tables grow to this rather than forget packets that not all taps have seen."""
 RECENT_ENTRIES = 1 << FIRST_RECENT_BITS
 MAX_RECENTS = 1 << 21
 """At most 50 MB of tables; beyond it they stop growing and forget."""
@@ -308,7 +308,7 @@ EVENT = np.dtype(
 EVENT_NAK, EVENT_RNR_NAK, EVENT_REWIND, EVENT_RESTART = range(4)
 EVENT_NAMES = ("nak", "rnr_nak", "rewind", "sequence_restart")
 MAX_EVENTS = 10_000
-"""Far more than a report shows, 400 KB; further events are only counted."""
+"""400 KB, far more than a report shows; further events are only counted."""
 
 NOT_BEGUN = (1 << 63) - 1
 
@@ -360,7 +360,7 @@ class State(NamedTuple):
     copies: NDArray[np.int64]
     """int64[taps+, taps+]: packets first seen at one tap, then at another."""
     began: NDArray[np.int64]
-    """int64[taps+]: a time (ns) at which the capture of a tap ran already, `NOT_BEGUN` if none."""
+    """int64[taps+]: a time (ns) at which the capture of a tap already ran, `NOT_BEGUN` if none."""
     used: NDArray[np.int64]
     """int64[USED_KINDS], indexed by the USED_ constants."""
 
@@ -377,6 +377,6 @@ class State(NamedTuple):
     FOLLOWED_TAPS,  # bit set of taps whose packets another tap sees later
     TAPS,
     USED_LATES,
-    FORGOTTEN_TAPS,  # bit set of taps whose packets windows forgot: no other tap had followed them
+    FORGOTTEN_TAPS,  # bit set of taps whose packets left windows before another tap saw them
 ) = range(12)
 USED_KINDS = 12

@@ -18,7 +18,7 @@ from .batch import TrackedBatch
 from .walk import RECENTS_AHEAD, SLOTS_AHEAD, walk
 
 PARTIAL_VIEW_SHARE = 0.2
-"""With a larger share of unseen PSNs the tap is assumed to see only some of the paths."""
+"""Above this share of unseen PSNs, the tap is assumed to see only some of the paths."""
 _FEW_KEYS = 32
 _FEW_OPCODES = 8
 _NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
@@ -27,9 +27,9 @@ _NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
 class FlowTracker:
     """State of all flows, updated batch by batch.
 
-    Batches must come in time order, taps merged. The batch boundaries have one effect: the PSNs
-    that the first READs of a host pair reserve are certain only if a packet of the same batch or
-    before shows the path MTU.
+    Batches must be in time order, taps merged. Batch boundaries have one effect: the PSNs that the
+    first READs of a host pair reserve are certain only if a packet of the same or an earlier batch
+    shows the path MTU.
     """
 
     def __init__(self, taps: int = 1) -> None:
@@ -128,7 +128,7 @@ class FlowTracker:
     def pair(self, flow: int, peer: int, evidence: int) -> None:
         """Make two flows one connection on exact evidence (CM, host probe).
 
-        Inferred partners of either are released.
+        Their inferred peers are released.
         """
         flows = self.state.flows
         for one, other in ((flow, peer), (peer, flow)):
@@ -170,13 +170,13 @@ class FlowTracker:
         return found
 
     def knows(self, table: PacketTable) -> Bools:
-        """Which rows belong to flows that exist."""
+        """Which rows belong to known flows."""
         known = np.zeros(len(table), np.bool_)
         known_rows(self.state, self._flow_slots, table.arrays, known)
         return known
 
     def missing(self, flow: int, which: int) -> tuple[int, int]:
-        """PSNs never seen so far, and the number of them that the peer acknowledged."""
+        """PSNs never seen so far, and how many of them the peer acknowledged."""
         s, f = self.stream(flow, which), self.state.flows[flow]
         missing = int(s["missing"] + s["missing_evicted"])
         if which == st.RESPONSES:
@@ -190,7 +190,7 @@ class FlowTracker:
         return missing, acknowledged
 
     def in_part(self, flow: int) -> bool:
-        """Whether so many PSNs were never seen that the taps see only some of the flow's ways."""
+        """Whether the share of unseen PSNs shows that the taps see only some paths of the flow."""
         both = self.stream(flow, st.REQUESTS), self.stream(flow, st.RESPONSES)
         missing, seen = (
             sum(int(stream[name]) for stream in both for name in names)
@@ -213,7 +213,7 @@ class FlowTracker:
             self.state = self.state._replace(copies=copies, began=began)
 
     def see_opcodes(self, opcodes: Ints) -> None:
-        """Have a column for each of these opcodes: of 256 a flow, and mostly all flows, use few."""
+        """Add a column for each of these opcodes: most captures use few of the 256."""
         new = opcodes[self._column[opcodes] < 0]
         if not len(new):
             return
@@ -231,11 +231,11 @@ class FlowTracker:
         self._counts[flow_map[:, None], mine] += other._counts[: len(flow_map)][:, theirs]
 
     def keep_opcodes(self, kept: Kept) -> None:
-        """Only these flows stay."""
+        """Keep only these flows."""
         self._counts = rows_of(self._counts, kept)
 
     def ran(self, tap: int, time_ns: int) -> None:
-        """The capture of a tap, one of those seen, ran at this time."""
+        """Note that the capture of a known tap ran at this time."""
         self.state.began[tap] = min(int(self.state.began[tap]), time_ns)
 
     def expect(self, flows: int) -> None:
@@ -260,7 +260,7 @@ class FlowTracker:
         return counts
 
     def late_of(self, flow: int, which: int) -> Any:
-        """The LATE record of a stream, made when it has none."""
+        """The LATE record of a stream, created if missing."""
         stream = self.stream(flow, which)
         if not stream["late"]:
             if self.state.used[st.USED_LATES] == len(self.state.lates):
@@ -270,7 +270,7 @@ class FlowTracker:
         return self.state.lates[stream["late"] - 1]
 
     def reserve_slots(self, count: int) -> int:
-        """Room for a window of `count` slots: its first one."""
+        """Reserve a window of `count` slots; returns the first."""
         start = int(self.state.used[st.USED_SLOTS])
         self.state.used[st.USED_SLOTS] += count
         if start + count > len(self.state.slots):
@@ -278,7 +278,7 @@ class FlowTracker:
         return start
 
     def reserve_recents(self, count: int) -> int:
-        """Room for `count` recent packets of a flow: the first entry, all unused."""
+        """Reserve `count` unused recent packets of a flow; returns the first."""
         start = int(self.state.used[st.USED_RECENTS])
         self.state.used[st.USED_RECENTS] += count
         if start + count > len(self.state.recents):
@@ -301,7 +301,7 @@ class FlowTracker:
         self._counts = counts
 
     def rebuild(self) -> None:
-        """Make the tables that find flows and host pairs anew from `state`."""
+        """Rebuild the hash tables of flows and host pairs from `state`."""
         flows = len(self.state.flows)
         self._flow_slots = np.full(2 * flows, -1, np.int32)
         self._pair_slots = np.full(2 * flows, -1, np.int32)

@@ -85,8 +85,8 @@ def walk(
 ) -> Int:
     """Judge rows from `start`; fills `verdict_of_row` and the flows' counts.
 
-    Returns the row at which it stopped: the number of rows, or less
-    when the pools must grow first, or the opcode of that row has no column yet.
+    Returns the row at which it stopped: the number of rows, or less if the pools must grow first or
+    the opcode of that row has no column yet.
     """
     for i in range(start, len(flow_of_row)):
         if (
@@ -115,7 +115,7 @@ def walk(
         sent_id, rtx = ip_id, 0
         if is_mrc:
             flow.no_ids = 1
-            if bits & codes.MARKS_RESENDS:  # by another entropy value (MRC 1.0, NACK)
+            if bits & codes.MARKS_RESENDS:  # retransmitted with another EV (MRC 1.0, NACK)
                 sent_id = np.int64(flow.udp_sport)
                 rtx = 1 if np.int64(table.bth_flags[i]) & RTX else 0
         if bits & codes.SEQUENCED and not bits & codes.ACKNOWLEDGE:
@@ -129,7 +129,7 @@ def walk(
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == st.REQUESTS:
                 if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
-                    # Only one packet is retransmitted, not all after it; measures/mrc has the
+                    # Only this packet is retransmitted, not all after it; measures/mrc has the
                     # trigger.
                     flow.retransmitted_by[st.BY_UNKNOWN] += 1
                     flow.rewound_bytes += wire_bytes

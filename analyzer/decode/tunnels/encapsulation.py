@@ -1,7 +1,6 @@
-"""Frames found inside those of mirrors and tunnels, off the plain path.
+"""Replaces the encapsulated frames of mirrors and tunnels by the inner frames; all others stay.
 
-The decoder calls it for batches in which it met a frame that may be encapsulated.
-Such frames are replaced by what they carry; all others are handed through as they are.
+The decoder calls it only for batches with a frame that may be encapsulated.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .walk import begin_walk, walk
 
 
 class Inner(NamedTuple):
-    """Frames found inside others, as the kernel fills them; the fields of a FrameBatch."""
+    """Inner frames, as the kernel fills them; the fields of a FrameBatch and more."""
 
     offset: I64
     captured: U32
@@ -37,7 +36,7 @@ class Inner(NamedTuple):
     tap: U16
     link_type: U16
     source: I64
-    """Position in the batch of the frame that each came in."""
+    """Position in the batch of the outer frame of each."""
     vlan: U16
     """Innermost TCI around a packet that has lost its Ethernet header."""
     outer_ipv6: I64
@@ -49,7 +48,7 @@ class Inner(NamedTuple):
 
 
 def room_for(rows: int) -> Inner:
-    """Uninitialised arrays of that many rows."""
+    """Uninitialised arrays of this many rows."""
     types = (np.int64, np.uint32, np.uint32, np.int64, np.uint16, np.uint16, np.int64, np.uint16)
     return Inner._make(np.empty(rows, t) for t in (*types, np.int64, np.int64, np.uint32))
 
@@ -66,7 +65,7 @@ def part_of(inner: Inner, start: int, stop: int) -> Inner:
 
 @inlined
 def _tap_of(w: I64, carrier: Int, sessions: SessionArrays) -> Int:
-    """The tap of a walked frame, -1 when its session has to be registered."""
+    """The tap of a walked frame, -1 if its session is not registered yet."""
     if w[words.KIND] == 0:
         return carrier
     what = (w[words.KIND] << ses.KIND_SHIFT) | (w[words.DIRECTION] << ses.DIRECTION_SHIFT)
@@ -116,7 +115,7 @@ def _next_pattern(p: np.uint64) -> np.uint64:
 
 @subkernel
 def _count_known(t: I64, p: np.uint64, outcome: I64, note: I64, tunnels: I64) -> None:
-    """Count the frames recognised by the pattern in row `p` of `t` since the last time."""
+    """Count the frames that the pattern in row `p` of `t` recognised since the last call."""
     frames, carrier = t[p, pt.FOUND], np.uint64(t[p, pt.CARRIER])
     _count_layers(t[p, pt.SEEN], frames, tunnels)
     note[carrier, outcomes.ENCAPSULATED] += frames
@@ -144,11 +143,11 @@ def _sampled_frames(
     state: I64,
     out: Inner,
 ) -> tuple[Int, Int, Int]:
-    """(what is next, rows written, fields in use) for the sFlow datagram with UDP at `w[AT]`.
+    """Unpack the sFlow datagram with UDP at `w[AT]`: (next action, rows written, fields in use).
 
-    _WAIT when an interface is new or `out` is full: the datagram continues behind the samples
-    that are done. _PASS_ON when it is no sFlow. A sampled frame is its interface's, whatever
-    mirrors are inside it. Inlined: passing this many arrays costs as much as the walks.
+    _WAIT if an interface is new or `out` is full: a later call continues after the finished
+    samples. _PASS_ON if it is not sFlow. A sampled frame belongs to its interface, whatever mirrors
+    it contains. Inlined: passing this many arrays costs as much as the walks.
     """
     payload, depth, seen = w[words.AT] + UDP_BYTES, w[words.DEPTH], w[words.SEEN] | (1 << ses.SFLOW)
     stop = min(w[words.STOP], w[words.AT] + be16(data, w[words.AT] + 4))
@@ -232,13 +231,12 @@ def unwrap_frames(
     out: Inner,
     first_row: Int,
 ) -> tuple[Int, Int, Int]:
-    """Frames from `first_frame` on, with what encapsulated ones carry in their place.
+    """Copy frames from `first_frame` on, encapsulated frames replaced by their inner frames.
 
-    Fills `out` from `first_row` on. Gives (frames done, rows that are filled then, fields of
-    `Inner` that are in use). Ends early,
-    before the frame it names, when a session is new (Sessions.add_pending), a pattern is
-    to be learned of the frame (Patterns, which has patterns, state and w) or `out` is full.
-    What cannot be read is counted and left out.
+    Fills `out` from `first_row` on. Returns (frames done, rows filled, fields of `Inner` in use).
+    Stops early, before the frame it returns, if a session is new (Sessions.add_pending), a pattern
+    is to be learned from the frame (Patterns, which has patterns, state and w) or `out` is full.
+    Unreadable frames are counted and left out.
     """
     row = first_row
     x = np.zeros(sflow.N_FIELDS, np.int64)
@@ -310,7 +308,7 @@ def unwrap_frames(
         if end_of_walk == words.UET_PACKET:
             _count_uet(data, w, own, counters)
             continue
-        if w[words.DEPTH] == 0:  # handed through, with the lengths that its capture states
+        if w[words.DEPTH] == 0:  # not encapsulated: keeps the lengths of its capture
             begin_walk(w, begin, end, stop, link)
         else:
             note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1

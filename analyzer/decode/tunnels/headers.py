@@ -1,11 +1,11 @@
 """Headers of mirrors and tunnels: GRE, ERSPAN, VXLAN, Geneve, MPLS, Arista's timestamps.
 
-Each function gets the position of its header and the end of the captured bytes of
-the packet around it, and gives first where what it carries begins, or minus an
-outcome (outcomes.py), or NOT_OURS when the header is of some other use.
+Each function takes the position of its header and the end of the captured bytes of the outer
+packet. It returns first the position of the payload, or minus an outcome (outcomes.py), or NOT_OURS
+if the header has another use.
 
-Sources: RFC 2784, 2890 (GRE), draft-foschiano-erspan-03, RFC 7348, RFC 8926,
-RFC 3032, 4385 (MPLS); mirrors of switches differ from them, which probing finds out.
+Sources: RFC 2784, 2890 (GRE), draft-foschiano-erspan-03, RFC 7348, RFC 8926, RFC 3032, 4385 (MPLS).
+Where the mirrors of switches deviate, several offsets are tried.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..headers.load import be16, be32, byte
 from ..outcomes import BAD_ERSPAN, BAD_GENEVE, BAD_GRE, BAD_MPLS, BAD_TIMESTAMP, TRUNCATED_TUNNEL
 
 NOT_OURS = 0
-"""No frame carries anything at its very beginning, so 0 is free to say this."""
+"""0 is free: no payload begins at the first byte of a frame."""
 
 GRE_CHECKSUM, GRE_ROUTING, GRE_KEY, GRE_SEQUENCE = 0x8000, 0x4000, 0x2000, 0x1000
 GRE_VERSION = 0x0007
@@ -33,12 +33,12 @@ TYPE_ERSPAN_3 = 0x22EB
 TYPE_NVIDIA = 0x8949
 MAX_LABELS = 16
 PROBED_OFFSETS = (0, 4, 8, 12, 20, 22)
-"""Where frames begin behind headers that switches put in place of ERSPAN's."""
+"""Offsets of the frame after headers that switches send in place of ERSPAN."""
 
 
 @inlined
 def gre(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
-    """(where the payload begins, its protocol, the flags, the key or 0)."""
+    """(position of the payload, its protocol, flags, key or 0)."""
     if end - at < 4:
         return -TRUNCATED_TUNNEL, 0, 0, 0
     flags = be16(data, at)
@@ -46,7 +46,7 @@ def gre(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
     if flags & GRE_VERSION:
         return NOT_OURS, protocol, flags, 0  # version 1 is PPTP
     if flags & GRE_ROUTING:
-        return -BAD_GRE, protocol, flags, 0  # source routes: RFC 2784 did away with them
+        return -BAD_GRE, protocol, flags, 0  # source routes: removed by RFC 2784
     at += 4
     if flags & GRE_CHECKSUM:
         at += 4
@@ -75,12 +75,12 @@ KNOWN_ETHERTYPES: Final = (
     link_and_ip.ETHERTYPE_QINQ,
     link_and_ip.ETHERTYPE_QINQ_OLD,
 )
-"""A frame with any other type looks like none to `looks_like_a_frame`."""
+"""`looks_like_a_frame` rejects all other types."""
 
 
 @subkernel
 def looks_like_a_frame(data: U8, at: Int, end: Int) -> bool:
-    """Whether an Ethernet frame with something that RoCE networks carry can begin here."""
+    """Whether an Ethernet frame with an EtherType of RoCE networks can begin here."""
     ethertype, ip, _, _ = link_layer(data, at, end, LINKTYPE_ETHERNET)
     if ethertype == link_and_ip.ETHERTYPE_IPV4:
         return _looks_like_ipv4(data, ip, end)
@@ -107,12 +107,11 @@ def _looks_like_ipv4(data: U8, at: Int, end: Int) -> bool:
 def erspan(
     data: U8, at: Int, end: Int, protocol: Int, flags: Int
 ) -> tuple[Int, Int, Int, Int, Int, Int, Int]:
-    """ERSPAN of every type and what switches send under the same protocol numbers.
+    """ERSPAN of every type, and what switches send under the same protocol numbers.
 
-    (where the mirrored frame begins, type 1 to 3 or 0, session, truncated, where the
-    header of type III is or 0, frame is IP without Ethernet, direction bit). Where the
-    header that GRE announces is not there, the offsets that switches are known for
-    are tried; the first with a plausible frame behind it holds.
+    (position of the mirrored frame, type 1 to 3 or 0, session, truncated, position of the header of
+    type III or 0, frame is IP without Ethernet, direction bit). If the header that GRE announces is
+    missing, the known offsets of switches are tried; the first with a plausible frame counts.
     """
     if protocol == TYPE_ERSPAN_3:
         if end - at < 12:
@@ -138,7 +137,7 @@ def erspan(
         if looks_like_a_frame(data, at + offset, end):
             return at + offset, 1 if protocol == TYPE_ERSPAN else 0, 0, 0, 0, 0, 0
     if protocol == TYPE_ERSPAN and not flags & GRE_SEQUENCE:
-        return at, 1, 0, 0, 0, 0, 0  # a frame of type I that holds something else
+        return at, 1, 0, 0, 0, 0, 0  # type I with a frame of another protocol
     if protocol == TYPE_ERSPAN:
         return -BAD_ERSPAN, 2, 0, 0, 0, 0, 0
     return NOT_OURS, 0, 0, 0, 0, 0, 0
@@ -146,7 +145,7 @@ def erspan(
 
 @inlined
 def vxlan(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
-    """(where the Ethernet frame begins, VNI)."""
+    """(position of the Ethernet frame, VNI)."""
     if end - at < 8:
         return -TRUNCATED_TUNNEL, 0
     if byte(data, at) & 0x08 == 0:
@@ -156,7 +155,7 @@ def vxlan(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
 
 @inlined
 def geneve(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
-    """(where the payload begins, its protocol, VNI)."""
+    """(position of the payload, its protocol, VNI)."""
     if end - at < 8:
         return -TRUNCATED_TUNNEL, 0, 0
     first = byte(data, at)
@@ -172,10 +171,10 @@ def geneve(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
 
 @inlined
 def mpls(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
-    """(where the packet after the label stack begins, its link type).
+    """(position of the packet after the label stack, its link type).
 
-    Nothing says what a stack carries: an IP header, or a pseudo-wire's Ethernet
-    frame with or without control word (RFC 4928 keeps their first nibbles apart).
+    The stack does not name its payload: an IP header, or the Ethernet frame of a pseudowire with or
+    without control word (RFC 4928: their first nibbles differ).
     """
     labels = 0
     while True:
@@ -204,10 +203,10 @@ def mpls(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
 
 @inlined
 def arista_timestamp(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
-    """(where the frame's own EtherType is, seconds, nanoseconds); `at` is behind 0xD28B.
+    """(position of the frame's own EtherType, seconds, nanoseconds); `at` is after 0xD28B.
 
-    Subtype 1, then version 0x10 (32 bits of seconds) or 0x20 (16 bits of seconds),
-    from the vendor's descriptions, not verified on a switch.
+    Subtype 1, then version 0x10 (32 bits of seconds) or 0x20 (16 bits of seconds), from the
+    vendor's descriptions, not verified on a switch.
     """
     if end - at < 4:
         return -TRUNCATED_TUNNEL, 0, 0
@@ -224,7 +223,7 @@ def arista_timestamp(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
 
 @inlined
 def link_type_of(protocol: Int) -> Int:
-    """Link type of an EtherType that a tunnel names; -1 for what is not looked into."""
+    """Link type of an EtherType that a tunnel names; -1 for protocols that are not decoded."""
     if protocol == TYPE_BRIDGED:
         return np.int64(LINKTYPE_ETHERNET)
     if protocol == link_and_ip.ETHERTYPE_IPV4:

@@ -1,7 +1,7 @@
-"""Patterns made of walks: what must be equal in the next frame, and where its values are.
+"""Makes a pattern of a walk: bits that must be equal in the next frame, positions of its values.
 
-The tables follow walk.py, tunnels.py and headers.py: a bit that decides how they continue and is
-missing here would make a frame pass for another. The tests flip all of them.
+The tables follow walk.py and headers.py and need every bit that decides how these continue: without
+one, a different frame would match. The tests flip each of these bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import walk as wk
 from .headers import GRE_CHECKSUM, GRE_SEQUENCE, PROBED_OFFSETS, TYPE_ERSPAN
 
 LEARNED_AGAIN = 1 << 15
-"""With all patterns in use, one walk in N makes a new one, which costs as thousands do."""
+"""When all patterns are in use, one walk in N makes a new one: it costs as much as thousands."""
 _TAGS = "0000ffff" * 4
 _STRICT: Final = {
     wk.ETHERNET_STEP: "00" * 12 + "ffff" + _TAGS,
@@ -43,22 +43,22 @@ _FIRST_NIBBLE = 0xF0
 
 
 class Patterns:
-    """The patterns of one decoder, and when to learn another one."""
+    """The patterns of one decoder, and when to learn another."""
 
     def __init__(self) -> None:
         self.rows = np.zeros((pt.N_PATTERNS, pt.N_FIELDS), np.int64)
         self.state = np.zeros(pt.N_STATES, np.int64)
         self.trail = np.zeros(wk.N_FIELDS, np.int64)
-        """Where walks leave what they found."""
+        """Where walks leave their result."""
         self._learned = 0
 
     @property
     def due(self) -> bool:
-        """A kernel has stopped at a frame that a pattern is to be made of."""
+        """Whether a kernel has stopped at a frame for which a pattern is to be made."""
         return bool(self.state[pt.DUE])
 
     def learn(self, data: U8, begin: int, link_type: int) -> None:
-        """Make a pattern of the frame at `begin`, which has been walked, if there can be one."""
+        """Make a pattern of the frame at `begin`, which has been walked, if possible."""
         pattern = _Pattern(data, self.trail, begin).made()
         self.state[pt.WALKS_LEFT] = LEARNED_AGAIN
         self.state[pt.DUE] = 0
@@ -72,11 +72,11 @@ class Patterns:
 
 
 class _Full(Exception):
-    """More than a pattern has room for, or nothing that a pattern can tell."""
+    """The headers exceed the room of a pattern, or no pattern can describe them."""
 
 
 class _Pattern:
-    """A pattern in the making."""
+    """A pattern under construction."""
 
     def __init__(self, data: U8, trail: I64, begin: int) -> None:
         w = trail.tolist()
@@ -90,7 +90,7 @@ class _Pattern:
         self._strict = bytearray(self._limit)
 
     def made(self) -> I64 | None:
-        """int64[N_FIELDS], see patterns.py; None when there can be none."""
+        """int64[N_FIELDS], see patterns.py; None if no pattern is possible."""
         t = self._fields
         t[pt.LIMIT] = self._limit
         t[pt.CUT_AT] = -1
@@ -115,7 +115,7 @@ class _Pattern:
         kind, at = self._steps[n]
         behind, after = self._steps[n + 1] if n + 1 < len(self._steps) else (-1, self._limit)
         bits = _BITS.get(kind, b"")
-        # The addresses behind a timestamp are taken from before it.
+        # After a timestamp, the addresses are those before it.
         self._must_equal(at, bits if kind == wk.TIMESTAMP_STEP else bits[: after - at])
         if kind == wk.IPV4_STEP:
             self._add_length(at + 2, at, after)
@@ -128,14 +128,14 @@ class _Pattern:
             self._fields[pt.CUT_AT] = -1
             gre = self._steps[n - 1][1]
             if self._number(gre, 2) & GRE_SEQUENCE and self._number(gre + 2, 2) == TYPE_ERSPAN:
-                raise _Full  # may be ERSPAN II, which its first bits show
+                raise _Full  # may be ERSPAN II, by its first bits
             for offset in PROBED_OFFSETS:
                 if offset < after - at:
                     self._add_probe(at + offset + 12)
         elif kind == wk.MPLS_STEP:
             self._labels(at, behind, after)
         elif kind in (wk.IP_LINK_STEP, wk.OTHER_STEP) and after > at:
-            raise _Full  # a header that has no step of its own
+            raise _Full  # a header without a step of its own
 
     def _add_length(self, at: int, base: int, least: int) -> None:
         n = self._fields[pt.IPS]
@@ -152,7 +152,7 @@ class _Pattern:
         self._fields[pt.PROBES] = n + 1
 
     def _extension_headers(self, ip: int, after: int) -> None:
-        """The walk went along their types and lengths, of a fragment header by all else too."""
+        """The walk follows their types and lengths, and all other bits of a fragment header."""
         protocol, at = self._head[ip + 6], ip + 40
         while at < after:
             fragment = protocol == FRAGMENT
@@ -161,7 +161,7 @@ class _Pattern:
             at += 8 if fragment else (self._head[at + 1] + 1) * 8
 
     def _labels(self, at: int, behind: int, after: int) -> None:
-        """A label stack, and what told what it carries (`tunnels.mpls`): the header `behind`."""
+        """A label stack, and the header after it (`behind`), which shows the payload (`mpls`)."""
         bottom = 0
         while not bottom:
             self._strict[at + 2] |= _BOTTOM_OF_STACK
@@ -196,7 +196,7 @@ class _Pattern:
         self._fields[pt.WORDS] = words
 
     def _take_over(self) -> None:
-        """What the walk found besides, with positions that count from the start of the frame."""
+        """Other results of the walk, with positions relative to the start of the frame."""
         t, w = self._fields, self._w
 
         def relative(field: int) -> int:

@@ -1,11 +1,10 @@
-"""Headers around a frame that are those of a frame before, recognised without a walk.
+"""Recognises outer headers equal to those of an earlier frame, without a walk.
 
-What a mirror puts around one frame it puts around the next: the same headers at the same
-places, with other lengths, numbers, checksums, addresses and timestamps. A pattern has the
-bits that a walk looked at to find its way, which must be equal again, and the places of the
-fields that it took values from. `recognise` then gives what the walk would give. Every length
-is compared as the walk does; what differs in any other way is no match and is walked.
-pattern_learning.py makes patterns.
+A mirror adds the same headers at the same positions to every frame, with other lengths, sequence
+numbers, checksums, addresses and timestamps. A pattern holds the bits that decided the walk, which
+must be equal, and the positions of the fields that the walk read. `recognise` then returns the
+result of the walk. It checks every length as the walk does; a frame that differs elsewhere does not
+match and is walked. learning.py makes patterns.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from .headers import KNOWN_ETHERTYPES
 N_PATTERNS = 4
 MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
 
-# What is known of each pattern, int64[N_PATTERNS, N_FIELDS]; positions count from the start of
-# the frame.
+# One pattern per row, int64[N_PATTERNS, N_FIELDS]; positions are relative to the start of the
+# frame.
 (
-    LINK_OUTSIDE,  # link type of the frame around
-    LIMIT,  # bytes that must be captured and inside all packets around; 0: no pattern yet
+    LINK_OUTSIDE,  # link type of the outer frame
+    LIMIT,  # bytes that must be captured and inside all outer packets; 0: no pattern yet
     WORDS,
     IPS,
     PROBES,
@@ -41,38 +40,38 @@ MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
     STAMP,
     SEEN,
     CUT_AT,  # byte of the last ERSPAN header with the bit that marks a cut frame; -1 for none
-    WHAT,  # description of the session, without number and direction of ERSPAN III; 0 for none
+    WHAT,  # description of the session, without the number and ERSPAN III direction; 0 for none
     SOURCE_AT,
     SOURCE_IPV6,
-    NUMBER_AT,  # 32 bits with the number of the session; -1 without
+    NUMBER_AT,  # 32 bits with the number of the session; -1 for none
     NUMBER_SHIFT,
     NUMBER_MASK,
     DIRECTION_AT,  # byte with the direction bit of ERSPAN III; -1 for none
-    LAST_HIGH,  # the session met last and its tap
+    LAST_HIGH,  # the latest session and its tap
     LAST_LOW,
     LAST_WHAT,
     LAST_TAP,
-    FOUND,  # frames recognised of the tap CARRIER and not yet counted
+    FOUND,  # recognised frames of the tap CARRIER, not yet counted
     CARRIER,
-    USED,  # fields of the inner frames that are in use, as of `unwrap_frames`
-    WORD,  # MAX_WORDS times position, bits to compare, their value
+    USED,  # fields of the inner frames in use, as in `unwrap_frames`
+    WORD,  # MAX_WORDS times: position, bits to compare, their value
 ) = range(28)
-IP = WORD + 3 * MAX_WORDS  # MAX_IPS times where the length is, what it counts from, least end
+IP = WORD + 3 * MAX_WORDS  # MAX_IPS times: position of the length, its base, least end
 PROBE = IP + 3 * MAX_IPS  # positions of bytes that must not begin a known EtherType
 N_FIELDS = PROBE + MAX_PROBES
 
 WITH_VLAN, WITH_OUTER_IPV6, WITH_RATE = 1, 2, 4
-"""Fields of inner frames that hold anything but what means none."""
+"""Fields of inner frames that hold values."""
 
-# What stays from call to call, int64[N_STATES].
+# State between calls, int64[N_STATES].
 LAST, WALKS_LEFT, DUE, SAMPLES_DONE = range(4)
 N_STATES = 4
-"""LAST: the pattern of the frame before; WALKS_LEFT: walks until a pattern is to be learned;
-DUE: 1 when a kernel has stopped for that; SAMPLES_DONE: of the sFlow datagram it stopped in."""
+"""LAST: the pattern of the previous frame; WALKS_LEFT: walks until a pattern is to be learned;
+DUE: 1 if a kernel has stopped for that; SAMPLES_DONE: of the sFlow datagram at which it stopped."""
 
 
 MAY_BEGIN_A_TYPE: Final[U8] = np.zeros(256, np.uint8)
-"""uint8[256]: 1 for the first byte of an EtherType that a search for frames knows."""
+"""uint8[256]: 1 for the first byte of an EtherType that `looks_like_a_frame` accepts."""
 MAY_BEGIN_A_TYPE[[ethertype >> 8 for ethertype in KNOWN_ETHERTYPES]] = 1
 
 
@@ -80,9 +79,9 @@ MAY_BEGIN_A_TYPE[[ethertype >> 8 for ethertype in KNOWN_ETHERTYPES]] = 1
 def recognise(
     data: U8, begin: Int, end: Int, stop: Int, link_type: Int, t: I64, p: np.uint64, w: I64
 ) -> bool:
-    """Whether a frame has the headers of the pattern in row `p` of `t`.
+    """Whether a frame has the headers of the pattern in row `p` of `t`; `w` then holds the result
+    of a walk.
 
-    Then `w` has what a walk leaves.
     end: of the captured bytes; stop: of the frame on the wire.
     """
     limit = begin + t[p, LIMIT]
@@ -124,7 +123,7 @@ def recognise(
 def tap_of_pattern(
     data: U8, begin: Int, carrier: Int, t: I64, p: np.uint64, sessions: ses.SessionArrays
 ) -> Int:
-    """The tap of a recognised frame, -1 when its session has to be registered."""
+    """The tap of a recognised frame, -1 if its session is not registered yet."""
     if t[p, WHAT] == 0:
         return carrier
     at = begin + t[p, SOURCE_AT]

@@ -1,4 +1,4 @@
-"""Samples of sFlow added to the taps that saw them."""
+"""Adds sFlow samples to the taps that saw them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...wire.taps import SampledFrames, Taps
 
 
 def note_samples(table: PacketTable, rate: U32, taps: Taps) -> None:
-    """Add the sampled rows of a table to their taps; `rate` is 0 for rows that are no samples."""
+    """Add the sampled rows of a table to their taps; `rate` is 0 for rows without sampling."""
     sums = np.zeros((len(taps), 3), np.int64)
     _add_samples(table.tap, rate, table.wire_bytes, sums)
     for tap in np.flatnonzero(sums[:, 0]).tolist():

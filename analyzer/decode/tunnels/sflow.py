@@ -1,8 +1,8 @@
-"""sFlow version 5: the sampled frames in a datagram, one after the other.
+"""sFlow version 5: iterates over the sampled frames of a datagram.
 
-No length of the datagram is trusted: each one is compared with what is left of
-the item around it, and the walk never goes back. Source: sFlow Version 5
-specification (sflow.org, 2004); XDR, RFC 4506: all in words of four bytes.
+No length in the datagram is trusted: each is compared with the rest of the enclosing item, and the
+walk never goes back. Source: sFlow Version 5 specification (sflow.org, 2004); XDR, RFC 4506: all
+fields are words of four bytes.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _ETHERNET, _IPV4, _IPV6 = 1, 11, 12
 
 # The walk over a datagram, int64[N_FIELDS].
 (
-    AT,  # where the next item begins
+    AT,  # position of the next item
     CAPTURED,  # end of the captured bytes
     STOP,  # end of the datagram
-    SAMPLES,  # left to come
-    RECORDS,  # of the sample, left to come
+    SAMPLES,  # remaining
+    RECORDS,  # of the sample, remaining
     SAMPLE_STOP,
     AGENT_HIGH,
     AGENT_LOW,
     INTERFACE,  # index of the port whose frames are sampled
     DIRECTION,  # of the sampled frame there
     RATE,  # one frame in N is sampled
-    HEADER,  # where the sampled bytes of a frame begin
+    HEADER,  # position of the sampled bytes of a frame
     HEADER_END,
-    HEADER_STOP,  # where they would end had they been taken in full, without the FCS and tags
+    HEADER_STOP,  # end of the complete frame, without the FCS and tags
     HEADER_LINK,  # their link type
 ) = range(15)
 N_FIELDS = 15
@@ -49,7 +49,7 @@ ENDED, NOT_SFLOW, SAMPLED = 0, -1000, 1
 
 @subkernel
 def open_datagram(data: U8, x: I64, at: Int, end: Int, stop: Int) -> Int:
-    """Begin with the datagram at `at`: ENDED, NOT_SFLOW, or minus an outcome.
+    """Start with the datagram at `at`: ENDED, NOT_SFLOW, or minus an outcome.
 
     end: of the captured bytes; stop: of the datagram.
     """
@@ -85,7 +85,7 @@ def open_datagram(data: U8, x: I64, at: Int, end: Int, stop: Int) -> Int:
 def next_header(data: U8, x: I64) -> Int:
     """Find the next sampled frame: SAMPLED, ENDED, or minus an outcome.
 
-    Every round continues by eight bytes or more, so the end of the datagram ends it.
+    Every round advances by at least eight bytes, so it terminates.
     """
     while True:
         if x[RECORDS] == 0:
@@ -135,7 +135,7 @@ def next_header(data: U8, x: I64) -> Int:
 
 @inlined
 def _open_sample(data: U8, x: I64) -> Int:
-    """Read the head of the sample at `AT`; SAMPLED when the walk continues behind it."""
+    """Read the header of the sample at `AT`; SAMPLED if the walk continues after it."""
     at = x[AT]
     if x[STOP] - at < 8:
         return -BAD_SFLOW
@@ -147,7 +147,7 @@ def _open_sample(data: U8, x: I64) -> Int:
         return -BAD_SFLOW
     x[SAMPLE_STOP] = at + length
     if kind != _FLOW_SAMPLE and kind != _EXPANDED_FLOW_SAMPLE:
-        return SAMPLED  # without records: stepped over
+        return SAMPLED  # no records: skipped
     head = 32 if kind == _FLOW_SAMPLE else 44
     if length < head:
         return -BAD_SFLOW

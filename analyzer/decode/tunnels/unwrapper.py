@@ -1,4 +1,4 @@
-"""Batches of encapsulated frames turned into batches of the frames inside."""
+"""Turns batches of encapsulated frames into batches of their inner frames."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .encapsulation import Inner, part_of, room_for, unwrap_frames
 from .learning import Patterns
 
 _ROWS = 1 << 16
-"""Room for the inner frames of one pass; a datagram of sFlow may hold several."""
+"""Room for the inner frames of one pass; an sFlow datagram may hold several."""
 
 
 class Unwrapper:
-    """Looks into mirrors and tunnels for one decoder, and registers the taps it finds."""
+    """Decapsulates mirrors and tunnels for one decoder, and registers their taps."""
 
     def __init__(self, taps: Taps, roce_ports: U8) -> None:
         self._taps = taps
@@ -30,11 +30,11 @@ class Unwrapper:
     def batches(
         self, frames: FrameBatch, first: int, counters: DecodeCounters
     ) -> Iterator[tuple[FrameBatch, Inner, int]]:
-        """Frames from `first` on in order, encapsulated ones replaced by what they carry.
+        """Frames from `first` on in order, encapsulated frames replaced by their inner frames.
 
-        `first_frame_number` of a batch is 0: its rows name positions in `Inner`, whose
-        `source` is the frame each came in, counted from the first of `frames`. With it come
-        the fields of `Inner` in use (patterns.py). A batch is gone when the next one is asked for.
+        Yields (batch, Inner, fields of `Inner` in use, see patterns.py). `first_frame_number` of a
+        batch is 0: its rows are positions in `Inner`, whose `source` is the position of the outer
+        frame in `frames`. A batch is valid until the next one is requested.
         """
         done = first
         while done < len(frames):
@@ -69,7 +69,7 @@ class Unwrapper:
     def unwrap(
         self, frames: FrameBatch, first: int, room: Inner, filled: int, counters: DecodeCounters
     ) -> tuple[int, int, int]:
-        """One pass of the kernel, with what it gives (`unwrap_frames`)."""
+        """One pass of the kernel; returns the result of `unwrap_frames`."""
         counters.make_room(len(self._taps))
         done, rows, used = unwrap_frames(
             frames.data,

@@ -1,6 +1,6 @@
-"""The walk through the headers around a frame: mirrors and tunnels, one in the other.
+"""Walks through the outer headers of a frame: nested mirrors and tunnels.
 
-It leaves a trail of the headers it met, from which pattern.py learns what they look like.
+It records a trail of these headers, from which learning.py makes a pattern.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ from . import headers
 from .headers import arista_timestamp, erspan, geneve, gre, link_type_of, mpls, vxlan
 
 MAX_DEPTH = 8
-"""Encapsulations in each other; fields have two or three."""
+"""Nested encapsulations; real networks have two or three."""
 
-# What the walk knows about a frame, int64[N_FIELDS].
+# State of the walk over a frame, int64[N_FIELDS].
 (
-    BEGIN,  # where the innermost frame or packet begins
+    BEGIN,  # position of the innermost frame or packet
     END,  # end of its captured bytes
-    STOP,  # end of it on the wire, as far as the headers around it show
+    STOP,  # its end on the wire, as far as the outer headers show
     LINK,  # its link type
-    FRAME,  # where the innermost Ethernet frame begins: what crossed the observed wire
-    VLAN,  # TCI of that frame, when `LINK` is IP
-    VLAN_AT,  # where that TCI is, -1 for none
+    FRAME,  # position of the innermost Ethernet frame: what crossed the observed wire
+    VLAN,  # TCI of that frame if `LINK` is IP
+    VLAN_AT,  # position of that TCI, -1 for none
     OUTER_IPV6,  # outermost IPv6 header of that frame that carries a packet; -1 for none
     KIND,  # of the session, 0 for none; see sessions.py
     DIRECTION,
     NUMBER,
     SOURCE_HIGH,
     SOURCE_LOW,
-    SOURCE_AT,  # where the IP header with the session's source is
-    SESSION_AT,  # where the header is that names the session
-    CUT,  # the mirror says that it cut the frame
-    STAMP,  # where the header with a hardware timestamp is, -1 for none
+    SOURCE_AT,  # position of the IP header with the source of the session
+    SESSION_AT,  # position of the header that names the session
+    CUT,  # the mirror marks the frame as cut
+    STAMP,  # position of the header with a hardware timestamp, -1 for none
     DEPTH,  # encapsulations so far
-    AT,  # where the UDP header of a datagram is that is told apart by its port
+    AT,  # position of the UDP header of a datagram identified by its port
     SEEN,  # bits of the kinds of encapsulations
     RATE,  # one frame in N is sampled, 0 for all
-    STEPS,  # headers met
+    STEPS,  # headers passed
     TRAIL,  # the first of them: kind << STEP_SHIFT | position
 ) = range(23)
-N_FIELDS = TRAIL + 4 * (MAX_DEPTH + 1)  # a link layer, IP, what is in it, what is in GRE
+N_FIELDS = TRAIL + 4 * (MAX_DEPTH + 1)  # link layer, IP, its payload, payload of GRE
 STEP_SHIFT = 56
 
-# Headers of the trail. UDP is part of what its port names. PROBED: where GRE's payload begins,
-# in which a frame was searched for.
+# Headers of the trail. UDP is part of the protocol of its port. PROBED: the payload of GRE, where a
+# frame was searched for.
 ETHERNET_STEP, SLL_STEP, SLL2_STEP, IP_LINK_STEP, IPV4_STEP, IPV6_STEP, MPLS_STEP = range(7)
 TIMESTAMP_STEP, GRE_STEP, ERSPAN_2_STEP, ERSPAN_3_STEP, PROBED_STEP = range(7, 12)
 VXLAN_STEP, GENEVE_STEP, ROCE_STEP, OTHER_STEP = range(12, 16)
 
 STEPPED, SFLOW_DATAGRAM, UET_PACKET, END_OF_WALK = 1, 2, 3, 4
-"""What a step gives, or a walk in the end; below 0, minus the outcome."""
+"""Result of a step or of the whole walk; below 0: minus the outcome."""
 ERSPAN_3_STAMP, ARISTA_STAMP = 0, 1 << 62
-"""Added to STAMP: which header it is."""
+"""Added to STAMP: the kind of header."""
 
 
 @inlined
@@ -84,7 +84,7 @@ def begin_walk(w: I64, at: Int, end: Int, stop: Int, link_type: Int) -> None:
 
 @inlined
 def _met(w: I64, kind: Int, at: Int) -> None:
-    """Another header of the trail."""
+    """Append a header to the trail."""
     w[np.uint64(TRAIL + w[STEPS])] = (kind << STEP_SHIFT) | at
     w[STEPS] += 1
 
@@ -124,7 +124,7 @@ def _session(
 ) -> None:
     """The innermost mirror names the session, else the outermost tunnel.
 
-    at: where the header is that has the number `n`.
+    at: position of the header with the number `n`.
     """
     w[SEEN] |= 1 << kind
     if kind >= ses.FIRST_WEAK and w[KIND] != 0:
@@ -144,7 +144,7 @@ def _session(
 
 @inlined
 def _enter(w: I64, at: Int, link_type: Int, mirrored: Int) -> None:
-    """Go on with what begins at `at`; mirrored: it is a frame of another wire."""
+    """Continue with the frame or packet at `at`; mirrored: it is a frame of another wire."""
     w[BEGIN] = at
     w[LINK] = link_type
     if mirrored:
@@ -238,7 +238,7 @@ def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) ->
 def _through_ip(
     w: I64, data: U8, ip: Int, at: Int, stop: Int, version: Int, protocol: Int, ports: U8
 ) -> Int:
-    """One step into an IP packet: STEPPED, else how the walk ends (NOT_OURS: here)."""
+    """One step into an IP packet: STEPPED, or how the walk ends (NOT_OURS: here)."""
     w[END] = min(w[END], stop)
     w[STOP] = min(w[STOP], stop)
     port: Int = 0
@@ -283,10 +283,10 @@ def _through_ip(
 
 @subkernel
 def walk(data: U8, w: I64, ports: U8) -> Int:
-    """From `w[BEGIN]` to the innermost frame or packet: END_OF_WALK and its like, or an outcome.
+    """Walk from `w[BEGIN]` to the innermost frame or packet; END_OF_WALK etc., or an outcome.
 
-    Nothing is judged but the headers of encapsulations: what the innermost frame is,
-    or what is wrong with it, the decoder finds out as for any other frame.
+    It judges only the headers of encapsulations. The decoder judges the innermost frame like any
+    other.
     """
     while True:
         ethertype, ip, vlan, tags = link_layer(data, w[BEGIN], w[END], w[LINK])
@@ -327,7 +327,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
                 step = STEPPED
                 w[SEEN] |= 1 << ses.TIMESTAMP
                 w[STAMP] = ARISTA_STAMP | ip
-                # The twelve bytes before the frame's own EtherType stand for its addresses.
+                # The twelve bytes before the frame's own EtherType take the place of its addresses.
                 w[BEGIN] = inner - 12
                 w[LINK] = frames.LINKTYPE_ETHERNET
                 w[FRAME] = inner - 12

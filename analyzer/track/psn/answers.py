@@ -25,13 +25,13 @@ _TRIES = 256
 """Responses compared with candidates; a flow unpaired after this many stays unpaired."""
 _CANDIDATES_FREE = 1 << 20
 _CANDIDATES_PER_ANSWER = 64
-"""With thousands of queue pairs of two hosts not every response can be compared with all: the
-search then waits for enough responses to make its cost linear."""
+"""With thousands of queue pairs between two hosts, a response cannot be compared with all of them:
+the search then waits for as many responses as keep its cost linear."""
 _HITS_NEEDED = 3
 """Responses that match only one flow before the two become a pair."""
 _MISMATCHES_ENDURED = 16
-"""Consecutive responses to PSNs the peer never sent that dissolve a pair: the queue pair was
-recreated with another partner. Only long gaps of a capture cause as many."""
+"""Consecutive responses to PSNs that the peer never sent after which a pair is dissolved: the queue
+pair was recreated with another peer. Otherwise only long gaps in a capture cause this many."""
 
 
 @inlined
@@ -50,7 +50,7 @@ def rdma_udp_sport(qp_a: Int, qp_b: Int) -> Int:
 
 @inlined
 def _was_sent(state: State, f: Int, psn: Int) -> bool:
-    """True when flow `f` can have sent a request with this PSN lately."""
+    """True when flow `f` can have sent a request with this PSN recently."""
     stream = state.streams[2 * f + st.REQUESTS]
     if not stream.started:
         return False
@@ -96,20 +96,20 @@ def _may_be_the_first(state: State, stream: StreamRecord, psn: Int) -> bool:
 def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
     """True for a NAK that names the first packet of a connection, lost before the tap.
 
-    The receiver has completed no message (MSN 0), and the tap did not see the PSN that it misses.
-    The capture ran before: the packet did not pass before the capture began. A retransmission of
-    the PSN then proves that the sender had sent it.
+    The receiver has completed no message (MSN 0), the tap did not see the missing PSN, and the
+    capture already ran: the packet did not pass before it began. A retransmission of the PSN then
+    proves that the sender had sent it.
     """
     return msn == 0 and _may_be_the_first(state, stream, psn)
 
 
 @inlined
 def _continues_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
-    """True for an ACK of `psn` after which a receiver waits for packets lost before the tap.
+    """True for an ACK of `psn` whose receiver waits for packets lost before the tap.
 
-    It acknowledges the end of the first message of the connection (MSN 1), all of which the tap saw
-    only after a packet with a higher PSN. The PSNs after it, up to the first one seen, were then
-    lost as with `_names_the_first`, although no NAK says so; those that passed since are known as
+    It acknowledges the end of the first message of the connection (MSN 1), and the tap saw this
+    whole message only after a packet with a higher PSN. The PSNs from there to the first one seen
+    were then lost as in `_names_the_first`, although no NAK names them; those seen later are
     retransmitted. An ACK for a PSN that the tap never saw proves nothing: the packet may have
     passed before the capture began.
     """
@@ -128,7 +128,7 @@ def _lacks(state: State, stream: StreamRecord, psn: Int) -> bool:
 
 @inlined
 def _name_perhaps(state: State, stream: StreamRecord, psn: Int, msn: Int, time: Int) -> None:
-    """A NAK names `psn`, and this stream of a flow without a peer may be the one that lost it."""
+    """Note that a NAK names `psn`, which this stream of a flow without a peer may have lost."""
     if _names_the_first(state, stream, psn, msn):
         stream.named = st.NAMED_PERHAPS
     elif (stream.named == 0 or stream.named == st.ASKED_PERHAPS) and _lacks(state, stream, psn):
@@ -141,7 +141,7 @@ def _name_perhaps(state: State, stream: StreamRecord, psn: Int, msn: Int, time: 
 
 @subkernel
 def _forget_question(state: State, first: Int, psn: Int, time: Int) -> None:
-    """A NAK turns out to be for the peer of its flow, which counts it: no other flow has to."""
+    """Clear the candidates for a NAK: it is for the peer of its flow, which counts it."""
     c = first
     while c >= 0:
         stream = state.streams[2 * c + st.REQUESTS]
@@ -153,10 +153,10 @@ def _forget_question(state: State, first: Int, psn: Int, time: Int) -> None:
 
 @subkernel
 def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time: Int) -> None:
-    """Use PSN `psn` as evidence for the peer of flow `f`; pairs them when it is sufficient.
+    """Use `psn` as evidence for the peer of flow `f`; pair the two if it suffices.
 
-    missed: a NAK names the PSN, with this MSN, at `time`. Which flow lost it shows the one that
-    begins to retransmit there, before there is evidence enough for a pair.
+    missed: a NAK names the PSN, with this MSN, at `time`. The flow that lost it may be identified
+    before there is a pair: it begins to retransmit at this PSN.
     """
     flow = state.flows[f]
     seen = max(0, state.used[st.CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
@@ -264,7 +264,7 @@ def hear_answer(
 
 @subkernel
 def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int, time: Int) -> None:
-    """Record a NAK to flow `f`: the receiver misses `psn` (or cannot serve it)."""
+    """Record a NAK for flow `f`: the receiver lacks `psn` (or cannot serve it)."""
     flow, code = state.flows[f], (aeth >> 24) & 0x1F
     flow.nak_codes[min(code, 7)] += 1
     if code != 0:

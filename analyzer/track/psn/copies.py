@@ -20,9 +20,8 @@ from ..state import (
 from .window import note_copy, tap_bit
 
 _WAYS_BITS = 3
-"""log2 of the packets kept of each place, where copies may come from another tap: places of
-packets in flight between two taps may coincide. With one tap each place keeps the latest
-packet."""
+"""log2 of the packets kept per place if there are several taps: packets in flight between two taps
+may share a place. With one tap each place keeps the latest packet."""
 
 
 @inlined
@@ -41,10 +40,10 @@ def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
 def _place(bits: Int, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
     """The first of the `ways` entries for this packet in a table of 2^bits.
 
-    Identifications count up, so packets in flight between two taps do not meet there. PSNs
-    are spread by Fibonacci hashing: so those of every 8th or 64th packet differ as well. The
-    factor is 2^24 divided by the golden ratio, made odd. What meets in a larger table meets in a
-    smaller one too.
+    Identifications count up, so packets in flight between two taps do not collide. PSNs are spread
+    by Fibonacci hashing, so those of every 8th or 64th packet do not collide either; the factor is
+    2^24 divided by the golden ratio, made odd. Packets that collide in a larger table also collide
+    in a smaller one.
     """
     if constant:
         address = ((psn * 10_368_889) & PSN_MASK) >> (PSN_BITS - bits)
@@ -62,7 +61,7 @@ def ids_say_nothing(flow: FlowRecord) -> bool:
 
 @inlined
 def ways_of(state: State) -> Int:
-    """Entries of each place."""
+    """Entries per place."""
     return np.int64(1 << _WAYS_BITS if state.used[TAPS] > 1 else 1)
 
 
@@ -92,10 +91,10 @@ def _new_table(state: State, flow: FlowRecord, bits: Int) -> None:
 
 @subkernel
 def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways: Int) -> bool:
-    """Enlarge a flow's table if the place at `first` is full of packets still expected.
+    """Enlarge a flow's table if the place at `first` is full of packets still expected at a tap.
 
     A packet is expected until all taps have seen it, because the taps in series are unknown. A
-    table below its first size forgets none. False when nothing changed.
+    table below its first size drops none. False if nothing changed.
     """
     oldest = state.recents[first + ways - 1]
     bits = np.int64(flow.recent_bits)
@@ -125,10 +124,10 @@ def judge_unordered(
 ) -> Int:
     """Verdict on a packet without a PSN sequence: new, or a copy.
 
-    Compares with the latest packets of the flow in the same place of a small
-    table addressed by identification or, without, by PSN. Without usable identifications (IPv6, or
-    one for all packets) equal packets are legitimate, so only a packet at another tap is a copy, of
-    the oldest that this tap has not seen yet.
+    Compares with the latest packets of the flow in the same place of a small table, addressed by
+    identification, or by PSN if identifications are unusable (IPv6, or constant). In that case
+    equal packets are legitimate: only a packet at another tap is a copy, of the oldest packet that
+    this tap has not seen.
     """
     if flow.recent < 0:
         _new_table(state, flow, LEAST_RECENT_BITS)

@@ -1,8 +1,8 @@
 """RFC 4737 reordering metrics of one stream, exact and streaming.
 
 The RFC defines everything over the arrivals s[1], s[2], ... of first copies. A
-late packet i refers to j, the first arrival with a higher number. That is the
-packet which jumped over i's PSN, and the slot of a missing PSN remembers it.
+late packet i refers to j, the first arrival with a higher number. This is the
+packet that skipped i's PSN; the slot of a missing PSN records it.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def _latest_lower(stream: StreamRecord, late: LateRecord, dense: Int, jump: Int)
     """Index of the latest earlier arrival with a lower number.
 
     Arrivals before `jump` are all lower; from `jump` on only other late
-    packets can be. Of those a stack keeps the ones that may still matter:
-    ascending numbers, latest on top. What is higher than the present packet
-    can go permanently, the present packet being lower and later.
+    packets can be. A stack keeps those that may still matter: ascending
+    numbers, latest on top. Entries above the present packet are dropped,
+    because the present packet is lower and later.
     """
     while stream.late_depth > 0 and late.late_dense[stream.late_depth - 1] > dense:
         stream.late_depth -= 1

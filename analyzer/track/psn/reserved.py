@@ -25,7 +25,7 @@ def reserved_psns(length: Int, path_mtu: Int) -> Int:
 
 @inlined
 def path_mtu_of(state: State, flow: FlowRecord) -> Int:
-    """The connection's path MTU; 0 while unknown. Other connections prove nothing."""
+    """The connection's path MTU; 0 while unknown. Other connections are no evidence."""
     if flow.path_mtu > 0:
         return np.int64(flow.path_mtu)
     if flow.peer >= 0:

@@ -35,7 +35,7 @@ def await_resend(flow: FlowRecord, kind: Int, psn: Int, time: Int) -> None:
 
 @inlined
 def asked_for(flow: FlowRecord, psn: Int) -> Int:
-    """The stored NAK that a retransmission of `psn` answers, -1 without one.
+    """The stored NAK to which a retransmission of `psn` reacts, -1 without one.
 
     The NAK with this PSN, or else the nearest before it: the first retransmissions after that NAK
     may be lost before the tap.
@@ -61,7 +61,7 @@ def forget_answers(flow: FlowRecord) -> None:
 
 @inlined
 def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
-    """True when a packet with this PSN in stream `which` is likely to be a retransmission."""
+    """True when a packet with this PSN in stream `which` is probably a retransmission."""
     if which == st.REQUESTS:
         return bool(flow.in_rewind != 0 or asked_for(flow, psn) >= 0)
     return bool(0 <= psn_distance(psn, np.int64(flow.asked_psn)) < flow.asked_count)
@@ -69,7 +69,7 @@ def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
 
 @inlined
 def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: Bool) -> None:
-    """A request with `count` responses from `psn` is repeated: `responder` repeats them."""
+    """Note a repeated request with `count` responses from `psn`: `responder` repeats them."""
     known = np.int64(responder.asked_count)
     offset = psn_distance(psn, np.int64(responder.asked_psn))
     if begins or known == 0 or offset < 0:
@@ -116,7 +116,7 @@ def note_resend(
     """
     goes_back = not flow.in_rewind or psn_distance(psn, np.int64(flow.rewind_next)) < 0
     begins = goes_back and not late
-    # One that was overtaken may be the last of the latest rewind. If not, it stands for itself.
+    # An overtaken packet may be the last of the latest rewind; else it is a rewind of its own.
     straggler = late and flow.rewinds > 0 and psn_distance(psn, np.int64(flow.rewind_next)) < 0
     if begins or (late and not flow.in_rewind and not straggler):
         silence = time - flow.last_request_time

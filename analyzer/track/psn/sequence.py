@@ -1,7 +1,7 @@
 """The verdict on every PSN: in order, ahead, late, retransmitted, duplicate.
 
-A flow has two streams that must never be mixed: its own requests, and its
-READ responses and atomic ACKs, which carry PSNs of the other side's requests.
+A flow has two streams that must never be mixed: its own requests, and its READ responses and atomic
+ACKs, which carry PSNs of the other side's requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .window import (
 )
 
 _NEAR_IDS = 256
-"""An identification at most so far below another was most likely given shortly before it."""
+"""An identification at most N below another was most likely assigned shortly before it."""
 TWIN_WITHIN_NS = 20_000
 """A repeated packet without identification counts as duplicated by the network within this time and
 directly after the original; later, as retransmitted. The position does not matter unless the flow's
@@ -42,7 +42,7 @@ identifications are known to be all the same."""
 
 IDS_DATE_WITHIN_NS = 20_000_000
 """Identifications count modulo 2^16, for all queue pairs of a fast NIC together: after this time
-"before" and "after" are meaningless. Packets are less late, timeouts are often longer."""
+"before" and "after" are meaningless. Late packets arrive sooner, timeouts are often longer."""
 
 _START_REACH = 1 << 12
 """PSNs before the first one that may still be in flight on slower paths: more than the slowest path
@@ -58,7 +58,7 @@ def dates_transmissions(flow: FlowRecord) -> bool:
 
 @inlined
 def _sent_just_before(flow: FlowRecord, sent_id: Int, other: Int) -> bool:
-    """A likely guess while a young flow has too few identifications to be sure."""
+    """A guess for a new flow with too few identifications to be certain."""
     no_evidence_against = flow.no_ids == 0 and flow.ids_other + flow.ids_same == 0
     return bool(no_evidence_against and -_NEAR_IDS <= id_distance(sent_id, other) < 0)
 
@@ -76,8 +76,8 @@ def _gap_is_certain(
 ) -> bool:
     """True when every PSN between the expected and the present packet must exist in this stream.
 
-    Requests are consecutive. Responses are consecutive within one READ; between READs and
-    atomics only if the other side asks for nothing else.
+    Requests are consecutive. Responses are consecutive within one READ; between READs and atomics
+    only if the other side sends no other requests.
     """
     if which != st.RESPONSES:
         return True
@@ -112,7 +112,7 @@ def _skip_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord,
 
 @subkernel
 def _miss_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
-    """PSNs from `psn` to the first one seen were lost before the tap: they count as missing."""
+    """Count the PSNs from `psn` to the first one seen as missing: they were lost before the tap."""
     steps = psn_distance(np.int64(stream.start_psn), psn)
     if not 0 < steps <= _START_REACH or not reach(state, stream, psn):
         return
@@ -159,13 +159,13 @@ def _start(
 
 @subkernel
 def _come_as_named(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
-    """A request comes late or again, and an answer has named a PSN of the stream."""
+    """Handle a late or repeated request of a stream in which an answer has named a PSN."""
     named, steps = np.int64(stream.named), psn_distance(psn, np.int64(stream.named_psn))
     below = psn_distance(psn, np.int64(stream.start_psn)) < 0
     if steps != 0 and not (steps > 0 and below and named == st.NAMED):
         return
     stream.named = 0
-    if named != st.NAMED:  # now it is known whom the NAK told
+    if named != st.NAMED:  # now the addressee of the NAK is known
         flow.nak_codes[0] += 1
         await_resend(flow, st.NAK_PSN, psn, np.int64(stream.named_time))
     if named != st.ASKED_PERHAPS and below:
@@ -176,7 +176,7 @@ def _come_as_named(state: State, flow: FlowRecord, stream: StreamRecord, psn: In
 def note_below_the_start(
     state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
 ) -> None:
-    """A retransmission of a request below the first PSN seen: a connection may begin with it."""
+    """Note a retransmitted request below the first PSN seen: perhaps the start of a connection."""
     if psn_distance(psn, np.int64(stream.start_psn)) >= 0:
         return
     if stream.below == 0 or psn_distance(psn, np.int64(stream.below_psn)) < 0:
@@ -193,7 +193,7 @@ def note_below_the_start(
 
 @inlined
 def _is_before_the_start(stream: StreamRecord, psn: Int, time: Int) -> bool:
-    """True for a PSN below the first one that may have been on a slower path."""
+    """True for a PSN below the first one that may have taken a slower path."""
     steps = psn_distance(np.int64(stream.start_psn), psn)
     return bool(0 < steps <= _START_REACH and time - stream.start_time <= RESEND_AFTER_NS)
 
@@ -286,7 +286,7 @@ def _jump(
 def _release_reserved(
     state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
 ) -> None:
-    """A READ that was missing arrives: the PSNs that it reserves are not missing."""
+    """Handle a missing READ that arrives: the PSNs that it reserves are not missing."""
     count = responses_of(state, flow, bits, dma_length)
     widest = max(np.int64(stream.window_bits), state.used[st.FIRST_WINDOW])
     for k in range(1, min(count, 1 << widest)):
@@ -309,7 +309,7 @@ def _fill(
     at: Int,
     packet: Packet,
 ) -> Int:
-    """A skipped PSN arrives: the late original, or the retransmission of a lost packet?"""
+    """Verdict on a skipped PSN: the late original, or the retransmission of a lost packet."""
     bits, sent_id, time = packet.bits, packet.sent_id, packet.time
     slot = state.slots[at]
     was_missing = slot.state == st.MISSING
@@ -327,7 +327,7 @@ def _fill(
         resent = False
     else:
         resent = age > RESEND_AFTER_NS or expects_again(flow, which, packet.psn)
-    if resent and flow.transport != UC:  # which never retransmits
+    if resent and flow.transport != UC:  # UC never retransmits
         jump, jump_time = slot.arrival, slot.time
         write_seen(state, at, packet, stream.arrivals, dense)
         if was_missing:
@@ -355,11 +355,11 @@ def _seen_again(
     at: Int,
     packet: Packet,
 ) -> Int:
-    """A PSN seen before: a copy by tap, mirror or network, or a retransmission by its source?
+    """Verdict on a PSN seen before: a copy by tap, mirror or network, or a retransmission.
 
-    Different identifications are different transmissions; equal ones are the same if the
-    flow's packets are known to differ. Transmissions of MRC differ by path or RTX bit; a packet
-    that is retransmitted twice on one path has both alike, and comes after a timeout.
+    Different identifications mean different transmissions; equal ones mean the same transmission if
+    the flow's packets are known to differ. Transmissions of MRC differ by path or RTX bit; a packet
+    that is retransmitted twice on one path has both equal, and arrives after a timeout.
     """
     psn, bits, sent_id, rtx = packet.psn, packet.bits, packet.sent_id, packet.rtx
     hop_limit, tap, time = packet.hop_limit, packet.tap, packet.time
@@ -414,9 +414,9 @@ def _seen_again(
 
 @subkernel
 def _read_again(state: State, flow: FlowRecord, stream: StreamRecord, packet: Packet) -> Int:
-    """A READ of the rest of an earlier one: its PSN was reserved, no packet had it so far.
+    """Verdict on a READ of the rest of an earlier one: a reserved PSN that no packet had so far.
 
-    Its slot tells copies at other taps from further transmissions.
+    Its slot distinguishes copies at other taps from further transmissions.
     """
     at = claim(state, flow, stream, packet.psn)
     write_seen(state, at, packet, np.int64(stream.arrivals), np.int64(st.INSIDE_A_READ))
@@ -428,9 +428,10 @@ def _read_again(state: State, flow: FlowRecord, stream: StreamRecord, packet: Pa
 def _older_than_the_window(
     state: State, flow: FlowRecord, stream: StreamRecord, sent_id: Int
 ) -> Int:
-    """A PSN whose slot is gone. Missing ones keep theirs: it was seen, or is before the start."""
+    """Verdict on a PSN whose slot was reused. Missing PSNs keep their slots, so it was seen or is
+    before the start."""
     if state.used[st.TAPS] > 1 and dates_transmissions(flow):
-        if id_distance(sent_id, flow.last_id) < 0:  # sent before what already came: a slower tap
+        if id_distance(sent_id, flow.last_id) < 0:  # sent before packets already seen: a slower tap
             return verdicts.TAP_COPY
     stream.retransmitted += 1
     return verdicts.RETRANSMITTED

@@ -12,7 +12,7 @@ from ..state import FlowRecord, SlotRecord, State, StreamRecord
 
 
 class Packet(NamedTuple):
-    """A packet of a PSN sequence, as its slot remembers it."""
+    """A packet of a PSN sequence, as recorded in its slot."""
 
     psn: Int
     bits: Int
@@ -20,7 +20,7 @@ class Packet(NamedTuple):
     dma_length: Int
     sent_id: Int
     rtx: Int
-    """With `sent_id` tells transmissions of one PSN apart, see state.SLOT."""
+    """With `sent_id` distinguishes transmissions of one PSN, see state.SLOT."""
     hop_limit: Int
     payload: Int
     tap: Int
@@ -59,8 +59,8 @@ def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
 def horizon(state: State, stream: StreamRecord) -> Int:
     """PSNs before `next` that the window holds if they were seen.
 
-    What a window has forgotten does not come back when it grows later, for a missing PSN or a tap
-    that appears. One smaller than the first size has forgotten none: it grows first.
+    PSNs that a window has forgotten stay forgotten when it grows later, for a missing PSN or a new
+    tap. A window below the first size has forgotten none: it grows first.
     """
     if stream.window_bits == 0:
         return np.int64(1)
@@ -77,7 +77,7 @@ def _new_window(state: State, stream: StreamRecord, bits: Int) -> None:
     The caller has checked the capacity of the pool.
     """
     start, size = np.int64(state.used[st.USED_SLOTS]), 1 << bits
-    state.used[st.USED_SLOTS] += size  # never used before: zeros, in memory that costs nothing yet
+    state.used[st.USED_SLOTS] += size  # never used before: zeros, not yet resident
     if stream.window_bits > 0:
         for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
             if state.slots[i].state != st.EMPTY:
@@ -132,9 +132,9 @@ _STEP_BITS = 2
 
 @subkernel
 def _take_from_skipped(state: State, stream: StreamRecord, psn: Int) -> None:
-    """Of the PSNs skipped by the first packet, `psn` itself or the one whose place it takes leaves.
+    """Remove `psn`, or the PSN whose place it takes, from the PSNs skipped by the first packet.
 
-    Their places are those in a window of the first size or more: smaller ones forget none.
+    Their places are those in a window of at least the first size: smaller windows forget none.
     """
     size = 1 << max(np.int64(stream.window_bits), state.used[st.FIRST_WINDOW])
     before = (np.int64(stream.start_psn) - 1 - psn) & (size - 1)
@@ -148,7 +148,7 @@ def _take_from_skipped(state: State, stream: StreamRecord, psn: Int) -> None:
 
 @inlined
 def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int:
-    """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
+    """The slot for `psn`; enlarges the window rather than forget a missing PSN."""
     first = state.used[st.FIRST_WINDOW]
     if stream.window_bits == 0:
         _new_window(state, stream, min(np.int64(st.LEAST_WINDOW_BITS), first))
@@ -204,10 +204,10 @@ def reach(state: State, stream: StreamRecord, psn: Int) -> bool:
 
 @inlined
 def _forget(stream: StreamRecord, earlier: Int, psn: Int) -> None:
-    """This PSN takes the slot of an earlier one.
+    """Note that this PSN takes the slot of an earlier one.
 
-    READs reserve PSNs without slots, so that the earlier PSN can be 2^24 back and more: it then
-    counts as a later one. All are compared with the newest PSN, which none of them can pass.
+    READs reserve PSNs without slots, so the earlier PSN can be 2^24 or more back and then looks
+    later. All are compared with the newest PSN, which none of them can exceed.
     """
     newest = max(psn_distance(psn, np.int64(stream.next)), 0) + np.int64(stream.next)
     held_from = psn_add(earlier, 1)
@@ -230,7 +230,7 @@ def _give_up(flow: FlowRecord, stream: StreamRecord, slot: SlotRecord) -> None:
 def forget_missing(state: State, flow: FlowRecord, stream: StreamRecord) -> None:
     """Give up all missing PSNs and empty the window: another sequence begins.
 
-    It starts with a small window, so that clearing costs no more than the writes since.
+    It starts with a small window, so that clearing costs no more than the writes did.
     """
     if stream.missing > 0:
         for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
@@ -245,7 +245,7 @@ def forget_missing(state: State, flow: FlowRecord, stream: StreamRecord) -> None
 
 @inlined
 def write_seen(state: State, at: Int, packet: Packet, arrival: Int, dense: Int) -> None:
-    """Record the first sight of a PSN in its slot."""
+    """Record the first packet of a PSN in its slot."""
     slot = state.slots[at]
     slot.psn = packet.psn
     slot.state = st.SEEN
@@ -288,7 +288,7 @@ def open_gap(
 
 @subkernel
 def held_beyond(state: State, stream: StreamRecord, psn: Int) -> tuple[Int, Int]:
-    """Packets and payload bytes seen with higher PSNs: those buffered while waiting for `psn`.
+    """Packets and payload bytes seen with higher PSNs: buffered while waiting for `psn`.
 
     While `psn` has a slot, all later packets have theirs, so this is exact: RFC 4737 section 4.4.
     """
