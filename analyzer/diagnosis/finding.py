@@ -13,7 +13,7 @@ from ..statistics.proportion import wilson
 from .case import Case, carries_data, queue_pairs
 from .cost import cost_ns
 from .deaths import death_of
-from .interval import interval, longest_pause_ns
+from .interval import interval, life_of, longest_pause_ns, packets_by_flow, span_of
 from .words import counted, duration, ranks, when
 
 MOST_AFFECTED = 1000
@@ -27,12 +27,12 @@ def finding(
     case: Case,
     kind: Kind,
     place: Place,
-    hits: Mapping[int, int],
     of_packets: int,
-    span: tuple[int, int],
     says: str,
     next_step: str,
     *,
+    hits: Mapping[int, int] | None = None,
+    span: tuple[int, int] | None = None,
     confidence: Confidence = "likely",
     evidence: Iterable[Evidence] = (),
     severity: Severity | None = None,
@@ -46,16 +46,20 @@ def finding(
 ) -> Finding:
     """A finding of `kind`.
 
-    hits: packets that the fault hit, by flow. of_packets: packets that it could have hit. span:
-    first and last hit in ns. says: the sentence without time and victims. severity: default by
-    victims and cost. until_ns: default by the pace of the hits. sure_onset: nothing can have been
-    hit before the first hit. uncertain_ns: the onset is at least so uncertain. costs: False for
-    kinds that cost
-    the flows no time; True: by `cost_ns`. packets: default the sum of `hits`.
+    of_packets: packets that the fault could have hit. says: the sentence without time and victims.
     seen: the hits as the troubles of single flows; they give the evidence and the pace.
+    hits: packets that it hit, by flow; default those of `seen`. span: first and last hit in ns;
+    default those of `seen`, else the life of the flows. severity: default by victims and cost.
+    until_ns: default by the pace of the hits. sure_onset: nothing can have been hit before the
+    first hit. uncertain_ns: the onset is at least so uncertain. costs: False for kinds that cost
+    the flows no time; True: by `cost_ns`. packets: default the sum of `hits`.
     """
+    if hits is None:
+        hits = packets_by_flow(seen)
     flows = [case.flows[f] for f in sorted(hits)]
     packets = sum(hits.values()) if packets is None else packets
+    if span is None:
+        span = span_of(seen) if seen else life_of(case, flows)
     active = interval(case, flows, packets, span, longest_pause_ns(list(seen)))
     first, uncertain = active.from_ns, 0 if sure_onset else active.uncertain_ns
     uncertain = max(uncertain, uncertain_ns)

@@ -56,6 +56,22 @@ def interval(
     return Interval(first, None if goes_on else last, max(0, min(uncertain, first - begin)))
 
 
+def life_of(case: Case, flows: Sequence[Flow]) -> tuple[int, int]:
+    """Time of the first and of the last packet of these flows; without any, of the captures."""
+    return (
+        min((flow.first_time_ns for flow in flows), default=case.first_ns),
+        max((flow.last_time_ns for flow in flows), default=case.last_ns),
+    )
+
+
+def packets_by_flow(troubles: Iterable[Trouble]) -> dict[int, int]:
+    """Packets in trouble of each flow."""
+    packets: dict[int, int] = {}
+    for trouble in troubles:
+        packets[trouble.flow] = packets.get(trouble.flow, 0) + trouble.packets
+    return packets
+
+
 def span_of(troubles: Iterable[Trouble]) -> tuple[int, int]:
     """Time of the first and of the last packet of these troubles, at least one."""
     spans = [(trouble.first_ns, trouble.last_ns) for trouble in troubles]

@@ -5,6 +5,7 @@ Only flows with such packets take memory. The diagnosis reads these records.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -122,7 +123,7 @@ class Trouble(NamedTuple):
     """Longest time between two of them."""
     frames: list[tuple[int, int, int]]
     """(time_ns, frame number, tap) of the first ones."""
-    flow: int | None = None
+    flow: int
 
 
 @inlined
@@ -433,6 +434,11 @@ class Troubles:
         return Trouble(
             int(r["count"]), int(r["first"]), int(r["last"]), int(r["pause"]), sorted(frames), flow
         )
+
+    def by_flow(self, kind: int, flows: Iterable[int] | None = None) -> dict[int, Trouble]:
+        """Packets of `kind` of the flows that have any; default of all flows."""
+        flows = self.flows(kind) if flows is None else flows
+        return {f: trouble for f in flows if (trouble := self.of(f, kind))}
 
     def flows(self, kind: int) -> list[int]:
         """Flows with packets of `kind`, in ascending order."""

@@ -29,8 +29,8 @@ LOSSY = [
 def made(case, **options):
     span = case.first_ns + 30_000, case.first_ns + 30_000
     return finding(
-        case, "loss", Place(host="10.0.0.2"), {0: 1}, 5, span, "a packet was lost", "look",
-        **options,
+        case, "loss", Place(host="10.0.0.2"), 5, "a packet was lost", "look",
+        hits={0: 1}, span=span, **options,
     )  # fmt: skip
 
 
@@ -70,5 +70,5 @@ def test_what_costs_little():
 
 def test_evidence_is_bounded():
     case = case_of(LOSSY)
-    many = [Trouble(4, 0, 9, 0, [(time, time, 0) for time in range(4)])] * 9
+    many = [Trouble(4, 0, 9, 0, [(time, time, 0) for time in range(4)], 0)] * 9
     assert len(made(case, seen=many).evidence) == MOST_EVIDENCE

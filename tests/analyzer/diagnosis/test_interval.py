@@ -59,7 +59,7 @@ HITS = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=8), min_size=1
 def trouble(times):
     times = sorted(times)
     pauses = [b - a for a, b in itertools.pairwise(times)]
-    return Trouble(len(times), times[0], times[-1], max(pauses, default=0), [])
+    return Trouble(len(times), times[0], times[-1], max(pauses, default=0), [], 0)
 
 
 @given(HITS)
@@ -97,5 +97,5 @@ def test_traffic_of_a_span(a, b):
 
 
 def test_span_of_troubles():
-    troubles = [Trouble(1, 5, 9, 0, []), Trouble(1, 3, 4, 0, [])]
+    troubles = [Trouble(1, 5, 9, 0, [], 0), Trouble(1, 3, 4, 0, [], 0)]
     assert span_of(troubles) == (3, 9)

@@ -76,20 +76,20 @@ def _finding(case: Case, device: str, cluster: np.ndarray, first: int, last: int
     if abandoned:
         link = printable(names[int(left[0])])
         return finding(
-            case, "link-down",
-            Place(to_tap=taps[int(left[0])], device=device), hits, len(hits), (first, last),
+            case, "link-down", Place(to_tap=taps[int(left[0])], device=device), len(hits),
             f"{name} sends nothing over {link} any more: {counted(len(flows), 'flow')} moved away",
             f"check the link {link}",
-            severity="warning", costs=False, until_ns=None,
+            hits=hits, span=(first, last), severity="warning", costs=False, until_ns=None,
         )  # fmt: skip
     back = " and back" if went_back.all() else ""
     return finding(
         case, "rehash",
         Place(from_tap=taps[int(here[0])] if len(here) == 1 else None, device=device),
-        hits, len(hits), (first, last),
+        len(hits),
         f"{name} moves {counted(len(flows), 'flow')} to other links{back}",
         f"check the log of {name} for changed routes or link members",
-        severity="warning", costs=False, until_ns=last if back else None,
+        hits=hits, span=(first, last), severity="warning", costs=False,
+        until_ns=last if back else None,
     )  # fmt: skip
 
 

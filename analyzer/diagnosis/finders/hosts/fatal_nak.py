@@ -10,7 +10,6 @@ from ....words import printable
 from ...case import Case
 from ...deaths import death_of
 from ...finding import finding
-from ...interval import span_of
 from ...known import Known
 from ...words import counted
 
@@ -25,10 +24,8 @@ def fatal_naks(case: Case, known: Known) -> Iterator[Finding]:
     """One finding per responder and NAK code; the requester's queue pair goes to the error state
     (InfiniBand Architecture Specification, volume 1, 9.9.2)."""
     groups: dict[tuple[str, str], dict[int, Trouble]] = {}
-    for f in case.measuring.troubles.flows(FATAL_SENT):
-        trouble = case.measuring.troubles.of(f, FATAL_SENT)
-        if trouble is not None:
-            groups.setdefault((case.flows[f].src, _code(case, f)), {})[f] = trouble
+    for f, trouble in case.measuring.troubles.by_flow(FATAL_SENT).items():
+        groups.setdefault((case.flows[f].src, _code(case, f)), {})[f] = trouble
     for (host, code), naks in groups.items():
         hits = {case.peers.get(f, f): trouble.packets for f, trouble in naks.items()}
         total = sum(hits.values())
@@ -38,11 +35,10 @@ def fatal_naks(case: Case, known: Known) -> Iterator[Finding]:
             case,
             "fatal-nak",
             Place(host=host),
-            hits,
             max(total, sum(case.flows[f].request_packets for f in hits)),
-            span_of(naks.values()),
             f"{printable(host)} refuses requests: {counted(total, 'NAK')} {code}",
             _STEPS.get(code, "look up the NAK code of the responder"),
+            hits=hits,
             confidence="proven",
             seen=naks.values(),
             severity=severity,

@@ -60,11 +60,11 @@ def mrc_ports(case: Case, known: Known) -> Iterator[Finding]:
             case,
             "mrc-path",
             place,
-            hits,
             sum(flow.packets for flow in flows),
-            (begin, outage.up_time_ns or case.last_ns),
             says,
             f"check the link of port {outage.port} of {printable(outage.host)} and its plane",
+            hits=hits,
+            span=(begin, outage.up_time_ns or case.last_ns),
             confidence=confidence,
             evidence=evidence,
             severity="warning",
@@ -144,16 +144,15 @@ def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]], arrived: bool =
         case,
         "mrc-path",
         Place(device=plane),
-        hits,
         used,
-        (min(end.retired_time_ns for _, end in ends), until or case.last_ns),
         f"senders stopped using {counted(len(values), 'entropy value')}"
         + (f" on {where}" if None not in planes else "")
         + (", although none of their packets was lost before, between the taps" if arrived else ""),
         "look for late SACKs: busy hosts, queues; the retransmission timeout of the senders"
         if arrived
         else f"look for loss or congestion on {where}",
-        confidence="likely",
+        hits=hits,
+        span=(min(end.retired_time_ns for _, end in ends), until or case.last_ns),
         severity="warning",
         until_ns=until,
         packets=len(values),

@@ -8,7 +8,6 @@ from ....measures.troubles import FRAGMENTED
 from ....results.diagnosis import Finding, Place
 from ...case import Case
 from ...finding import finding
-from ...interval import span_of
 from ...known import Known
 from ...words import counted, hosts, packets_of
 from ..groups import of_same_hosts
@@ -18,24 +17,21 @@ from ..places import before, tap_of
 
 def fragments(case: Case, known: Known) -> Iterator[Finding]:
     """One finding for all packets that come to their first tap in IP fragments."""
-    troubles = case.measuring.troubles
-    cut = {f: t for f in troubles.flows(FRAGMENTED) if (t := troubles.of(f, FRAGMENTED))}
+    cut = case.measuring.troubles.by_flow(FRAGMENTED)
     if not cut:
         return
-    hits = {f: trouble.packets for f, trouble in cut.items()}
     flows = [case.flows[f] for f in cut]
     could = sum(flow.packets for flow in of_same_hosts(case, flows))
     taps = sorted({case.registry.tap_names[at] for t in cut.values() for _, _, at in t.frames})
     tap = tap_of(case, cut.values())
+    packets = sum(trouble.packets for trouble in cut.values())
     where = f"{before(case, tap)}" if len(taps) == 1 else f"before {counted(len(taps), 'tap')}"
     yield finding(
         case,
         "mtu-mismatch",
         Place(to_tap=tap, direction="before the tap"),
-        hits,
         could,
-        span_of(cut.values()),
-        f"{packets_of(sum(hits.values()), could)} from {hosts(flows)} are IP fragments {where}:"
+        f"{packets_of(packets, could)} from {hosts(flows)} are IP fragments {where}:"
         " they exceed a link's MTU",
         SMALL_MTU,
         confidence="proven",
@@ -57,13 +53,11 @@ def mtu_mismatches(case: Case, known: Known) -> Iterator[Finding]:
             case,
             "mtu-mismatch",
             Place(direction=f"between {odd[0].a} and {odd[0].b}" if len(odd) == 1 else None),
-            {flow.id: flow.packets for flow in flows},
             sum(flow.packets for flow in flows),
-            (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
             f"{counted(len(odd), 'connection')} ({hosts(flows)}) with path MTUs"
             f" {' and '.join(map(str, values))} in its two directions",
             "set one MTU on both hosts and all links",
-            confidence="likely",
+            hits={flow.id: flow.packets for flow in flows},
             severity="warning",
             costs=False,
         )

@@ -9,7 +9,6 @@ from ....results.diagnosis import Finding, Place
 from ....words import printable
 from ...case import Case
 from ...finding import finding
-from ...interval import span_of
 from ...known import Known
 from ...words import counted
 
@@ -17,10 +16,8 @@ from ...words import counted
 def receivers_not_ready(case: Case, known: Known) -> Iterator[Finding]:
     """One finding per host that sends RNR NAKs; a network fault never causes one."""
     by_host: dict[str, dict[int, Trouble]] = {}
-    for f in case.measuring.troubles.flows(RNR_SENT):
-        trouble = case.measuring.troubles.of(f, RNR_SENT)
-        if trouble is not None:
-            by_host.setdefault(case.flows[f].src, {})[f] = trouble
+    for f, trouble in case.measuring.troubles.by_flow(RNR_SENT).items():
+        by_host.setdefault(case.flows[f].src, {})[f] = trouble
     for host, naks in by_host.items():
         hits = {case.peers.get(f, f): trouble.packets for f, trouble in naks.items()}
         total = sum(hits.values())
@@ -28,11 +25,10 @@ def receivers_not_ready(case: Case, known: Known) -> Iterator[Finding]:
             case,
             "receiver-not-ready",
             Place(host=host),
-            hits,
             max(total, sum(case.flows[f].request_packets for f in hits)),
-            span_of(naks.values()),
             f"{printable(host)} is not ready to receive: {counted(total, 'RNR NAK')}",
             f"post more receive buffers on {printable(host)}, or earlier; raise its min RNR timer",
+            hits=hits,
             confidence="proven",
             seen=naks.values(),
         )

@@ -8,7 +8,6 @@ from ....measures.troubles import RESENT
 from ....results.diagnosis import Finding, Place
 from ...case import Case
 from ...finding import cheap, finding
-from ...interval import span_of
 from ...known import Known
 from ...words import flow_name, hosts, packets_of
 from ..groups import by_hosts
@@ -30,19 +29,17 @@ def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
         if not explained and not known.host_explains((flow.src, flow.dst), *span):
             stormy.append(flow)
     for group in by_hosts(stormy):
-        resent_by = {f.id: t for f in group if (t := troubles.of(f.id, RESENT))}
-        hits = {f: trouble.packets for f, trouble in resent_by.items()}
+        resent_by = troubles.by_flow(RESENT, (flow.id for flow in group))
+        packets = sum(trouble.packets for trouble in resent_by.values())
         could = sum(flow.request_packets for flow in group)
-        most = max(rounds_of(case, f) for f in hits)
+        most = max(rounds_of(case, f) for f in resent_by)
         who = flow_name(group[0]) if len(group) == 1 else hosts(group)
         yield finding(
             case,
             "retry-storm",
             Place(host=only(flow.dst for flow in group)),
-            hits,
             could,
-            span_of(resent_by.values()),
-            f"{packets_of(sum(hits.values()), could)} from {who} are retransmissions, one PSN"
+            f"{packets_of(packets, could)} from {who} are retransmissions, one PSN"
             f" {most} times in a row",
             "find out why the receiver does not accept this packet: its state, its path, its size",
             confidence="proven",

@@ -12,7 +12,6 @@ from ....words import printable
 from ...case import Case
 from ...deaths import answered_elsewhere
 from ...finding import cheap, finding
-from ...interval import span_of
 from ...known import Known
 from ...words import duration, hosts, packets_of
 from ..groups import by_any_host
@@ -88,11 +87,10 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
             or only(flow.src for flow in group)
             or _shared(group),
         ),
-        hits,
         could,
-        span_of(resent),
         f"{packets_of(packets, could)} {way} {says}",
         "look for a busy receiver, or raise the ACK timeout" if late else step,
+        hits=hits,
         confidence="possible" if unseen else "likely",
         seen=resent,
         severity="note" if cheap(group) else None,

@@ -14,6 +14,7 @@ from ....results.diagnosis import Finding, Kind, Place
 from ....words import printable
 from ...case import Case, carries_data
 from ...finding import finding
+from ...interval import life_of
 from ...known import P99_NS, Known
 from ...words import counted, duration
 from ..places import called, only
@@ -62,12 +63,12 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             case,
             kind,
             Place(device=choice.device, to_tap=only(queue.place.to_tap or "" for queue in queues)),
-            {flow.id: flow.packets for flow in flows if flow.id in _on(choice, crowded)},
             sum(flow.packets for flow in flows),
-            (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
             f"{printable(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
             " the others" + _waits(case, queues),
             _next_step(choice, kind, idle, queues),
+            hits={flow.id: flow.packets for flow in flows if flow.id in _on(choice, crowded)},
+            span=life_of(case, flows),
             confidence="proven" if kind == "collision" else "likely",
             severity="warning" if hurt else "note",
             costs=hurt,

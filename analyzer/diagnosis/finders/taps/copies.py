@@ -24,10 +24,9 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
     """The same transmission seen again at the same tap with the same hop limit."""
     troubles = case.measuring.troubles
     for group in by_hosts(case.flows[f] for f in troubles.flows(COPIED)):
-        copied = {f.id: trouble for f in group if (trouble := troubles.of(f.id, COPIED))}
-        hits = {f: trouble.packets for f, trouble in copied.items()}
+        copied = troubles.by_flow(COPIED, (flow.id for flow in group))
         could = sum(flow.packets for flow in of_same_hosts(case, group))
-        packets = sum(hits.values())
+        packets = sum(trouble.packets for trouble in copied.values())
         tap = tap_of(case, copied.values())
         span = span_of(copied.values())
         if all(known.explains("duplication", f, *span) for f in copied):
@@ -38,12 +37,9 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
                 case,
                 "duplication",
                 Place(capture=tap),
-                hits,
                 could,
-                span,
                 f"{name} holds {packets_of(packets, could)} from {hosts(group)} twice",
                 "mirror every packet once; editcap -d removes the copies",
-                confidence="likely",
                 seen=copied.values(),
                 severity="note",
                 costs=False,
@@ -53,9 +49,7 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
             case,
             "duplication",
             Place(to_tap=tap, direction="before the tap", host=only(f.src for f in group)),
-            hits,
             could,
-            span,
             f"{packets_of(packets, could)} from {hosts(group)} are duplicated {before(case, tap)}",
             "look for a loop, or a device that copies packets, before the tap",
             confidence="proven",

@@ -14,7 +14,6 @@ from ....results.diagnosis import Finding, Place
 from ....words import printable
 from ...case import Case
 from ...finding import finding
-from ...interval import span_of
 from ...known import Known
 from ...words import packets_of
 from ..places import before, only
@@ -29,8 +28,7 @@ def corrupt_packets(case: Case, known: Known) -> Iterator[Finding]:
 
     Packets that were right at an earlier tap are those of a hop.
     """
-    troubles = case.measuring.troubles
-    bad = {f: trouble for f in troubles.flows(CORRUPT) if (trouble := troubles.of(f, CORRUPT))}
+    bad = case.measuring.troubles.by_flow(CORRUPT)
     counts = [capture.icrc for capture in case.captures if capture.icrc is not None]
     checked = sum(count["ok"] + count["bad"] for count in counts)
     if case.ways is not None and bad:
@@ -39,20 +37,16 @@ def corrupt_packets(case: Case, known: Known) -> Iterator[Finding]:
         checked = round(checked / sightings.mean)
     if not bad:
         return
-    hits = {f: trouble.packets for f, trouble in bad.items()}
-    packets = sum(hits.values())
+    packets = sum(trouble.packets for trouble in bad.values())
     # The first tap of a flow saw its first wrong packet first.
     names = case.registry.tap_names
     tap = only(names[min(trouble.frames)[2]] for trouble in bad.values() if trouble.frames)
-    span = span_of(bad.values())
     of_capture = packets > MOSTLY * checked
     yield finding(
         case,
         "corruption",
         Place(capture=tap) if of_capture else Place(to_tap=tap, direction="before the tap"),
-        hits,
         checked,
-        span,
         f"{packets_of(packets, checked)} have a wrong ICRC"
         + (f" at {printable(tap or 'the taps')}" if of_capture else f" {before(case, tap)}"),
         "check that the tap is after the NIC, and what rewrites headers"

@@ -34,7 +34,7 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
     flows = [case.flows[f] for f in troubles.flows(LATE)]
     flows = [flow for flow in flows if flow.reordered_packets and not gaps_in(flow, case.gaps)]
     for group in by_hosts(flows):
-        late = {f.id: trouble for f in group if (trouble := troubles.of(f.id, LATE))}
+        late = troubles.by_flow(LATE, (flow.id for flow in group))
         first, last = span_of(late.values())
         slow = slow_path(group)
         if slow is not None and known.slow_path(slow.tap, first, last):
@@ -44,19 +44,16 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
             for flow in group
         ):
             continue
-        hits = {f: trouble.packets for f, trouble in late.items()}
         same = of_same_hosts(case, group)
         could = sum(flow.request_packets + flow.response_packets for flow in same)
-        packets = sum(hits.values())
+        packets = sum(trouble.packets for trouble in late.values())
         tap = tap_of(case, late.values())
         via = "" if slow is None else f", {slow.share} of them over {slow.name}"
         yield finding(
             case,
             "reordering",
             Place(to_tap=tap, direction="before the tap", host=only(f.src for f in group)),
-            hits,
             could,
-            (first, last),
             f"{packets_of(packets, could)} from {hosts(group)} are overtaken {before(case, tap)}"
             f"{via}",
             "compare the delay of the paths"
@@ -73,7 +70,7 @@ def late_over(case: Case, tap: str | None, first_ns: int, last_ns: int) -> dict[
     troubles = case.measuring.troubles
     found: dict[int, Trouble] = {}
     for group in by_hosts(case.flows[f] for f in troubles.flows(LATE)):
-        late = {f.id: trouble for f in group if (trouble := troubles.of(f.id, LATE))}
+        late = troubles.by_flow(LATE, (flow.id for flow in group))
         slow, (first, last) = slow_path(group), span_of(late.values())
         if slow is not None and tap == slow.tap and first <= last_ns and last >= first_ns:
             found |= late

@@ -72,14 +72,9 @@ def _hidden(case: Case, flow: Flow) -> bool:
 
 
 def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
-    hits: dict[int, int] = {}
-    seen: list[Trouble] = []
-    for flow in group:
-        found = _seen(case, flow.id)
-        hits[flow.id] = sum(trouble.packets for trouble in found)
-        seen += found
+    seen = [trouble for flow in group for trouble in _seen(case, flow.id)]
     could = sum(flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group))
-    packets = sum(hits.values())
+    packets = sum(trouble.packets for trouble in seen)
     rare = wilson(packets, could)[1] <= RARE
     hidden = case.measuring.many_taps and any(_hidden(case, flow) for flow in group)
     link = only(link_of_receiver(case, flow) or "" for flow in group) or None
@@ -112,9 +107,7 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
             direction=None if hidden or parted else "after the tap",
             host=receiver,
         ),
-        hits,
         could,
-        span_of(seen),
         says,
         "look at the drop counters of the receiving NIC and host"
         if link
@@ -122,7 +115,6 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         if may_be_incast(group)
         else "capture at the receiver as well: it separates loss from delay, and the network from "
         "the host",
-        confidence="likely",
         seen=seen,
         severity="note" if link and rare and (packets < FEW or cheap(group)) else None,
     )

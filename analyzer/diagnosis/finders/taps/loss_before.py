@@ -82,9 +82,7 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         case,
         "loss",
         Place(to_tap=tap, direction="before the tap", host=only(flow.src for flow in group)),
-        dict.fromkeys(late, 0) | lost,
         could,
-        (first, last),
         says,
         "look for a queue that overflows on this path"
         if late
@@ -92,6 +90,8 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         if may_be_incast(group)
         else "check links and devices between the sender and the tap; a capture at the sender "
         "shows which",
+        hits=dict.fromkeys(late, 0) | lost,
+        span=(first, last),
         confidence="possible" if tap in case.dropping else "proven",
         seen=[*seen, *late.values()],
         packets=packets,

@@ -13,7 +13,6 @@ from ....wire.packets import FULL_HOP_LIMITS
 from ....words import printable
 from ...case import Case, carries_data
 from ...finding import finding
-from ...interval import span_of
 from ...known import Known
 from ...words import counted, hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
@@ -27,18 +26,15 @@ def marks_before(case: Case, known: Known) -> Iterator[Finding]:
     """Packets that are marked CE at the first tap of their flow."""
     troubles = case.measuring.troubles
     for group in by_hosts(case.flows[f] for f in troubles.flows(MARKED)):
-        marked = {f.id: trouble for f in group if (trouble := troubles.of(f.id, MARKED))}
-        hits = {f: trouble.packets for f, trouble in marked.items()}
+        marked = troubles.by_flow(MARKED, (flow.id for flow in group))
         could = sum(f.congestion.ecn_capable_packets for f in of_same_hosts(case, group))
-        packets = sum(hits.values())
+        packets = sum(trouble.packets for trouble in marked.values())
         tap = tap_of(case, marked.values())
         yield finding(
             case,
             "ecn-marking",
             Place(to_tap=tap, direction="before the tap", host=only(f.dst for f in group)),
-            hits,
             could,
-            span_of(marked.values()),
             f"{packets_of(packets, could)} from {hosts(group)} are marked CE {before(case, tap)}",
             "look for the full queue: a tap on each link of the path shows where marks begin",
             confidence="proven",
@@ -66,7 +62,7 @@ def notifications_without_marks(case: Case, known: Known) -> Iterator[Finding]:
         notified = [f for f in data if f.src in senders]
         if not notified or any(_is_marked(case, f) for f in data):
             continue
-        sent = {f.id: t for f in flows if (t := troubles.of(f.id, CNP_SENT))}
+        sent = troubles.by_flow(CNP_SENT, (flow.id for flow in flows))
         tap = tap_of(case, sent.values())
         at_link = all(_unrouted(case, f) for f in flows) and all(tap in f.taps for f in notified)
         total = sum(trouble.packets for trouble in sent.values())
@@ -77,14 +73,13 @@ def notifications_without_marks(case: Case, known: Known) -> Iterator[Finding]:
             case,
             "cnp-without-mark" if at_link else "ecn-marking",
             Place(host=receiver, direction=None if at_link else "after the tap"),
-            dict.fromkeys((f.id for f in notified), 0),
             max(could, total),
-            span_of(sent.values()),
             f"{name} sends {counted(total, 'CNP')}, none of {counted(could, 'packet')} to it is"
             f" marked CE {'here' if at_link else 'at the tap: they are marked after it'}",
             f"check the congestion control of {name}"
             if at_link
             else f"capture on the link of {name} and before it: that shows where marks begin",
+            hits=dict.fromkeys((f.id for f in notified), 0),
             confidence="possible" if unrouted else "likely",
             seen=sent.values(),
             severity="warning",
@@ -107,7 +102,6 @@ def marks_without_notification(case: Case, known: Known) -> Iterator[Finding]:
         if flow.ecn_marked_packets:
             marked.setdefault(flow.dst, []).append(flow)
     for receiver, flows in marked.items():
-        found = [t for f in flows if (t := case.measuring.troubles.of(f.id, MARKED))]
         answers = any((f.dst, f.src) in case.hosts_seen for f in flows)
         total = sum(flow.ecn_marked_packets for flow in flows)
         if receiver in notifying or total < ENOUGH_MARKS or not answers:
@@ -116,13 +110,12 @@ def marks_without_notification(case: Case, known: Known) -> Iterator[Finding]:
             case,
             "mark-without-cnp",
             Place(host=receiver),
-            {flow.id: flow.ecn_marked_packets for flow in flows},
             sum(f.congestion.ecn_capable_packets for f in flows),
-            _marked_between(case, flows),
             f"{printable(receiver)} gets {counted(total, 'packet')} marked CE and sends no CNP",
             f"enable ECN and CNPs on {printable(receiver)}",
-            confidence="likely",
-            seen=found,
+            hits={flow.id: flow.ecn_marked_packets for flow in flows},
+            span=_marked_between(case, flows),
+            seen=case.measuring.troubles.by_flow(MARKED, (f.id for f in flows)).values(),
             severity="warning",
             costs=False,
         )
@@ -130,9 +123,9 @@ def marks_without_notification(case: Case, known: Known) -> Iterator[Finding]:
 
 def _marked_between(case: Case, flows: list[Flow]) -> tuple[int, int]:
     """Times of the first and the last mark of these flows, before the first tap or on a hop."""
-    troubles = (case.measuring.troubles.of(flow.id, MARKED) for flow in flows)
-    spans = [(trouble.first_ns, trouble.last_ns) for trouble in troubles if trouble]
     numbers = [flow.id for flow in flows]
+    marked = case.measuring.troubles.by_flow(MARKED, numbers).values()
+    spans = [(trouble.first_ns, trouble.last_ns) for trouble in marked]
     for hop in () if case.ways is None else case.ways.hops:
         rows = hop.passed[np.isin(hop.passed["flow"], numbers) & (hop.passed["marked"] > 0)]
         if len(rows):

@@ -20,21 +20,18 @@ def missed_at_one_tap(case: Case, known: Known) -> Iterator[Finding]:
     hits = {f.id: n for f in case.flows if (n := f.capture_loss_suspected_packets)}
     if not hits:
         return
-    flows = [case.flows[f] for f in hits]
-    tap = only(tap for flow in flows for tap in flow.taps)
+    tap = only(tap for f in hits for tap in case.flows[f].taps)
     packets = sum(hits.values())
     could = packets + sum(flow.request_packets + flow.response_packets for flow in case.flows)
     yield finding(
         case,
         "capture-loss",
         Place(capture=tap),
-        hits,
         could,
-        (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
         f"the capture {printable(tap or '')} missed {packets_of(packets, could)}: they were"
         " acknowledged and never retransmitted",
         "capture with a larger buffer or a shorter snap length",
-        confidence="likely",
+        hits=hits,
         severity="warning",
         costs=False,
     )

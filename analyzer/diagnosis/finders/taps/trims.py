@@ -13,7 +13,6 @@ from ....results.flow import Flow
 from ....words import printable
 from ...case import Case
 from ...finding import finding
-from ...interval import span_of
 from ...known import Known
 from ...words import counted, hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
@@ -87,11 +86,10 @@ def _finding(
         case,
         "queueing",
         place,
-        {flow.id: troubles[flow.id].packets for flow in group},
         could,
-        span_of(seen),
         f"{packets_of(packets, could)} from {hosts(group)} are trimmed {where}: a queue is full",
         _next_step(case, [case.peers[flow.id] for flow in group if flow.id in case.peers]),
+        hits={flow.id: troubles[flow.id].packets for flow in group},
         confidence=confidence,
         seen=seen,
     )
@@ -107,9 +105,7 @@ def _without_data(case: Case, group: Sequence[Flow], told: Mapping[int, Trouble]
         case,
         "queueing",
         Place(host=receiver),
-        {flow.id: told[flow.id].packets for flow in group},
         0,
-        span_of(seen),
         f"{packets} of {who} name trimmed packets that no tap saw: a queue is full",
         _next_step(case, [flow.id for flow in group]),
         seen=seen,
