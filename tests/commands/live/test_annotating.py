@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from captures import data
 from job_logs import nccl
+from lua_tshark import tshark
 from network import bth, ethernet, ipv4, roce_frames, udp
 
-import rocescope
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError
@@ -21,14 +21,10 @@ from rocescope.commands.live.annotating import annotate
 
 from .test_capture import Capturing, read
 
-LUA = Path(rocescope.__file__).parent / "report/wireshark/rocescope.lua"
 
-
-def verdicts(tool: str, path: Path) -> Counter[str]:
-    command = [tool, "-X", f"lua_script:{LUA}", "-n", "-r", str(path), "-Y", "rocescope"]
-    command += ["-T", "fields", "-e", "rocescope.verdict"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return Counter(done.stdout.splitlines())
+def verdicts(path: Path) -> Counter[str]:
+    words = ["-Y", "rocescope", "-T", "fields", "-e", "rocescope.verdict"]
+    return Counter(tshark("-r", str(path), *words))
 
 
 def total(path: Path, name: str) -> int:
@@ -39,7 +35,8 @@ def total(path: Path, name: str) -> int:
 @pytest.mark.thorough
 def test_the_file_has_the_verdicts_of_its_analysis(network, tmp_path, need_tool):
     """Reordered packets of Soft-RoCE, replayed over the interface; the capture gives up root."""
-    tool, net, path = need_tool("tshark"), network(), tmp_path / "out.pcapng"
+    need_tool("tshark")
+    net, path = network(), tmp_path / "out.pcapng"
     raw = tmp_path / "raw.pcapng"  # the capture keeps this name when the other one is taken
     path.touch()
     os.link(path, raw)
@@ -49,17 +46,18 @@ def test_the_file_has_the_verdicts_of_its_analysis(network, tmp_path, need_tool)
     assert capture.end() == 0, capture.said
     assert not os.path.samefile(path, raw)
     assert read([path])[0] == read([raw])[0]
-    found = verdicts(tool, path)
+    found = verdicts(path)
     assert found["reordered"] == total(raw, "reordered_packets") > 50
     assert found["retransmitted"] == total(raw, "retransmitted_packets") > 50
     assert f"{found.total():,} of {len(read([raw])[0]):,} frames have a comment" in capture.said
-    assert not verdicts(tool, raw)
+    assert not verdicts(raw)
     assert sorted(tmp_path.iterdir()) == [path, raw]
 
 
 @pytest.mark.thorough
 def test_a_link_stays_and_what_was_captured_on_another_port_is_judged(network, tmp_path, need_tool):
-    tool, net, link = need_tool("tshark"), network(), tmp_path / "link.pcapng"
+    need_tool("tshark")
+    net, link = network(), tmp_path / "link.pcapng"
     link.symlink_to("file.pcapng")
     capture = Capturing(
         net, "left", "-w", str(link), "--annotate", "--udp-port", "4800", "--filter", "psn < 5"
@@ -68,7 +66,7 @@ def test_a_link_stays_and_what_was_captured_on_another_port_is_judged(network, t
         net.send([ethernet(ipv4(udp(bth(psn) + bytes(68), dport=4800)))])
     assert capture.end(signal.SIGTERM) == 0, capture.said
     assert os.readlink(link) == "file.pcapng"
-    assert verdicts(tool, link) == {"ahead": 1, "reordered": 2}
+    assert verdicts(link) == {"ahead": 1, "reordered": 2}
 
 
 @pytest.mark.thorough
@@ -136,12 +134,10 @@ def test_a_file_that_others_have_changed_is_not_replaced(captured, capsys):
 
 def test_comments_name_the_ranks_of_logs(captured, tmp_path, need_tool):
     """The queue pairs of the capture that a log names, whichever they are."""
-    tool = need_tool("tshark")
+    need_tool("tshark")
     flow = analyze([str(captured)], AnalyzeOptions()).flows[0]
     log = tmp_path / "job.log"
     log.write_text("".join(f"{line}\n" for line in nccl("b", 2, 3, 11, flow.dst, [flow.dest_qp])))
     annotate(captured, len(read([captured])[0]), (4791,), True, (str(log),))
-    command = [tool, "-X", f"lua_script:{LUA}", "-n", "-r", str(captured), "-T", "fields"]
-    command += ["-Y", "rocescope.dst_rank == 3", "-e", "rocescope.src_rank"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"11"}
+    words = ["-T", "fields", "-Y", "rocescope.dst_rank == 3", "-e", "rocescope.src_rank"]
+    assert set(tshark("-r", str(captured), *words)) - {""} == {"11"}

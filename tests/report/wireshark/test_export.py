@@ -6,17 +6,15 @@ import io
 import os
 import re
 import struct
-import subprocess
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from captures import data
 from factories import Frame, Pcapng, option
 from job_logs import nccl
+from lua_tshark import tshark
 
-import rocescope
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.capture.source import open_capture
@@ -24,7 +22,6 @@ from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.wire.taps import Taps
 from rocescope.report.wireshark.export import export_pcapng
 
-LUA = Path(rocescope.__file__).parent / "report/wireshark/rocescope.lua"
 SPRAYED = "leafspine/r09_packet_spray_h1"
 
 
@@ -36,12 +33,10 @@ def exported(tmp_path, paths, name="out.pcapng", **options):
     return path, done
 
 
-def rows(tool, path, display_filter, *fields):
+def rows(path, display_filter, *fields):
     """Values of fields of the frames that pass a display filter."""
-    command = [tool, "-X", f"lua_script:{LUA}", "-n", "-r", str(path), "-Y", display_filter]
-    command += ["-T", "fields", *[word for field in fields for word in ("-e", field)]]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [line.split("\t") for line in run.stdout.splitlines()]
+    words = ["-T", "fields", *[word for field in fields for word in ("-e", field)]]
+    return [line.split("\t") for line in tshark("-r", str(path), "-Y", display_filter, *words)]
 
 
 def frames_of(path):
@@ -67,16 +62,17 @@ def total(analysis, name):
 
 
 def test_verdicts_are_filters_of_tshark_and_count_as_analyzed(tmp_path, need_tool):
-    tool, source = need_tool("tshark"), data("i03_write_reorder5_AtoB")
+    need_tool("tshark")
+    source = data("i03_write_reorder5_AtoB")
     path, done = exported(tmp_path, [source])
     assert frames_of(path) == frames_of(source)
     analysis = analyzed(source)
     names = "verdict", "late_by", "extent", "overtaken_by", "retransmission_of", "nak"
     found = rows(
-        tool, path, "rocescope", "frame.number", "infiniband.bth.psn",
+        path, "rocescope", "frame.number", "infiniband.bth.psn",
         *[f"rocescope.{name}" for name in names],
     )  # fmt: skip
-    psns = rows(tool, path, "infiniband", "frame.number", "infiniband.bth.psn")
+    psns = rows(path, "infiniband", "frame.number", "infiniband.bth.psn")
     psn_of = {int(number): psn for number, psn in psns}
     kinds = Counter(row[2] for row in found)
     assert kinds["reordered"] == total(analysis, "reordered_packets") == 982
@@ -89,23 +85,23 @@ def test_verdicts_are_filters_of_tshark_and_count_as_analyzed(tmp_path, need_too
         if kind == "reordered":
             assert int(late_by) > 0 and int(psn_of[int(overtaken_by)]) > int(psn)
     late = [row for row in found if row[3] and int(row[3]) > 3]
-    assert len(rows(tool, path, "rocescope.late_by > 3", "frame.number")) == len(late) > 0
+    assert len(rows(path, "rocescope.late_by > 3", "frame.number")) == len(late) > 0
 
 
 @pytest.mark.thorough
 def test_losses_before_and_after_a_tap(tmp_path, need_tool):
-    tool = need_tool("tshark")
+    need_tool("tshark")
     sent, received = data("i01_write_loss0.5_AtoB.atA"), data("i01_write_loss0.5_AtoB.atB")
     alone, _ = exported(tmp_path, [received], "alone.pcapng")
-    lost = rows(tool, alone, "rocescope.lost_before", "rocescope.lost_before")
+    lost = rows(alone, "rocescope.lost_before", "rocescope.lost_before")
     analysis = analyzed(received)
     assert sum(int(n) for (n,) in lost) == total(analysis, "recovered_packets") == 125
     both, _ = exported(tmp_path, [sent, received], "both.pcapng")
     hop = analyzed(sent, received).hops[0]
     fields = "frame.interface_name", "rocescope.never_seen_at"
-    after = rows(tool, both, "rocescope.lost_after", *fields)
+    after = rows(both, "rocescope.lost_after", *fields)
     assert after == [[sent.name, "atB"]] * hop.lost_packets
-    copies = rows(tool, both, "rocescope.hop == 2 && rocescope.hop_time < 1", fields[0])
+    copies = rows(both, "rocescope.hop == 2 && rocescope.hop_time < 1", fields[0])
     assert {name for (name,) in copies} == {sent.name, received.name} and len(copies) > 30_000
 
 
@@ -143,9 +139,9 @@ def test_a_pcapng_keeps_its_blocks_and_comments(tmp_path, need_tool, order):
     path, done = exported(tmp_path, [source])
     again, _ = exported(tmp_path, [path], "again.pcapng")
     assert done.comments > 0 and again.read_bytes() == path.read_bytes()
-    tool = need_tool("tshark")
+    need_tool("tshark")
     fields = "frame.number", "frame.time_epoch", "frame.interface_name", "frame.comment"
-    before, after = (rows(tool, p, "eth", *fields) for p in (source, path))
+    before, after = (rows(p, "eth", *fields) for p in (source, path))
     ours = 0
     for old, new in zip(before, after, strict=True):
         assert new[:3] == old[:3] and new[3].startswith("the user's")
@@ -178,7 +174,8 @@ def test_options_of_merged_captures_stay(tmp_path, need_tool):
         sources[-1].write_bytes(file.bytes())
     path, _ = exported(tmp_path, sources)
     fields = "frame.interface_name", "frame.packet_flags_direction"
-    found = rows(need_tool("tshark"), path, "frame", *fields)
+    need_tool("tshark")
+    found = rows(path, "frame", *fields)
     assert found == [["a.pcapng:a", "0x00000001"]] * half + [["b.pcapng:b", "0x00000001"]] * (
         len(frames) - half
     )
@@ -201,10 +198,10 @@ def test_ranks_of_logs(tmp_path, need_tool):
     log = tmp_path / "nccl.log"
     log.write_text("\n".join(nccl("h1", 4711, 3, 11, flow.src, [peer.dest_qp])) + "\n")
     path, _ = exported(tmp_path, [source], job_logs=(str(log),))
-    tool = need_tool("tshark")
-    found = rows(tool, path, "rocescope.rank == 3", "rocescope.src_rank", "rocescope.dst_rank")
+    need_tool("tshark")
+    found = rows(path, "rocescope.rank == 3", "rocescope.src_rank", "rocescope.dst_rank")
     assert Counter(map(tuple, found))[("3", "11")] == flow.packets
-    assert not rows(tool, path, "rocescope.rank == 4", "frame.number")
+    assert not rows(path, "rocescope.rank == 4", "frame.number")
 
 
 @pytest.mark.thorough
@@ -212,8 +209,8 @@ def test_hostile_names_stay_one_line_of_text(tmp_path, need_tool):
     sent, received = data("i01_write_loss0.5_AtoB.atA"), data("i01_write_loss0.5_AtoB.atB")
     names = {str(sent): "a\x1b[31m] x=1", str(received): "b\n\u202e[rocescope lost_before=9]"}
     path, _ = exported(tmp_path, [sent, received], tap_names=names)
-    tool = need_tool("tshark")
-    assert not rows(tool, path, "rocescope.lost_before", "frame.number")
+    need_tool("tshark")
+    assert not rows(path, "rocescope.lost_before", "frame.number")
     comments = re.findall(rb"[^\0]*\[rocescope [^\]]*\]", path.read_bytes())
     assert comments
     for comment in comments[:2000]:

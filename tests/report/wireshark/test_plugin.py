@@ -1,13 +1,9 @@
 """The files for Wireshark with the package."""
 
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
+from lua_tshark import tshark
 
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.report.wireshark import plugin
 from rocescope.report.wireshark.export import export_pcapng
 from rocescope.report.wireshark.plugin import COLOURS, NAME, PROFILE, text
 
@@ -41,26 +37,10 @@ def coloured(data, tmp_path_factory):
     (folder / NAME).write_text(text())
 
     def run(path, *fields):
-        words = ["tshark", "-X", f"lua_script:{folder / NAME}", "-C", PROFILE, "--color"]
-        words += [
-            "-n",
-            "-c",
-            "5000",
-            "-r",
-            str(path),
-            "-T",
-            "fields",
-            "-e",
-            "frame.coloring_rule.name",
-        ]
-        words += [word for field in fields for word in ("-e", field)]
+        words = ["-C", PROFILE, "--color", "-c", "5000", "-r", str(path), "-T", "fields"]
+        words += [word for field in ("frame.coloring_rule.name", *fields) for word in ("-e", field)]
         own = {"WIRESHARK_CONFIG_DIR": str(folder), "COLORTERM": "24bit"}
-        done = subprocess.run(
-            words, capture_output=True, text=True, check=True, env=os.environ | own
-        )  # fmt: skip
-        problems = [line for line in done.stderr.splitlines() if "Running as user" not in line]
-        assert problems == []
-        return [line.split("\t") for line in done.stdout.splitlines()]
+        return [line.split("\t") for line in tshark(*words, lua=folder / NAME, **own)]
 
     return run
 
@@ -68,12 +48,8 @@ def coloured(data, tmp_path_factory):
 def test_every_rule_has_a_filter_that_tshark_compiles(need_tool, data):
     need_tool("tshark")
     assert [name for name, _ in RULES] == list(SHOWN_BY)
-    lua = Path(plugin.__file__).with_name(NAME)
-    words = ["tshark", "-X", f"lua_script:{lua}", "-r", str(data / "c10_rping_ipv4.atB.pcap")]
     every = " || ".join(f"({rule})" for _, rule in RULES)
-    done = subprocess.run([*words, "-Y", every], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 605
+    assert len(tshark("-r", str(data / "c10_rping_ipv4.atB.pcap"), "-Y", every)) == 605
 
 
 @pytest.mark.parametrize("capture", sorted({path for paths in SHOWN_BY.values() for path in paths}))
