@@ -28,7 +28,7 @@ class UltraEthernet(Record, frozen=True):
     by_type: Annotated[dict[str, int], Meta(description="packets by type of the delivery sublayer")]
     entropy_values: Annotated[int, Meta(description="different UDP source ports")]
     lowest_psn: Annotated[
-        int | None, Meta(description="of RUD and ROD requests; None without them")
+        int | None, Meta(description="of RUD and ROD requests; null without them")
     ]
     highest_psn: int | None
 
@@ -43,13 +43,13 @@ class PauseSpan(Record, frozen=True):
 class Pause(Record, frozen=True):
     """PFC (IEEE 802.1Qbb) or global pause (802.3x) frames of one priority at one tap."""
 
-    priority: Annotated[int | None, Meta(description="0 to 7; None for global pause")]
+    priority: Annotated[int | None, Meta(description="0 to 7; null for global pause")]
     frames: int
     resume_frames: Annotated[int, Meta(description="frames with a pause time of 0 (XON)")]
     quanta: Annotated[int, Meta(description="sum of the pause times, in units of 512 bit times")]
     paused_ns: Annotated[
         int | None,
-        Meta(description="time paused; None when the link rate is unknown (see --link-rate)"),
+        Meta(description="time paused; null when the link rate is unknown (see --link-rate)"),
     ]
     first_time_ns: Annotated[
         int | None, Meta(description="first frame that pauses; null if every frame ends a pause")
@@ -77,7 +77,7 @@ class TapSummary(Record, frozen=True):
     roce_packets: int
     wire_bytes: Annotated[int, Meta(description="bytes of RoCE frames on the wire")]
     dropped_frames: Annotated[
-        int | None, Meta(description="frames dropped by the capture itself; None when not stated")
+        int | None, Meta(description="frames dropped by the capture itself; null when not stated")
     ]
     speed_bits_per_second: int | None
     pauses: list[Pause]
@@ -86,12 +86,12 @@ class TapSummary(Record, frozen=True):
         str | UnsetType, Meta(description="capture filter, only where the capture states it")
     ] = UNSET
     fragmented_packets: Annotated[
-        int, Meta(description="RoCE packets that came in IP fragments: first fragments")
+        int, Meta(description="RoCE packets sent in IP fragments, counted by first fragment")
     ] = 0
 
 
 class CaptureGap(Record, frozen=True):
-    """A time of which a capture in several files has no frames."""
+    """A period without frames in a capture of several files."""
 
     from_ns: Annotated[int | None, Meta(description="last frame before; null if unknown")]
     until_ns: Annotated[int | None, Meta(description="first frame after; null if unknown")]
@@ -116,7 +116,7 @@ class CaptureSummary(Record, frozen=True):
     undecodable_frames: dict[str, int]
     later_fragments: int
     icrc: Annotated[
-        dict[str, int] | None, Meta(description="ok, bad, truncated; None unless checked")
+        dict[str, int] | None, Meta(description="ok, bad, truncated; null unless checked")
     ]
     contents: Annotated[dict[str, int], Meta(description="frames that are not RoCE, by kind")]
     taps: list[TapSummary]

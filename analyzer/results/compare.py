@@ -41,7 +41,7 @@ class Figures(Record, frozen=True):
     goodput_bits_per_second: Annotated[float | None, Meta(description="the sum of all flows")]
     lost_retransmissions: Annotated[
         int | None,
-        Meta(description="lost besides, before the tap; None: not counted, as for single flows"),
+        Meta(description="lost besides, before the tap; null: not counted, as for single flows"),
     ] = None
 
 
@@ -76,7 +76,7 @@ class HopChange(Record, frozen=True):
 
     change: Change
     from_tap: Annotated[str, Meta(description="without what the names of all taps have in common")]
-    to_tap: Annotated[str | None, Meta(description="None: no packet shows the next tap")]
+    to_tap: Annotated[str | None, Meta(description="null: the next tap is unknown")]
     device: str | None
     worse: Annotated[list[str], Meta(description="names of figures")]
     better: list[str]

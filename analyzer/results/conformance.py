@@ -51,7 +51,7 @@ class RuleResult(Record, frozen=True):
 
 
 class RecoveryLatency(Record, frozen=True):
-    """Times of loss recovery as seen at the taps; None without a timed case."""
+    """Times of loss recovery as seen at the taps; null without a timed case."""
 
     nak_generation_ns: Annotated[
         Quantiles | None, Meta(description="first packet after a gap to the NAK for the gap")
@@ -130,7 +130,7 @@ class CounterCheck(Record, frozen=True):
     counter: str
     driver: str
     grew_by: int
-    captured: Annotated[int | None, Meta(description="None when no tap can see it")]
+    captured: Annotated[int | None, Meta(description="null when no tap can see it")]
     agrees: bool | None
     meaning: str
     text: Annotated[str, Meta(description="possible reasons for a difference")]

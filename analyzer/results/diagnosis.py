@@ -52,7 +52,7 @@ class Affected(Record, frozen=True):
     owner: Annotated[Owner | None, Meta(description="process and rank, where known")]
     packets: Annotated[int, Meta(description="packets of the flow that the fault hit")]
     cost_ns: Annotated[
-        int | None, Meta(description="time lost to retransmission and silence; None: unknown")
+        int | None, Meta(description="time lost to retransmission and silence; null: unknown")
     ]
 
 
@@ -78,9 +78,9 @@ class Finding(Record, frozen=True, kw_only=True):
     ]
     place: Place
     from_ns: Annotated[int, Meta(description="onset, ns since the Unix epoch")]
-    until_ns: Annotated[int | None, Meta(description="None: still going on at the end")]
+    until_ns: Annotated[int | None, Meta(description="null: ongoing at the end")]
     onset_uncertainty_ns: Annotated[
-        int, Meta(description="the onset is at most so much before from_ns")
+        int, Meta(description="the onset is at most this long before from_ns")
     ] = 0
     flows: Annotated[list[int], Meta(description="ids of the flows that the fault hit")]
     affected: Annotated[list[Affected], Meta(description="most affected first, at most 1,000")]
@@ -88,7 +88,7 @@ class Finding(Record, frozen=True, kw_only=True):
         int | None,
         Meta(
             description="queue pairs that suffer: a connection is one, in both directions; a flow"
-            " without a known connection is one; None: written before schema version 1.4"
+            " without a known connection is one; null: written before schema version 1.4"
         ),
     ] = None
     packets: Annotated[int, Meta(description="lost, marked, late, copied: hit by the fault")]
@@ -99,7 +99,7 @@ class Finding(Record, frozen=True, kw_only=True):
     ] = None
     share_high_percent: float | None = None
     cost_ns: Annotated[
-        int | None, Meta(description="time that all affected queue pairs lost; None: unknown")
+        int | None, Meta(description="time that all affected queue pairs lost; null: unknown")
     ]
     confidence: Confidence
     sentence: str
@@ -107,12 +107,12 @@ class Finding(Record, frozen=True, kw_only=True):
     next_step: str
     details: Annotated[
         dict[str, str | int | float] | UnsetType,
-        Meta(description="what only this kind has: bits of selective-loss, the rate of rate-limit"),
+        Meta(description="values of this kind only: bits of selective-loss, rate of rate-limit"),
     ] = UNSET
 
 
 class Diagnosis(Record, frozen=True):
-    """Findings, worst first; what was checked and found healthy; what cannot be told."""
+    """Findings, worst first; checks that passed; what the captures cannot show."""
 
     summary: Annotated[str, Meta(description="one sentence")]
     findings: list[Finding]

@@ -77,8 +77,8 @@ class Ended(Record, frozen=True, kw_only=True):
     untracked_packets: Annotated[
         int,
         Meta(
-            description="of new flows while more flows were active than the limit of the terminal"
-            " UI allows, or of addresses after the first 262,143: not analysed, and in no other sum"
+            description="of new flows beyond the limit of the terminal UI, or of addresses after"
+            " the first 262,143: not analysed, and in no other sum"
         ),
     ] = 0
     untracked_wire_bytes: int = 0

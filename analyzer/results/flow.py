@@ -56,20 +56,20 @@ class Recovery(Record, frozen=True):
     naks: Annotated[
         dict[str, int], Meta(description="NAKs received for this flow's packets, by code")
     ]
-    rnr_naks: Annotated[int | None, Meta(description="None for counters")]
+    rnr_naks: Annotated[int | None, Meta(description="null for counters")]
     retransmitted_by: Annotated[
         dict[str, int] | None,
         Meta(
             description="retransmitted requests by trigger: nak, rnr, timeout, implied, unknown; "
-            "None for counters and samples, and if only READ or atomic responses are retransmitted"
+            "null for counters and samples, and if only READ or atomic responses are retransmitted"
         ),
     ]
     rewinds: Annotated[
         int | None,
-        Meta(description="times the requester went back to an earlier PSN; None likewise"),
+        Meta(description="times the requester went back to an earlier PSN; null likewise"),
     ]
     rewound_bytes: Annotated[
-        int | None, Meta(description="wire bytes of retransmitted requests; None likewise")
+        int | None, Meta(description="wire bytes of retransmitted requests; null likewise")
     ]
     gap_to_nak_ns: Annotated[
         Quantiles | None, Meta(description="first packet after a gap to the NAK for the gap")
@@ -88,7 +88,7 @@ class Messages(Record, frozen=True):
     count: int | None
     incomplete: Annotated[
         int | None,
-        Meta(description="messages without their first or last packet; None for counters"),
+        Meta(description="messages without their first or last packet; null for counters"),
     ]
     size_bytes: Quantiles | None
     duration_ns: Annotated[Quantiles | None, Meta(description="first packet to last packet")]
@@ -130,8 +130,8 @@ class IdleGaps(Record, frozen=True):
 class Owner(Record, frozen=True):
     """The process that owns a queue pair."""
 
-    pid: Annotated[int | None, Meta(description="None: not in the log")]
-    command: Annotated[str | None, Meta(description="None: not in the log")]
+    pid: Annotated[int | None, Meta(description="null: not in the log")]
+    command: Annotated[str | None, Meta(description="null: not in the log")]
     rank: Annotated[
         int | None,
         Meta(description="in its MPI, Slurm or torchrun job; from a log in its communicator"),
@@ -146,7 +146,7 @@ class Owner(Record, frozen=True):
         int | None, Meta(description="rank at the other end of the flow, from logs")
     ] = None
     inferred_channel: Annotated[
-        int | None, Meta(description="channel, by the order of the lines of a log only")
+        int | None, Meta(description="channel, inferred from the order of log lines")
     ] = None
 
     @property
@@ -165,7 +165,7 @@ class Flow(Record, frozen=True, kw_only=True):
     dst: str
     dest_qp: int
     transport: str
-    connection: Annotated[int | None, Meta(description="id of its connection; None when unknown")]
+    connection: Annotated[int | None, Meta(description="id of its connection; null when unknown")]
     first_time_ns: int
     last_time_ns: int
     packets: Annotated[int, Meta(description="without copies at other taps (tap_copies)")]
@@ -176,20 +176,20 @@ class Flow(Record, frozen=True, kw_only=True):
     ack_packets: Annotated[int, Meta(description="ACKs and NAKs")]
     opcodes: dict[str, int]
     path_mtu: Annotated[
-        int | None, Meta(description="inferred; None when no First or Middle packet was seen")
+        int | None, Meta(description="inferred; null when no First or Middle packet was seen")
     ]
-    messages: Annotated[int | None, Meta(description="None for samples")]
+    messages: Annotated[int | None, Meta(description="null for samples")]
     reordered_packets: Annotated[
         int | None,
         Meta(description="original transmissions that arrived late at their first tap"),
     ]
     reordered_between_taps: Annotated[
         int | None,
-        Meta(description="in order at a tap and late at the next; None for flows of one tap"),
+        Meta(description="in order at a tap and late at the next; null for flows of one tap"),
     ] = None
     lost_between_taps: Annotated[
         int | None,
-        Meta(description="seen at a tap and lost before the next; None for flows of one tap"),
+        Meta(description="seen at a tap and lost before the next; null for flows of one tap"),
     ] = None
     retransmitted_packets: Annotated[
         int | None, Meta(description="retransmissions, whether or not the original was seen")
@@ -260,7 +260,7 @@ class Connection(Record, frozen=True):
     path_mtu: int | None
     service: Annotated[str | None, Meta(description="RDMA-CM service, when CM messages were seen")]
     read_responses_missing: int | None
-    a_rank: Annotated[int | None, Meta(description="rank at a; None: no log or host names it")] = (
+    a_rank: Annotated[int | None, Meta(description="rank at a; null: no log or host names it")] = (
         None
     )
-    b_rank: Annotated[int | None, Meta(description="rank at b; None likewise")] = None
+    b_rank: Annotated[int | None, Meta(description="rank at b; null likewise")] = None

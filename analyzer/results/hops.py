@@ -20,7 +20,7 @@ class LostAt(Record, frozen=True):
 
 
 class Hop(Record, frozen=True, kw_only=True):
-    """The way from one tap to the next in one direction: one device, or one link.
+    """From one tap to the next in one direction: one device, or one link.
 
     The order of taps follows from the TTL or hop limit of each packet, then from its times.
     """
@@ -29,7 +29,7 @@ class Hop(Record, frozen=True, kw_only=True):
     from_tap: str
     to_tap: Annotated[
         str | None,
-        Meta(description="None: lost packets whose next tap no packet shows"),
+        Meta(description="null: the next tap of the lost packets is unknown"),
     ]
     device: Annotated[
         str | None, Meta(description="the device between both taps, if their names show it")
@@ -37,10 +37,10 @@ class Hop(Record, frozen=True, kw_only=True):
     expected_by: Annotated[
         str | None,
         Meta(
-            description="how the next tap of the lost packets is known: flow (others of the same"
-            " flow went there), destination (others to the same destination), host (the host's own"
-            " packets pass there), partner (a parallel tap), fabric (the links of the fabric file);"
-            " None without lost packets"
+            description="how the next tap of the lost packets is known: flow (other packets of the"
+            " flow), destination (packets to the same destination), host (the host's own packets"
+            " pass there), partner (a parallel tap), fabric (the links of the fabric file);"
+            " null without lost packets"
         ),
     ]
     flows: int
@@ -49,7 +49,7 @@ class Hop(Record, frozen=True, kw_only=True):
     passed_packets: int
     lost_packets: Annotated[int, Meta(description="never seen after from_tap")]
     lost_percent: float
-    lost_by_flow: Annotated[list[LostAt], Meta(description="most first, at most 1,000")]
+    lost_by_flow: Annotated[list[LostAt], Meta(description="largest first, at most 1,000")]
     lost_frames: Annotated[
         list[int],
         Meta(description="numbers of lost packets in the capture of from_tap, the first 1,000"),
@@ -64,14 +64,14 @@ class Hop(Record, frozen=True, kw_only=True):
         Quantiles | None,
         Meta(
             description="packets with higher PSNs of its flow that reach to_tap before a reordered"
-            " packet; None without one"
+            " packet; null without one"
         ),
     ] = None
     duplicate_packets: Annotated[int, Meta(description="more copies at to_tap than at from_tap")]
     trimmed_packets: Annotated[int, Meta(description="less payload at to_tap than at from_tap")]
     dscp_changed_packets: int
     hop_limit_drop: Annotated[
-        int | None, Meta(description="routers between both taps; None when it varies")
+        int | None, Meta(description="routers between both taps; null when it varies")
     ]
     delay_ns: Annotated[
         Quantiles | None,
@@ -103,6 +103,6 @@ class TapClock(Record, frozen=True):
     drift_ppm: float | None
     steps: Annotated[int, Meta(description="times the offset jumped")]
     first_step_ns: Annotated[
-        int | None, Meta(description="start of the first window after a jump; None: no jump")
+        int | None, Meta(description="start of the first window after a jump; null: no jump")
     ] = None
     last_step_ns: Annotated[int | None, Meta(description="the same for the last jump")] = None

@@ -21,7 +21,7 @@ class LiveInterval(Record, frozen=True, kw_only=True):
     dropped_frames_total: Annotated[int, Meta(description="packets lost since the start")]
     too_short_frames: Annotated[int, Meta(description="frames too short to read")]
     merged_frames: Annotated[
-        int, Meta(description="several packets in one frame, made by the kernel (GRO or GSO)")
+        int, Meta(description="frames into which the kernel merged several packets (GRO or GSO)")
     ]
     frames: Annotated[int, Meta(description="frames of any kind seen by the probes")]
     packets: Annotated[

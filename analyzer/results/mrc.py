@@ -28,7 +28,7 @@ class MrcEntropyValue(Record, frozen=True):
     nacks: int | None
     round_trips: Annotated[
         int | None,
-        Meta(description="responses with a reflected timestamp; None without usable timestamps"),
+        Meta(description="responses with a reflected timestamp; null without usable timestamps"),
     ]
     round_trip_min_ns: int | None
     round_trip_mean_ns: float | None
@@ -44,7 +44,7 @@ class MrcRetirement(Record, frozen=True):
     plane: str | None
     retired_time_ns: Annotated[int, Meta(description="last packet with this EV")]
     returned_time_ns: Annotated[
-        int | None, Meta(description="next packet with this EV; None when there is none")
+        int | None, Meta(description="next packet with this EV; null when there is none")
     ]
     cause: Annotated[
         str, Meta(description="always_skip, port_down, loss or unknown: inferred from the capture")
@@ -97,7 +97,7 @@ class MrcAnswers(Record, frozen=True):
         Quantiles | None,
         Meta(
             description="packet at the tap to its response at the tap, by reflected timestamps;"
-            " None without timestamps or when the tap is at the receiver"
+            " null without timestamps or when the tap is at the receiver"
         ),
     ]
     received_bytes: Annotated[
@@ -107,7 +107,7 @@ class MrcAnswers(Record, frozen=True):
         Quantiles | None, Meta(description="PSNs sent beyond the cumulative PSN, at each SACK")
     ]
     psn_range_packets: Annotated[
-        int | None, Meta(description="maximum PSN range; None unless SACKs state it")
+        int | None, Meta(description="maximum PSN range; null unless SACKs state it")
     ]
     max_window_use: Annotated[
         float | None, Meta(description="most PSNs in flight divided by the maximum PSN range")
@@ -126,10 +126,10 @@ class MrcFlow(Record, frozen=True):
     values: Annotated[
         list[MrcEntropyValue], Meta(description="largest first; bounded, see entropy_values")
     ]
-    planes: Annotated[MrcPlanes | None, Meta(description="None when the planes are unknown")]
+    planes: Annotated[MrcPlanes | None, Meta(description="null when the planes are unknown")]
     retirements: list[MrcRetirement]
     answers: Annotated[
-        MrcAnswers | None, Meta(description="None when no response was seen or its flow is unknown")
+        MrcAnswers | None, Meta(description="null when no response was seen or its flow is unknown")
     ]
 
 
@@ -142,7 +142,7 @@ class MrcPortOutage(Record, frozen=True):
         int, Meta(description="time of the first update that declares the port down")
     ]
     up_time_ns: Annotated[
-        int | None, Meta(description="None when the port stays down in this capture")
+        int | None, Meta(description="null when the port stays down in this capture")
     ]
 
 
@@ -150,7 +150,7 @@ class MrcEntropyOrder(Record, frozen=True):
     """Position of the UDP source port in the 32-bit entropy of SACKs and NACKs."""
 
     order: Annotated[
-        str | None, Meta(description="flow_label_high, udp_port_high; None when unknown")
+        str | None, Meta(description="flow_label_high, udp_port_high; null when unknown")
     ]
     reason: Annotated[str | None, Meta(description="why the order is unknown")]
     flow_label_high: Annotated[

@@ -18,7 +18,7 @@ class PathShare(Record, frozen=True):
     share: Annotated[float, Meta(description="of the flow's bytes, 0 to 1")]
     reordered_packets: Annotated[int, Meta(description="packets that arrived late over this path")]
     ecn_marked_packets: int
-    first_time_ns: Annotated[int | None, Meta(description="None for a path without packets")]
+    first_time_ns: Annotated[int | None, Meta(description="null for a path without packets")]
     last_time_ns: int | None
 
 
@@ -31,7 +31,7 @@ class Spraying(Record, frozen=True):
     width: Annotated[float, Meta(description="exp(Shannon entropy of bytes over paths)")]
     jain: Annotated[float, Meta(description="Jain's fairness index over the paths seen")]
     switches: Annotated[
-        int | None, Meta(description="consecutive packets on different paths; None for counters")
+        int | None, Meta(description="consecutive packets on different paths; null for counters")
     ]
     switches_per_second: float | None
     path_lifetime_ns: Annotated[

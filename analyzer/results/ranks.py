@@ -10,7 +10,7 @@ from .base import Quantiles, Record
 
 
 class RankPair(Record, frozen=True, kw_only=True):
-    """The data of one rank to another one, over all queue pairs between them."""
+    """Data from one rank to another, over all queue pairs between them."""
 
     comm: str
     sender: int
@@ -18,21 +18,21 @@ class RankPair(Record, frozen=True, kw_only=True):
     flows: Annotated[int, Meta(description="that carry data")]
     packets: int
     wire_bytes: int
-    retransmitted_packets: Annotated[int | None, Meta(description="None: unknown for a flow")]
+    retransmitted_packets: Annotated[int | None, Meta(description="null: unknown for a flow")]
     recovered_packets: Annotated[
-        int | None, Meta(description="lost before the tap and retransmitted; None likewise")
+        int | None, Meta(description="lost before the tap and retransmitted; null likewise")
     ]
     lost_between_taps: Annotated[
         int, Meta(description="seen at a tap and lost before the next; 0 with one tap")
     ] = 0
-    missing_packets: Annotated[int | None, Meta(description="never seen; None likewise")]
-    messages: Annotated[int | None, Meta(description="None likewise")]
+    missing_packets: Annotated[int | None, Meta(description="never seen; null likewise")]
+    messages: Annotated[int | None, Meta(description="null likewise")]
     completion_p50_ns: Annotated[
         float | None,
-        Meta(description="median completion time of messages, of the slowest flow; None: no ACKs"),
+        Meta(description="median completion time of messages, of the slowest flow; null: no ACKs"),
     ]
     completion_max_ns: Annotated[
-        float | None, Meta(description="longest completion time of a message; None: no ACKs")
+        float | None, Meta(description="longest completion time of a message; null: no ACKs")
     ]
 
 
@@ -42,13 +42,13 @@ class RankTiming(Record, frozen=True, kw_only=True):
     rank: int
     last: Annotated[int, Meta(description="collectives in which it arrives last")]
     late_ns: Annotated[
-        Quantiles, Meta(description="its first message after the first one of any rank")
+        Quantiles, Meta(description="from the first message of any rank to its first message")
     ]
     others_wait_ns: Annotated[
-        int, Meta(description="sum over those where it is last: time since the last but one")
+        int, Meta(description="sum over those where it is last: time since the previous arrival")
     ]
     ring_steps: Annotated[
-        int | None, Meta(description="sends that follow a receive; None: not a ring, see `why`")
+        int | None, Meta(description="sends that follow a receive; null: not a ring, see `why`")
     ]
     waits_ns: Annotated[
         int | None, Meta(description="ring: time without a message to pass on, in all steps")
@@ -65,8 +65,8 @@ class CommunicatorTiming(Record, frozen=True, kw_only=True):
     collectives: Annotated[
         int,
         Meta(
-            description="until a silence after which all data flows have carried equally many"
-            " messages"
+            description="until a silence after which all data flows have carried the same number"
+            " of messages"
         ),
     ]
     partial: Annotated[int, Meta(description="those with unequal numbers: not counted")]
@@ -82,7 +82,7 @@ class CommunicatorTiming(Record, frozen=True, kw_only=True):
 
 
 class Ranks(Record, frozen=True, kw_only=True):
-    """What the logs of the job tell about its ranks in this capture."""
+    """Ranks of the job in this capture, from its logs."""
 
     pairs: Annotated[list[RankPair], Meta(description="worst first: losses, then bytes")]
     timing: list[CommunicatorTiming]

@@ -26,7 +26,7 @@ class JobSummary(Record, frozen=True, kw_only=True):
     window: Annotated[int, Meta(description="packets in flight of a worker, at most")]
     start_ns: int
     captured_ns: Annotated[
-        int | None, Meta(description="its time in the capture; None: not captured")
+        int | None, Meta(description="its time in the capture; null: not captured")
     ]
     ranks: Annotated[
         list[list[int]],
@@ -39,7 +39,7 @@ class JobOutcome(Record, frozen=True, kw_only=True):
 
     name: str
     completion_ns: Annotated[
-        float | None, Meta(description="from its start; None: a run ended before the job")
+        float | None, Meta(description="from its start; null: a run ended before the job")
     ]
     sent: Annotated[float, Meta(description="gradients of all workers, first transmissions")]
     retransmitted: float
@@ -77,16 +77,16 @@ class SchemeResult(Record, frozen=True, kw_only=True):
     name: str
     parameters: dict[str, str]
     slots: Annotated[
-        int | None, Meta(description="of each switch; None: the scheme has no such limit")
+        int | None, Meta(description="of each switch; null: the scheme has no such limit")
     ]
     mean_completion_ns: Annotated[
-        float | None, Meta(description="mean over jobs and runs; None: a job did not end")
+        float | None, Meta(description="mean over jobs and runs; null: a job did not end")
     ]
     least_completion_ns: Annotated[float | None, Meta(description="smallest mean of a run")]
     most_completion_ns: float | None
     jobs: list[JobOutcome]
     used_percent: Annotated[
-        float | None, Meta(description="mean of the slots taken; None: no limit, or fixed shares")
+        float | None, Meta(description="mean of the slots taken; null: no limit, or fixed shares")
     ]
     useful_percent: float | None
     occupancy: Annotated[Occupancy | None, Meta(description="of the first run")]

@@ -37,10 +37,10 @@ class LinkEvidence(Record, frozen=True, kw_only=True):
     messages_fixed: Annotated[
         int, Meta(description="of them, those that leave a fixed time after a message arrives")
     ]
-    fixed_percent: Annotated[float | None, Meta(description="share; None: no queue pair waits")]
+    fixed_percent: Annotated[float | None, Meta(description="share; null: no queue pair waits")]
     median_gap_ns: Annotated[
         float | None,
-        Meta(description="from an arrival to the message that waits for it; None: none waits"),
+        Meta(description="from an arrival to the message that waits for it; null: none waits"),
     ]
     pairs_not_compared: Annotated[
         int, Meta(description="pairs of queue pairs beyond those that are compared")
@@ -58,14 +58,14 @@ class TrafficSummary(Record, frozen=True, kw_only=True):
     packets: int
     wire_bytes: int
     hosts: Annotated[int, Meta(description="hosts that send or receive")]
-    window_ns: Annotated[int | None, Meta(description="length of time windows; None: no windows")]
+    window_ns: Annotated[int | None, Meta(description="length of time windows; null: no windows")]
     mapping: Annotated[
         HostMapping | None,
-        Meta(description="None: generated traffic"),
+        Meta(description="null: generated traffic"),
     ] = None
     linked: Annotated[
         LinkEvidence | None,
-        Meta(description="of captures offered as fast as possible; None: not looked for"),
+        Meta(description="of captures offered as fast as possible; null: not looked for"),
     ] = None
 
 

@@ -47,13 +47,13 @@ class FlowCompletion(msgspec.Struct, frozen=True, kw_only=True):
     dst: str
     messages: int
     wire_bytes: int
-    started_ns: Annotated[float | None, Meta(description="first packet leaves; None: never")]
+    started_ns: Annotated[float | None, Meta(description="first packet leaves; null: never")]
     completed_ns: Annotated[
-        float | None, Meta(description="last ACK at the sender; None: not completed")
+        float | None, Meta(description="last ACK at the sender; null: not completed")
     ]
     failed_ns: Annotated[
         float | None,
-        Meta(description="its sender gave up after its retries; None: it did not"),
+        Meta(description="its sender gave up after its retries; null: it did not"),
     ] = None
     priority: Annotated[str, Meta(description="class of data")] = "data"
 
@@ -65,7 +65,7 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     reordered_packets: int
     reordered_percent: float
     max_extent: Annotated[
-        int | None, Meta(description="extent of RFC 4737 in packets; None: no reordering")
+        int | None, Meta(description="extent of RFC 4737 in packets; null: no reordering")
     ]
 
 
@@ -78,7 +78,7 @@ class PausedPort(msgspec.Struct, frozen=True, kw_only=True):
     frames: Annotated[int, Meta(description="pause frames that began or repeated a pause")] = 0
     storm_ns: Annotated[
         int | None,
-        Meta(description="when the port's first pause storm was detected; None: no storm"),
+        Meta(description="when the port's first pause storm was detected; null: no storm"),
     ] = None
     pauses: int
     paused_ns: Annotated[int, Meta(description="time in pauses, all together")]
@@ -89,7 +89,7 @@ class PausedPort(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
     victims: Annotated[
         int | None,
-        Meta(description="flows that waited here and use no causing link; None: unknown"),
+        Meta(description="flows that waited here and use no causing link; null: unknown"),
     ]
 
 
@@ -153,7 +153,7 @@ class JobCompletion(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="completion above the lower bound of the job alone on an idle fabric"),
     ]
     iteration_ns: Annotated[
-        Spread | None, Meta(description="of single iterations; None: there is one")
+        Spread | None, Meta(description="of single iterations; null: there is one")
     ]
     priority: Annotated[str, Meta(description="class of its data")] = "data"
 
@@ -196,8 +196,8 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     load_stretch_ns: Annotated[
         int, Meta(description="interval of wire_bytes_over_time, from the first packet")
     ]
-    pfc: Annotated[PauseSummary | None, Meta(description="None without PFC")]
-    received: Annotated[ReceivedOrder | None, Meta(description="None: too many packets to measure")]
+    pfc: Annotated[PauseSummary | None, Meta(description="null without PFC")]
+    received: Annotated[ReceivedOrder | None, Meta(description="null: too many packets to measure")]
     model: Annotated[
         dict[str, str], Meta(description="sizes, buffers, thresholds, offer, recovery, failures")
     ]

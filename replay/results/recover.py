@@ -15,7 +15,7 @@ class Candidate(Record, frozen=True, kw_only=True):
     hash: str
     field_set: str
     parameters: dict[str, str]
-    seed: Annotated[int | None, Meta(description="the smallest seed that fits; None: no seed")]
+    seed: Annotated[int | None, Meta(description="the smallest seed that fits; null: no seed")]
     seeds: Annotated[list[int], Meta(description="the first seeds that fit")]
     seeds_that_fit: Annotated[int, Meta(description="number of searched seeds that fit")]
     seeds_searched: int

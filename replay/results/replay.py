@@ -34,7 +34,7 @@ _FIM_FLOWS = Meta(
     "none has data"
 )
 _FIM_ALL_FLOWS = Meta(
-    description="of all flows, those with only ACKs or CNPs included; None: equal to "
+    description="of all flows, those with only ACKs or CNPs included; null: equal to "
     "fim_flows_percent"
 )
 
@@ -80,7 +80,7 @@ class LayerLoad(Record, frozen=True, kw_only=True):
     idle_links: int
     flows: Annotated[
         int | None,
-        Meta(description="placements: a flow on two links counts twice; None: packet engine"),
+        Meta(description="placements: a flow on two links counts twice; null: packet engine"),
     ]
     data_flows: Annotated[int | None, _DATA_FLOWS]
     wire_bytes: int
@@ -105,7 +105,7 @@ class LinkLoad(Record, frozen=True, kw_only=True):
 
     name: str
     layer: str
-    flows: Annotated[int | None, Meta(description="None: flows do not stay on one path")]
+    flows: Annotated[int | None, Meta(description="null: flows do not stay on one path")]
     wire_bytes: int
     over_mean: Annotated[
         float | None,
@@ -113,13 +113,13 @@ class LinkLoad(Record, frozen=True, kw_only=True):
     ]
     wire_bytes_over_time: Annotated[
         list[int] | None,
-        Meta(description="bytes per packets.load_stretch_ns in the first run; None: whole flows"),
+        Meta(description="bytes per packets.load_stretch_ns in the first run; null: whole flows"),
     ] = None
     queue_bytes_over_time: Annotated[
         list[int] | None,
         Meta(
             description="longest queue of each of these intervals, packet in service included, 0 "
-            "if no packet waited; None: whole flows"
+            "if no packet waited; null: whole flows"
         ),
     ] = None
 
@@ -147,7 +147,7 @@ class Collision(Record, frozen=True, kw_only=True):
     over_mean: float
     flows: Annotated[int, Meta(description="all flows on the link")]
     flows_at_once: Annotated[
-        int | None, Meta(description="maximum number of flows in one window; None without windows")
+        int | None, Meta(description="maximum number of flows in one window; null without windows")
     ]
     largest: Annotated[
         list[CollidingFlow],
@@ -169,7 +169,7 @@ class FlowPath(Record, frozen=True, kw_only=True):
     packets: int
     wire_bytes: int
     links: Annotated[
-        list[str] | None, Meta(description="from source to destination; None: it has no path")
+        list[str] | None, Meta(description="from source to destination; null: it has no path")
     ]
     src_rank: Annotated[int | None, Meta(description="rank that sends, from logs")] = None
     dst_rank: Annotated[int | None, Meta(description="rank that receives, from logs")] = None
@@ -197,7 +197,7 @@ class StrategyResult(Record, frozen=True, kw_only=True):
         ),
     ]
     completion_time_ns: Annotated[
-        int | None, Meta(description="mean of the runs; None: not completed, or whole flows")
+        int | None, Meta(description="mean of the runs; null: not completed, or whole flows")
     ]
     max_queue_packets: int | None
     layers: list[LayerLoad]
@@ -215,7 +215,7 @@ class StrategyResult(Record, frozen=True, kw_only=True):
     ] = 0
     solver: Annotated[SolverReport | None, Meta(description="only of assign")] = None
     packets: Annotated[
-        PacketReplay | None, Meta(description="results of the packet engine; None: whole flows")
+        PacketReplay | None, Meta(description="results of the packet engine; null: whole flows")
     ] = None
     switches: Annotated[
         list[SwitchHash],
@@ -246,7 +246,7 @@ class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
     max_queue_packets: Annotated[float | None, Meta(description="mean of the runs")]
     lost_packets: Annotated[int | None, Meta(description="dropped or lost on links, all runs")]
     retransmitted_packets: int | None
-    pauses: Annotated[int | None, Meta(description="None without PFC")]
+    pauses: Annotated[int | None, Meta(description="null without PFC")]
     max_over_mean: Annotated[float | None, Meta(description="as in `strategies`")]
     busy_ns: Annotated[float | None, Meta(description="`lower_bound_ns` of `strategies`")]
     jobs_ns: Annotated[

@@ -29,7 +29,7 @@ class Distribution(Record, frozen=True, kw_only=True):
     resolution: Annotated[float, Meta(description="accuracy of the quantiles")]
     histogram: list[Bin]
     distinct: Annotated[
-        int | None, Meta(description="number of different values; None: too many to count")
+        int | None, Meta(description="number of different values; null: too many to count")
     ]
 
 
@@ -43,7 +43,7 @@ class SeedValue(Record, frozen=True, kw_only=True):
 class Production(Record, frozen=True, kw_only=True):
     """Rank of the seed in use among all seeds."""
 
-    seed: Annotated[int | None, Meta(description="None: the seeds of the fabric, one per switch")]
+    seed: Annotated[int | None, Meta(description="null: the seeds of the fabric, one per switch")]
     value: float
     better_seeds: Annotated[int, Meta(description="seeds with a smaller value")]
     equal_seeds: Annotated[int, Meta(description="seeds with the same value")]
@@ -58,7 +58,7 @@ class SweepLayer(Record, frozen=True, kw_only=True):
     distribution: Distribution
     chance: Chance
     best_percent: Annotated[
-        float | None, Meta(description="lower limit of the FIM of flows; None for bytes")
+        float | None, Meta(description="lower limit of the FIM of flows; null for bytes")
     ]
     used_links: Annotated[float, Meta(description="mean share of links that carry traffic")]
     used_links_chance: float
