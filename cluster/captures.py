@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..analyzer.analysis.run import BATCH_FRAMES
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.errors import UsageError
 from ..analyzer.wire.packets import COLUMNS, U16, U32, PacketTable
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.segments import SegmentLists, UsidFormat
 from ..analyzer.wire.taps import MANY_TAPS
-from .order import Chunks, chunks_of
+from .order import Chunks, MarkedTables, chunks_of
 from .outline import KEY
 from .pairs import Partitions
 from .plan import Plan
@@ -49,8 +50,15 @@ class Captures:
             read_record(work.path("map", str(n), "capture"), Capture, digest) for n in range(count)
         ]
         self.chunks: Chunks = chunks_of(
-            [np.array(c.table_rows, np.int64) for c in self.captures],
-            [np.array(c.table_last_ns, np.int64) for c in self.captures],
+            [
+                MarkedTables(
+                    np.array(c.table_rows, np.int64),
+                    np.frombuffer(c.marks, np.int64),
+                    frozenset(table for table, _ in c.cm),
+                )
+                for c in self.captures
+            ],
+            BATCH_FRAMES,
         )
         self.registry = Registry(segments=SegmentLists(UsidFormat(*plan.options.usid)))
         self.known_taps: list[NumberedTap] = []
@@ -93,7 +101,7 @@ class Captures:
             self._taps[s][i] = registry.taps.add(replace(tap, carrier=carrier))
             own = i - (len(capture.taps) - len(capture.tap_table))
             table = capture.tap_table[own]
-            chunk = 0 if table < 0 else int(self.chunks.decoded[s][table])
+            chunk = 0 if table < 0 else self.chunks.known_in(s, table)
             self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[own]))
         for _, s, i in sorted(addresses):
             self._addresses[s][i] = registry.endpoints.add(self.captures[s].addresses[i])
@@ -112,7 +120,7 @@ class Captures:
                     dst=int(self._addresses[s][message.dst]),
                     tap=int(self._taps[s][message.tap]),
                 )
-                found.append((int(self.chunks.decoded[s][table]), renamed))
+                found.append((self.chunks.goes_with(s, table), renamed))
         found.sort(key=lambda item: item[0])
         return [item for item in found if item[0] < self.chunks.count]
 
@@ -147,7 +155,7 @@ class Captures:
             else:
                 table = PacketTable.concatenate([t for t, _ in taken])
                 keys = np.concatenate([k for _, k in taken])
-                order = np.argsort(table.time_ns, kind="stable")
+                order = np.lexsort((keys["front"], keys["time"]))
                 table, keys = table.take(order), keys[order]
             yield chunk, table, keys
 
@@ -168,12 +176,10 @@ class Captures:
             columns["path_evidence"] = self._segments[source][columns["path_evidence"]]
             table = PacketTable(*(columns[column.name] for column in COLUMNS))
             keys = np.zeros(len(table), KEY)
-            keys["source"], keys["row"] = source, row
-            if not self.chunks.single:
-                keys["time"] = table.time_ns
+            keys["row"] = row
             for start, stop in _runs(table_of_row):
                 which, times = int(table_of_row[start]), table.time_ns[start:stop]
-                keys["chunk"][start:stop] = self.chunks.of_rows(source, which, times)
+                self.chunks.key_rows(keys[start:stop], source, which, times)
                 self.late_rows += self.chunks.late_rows(source, which, times)
             yield table, keys
             left -= len(table)

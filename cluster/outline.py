@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-KEY = np.dtype([("chunk", np.int64), ("time", np.int64), ("source", np.int64), ("row", np.int64)])
-"""Place of a row in the order of one process: lexicographic."""
+KEY = np.dtype([("chunk", np.int64), ("time", np.int64), ("front", np.int64), ("row", np.int64)])
+"""Place of a row in the order of one process: lexicographic. A front are the rows of one capture in
+one cut of the merge."""
 
 
 @dataclass(slots=True)

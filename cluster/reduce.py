@@ -174,7 +174,7 @@ def merged_rows(
 
 def in_order(keys: Any) -> Any:
     """int64[rows]: the order of one process."""
-    return np.lexsort((keys["row"], keys["source"], keys["time"], keys["chunk"]))
+    return np.lexsort((keys["row"], keys["front"], keys["time"], keys["chunk"]))
 
 
 def date_taps(measuring: Measuring, captures: Captures, known: int, chunk: int) -> int:

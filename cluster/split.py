@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from ..analyzer.analysis.progress import Progress
-from ..analyzer.analysis.run import open_sources
+from ..analyzer.analysis.run import BATCH_FRAMES, open_sources
+from ..analyzer.decode.cuts import marks_of
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.decode.sources import Source
 from ..analyzer.errors import UnreadableInput, UsageError
@@ -20,7 +21,7 @@ from ..analyzer.filtering.compiler import Filter, compile_filter
 from ..analyzer.measures.series import Totals
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.summary.trust import capture_summary
-from ..analyzer.wire.packets import COLUMNS, PacketTable
+from ..analyzer.wire.packets import COLUMNS, I64, PacketTable
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.segments import SegmentLists
 from ..analyzer.wire.taps import Tap
@@ -58,8 +59,8 @@ class Capture(msgspec.Struct, frozen=True):
     partition_rows: list[int]
     """Rows of each partition; one without rows has no file."""
     table_rows: list[int]
-    table_last_ns: list[int]
-    """Latest time of each table; 0 for an empty one."""
+    marks: bytes
+    """int64: `decode.cuts.marks_of` its tables with rows, if there are other captures."""
     table_last_tap: list[int]
     """Highest tap of each table; 0 for an empty one."""
     cm: list[tuple[int, CmMessage]]
@@ -116,7 +117,7 @@ class _Split:
         self._taps_before = taps_before
         self._partition_rows = np.zeros(plan.partitions, np.int64)
         self._rows: list[int] = []
-        self._last_ns: list[int] = []
+        self._marks: list[I64] = []
         self._last_tap: list[int] = []
         self._tap_table = [-1] * (len(registry.taps) - taps_before)
         self._tap_first_ns = [tap.first_time_ns for tap in registry.taps.items[taps_before:]]
@@ -175,10 +176,11 @@ class _Split:
             own = registry.taps.items[self._taps_before :]
             self._tap_first_ns = [tap.first_time_ns for tap in own]
         self._rows.append(len(table))
-        self._last_ns.append(int(table.time_ns.max()) if len(table) else 0)
         self._last_tap.append(int(table.tap.max()) if len(table) else 0)
         if not len(table):
             return
+        if self._sorts:
+            self._marks.append(marks_of(table.time_ns, BATCH_FRAMES))
         self._partitions.see(registry.endpoints.texts())
         partition = self._partitions.of(table.src, table.dst)
         order = np.argsort(partition, kind="stable")
@@ -218,7 +220,7 @@ class _Split:
             segment_table=self._segment_table,
             partition_rows=self._partition_rows.tolist(),
             table_rows=self._rows,
-            table_last_ns=self._last_ns,
+            marks=b"".join(marks.tobytes() for marks in self._marks),
             table_last_tap=self._last_tap,
             cm=self._cm,
             owner_comments=list(source.capture.owner_comments),

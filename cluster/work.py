@@ -22,7 +22,7 @@ from ..version import VERSION
 
 T = TypeVar("T")
 
-FORMAT = 3
+FORMAT = 4
 """Of the files; another one is refused."""
 _MAGIC = b"rocescope work\n"
 _DIGEST_BYTES = 32

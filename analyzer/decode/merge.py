@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..wire.packets import PacketTable, joined_mrc
+from .cuts import Limit, Marked, cuts, marks_of, rows_up_to
 
 BATCH_ROWS = 1 << 15
 """Of the tables passed on: all of their columns fit into the caches."""
@@ -30,17 +31,20 @@ class MergeCounts:
 class _Source:
     """The pending rows of one source: at most one table."""
 
-    def __init__(self, index: int, tables: Iterator[PacketTable]) -> None:
-        self.index = index
+    def __init__(self, index: int, tables: Iterator[PacketTable], rows: int) -> None:
+        self._index = index
         self._tables = tables
+        self._rows = rows
         self._table = PacketTable.zeros(0)
         self._at = 0
-        self.time_ns = self._table.time_ns
+        self._time_ns = self._table.time_ns
         """Of the pending rows."""
+        self.marked: Marked
+        """The table of the pending rows, after `refill`."""
 
     def refill(self, handed_on_ns: int, counts: MergeCounts) -> bool:
         """Have at least one row; False when the source has ended."""
-        while not len(self.time_ns):
+        while not len(self._time_ns):
             table = next(self._tables, None)
             if table is None:
                 return False
@@ -49,18 +53,17 @@ class _Source:
                 counts.sorted_rows += backwards
                 table = table.take(np.argsort(table.time_ns, kind="stable"))
             counts.late_rows += int(np.searchsorted(table.time_ns, handed_on_ns))
-            self._table, self._at, self.time_ns = table, 0, table.time_ns
+            self._table, self._at, self._time_ns = table, 0, table.time_ns
+            if len(table):
+                marks = marks_of(table.time_ns, self._rows)
+                self.marked = Marked(self._index, len(table), marks, self._rows)
         return True
 
-    def due(self, limit: tuple[int, int]) -> int:
-        """How many rows sort up to this time and source, inclusive."""
-        inclusive = self.index <= limit[1]
-        return int(np.searchsorted(self.time_ns, limit[0], "right" if inclusive else "left"))
-
-    def pop(self, rows: int) -> PacketTable:
-        """Remove and return the first rows."""
-        start, self._at = self._at, self._at + rows
-        self.time_ns = self._table.time_ns[self._at :]
+    def pop(self, limit: Limit) -> PacketTable:
+        """Remove and return the rows that sort up to this time and source."""
+        start = self._at
+        self._at += rows_up_to(limit, self._time_ns, self._index)
+        self._time_ns = self._table.time_ns[self._at :]
         return self._table.slice(start, self._at)
 
 
@@ -82,29 +85,23 @@ def merge_tables(
         yield from sources[0]
         return
     counts = MergeCounts() if counts is None else counts
-    waiting = [_Source(index, tables) for index, tables in enumerate(sources)]
+    waiting = [_Source(index, tables, rows) for index, tables in enumerate(sources)]
     handed_on_ns = np.iinfo(np.int64).min
     fronts: list[PacketTable] = []
-    while True:
+
+    def read() -> tuple[list[Marked], bool]:
         late = counts.late_rows
-        waiting = [source for source in waiting if source.refill(handed_on_ns, counts)]
-        # Taps with like traffic run out of rows together, each a few rows after the other.
-        end = apart() or counts.late_rows > late or not waiting
-        if fronts and (end or sum(map(len, fronts)) > rows // 2):
+        waiting[:] = [source for source in waiting if source.refill(handed_on_ns, counts)]
+        return [source.marked for source in waiting], apart() or counts.late_rows > late
+
+    for limit, begins in cuts(read, rows):
+        if begins and fronts:
             yield fronts[0] if len(fronts) == 1 else _interleaved(fronts)
             fronts = []
-        if not waiting:
-            return
-        # All later rows of any source sort after this last row of one source.
-        limit = min((int(s.time_ns[-1]), s.index) for s in waiting)
-        due = [source.due(limit) for source in waiting]
-        if (total := sum(due)) > rows:
-            most = max(due)
-            fullest = waiting[due.index(most)]
-            limit = int(fullest.time_ns[most * rows // total]), fullest.index
-            due = [source.due(limit) for source in waiting]
-        fronts += [s.pop(n) for s, n in zip(waiting, due, strict=True) if n]
+        fronts += [front for source in waiting if len(front := source.pop(limit))]
         handed_on_ns = max(handed_on_ns, limit[0])
+    if fronts:
+        yield fronts[0] if len(fronts) == 1 else _interleaved(fronts)
 
 
 def _interleaved(tables: list[PacketTable]) -> PacketTable:

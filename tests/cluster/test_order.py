@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocescope.analyzer.decode.cuts import marks_of
 from rocescope.analyzer.decode.merge import MergeCounts, merge_tables
 from rocescope.analyzer.wire.packets import PacketTable
-from rocescope.cluster.order import Chunks, chunks_of
+from rocescope.cluster.order import Chunks, MarkedTables, chunks_of
+from rocescope.cluster.outline import KEY
 
-TIMES = st.lists(st.integers(0, 30), max_size=4)
+TIMES = st.lists(st.integers(0, 30), max_size=12)
 CAPTURES = st.lists(st.lists(TIMES, max_size=5), min_size=2, max_size=4)
 
 
@@ -30,25 +34,51 @@ def in_order(table: PacketTable) -> PacketTable:
     return table.take(np.argsort(table.time_ns, kind="stable"))
 
 
-def chunks(captures: list[list[PacketTable]]) -> Chunks:
-    return chunks_of(
-        [np.array([len(t) for t in c], np.int64) for c in captures],
-        [np.array([t.time_ns.max() if len(t) else 0 for t in c], np.int64) for c in captures],
+def chunks(captures: list[list[PacketTable]], rows: int = 1) -> Chunks:
+    return chunks_of([marked(tables, rows) for tables in captures], rows)
+
+
+def marked(tables: list[PacketTable], rows: int) -> MarkedTables:
+    marks = [marks_of(in_order(t).time_ns, rows) for t in tables if len(t)]
+    return MarkedTables(
+        np.array([len(t) for t in tables], np.int64),
+        np.concatenate([np.zeros(0, np.int64), *marks]),
+        frozenset(number for number, t in enumerate(tables) if speaks(t)),
     )
 
 
+def speaks(table: PacketTable) -> bool:
+    """Whether a table counts as one with connection management."""
+    return len(table) % 4 == 3
+
+
+def reading(tables: list[PacketTable], decoded: list[PacketTable]) -> Iterator[PacketTable]:
+    for table in tables:
+        decoded.append(table)
+        yield table
+
+
 @examples(300)
-@given(CAPTURES)
-def test_chunks_and_order_are_those_of_the_merge(captures: list[list[list[int]]]) -> None:
+@given(CAPTURES, st.sampled_from([1, 2, 5, 9, 200, 1000]))
+def test_chunks_and_order_are_those_of_the_merge(
+    captures: list[list[list[int]]], rows: int
+) -> None:
     """Tables of any disorder, inside and one after the other, and empty ones."""
     tables = [tables_of(capture, tap) for tap, capture in enumerate(captures)]
     counts = MergeCounts()
+    decoded: list[PacketTable] = []
+
+    def apart() -> bool:
+        read = decoded.copy()
+        decoded.clear()
+        return any(speaks(table) for table in read)
+
     expected = [
         list(zip(t.tap.tolist(), t.psn.tolist(), strict=True))
-        for t in merge_tables([iter(c) for c in tables], counts, apart=lambda: True)
+        for t in merge_tables([reading(c, decoded) for c in tables], counts, rows, apart)
     ]
-    order = chunks(tables)
-    found: list[list[tuple[int, int, int]]] = [[] for _ in range(order.count)]
+    order = chunks(tables, rows)
+    found: list[list[tuple[int, int, int, int]]] = [[] for _ in range(order.count)]
     late = 0
     for source, capture in enumerate(tables):
         for number, unsorted in enumerate(capture):
@@ -56,10 +86,13 @@ def test_chunks_and_order_are_those_of_the_merge(captures: list[list[list[int]]]
                 continue
             table = in_order(unsorted)
             late += order.late_rows(source, number, table.time_ns)
-            places = order.of_rows(source, number, table.time_ns)
-            for row, chunk in enumerate(places.tolist()):
-                found[chunk].append((int(table.time_ns[row]), source, int(table.psn[row])))
-    merged = [[(s, p) for _, s, p in sorted(rows, key=lambda r: r[:2])] for rows in found]
+            keys = np.zeros(len(table), KEY)
+            order.key_rows(keys, source, number, table.time_ns)
+            for row, (chunk, time, front, _) in enumerate(keys.tolist()):
+                assert time == table.time_ns[row]
+                assert front % len(tables) == source
+                found[chunk].append((time, front, source, int(table.psn[row])))
+    merged = [[(s, p) for *_, s, p in sorted(rows, key=lambda r: r[:2])] for rows in found]
     assert merged == expected
     assert late == counts.late_rows
 
@@ -75,24 +108,40 @@ def test_tables_are_decoded_in_the_order_of_the_merge(captures: list[list[list[i
             yield table
 
     tables = [tables_of(capture, tap) for tap, capture in enumerate(captures)]
-    before: list[int] = []
+    before: list[int] = [0]
 
     def apart() -> bool:
         before.append(len(decoded))
-        return True
+        return any(speaks(tables[source][number]) for source, number in decoded[before[-2] :])
 
-    for _ in merge_tables([noted(s, c) for s, c in enumerate(tables)], apart=apart):
-        pass
-    order = chunks(tables)
+    passed_on = [
+        len(decoded)
+        for _ in merge_tables([noted(s, c) for s, c in enumerate(tables)], rows=4, apart=apart)
+    ]
+    order = chunks(tables, 4)
     assert order.decoding() == decoded
+    assert order.count == len(passed_on)
     for place, (source, number) in enumerate(decoded):
-        chunk = next((k for k, count in enumerate(before) if place < count), len(before))
-        assert order.decoded[source][number] == chunk
+        known = sum(count <= place for count in passed_on)
+        known = min(known, max(order.count - 1, 0))
+        assert order.known_in(source, number) == known
+        goes_with = known if place < before[1] else known + 1
+        if speaks(tables[source][number]):
+            assert order.goes_with(source, number) == goes_with
 
 
 def test_one_capture_keeps_its_tables_and_its_order() -> None:
     order = chunks([tables_of([[5, 3], [], [1]], 0)])
     assert (order.single, order.count) == (True, 3)
-    assert order.of_rows(0, 0, np.array([5, 3])).tolist() == [0, 0]
-    assert order.of_rows(0, 2, np.array([1])).tolist() == [2]
+    keys = np.zeros(2, KEY)
+    for table in (0, 2):
+        order.key_rows(keys[:1], 0, table, np.array([5]))
+        assert keys.tolist() == [(table, 0, 0, 0), (0, 0, 0, 0)]
+        assert (order.known_in(0, table), order.goes_with(0, table)) == (table, table)
     assert order.late_rows(0, 2, np.array([1])) == 0
+
+
+def test_captures_without_rows_have_no_chunk() -> None:
+    order = chunks([tables_of([[]], 0), tables_of([], 1)])
+    assert (order.count, order.decoding()) == (0, [(0, 0)])
+    assert order.goes_with(0, 0) == 0

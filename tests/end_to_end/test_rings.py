@@ -51,6 +51,15 @@ def test_ring_files_are_the_captures(tmp_path: Path) -> None:
     assert msgspec.json.encode(parts) == msgspec.json.encode(found)
 
 
+def test_tasks_pair_flows_where_one_process_does(tmp_path: Path) -> None:
+    """Flows are found to be one connection for whole tables of the merge, of many short files."""
+    paths = [path for path in SPRAYED if path.name.startswith(("leaf1-spine1", "leaf2-spine1"))]
+    options = options_of(rings(paths, tmp_path / "ring", 5))
+    expected = analyze(list(options.tap_names), options)
+    parts = in_tasks(tmp_path / "work", list(options.tap_names), 2, options)
+    assert msgspec.to_builtins(parts) == msgspec.to_builtins(expected)
+
+
 def faulty(files: dict[str, list[Path]], seed: int) -> dict[str, list[Path]]:
     """Files lost (never the first and last of a tap), cut and overwritten."""
     rng = random.Random(seed)
