@@ -69,8 +69,8 @@ def _fill_tree(run: RunState, node: Int, begin: Int, end: Int) -> Int:
 @inlined
 def _take_arrival(
     run: RunState, link: Int, position: Int, leaves: Int, begin: Int, end: Int
-) -> Int:
-    """Take the first packet from a wire and update the tree; returns the slot."""
+) -> tuple[Int, Int]:
+    """Take the first packet from a wire and update the tree: (slot, new root)."""
     tree, links, key = run.tree, run.links, np.int64(NEVER)
     slot = take_arrival(links, run.slots, link)
     time = links[link, rs.HEAD_TIME]
@@ -79,12 +79,13 @@ def _take_arrival(
     i = leaves + position
     tree[i] = key
     while i > 1:
+        key = min(key, tree[i ^ 1])
         i >>= 1
-        tree[i] = min(tree[2 * i], tree[2 * i + 1])
-    return slot
+        tree[i] = key
+    return slot, key
 
 
-@subkernel
+@inlined
 def _switch_window(
     run: RunState, choose: Choose, state: Ints, node: Int, begin: Int, end: Int
 ) -> None:
@@ -92,10 +93,12 @@ def _switch_window(
     tree, links = run.tree, run.links
     first = run.in_start[node]
     leaves = _fill_tree(run, node, begin, end)
-    while tree[1] != NEVER:
-        position = tree[1] & np.int64((1 << _PORT_BITS) - 1)
-        time = begin + (tree[1] >> np.int64(_PORT_BITS))
-        slot = _take_arrival(run, run.in_links[first + position], position, leaves, begin, end)
+    root = tree[1]
+    while root != NEVER:
+        position = root & np.int64((1 << _PORT_BITS) - 1)
+        time = begin + (root >> np.int64(_PORT_BITS))
+        by = run.in_links[first + position]
+        slot, root = _take_arrival(run, by, position, leaves, begin, end)
         link = _way_on(run, choose, state, node, slot, time)
         if link < 0:
             run.counts[rs.NO_ROUTE_COUNT] += 1
@@ -123,18 +126,19 @@ def _way_on(run: RunState, choose: Choose, state: Ints, switch: Int, slot: Int, 
     return way_on(run, choose, state, group, switch, edge, meta, run.slots[slot, rs.KEY], time)
 
 
-@subkernel
+@inlined
 def _host_window(run: RunState, emit: Emit, state: Ints, host: Int, begin: Int, end: Int) -> None:
     """The arrivals at a host in a window, and the packets that its ports begin to send."""
     tree = run.tree
     node = run.route.shape[0] + host
     first = run.in_start[node]
     leaves = _fill_tree(run, node, begin, end)
-    while tree[1] != NEVER:
-        position = tree[1] & np.int64((1 << _PORT_BITS) - 1)
-        time = begin + (tree[1] >> np.int64(_PORT_BITS))
+    root = tree[1]
+    while root != NEVER:
+        position = root & np.int64((1 << _PORT_BITS) - 1)
+        time = begin + (root >> np.int64(_PORT_BITS))
         link = np.int64(run.in_links[first + position])
-        slot = _take_arrival(run, link, position, leaves, begin, end)
+        slot, root = _take_arrival(run, link, position, leaves, begin, end)
         _serve_nic(run, emit, state, host, time + 1)
         _receive(run, emit, state, host, link, slot, time)
     _serve_nic(run, emit, state, host, end)
@@ -183,6 +187,20 @@ def _next_release(run: RunState) -> Int:
     return found
 
 
+@subkernel
+def _switches(run: RunState, choose: Choose, state: Ints, begin: Int, end: Int) -> None:
+    """All switches, in one call: a call passes every array of the run."""
+    for node in range(run.route.shape[0]):
+        _switch_window(run, choose, state, node, begin, end)
+
+
+@subkernel
+def _hosts(run: RunState, emit: Emit, state: Ints, begin: Int, end: Int) -> None:
+    """All hosts, in one call."""
+    for host in range(run.access.shape[0]):
+        _host_window(run, emit, state, host, begin, end)
+
+
 @kernel
 def run_windows(
     run: RunState, choose_address: Int, emit_address: Int, state: Ints, most_hops: Int
@@ -191,7 +209,6 @@ def run_windows(
     choose, emit = choose_at(choose_address), emit_at(emit_address)
     counts, settings = run.counts, run.settings
     stop_hops = counts[rs.HOPS] + most_hops
-    switches = run.route.shape[0]
     while counts[rs.HOPS] < stop_hops:
         if counts[rs.FREE_SLOTS] < settings[rs.NEW_PER_WINDOW]:
             return GROW
@@ -202,9 +219,7 @@ def run_windows(
                 return DONE
             begin = max(begin, counts[rs.CLOCK])
         end = begin + settings[rs.WINDOW_PS]
-        for node in range(switches):
-            _switch_window(run, choose, state, node, begin, end)
-        for host in range(run.access.shape[0]):
-            _host_window(run, emit, state, host, begin, end)
+        _switches(run, choose, state, begin, end)
+        _hosts(run, emit, state, begin, end)
         counts[rs.CLOCK] = end
     return MORE
