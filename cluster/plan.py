@@ -27,12 +27,18 @@ MOST_PARTITIONS = 4096
 class PlannedFile(msgspec.Struct, frozen=True):
     """One file and what it was when the plan was made."""
 
-    path: str
-    bytes: int
+    name: bytes
+    """Its path, which may be any bytes, or the address of an object."""
+    size_bytes: int
     changed_ns: int
     """Of a file; 0 of an object in a store."""
     tag: str = ""
     """Of an object, see `StoredObject`."""
+
+    @property
+    def path(self) -> str:
+        """As it is opened."""
+        return os.fsdecode(self.name)
 
 
 class PlannedSource(msgspec.Struct, frozen=True):
@@ -45,7 +51,7 @@ class PlannedSource(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """Bytes of its files."""
-        return sum(file.bytes for file in self.files)
+        return sum(file.size_bytes for file in self.files)
 
 
 class PlannedOptions(msgspec.Struct, frozen=True):
@@ -55,7 +61,7 @@ class PlannedOptions(msgspec.Struct, frozen=True):
     window_ns: int
     filter: str | None
     concat: bool
-    tap_names: Mapping[str, str]
+    tap_names: Mapping[bytes, str]
     rings: str | None
     udp_ports: tuple[int, ...]
     icrc: bool
@@ -68,14 +74,19 @@ class PlannedOptions(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """All that the tasks agree on."""
 
-    folder: str
-    """Paths of files are relative to it."""
+    begun_in: bytes
+    """Paths of files are relative to this folder."""
     sources: list[PlannedSource]
     partitions: int
     taps: list[Tap]
     """Taps that are known when all captures are opened, without their frames."""
     many_taps: bool
     options: PlannedOptions
+
+    @property
+    def folder(self) -> str:
+        """The folder to which paths are relative."""
+        return os.fsdecode(self.begun_in)
 
     def place(self, file: PlannedFile) -> str:
         """Its path or address in any working folder."""
@@ -90,7 +101,8 @@ class Plan(msgspec.Struct, frozen=True):
 def analyze_options(plan: Plan) -> AnalyzeOptions:
     """The options as the analysis takes them."""
     known = asdict(plan.options)
-    return AnalyzeOptions(**known | {"usid": UsidFormat(*plan.options.usid)})
+    names = {os.fsdecode(path): name for path, name in plan.options.tap_names.items()}
+    return AnalyzeOptions(**known | {"usid": UsidFormat(*plan.options.usid), "tap_names": names})
 
 
 def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) -> Plan:
@@ -108,15 +120,15 @@ def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) ->
         planned.append(PlannedSource([_file(path) for path in group], before))
     allow_open_files(partitions, len(planned))
     taps = list(registry.taps.items)
+    known = {name: getattr(options, name) for name in PlannedOptions.__struct_fields__}
+    tap_names = {os.fsencode(path): name for path, name in options.tap_names.items()}
     return Plan(
-        folder=os.getcwd(),
+        begun_in=os.getcwdb(),
         sources=planned,
         partitions=partitions,
         taps=taps,
         many_taps=len(taps) > 1 or formats != {"pcap"},
-        options=PlannedOptions(
-            **{name: getattr(options, name) for name in PlannedOptions.__struct_fields__}
-        ),
+        options=PlannedOptions(**known | {"tap_names": tap_names}),
     )
 
 
@@ -153,9 +165,9 @@ def _check(paths: Sequence[str], options: AnalyzeOptions) -> None:
 def _file(path: str) -> PlannedFile:
     if is_stored(path):
         with StoredObject(path) as stored:
-            return PlannedFile(path, stored.size, 0, stored.tag)
+            return PlannedFile(os.fsencode(path), stored.size, 0, stored.tag)
     found = os.stat(path)
-    return PlannedFile(path, found.st_size, found.st_mtime_ns)
+    return PlannedFile(os.fsencode(path), found.st_size, found.st_mtime_ns)
 
 
 def check_unchanged(plan: Plan, source: PlannedSource) -> None:
@@ -165,7 +177,7 @@ def check_unchanged(plan: Plan, source: PlannedSource) -> None:
             found = _file(plan.place(file))
         except OSError as error:
             raise UnreadableInput(f"{file.path}: {(error.strerror or '').lower()}") from None
-        if replace(found, path=file.path) != file:
+        if replace(found, name=file.name) != file:
             raise UsageError(f"{file.path} changed after the plan was made: plan again")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +21,9 @@ class ColumnWriter:
     def __init__(self, path: str, dtypes: dict[str, np.dtype[Any]]) -> None:
         schema = pa.schema([(name, pa.from_numpy_dtype(d)) for name, d in dtypes.items()])
         self._schema = schema
+        self._file = pa.OSFile(os.fsencode(path), "wb")  # of a text it would take only UTF-8
         self._writer = pq.ParquetWriter(
-            path,
+            self._file,
             schema,
             compression="zstd",
             compression_level=1,
@@ -52,6 +54,7 @@ class ColumnWriter:
         """Complete the file."""
         self.flush()
         self._writer.close()
+        self._file.close()
 
     @property
     def pending_rows(self) -> int:
@@ -62,7 +65,7 @@ class ColumnWriter:
 def read_columns(path: str, batch_rows: int = _BUFFERED_ROWS) -> Iterator[dict[str, Any]]:
     """The columns of a file in pieces; UnreadableInput if it is damaged."""
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(pa.OSFile(os.fsencode(path)), page_checksum_verification=True)
         for batch in file.iter_batches(batch_size=batch_rows):
             yield {
                 name: column.to_numpy(zero_copy_only=True)

@@ -71,10 +71,22 @@ def expanded(files: Sequence[Path]) -> list[Path]:
 
 
 def check_inputs(files: Sequence[Path]) -> None:
-    """UsageError when a file is given twice: its packets would count as copies."""
-    repeated = {path for path in files if files.count(path) > 1}
-    if repeated:
-        raise UsageError(f"{min(repeated)} is given twice; its packets would count as duplicates")
+    """UsageError when a file is given twice, also by a link: its packets would count as copies."""
+    known: dict[Path | tuple[int, int], Path] = {}
+    for path in files:
+        identity = _identity(path)
+        if (other := known.get(identity)) is not None:
+            what = f"{path} is" if other == path else f"{other} and {path} are one file, which is"
+            raise UsageError(f"{what} given twice; its packets would count as duplicates")
+        known[identity] = path
+
+
+def _identity(path: Path) -> Path | tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return path
+    return found.st_dev, found.st_ino
 
 
 def check_terminal() -> None:

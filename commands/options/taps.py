@@ -123,8 +123,7 @@ def _by_expression(rings: str, files: Sequence[Path]) -> dict[str, str]:
             raise UsageError(
                 f"--tap {rings} names no tap of {path}: change the expression, or omit the file"
             )
-        # Results are UTF-8; other bytes of names stay different.
-        names[input_name(path)] = os.fsencode(found["tap"]).decode("utf-8", "backslashreplace")
+        names[input_name(path)] = _text(found["tap"])
     return names
 
 
@@ -135,7 +134,12 @@ def _parsed(text: str) -> tuple[str, Path]:
             f"--tap {text} is not NAME=FILE, such as leaf1-spine3=up3.pcap, "
             "nor an expression with a group tap, such as 'ring/(?P<tap>[^/]+)/'"
         )
-    return name.strip(), Path(file)
+    return _text(name.strip()), Path(file)
+
+
+def _text(name: str) -> str:
+    """Results are UTF-8; other bytes of names stay different."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _fitting(given: Path, files: Sequence[Path]) -> list[Path]:

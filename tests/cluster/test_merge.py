@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from dataclasses import replace
@@ -90,6 +91,15 @@ def test_files_of_one_name_and_any_order(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     shutil.copy(paths[0], tmp_path / "other" / Path(paths[1]).name)
     check(tmp_path, [*paths, str(tmp_path / "other" / Path(paths[1]).name)], OPTIONS, [5])
+
+
+def test_names_that_are_not_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    path = os.fsdecode(b"\xfe.pcap")
+    shutil.copy(data("c10"), path)
+    check(folder, [path], replace(OPTIONS, tap_names={path: "one"}), [2])
 
 
 def test_a_cut_capture_gives_the_warnings_of_one_process(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocescope.analyzer.errors import UnreadableInput
-from rocescope.commands.options.inputs import captures_in, expanded
+from rocescope.analyzer.errors import UnreadableInput, UsageError
+from rocescope.commands.options.inputs import captures_in, check_inputs, expanded
 
 
 @pytest.fixture
@@ -35,6 +35,22 @@ def test_the_captures_of_a_folder(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(UnreadableInput, match="empty contains no capture"):
         captures_in(folder / "empty")
+
+
+def test_a_file_given_twice(folder: Path) -> None:
+    one, link = folder / "c.cap", folder / "latest.cap"
+    link.symlink_to(one)
+    gone = folder / "gone.pcap"
+    check_inputs([one, folder / "a/r.pcap", gone])
+    for files, said in (
+        ([one, one], f"{one} is given twice"),
+        ([gone, one, gone], f"{gone} is given twice"),
+        ([one, link], f"{one} and {link} are one file, which is given twice"),
+        ([one, folder / "a" / ".." / "c.cap"], "are one file, which is given twice"),
+    ):
+        with pytest.raises(UsageError) as error:
+            check_inputs(files)
+        assert said in str(error.value)
 
 
 def test_odd_names_are_captures_and_other_files_are_counted(

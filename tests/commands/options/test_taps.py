@@ -102,6 +102,8 @@ def test_folders_whose_names_are_not_text_are_different_taps(files: list[Path]) 
     paths = [Path(os.fsdecode(name)) for name in (b"\xff/1.pcap", b"\xfe/1.pcap")]
     _, names = Reading(tap=["(?P<tap>[^/]+)/"]).captures(paths)
     assert list(names.values()) == [r"\xff", r"\xfe"]
+    _, names = Naming([os.fsdecode(b"\xff=2.pcap")]).captures(files)
+    assert names == {"a/2.pcap": r"\xff"}
 
 
 @pytest.mark.parametrize(
