@@ -76,7 +76,7 @@ def run_event_driven(
 ) -> FeedbackResult:
     """Run until all messages are complete, or no event is left.
 
-    until_ps: ends runs that would retry for ever; None: `_patience_ps`. The others as for
+    until_ps: ends runs that would retry forever; None: `_patience_ps`. The others as for
     `run_open_loop`. UsageError for a combination that is not possible.
     """
     transport = transport or Transport()
