@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, pointer_to, subkernel
+from ....kernels.kernel import Int, Ints, subkernel
 from ..columns import COLLIDED, CONTENDED, RESENT, cl, pk
-from ..memory import at_switch_signature, fragment_of, is_resent
+from ..memory import fragment_of, is_resent
 from ..state import TWO_WINDOWS, Memory
 from .atp import TIMERS
 from .atp import at_switch as of_atp
-from .base import Conduct, Scheme
+from .base import Scheme
 from .options import Options
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -48,11 +48,8 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
 def a2tp(given: Mapping[str, str]) -> Scheme:
     """A2TP with its options."""
     options = Options("a2tp", given, DEFAULTS)
-    conduct = Conduct(
-        pointer_to(at_switch, at_switch_signature),
-        rto_ps=options.ps("rto"),
-        first_rto_ps=options.ps("first-rto"),
-        trigger=options.number("trigger", 0, 1000),
+    return options.built(
+        at_switch,
         rehash=(COLLIDED | RESENT) * options.on("rehash"),
         slot_timeout_ps=options.ps("slot-timeout"),
         congestion=TWO_WINDOWS,
@@ -60,4 +57,3 @@ def a2tp(given: Mapping[str, str]) -> Scheme:
         aggregators=options.number("aggregators", 0, 1 << 13),
         contention_percent=options.number("contention", 0, 100),
     )
-    return Scheme(options.name, options.values, conduct)

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, pointer_to, subkernel
+from ....kernels.kernel import Int, Ints, subkernel
 from ..columns import COLLIDED, cl, pk
-from ..memory import FORWARD, add, at_switch_signature, collide, flush, fragment_of, is_resent
+from ..memory import FORWARD, add, collide, flush, fragment_of, is_resent
 from ..state import FIXED_WINDOW, ONE_WINDOW, Memory
-from .base import Conduct, Scheme
+from .base import Scheme
 from .options import Options
 
 TIMERS: Final[Mapping[str, str]] = {"rto": "200us", "first-rto": "50ms", "trigger": "3"}
@@ -50,14 +50,10 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
 def atp(given: Mapping[str, str]) -> Scheme:
     """ATP with its options."""
     options = Options("atp", given, DEFAULTS)
-    conduct = Conduct(
-        pointer_to(at_switch, at_switch_signature),
-        rto_ps=options.ps("rto"),
-        first_rto_ps=options.ps("first-rto"),
-        trigger=options.number("trigger", 0, 1000),
+    return options.built(
+        at_switch,
         rehash=COLLIDED * options.on("rehash"),
         remind_ps=options.ps("reminder"),
         congestion=ONE_WINDOW if options.on("cc") else FIXED_WINDOW,
         slot_timeout_ps=options.ps("slot-timeout"),
     )
-    return Scheme(options.name, options.values, conduct)

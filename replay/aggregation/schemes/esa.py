@@ -12,12 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, pointer_to, subkernel
+from ....kernels.kernel import Int, Ints, subkernel
 from ..columns import COLLIDED, cl, pk
 from ..memory import (
     FORWARD,
     add,
-    at_switch_signature,
     collide,
     flush,
     fragment_of,
@@ -27,7 +26,7 @@ from ..memory import (
 )
 from ..state import OWN, Memory
 from .atp import TIMERS
-from .base import Conduct, Scheme
+from .base import Scheme
 from .options import Options
 
 _AGEING, _EARLY = OWN, OWN + 1
@@ -69,16 +68,12 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
 def esa(given: Mapping[str, str]) -> Scheme:
     """ESA with its assumptions as options."""
     options = Options("esa", given, DEFAULTS)
-    conduct = Conduct(
-        pointer_to(at_switch, at_switch_signature),
+    return options.built(
+        at_switch,
         params=(
             int(options.on("ageing")),
             int(options.one_of("release", "result", "completion") == "completion"),
         ),
-        rto_ps=options.ps("rto"),
-        first_rto_ps=options.ps("first-rto"),
-        trigger=options.number("trigger", 0, 1000),
         rehash=COLLIDED * options.on("rehash"),
         remind_ps=options.ps("reminder"),
     )
-    return Scheme(options.name, options.values, conduct)

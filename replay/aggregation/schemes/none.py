@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, pointer_to, subkernel
-from ..memory import FORWARD, at_switch_signature
+from ....kernels.kernel import Int, Ints, subkernel
+from ..memory import FORWARD
 from ..state import Memory
 from .atp import TIMERS
-from .base import Conduct, Scheme
+from .base import Scheme
 from .options import Options
 
 
@@ -23,13 +23,9 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
 def no_aggregation(given: Mapping[str, str]) -> Scheme:
     """A PS alone."""
     options = Options("none", given, TIMERS)
-    conduct = Conduct(
-        pointer_to(at_switch, at_switch_signature),
+    return options.built(
+        at_switch,
         aggregates=False,
         multicast=False,
         overflows=False,
-        rto_ps=options.ps("rto"),
-        first_rto_ps=options.ps("first-rto"),
-        trigger=options.number("trigger", 0, 1000),
     )
-    return Scheme(options.name, options.values, conduct)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
+from ....kernels.kernel import Int, pointer_to
+from ..memory import at_switch_signature
+from .base import Conduct, Scheme
 
 NS = 1_000
 
@@ -22,6 +26,15 @@ class Options:
         self.values = {**defaults, **given}
         own = [f"{k}={v}" for k, v in given.items() if v != defaults[k]]
         self.name = f"{scheme}:{','.join(own)}" if own else scheme
+
+    def built(self, at_switch: Callable[..., Int], **conduct: Any) -> Scheme:
+        """The scheme with its function for gradients at a switch and other items of `Conduct`;
+        with the timers of ATP if it has them as options."""
+        if "first-rto" in self.values:
+            conduct["rto_ps"], conduct["first_rto_ps"] = self.ps("rto"), self.ps("first-rto")
+            conduct["trigger"] = self.number("trigger", 0, 1000)
+        pointer = pointer_to(at_switch, at_switch_signature)
+        return Scheme(self.name, self.values, Conduct(pointer, **conduct))
 
     def ps(self, key: str) -> int:
         """A duration in ps; `off` is 0."""

@@ -15,20 +15,19 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, pointer_to, subkernel
+from ....kernels.kernel import Int, Ints, subkernel
 from ..columns import cl, pk, ty
 from ..memory import (
     ABSORB,
     MULTICAST,
     REPLY,
-    at_switch_signature,
     claim,
     fragment_of,
     load,
     use,
 )
 from ..state import Memory, added
-from .base import Conduct, Scheme
+from .base import Scheme
 from .options import Options
 
 DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
@@ -68,8 +67,8 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
 def switchml(given: Mapping[str, str]) -> Scheme:
     """SwitchML with its options."""
     options = Options("switchml", given, DEFAULTS)
-    conduct = Conduct(
-        pointer_to(at_switch, at_switch_signature),
+    return options.built(
+        at_switch,
         has_server=False,
         rto_ps=options.ps("rto"),
         first_rto_ps=options.ps("rto"),
@@ -77,4 +76,3 @@ def switchml(given: Mapping[str, str]) -> Scheme:
         double_after=options.number("double-after", 0, 1_000_000),
         overflows=False,
     )
-    return Scheme(options.name, options.values, conduct)
