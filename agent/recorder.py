@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,11 +13,9 @@ import msgspec
 from ..analyzer.errors import RocescopeError
 from ..analyzer.words import printable_json
 from ..probes.files.capture_files import CaptureFiles, Rotation, names_of_series
-from ..probes.files.pcapng_writer import interface_description, section_header
 from ..probes.live import LiveSource
 from ..probes.rights.file_maker import maker_for
 from ..probes.rights.file_maker_process import Use
-from ..version import VERSION
 from .evidence import AFTER_S, EVERY_S, LOG, SERIES, Evidence
 from .results import AgentFinding
 
@@ -64,19 +61,12 @@ class Recorder:
             self._stack.enter_context(maker)
         try:
             self._stack.enter_context(source)
-            taps = source.registry.taps.items[source.first_tap :]
-            described = b"".join(map(interface_description, taps))
-
-            def head(comments: Sequence[str]) -> bytes:
-                system = " ".join(os.uname()[:3:2])
-                return section_header(f"rocescope {VERSION}", system, list(comments)) + described
-
             about = ["agent: a ring of packet headers around critical findings"]
             if source.options.filter:
                 about.append(f"filter: {source.options.filter}")
             self._files = CaptureFiles(
                 series,
-                head,
+                source.head(),
                 source.loss_by_tap,
                 Rotation(self._evidence.file_bytes, EVERY_S),
                 about,

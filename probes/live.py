@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +22,10 @@ from ..analyzer.wire.ports import ROCE_UDP_PORT
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.taps import Tap
 from ..kernels.kernel import Records
+from ..version import VERSION
 from . import bpf
 from .files.blocks import Blocks
+from .files.pcapng_writer import interface_description, section_header
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
 from .hooks.interfaces import Interface, find_interfaces
 from .hooks.others import OthersBefore
@@ -342,6 +345,12 @@ class LiveSource(Opened):
     def loss(self) -> Loss:
         """Counts of all frames so far."""
         return total(self.loss_by_tap_and_cpu())
+
+    def head(self, *comments: str) -> Callable[[Sequence[str]], bytes]:
+        """Makes the beginning of a capture file from further comments; after the attachment."""
+        application, system = f"rocescope {VERSION}", " ".join(os.uname()[:3:2])
+        taps = b"".join(map(interface_description, self.registry.taps.items[self.first_tap :]))
+        return lambda more: section_header(application, system, [*comments, *more]) + taps
 
     def loss_by_tap(self) -> list[Loss]:
         """The same for each tap of this source, in the order of `taps`."""

@@ -236,8 +236,6 @@ class Run:
         self.measuring.filtered = packet_filter is not None
         self.measuring.address_beyond = registry.endpoints.beyond
         self.measuring.tracker.see_taps(len(registry.taps))  # also before each has a packet
-        self._dated = 0
-        """Taps whose first frame the tracker knows."""
         self._began = time.monotonic()
         self._reader = threading.get_ident()
         """The thread of `read`."""
@@ -283,7 +281,7 @@ class Run:
         """Take in all packets; yields each batch as tracked, None for an empty one."""
         for table, cm in decoded:
             with self.lock:
-                self._date_taps()
+                self.measuring.date_taps(self.registry.taps)
                 batch = self.measuring.update(table, cm)
                 self.packets += len(table)
                 self._end_idle(table)
@@ -359,17 +357,6 @@ class Run:
         owners = merged(self._probed(), joined.owners)
         named = {_name(flows[number], texts): owner for number, owner in owners.items()}
         return Ranks(named), joined.notes
-
-    def _date_taps(self) -> None:
-        """Tell the tracker since when the capture of each tap runs at least."""
-        taps, tracker = self.registry.taps, self.measuring.tracker
-        while self._dated < len(taps) and self._filter is None:
-            if taps[self._dated].leaves_out_roce:
-                self.measuring.captured_in_part = True  # its first frame does not date the capture
-            elif (first_ns := taps.carrier(self._dated).first_time_ns) is not None:
-                tracker.see_taps(self._dated + 1)
-                tracker.ran(self._dated, first_ns)
-            self._dated += 1
 
     def _end_idle(self, table: PacketTable) -> None:
         idle_ns = self._options.idle_ns

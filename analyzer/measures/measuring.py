@@ -20,6 +20,7 @@ from ..track.mrc_answers import with_answers
 from ..track.tracker import FlowTracker
 from ..wire.packets import PacketTable
 from ..wire.registry import NumberMaps
+from ..wire.taps import Taps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
 from .departed import Departed
@@ -93,6 +94,8 @@ class Measuring:
         self.troubles = Troubles()
         self.congestion = CongestionMeasure()
         self.mrc = MrcMeasure()
+        self._dated = 0
+        """Taps whose first frame the tracker knows."""
 
     def update(
         self, table: PacketTable, cm_messages: Sequence[CmMessage] = ()
@@ -119,6 +122,16 @@ class Measuring:
             self.ended = self.ended.joined(Ended(returned_flows=back))
         self.measure(batch)
         return batch
+
+    def date_taps(self, taps: Taps) -> None:
+        """Tell the tracker since when the capture of each tap runs at least."""
+        while self._dated < len(taps) and not self.filtered:
+            if taps[self._dated].leaves_out_roce:
+                self.captured_in_part = True  # its first frame does not date the capture
+            elif (first_ns := taps.carrier(self._dated).first_time_ns) is not None:
+                self.tracker.see_taps(self._dated + 1)
+                self.tracker.ran(self._dated, first_ns)
+            self._dated += 1
 
     def _of_known(self, table: PacketTable, known: Bools) -> PacketTable:
         """The known rows; the others are counted."""

@@ -384,25 +384,21 @@ class Densities:
 
     def density(self, flow: int, space: int) -> dict[int, int]:
         """Packets per displacement (early < 0 < late) if the stream ended here: RFC 5236 RD."""
-        stream = 2 * flow + space
-        packets = self._undisturbed(stream)
-        if packets is not None:
-            return {0: packets} if packets else {}
-        part = self._finished(stream)
-        counts = part.displacement[0]
-        counts[MAX_THRESHOLD] += part.state[0]["in_order"]
-        return {int(d) - MAX_THRESHOLD: int(counts[d]) for d in np.flatnonzero(counts)}
+        return self._counts("displacement", 2 * flow + space, MAX_THRESHOLD)
 
     def buffer_density(self, flow: int, space: int) -> dict[int, int]:
         """Arrivals per buffer occupancy if the stream ended here: RFC 5236 RBD."""
-        stream = 2 * flow + space
+        return self._counts("occupancy", 2 * flow + space, 0)
+
+    def _counts(self, name: str, stream: int, zero: int) -> dict[int, int]:
+        """Packets by value; zero: the place of those in order."""
         packets = self._undisturbed(stream)
         if packets is not None:
             return {0: packets} if packets else {}
         part = self._finished(stream)
-        counts = part.occupancy[0]
-        counts[0] += part.state[0]["in_order"]
-        return {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
+        counts = getattr(part, name)[0]
+        counts[zero] += part.state[0]["in_order"]
+        return {int(at) - zero: int(counts[at]) for at in np.flatnonzero(counts)}
 
     def _undisturbed(self, stream: int) -> int | None:
         """Packets of a stream that was always in order; None otherwise."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...kernels.kernel import Int, inlined
+import numpy as np
+
+from ...kernels.kernel import Array, Int, Ints, inlined
 
 PSN_BITS = 24
 PSN_MASK = (1 << PSN_BITS) - 1
@@ -19,6 +21,13 @@ def psn_add(psn: Int, count: Int) -> Int:
 def psn_distance(psn: Int, origin: Int) -> Int:
     """How far `psn` lies beyond `origin`: -2^23 to 2^23 - 1, negative when before it."""
     return ((psn - origin + PSN_HALF) & PSN_MASK) - PSN_HALF
+
+
+def unwrapped(psn: Array) -> Ints:
+    """PSNs in order of time without the wrap at 2^24, from 0 on."""
+    numbers: Ints = psn.astype(np.int64)
+    steps = (np.diff(numbers, prepend=numbers[:1]) + PSN_HALF & PSN_MASK) - PSN_HALF
+    return np.asarray(np.cumsum(steps))
 
 
 @inlined

@@ -7,7 +7,6 @@ import select
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -273,26 +272,19 @@ def _files(
     maker: FileMaker | None,
 ) -> CaptureFiles:
     from ...probes.files.capture_files import CaptureFiles
-    from ...probes.files.pcapng_writer import interface_description, section_header
 
     options = source.options
-    system = " ".join(os.uname()[:3:2])
     hooks = sorted({attachment.hook for attachment in source.attachments})
-    comments = [f"hook: {', '.join(hooks)}", f"kernel: {system}"]
+    comments = [f"hook: {', '.join(hooks)}", f"kernel: {' '.join(os.uname()[:3:2])}"]
     if options.filter:
         comments.append(f"filter: {options.filter}")
     comments += [f"warning: {line}" for line in source.others.lines()]
     if options.sample > 1:
         comments.append(f"sample: one packet in {options.sample}")
-    taps = source.registry.taps.items[source.first_tap :]
-    interfaces = b"".join(interface_description(tap) for tap in taps)
-
-    def head(more: Sequence[str]) -> bytes:
-        application = f"rocescope {version('rocescope')}"
-        return section_header(application, system, [*comments, *more]) + interfaces
-
     path = None if write == STANDARD_OUTPUT else write
-    return CaptureFiles(path, head, source.loss_by_tap, rotation, owners, maker=maker)
+    return CaptureFiles(
+        path, source.head(*comments), source.loss_by_tap, rotation, owners, maker=maker
+    )
 
 
 def _check_output(write: Path | None, rotation: Rotation, annotate: bool) -> None:

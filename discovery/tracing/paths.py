@@ -8,6 +8,7 @@ from the choices of the switch.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from ...replay.flows.entering import Start
 from ...replay.flows.loads import Placement
 from ...replay.flows.placement import Walk, walk
 from ...replay.hashing.settings import HashSettings
+from ...replay.strategies.placed import Outcome
 from ...replay.traffic.traffic import Traffic
 from .asking import ELSEWHERE, NO_ANSWER, Asking
 
@@ -74,6 +76,16 @@ class TracedPaths(NamedTuple):
     """The switch at which it ends early, -1 otherwise."""
     contradicted: Bools
     """A captured hop differs from the computed one."""
+
+
+def complete(traffic: Traffic, paths: TracedPaths) -> Outcome | None:
+    """The flows whose path is known to the destination; None without any."""
+    whole = ~paths.placement.dropped
+    if not whole.any():
+        return None
+    placed = replace(traffic, windows=None, messages=None, seen=None).take(whole)
+    placement = Placement(paths.placement.links[whole], paths.placement.dropped[whole])
+    return Outcome(placed, placement, {})
 
 
 def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) -> TracedPaths:

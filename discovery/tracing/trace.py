@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
@@ -15,10 +14,8 @@ from ...kernels.kernel import Array, Ints
 from ...replay.compare.flows import KnownChances, result_of
 from ...replay.compare.summaries import fabric_summary, mapped, traffic_summary
 from ...replay.fabrics.fabric import Fabric
-from ...replay.flows.loads import Placement
 from ...replay.results.replay import ReplayResult
 from ...replay.strategies.base import FlowStrategy
-from ...replay.strategies.placed import Outcome
 from ...replay.traffic.traffic import Traffic
 from ...version import VERSION
 from ..asking.commands import Run
@@ -29,7 +26,7 @@ from .advise import advise
 from .asking import Asking
 from .changes import changed, read_tables, through
 from .flow_loads import flow_loads
-from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, trace_paths
+from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, complete, trace_paths
 from .results import OpenEnd, TracedFlow, TraceResult
 from .verify_counters import verify_counters
 from .verify_taps import verify_taps
@@ -116,13 +113,11 @@ def _loads(
     strategies: Sequence[FlowStrategy],
     sources: Sequence[str],
 ) -> ReplayResult | None:
-    whole = ~paths.placement.dropped
-    if not whole.any():
+    outcome = complete(traffic, paths)
+    if outcome is None:
         return None
-    placed = replace(traffic, windows=None, messages=None, seen=None).take(whole)
-    placement = Placement(paths.placement.links[whole], paths.placement.dropped[whole])
-    known = KnownChances()
-    results = [result_of(TRACED, Outcome(placed, placement, {}), fabric, known=known)]
+    placed, known = outcome.traffic, KnownChances()
+    results = [result_of(TRACED, outcome, fabric, known=known)]
     results += [result_of(s.name, s.place(placed, fabric), fabric, known=known) for s in strategies]
     return ReplayResult(
         version=VERSION,

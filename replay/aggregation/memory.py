@@ -163,25 +163,17 @@ def swap(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None
     """Exchange a packet and an incomplete slot: the packet leaves as the evicted partial sum, which
     goes to the PS of its job without further aggregation."""
     cells = memory.cells
-    kind, job, seq = extra[slot, pk.KIND], extra[slot, pk.JOB], extra[slot, pk.SEQ]
-    bits, value = extra[slot, pk.BITS], extra[slot, pk.VALUE]
-    priority = extra[slot, pk.PRIORITY]
-    owner = cells[cell, cl.OWNER]
+    owner, marked = cells[cell, cl.OWNER], cells[cell, cl.MARKED]
+    bits, value, priority = cells[cell, cl.BITS], cells[cell, cl.VALUE], cells[cell, cl.PRIORITY]
     loser = (owner >> np.int64(SEQ_BITS)) - 1
-    memory.tally[job, ty.PREEMPTIONS] += 1
+    memory.tally[extra[slot, pk.JOB], ty.PREEMPTIONS] += 1
     memory.tally[loser, ty.EVICTED] += 1
-    extra[slot, pk.KIND] = np.int64(GRADIENT | DIRECT) | cells[cell, cl.MARKED]
+    release(memory, cell, now_ps)
+    claim(memory, extra, slot, cell, now_ps)
+    extra[slot, pk.KIND] = np.int64(GRADIENT | DIRECT) | marked
     extra[slot, pk.JOB] = loser
     extra[slot, pk.SEQ] = owner & ((np.int64(1) << np.int64(SEQ_BITS)) - 1)
-    extra[slot, pk.BITS] = cells[cell, cl.BITS]
-    extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
-    extra[slot, pk.PRIORITY] = cells[cell, cl.PRIORITY]
+    extra[slot, pk.BITS] = bits
+    extra[slot, pk.VALUE] = value
+    extra[slot, pk.PRIORITY] = priority
     extra[slot, pk.TO] = -1
-    release(memory, cell, now_ps)
-    cells[cell, cl.OWNER] = owner_of(job, seq)
-    cells[cell, cl.BITS] = bits
-    cells[cell, cl.VALUE] = value
-    cells[cell, cl.PRIORITY] = priority
-    cells[cell, cl.MARKED] = kind & np.int64(FEEDBACK)
-    cells[cell, cl.SINCE] = cells[cell, cl.TOUCHED] = now_ps
-    cells[cell, cl.DONE] = 0

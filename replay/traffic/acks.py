@@ -8,7 +8,7 @@ from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire import opcodes
 from ...analyzer.wire.packets import HAS_AETH
-from ...analyzer.wire.psn import PSN_MASK
+from ...analyzer.wire.psn import unwrapped
 from ...kernels.kernel import Array, Int32s, Ints, Records
 
 MOST_ACKS = 1 << 22
@@ -60,17 +60,9 @@ class AckTimes:
             if begin == end:
                 continue
             both = np.concatenate([last_psn[rows[:1]], acks["psn"][begin:end]])
-            covered = np.maximum.accumulate(_unwrapped(both)[1:])
-            wanted = _unwrapped(last_psn[rows])
+            covered = np.maximum.accumulate(unwrapped(both)[1:])
+            wanted = unwrapped(last_psn[rows])
             first = np.searchsorted(covered, wanted)
             found = first < len(covered)
             acked[rows[found]] = acks["time_ns"][begin:end][first[found]]
         return acked
-
-
-def _unwrapped(psn: Array) -> Ints:
-    """Numbers without the wrap at 2^24, from 0 on."""
-    half = (PSN_MASK + 1) // 2
-    numbers: Ints = psn.astype(np.int64)
-    steps = (np.diff(numbers, prepend=numbers[:1]) + half & PSN_MASK) - half
-    return np.asarray(np.cumsum(steps))

@@ -11,7 +11,7 @@ from ...analyzer.results.flow import Flow, Owner
 from ...analyzer.results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ...analyzer.words import printable
 from ..words import human
-from ..words.human import UNKNOWN, Glyphs
+from ..words.human import Glyphs
 from .page import numbers, texts
 
 _FIRST, _CELL = 9, 11
@@ -152,8 +152,8 @@ def rank_table(table: Table, pairs: Sequence[RankPair]) -> None:
             human.count(pair.retransmitted_packets),
             human.count(lost_packets(pair)),
             human.count(pair.missing_packets),
-            _duration(pair.completion_p50_ns),
-            _duration(pair.completion_max_ns),
+            human.duration(pair.completion_p50_ns),
+            human.duration(pair.completion_max_ns),
             human.count(pair.messages),
             human.count(pair.flows),
             printable(pair.comm),
@@ -167,9 +167,9 @@ def timing_table(table: Table, one: CommunicatorTiming, most: int) -> None:
         table.add_row(
             str(rank.rank),
             f"{rank.last} of {one.collectives}",
-            _duration(rank.late_ns.p50),
-            _duration(rank.late_ns.max),
-            _duration(rank.others_wait_ns),
+            human.duration(rank.late_ns.p50),
+            human.duration(rank.late_ns.max),
+            human.duration(rank.others_wait_ns),
             *_steps(rank),
         )
 
@@ -178,8 +178,8 @@ def _steps(rank: RankTiming) -> list[str]:
     """Waiting, holding and number of the ring steps; without steps the columns are left out."""
     if rank.ring_steps is None:
         return ["-", "-", "-"]
-    return [_duration(rank.waits_ns), _duration(rank.holds_ns), human.count(rank.ring_steps)]
-
-
-def _duration(value: float | None) -> str:
-    return UNKNOWN if value is None else human.duration(value)
+    return [
+        human.duration(rank.waits_ns),
+        human.duration(rank.holds_ns),
+        human.count(rank.ring_steps),
+    ]

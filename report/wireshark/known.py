@@ -96,13 +96,12 @@ class Reading:
         self.measuring.tracker.see_taps(len(registry.taps))
         self.sights = Sights()
         self._keep = keep
-        self._dated = 0
 
     def slices(self) -> Any:
         """(slice, tracked batch or None, SIGHT) until the end; numbers count from 1."""
         begin = 1
         for part in map(self._keep, slices(self.sources)):
-            self._date_taps()
+            self.measuring.date_taps(self.registry.taps)
             messages = [m for s in self.sources for m in s.decoder.take_cm_messages()]
             batch = self.measuring.update(part.table, messages)
             sights = None
@@ -111,16 +110,6 @@ class Reading:
                 sights = self.sights.update(tracker, batch, begin + part.place)
             yield part, batch, sights
             begin += part.length
-
-    def _date_taps(self) -> None:
-        taps, tracker = self.registry.taps, self.measuring.tracker
-        while self._dated < len(taps) and not self.measuring.filtered:
-            if taps[self._dated].leaves_out_roce:
-                self.measuring.captured_in_part = True
-            elif (first_ns := taps.carrier(self._dated).first_time_ns) is not None:
-                tracker.see_taps(self._dated + 1)
-                tracker.ran(self._dated, first_ns)
-            self._dated += 1
 
 
 def known_after(reading: Reading, logs: Sequence[str]) -> Known:

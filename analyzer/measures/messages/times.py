@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Ints, Records
+from ....kernels.kernel import Records
 from ...statistics.keeping import Kept
 from ...track import batch as verdicts
 from ...track.batch import TrackedBatch
 from ...wire import opcodes
-from ...wire.psn import PSN_MASK
+from ...wire.psn import unwrapped
 
 MOST_ENDS = 1 << 21
 """First and last packets that are kept, 24 bytes each."""
@@ -78,7 +78,7 @@ class MessageTimes:
         ends = np.concatenate([np.zeros(0, _END), *self._parts])
         by_flow = np.argsort(ends["flow"], kind="stable")
         ends = ends[by_flow]
-        ends = ends[np.lexsort((_unwrapped(ends), ends["flow"]))]
+        ends = ends[np.lexsort((unwrapped(ends["psn"]), ends["flow"]))]
         first = np.flatnonzero(ends["begins"])
         found = np.zeros(len(first), MESSAGE)
         found["flow"] = ends["flow"][first]
@@ -90,11 +90,3 @@ class MessageTimes:
         closed &= ends["ends"][first] == 0
         found["ended_ns"][closed] = np.maximum(near["time_ns"], found["begun_ns"])[closed]
         return found
-
-
-def _unwrapped(ends: Records) -> Ints:
-    """PSNs of flows, sorted by flow and in order of time, without the wrap at 2^24."""
-    half = (PSN_MASK + 1) // 2
-    psn = ends["psn"].astype(np.int64)
-    step = (np.diff(psn, prepend=psn[:1]) + half & PSN_MASK) - half
-    return np.asarray(np.cumsum(step))

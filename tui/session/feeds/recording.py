@@ -6,7 +6,6 @@ and packets, time windows and replays work as on a capture.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -17,14 +16,12 @@ from pathlib import Path
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.files.capture_files import CaptureFiles
-from ....probes.files.pcapng_writer import interface_description, section_header
 from ....probes.hooks.attach import gone_text
 from ....probes.live import LiveOptions, LiveSource
 from ....probes.owners.comments import OwnerComments
 from ....probes.owners.watch import OwnerWatch
 from ....probes.rights.dropping import become_unprivileged
 from ....probes.rights.priority import allow, raise_own
-from ....version import VERSION
 from ..snapshots.snapshot import SourceState
 from .feeds import CaptureFeed
 
@@ -67,15 +64,10 @@ class Recording:
         except BaseException:
             self._stack.close()
             raise
-        taps = self._source.registry.taps.items[self._source.first_tap :]
-        described = b"".join(map(interface_description, taps))
-
-        def head(comments: Sequence[str]) -> bytes:
-            system = " ".join(os.uname()[:3:2])
-            return section_header(f"rocescope {VERSION}", system, list(comments)) + described
-
         known = self._owners.new() if self._owners is not None else []
-        files = CaptureFiles(self.path, head, self._source.loss_by_tap, comments=known)
+        files = CaptureFiles(
+            self.path, self._source.head(), self._source.loss_by_tap, comments=known
+        )
         if drop:  # before a thread starts: it would keep privileges
             become_unprivileged(self._source.privileges())
         self._thread = threading.Thread(

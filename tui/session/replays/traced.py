@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from ....analyzer.errors import RocescopeError
@@ -12,14 +11,12 @@ from ....discovery.asking.commands import Line
 from ....discovery.dialects.dialect import Dialect
 from ....discovery.following.follow import Follow
 from ....discovery.following.results import FollowEvent
-from ....discovery.tracing.paths import TracedPaths, trace_paths
+from ....discovery.tracing.paths import TracedPaths, complete, trace_paths
 from ....replay.compare.flows import NO_CHANCES, result_of
 from ....replay.compare.summaries import mapped
 from ....replay.fabrics.fabric import Fabric
 from ....replay.fabrics.switch_hashing import hash_known
-from ....replay.flows.loads import Placement
 from ....replay.results.replay import StrategyResult
-from ....replay.strategies.placed import Outcome
 from ....replay.traffic.traffic import Traffic
 from ..snapshots.snapshot import TRACED
 from .placed import Placed
@@ -67,14 +64,11 @@ def traced(traffic: Traffic, fabric: Fabric) -> Traced | None:
 
 
 def _of(traffic: Traffic, fabric: Fabric, paths: TracedPaths) -> Traced | None:
-    whole = ~paths.placement.dropped
-    if not whole.any():
+    outcome = complete(traffic, paths)
+    if outcome is None:
         return None
-    bare = replace(traffic, windows=None, messages=None, seen=None).take(whole)
-    placement = Placement(paths.placement.links[whole], paths.placement.dropped[whole])
-    outcome = Outcome(bare, placement, {})
     result = result_of(TRACED, outcome, fabric, known=NO_CHANCES)
-    return Traced(result, Placed(TRACED, outcome, fabric), len(traffic), len(bare))
+    return Traced(result, Placed(TRACED, outcome, fabric), len(traffic), len(outcome.traffic))
 
 
 class Followed:
