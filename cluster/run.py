@@ -84,20 +84,15 @@ class _Stage:
         tell(self._title, done, total)
         futures = {executor.submit(self._task, work.folder, n): n for n in missing}
         errors: list[BaseException] = []
-        try:
-            for future in as_completed(futures):
-                error = future.exception()
-                if isinstance(error, BrokenExecutor):
-                    raise error
-                if error is not None:
-                    errors.append(error)
-                    continue
-                done += self._sizes[futures[future]]
-                tell(self._title, done, total)
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+        for future in as_completed(futures):
+            error = future.exception()
+            if isinstance(error, BrokenExecutor):
+                raise error
+            if error is not None:
+                errors.append(error)
+                continue
+            done += self._sizes[futures[future]]
+            tell(self._title, done, total)
         if errors:
             raise errors[0]
 
@@ -118,7 +113,11 @@ class _Warm:
         return self._executor
 
     def end(self) -> None:
-        """End the executor, its local processes at once."""
+        """End the executor, its local processes at once.
+
+        Tasks are not cancelled before: Dask does it, and an executor whose processes are killed
+        fails at cancelled tasks.
+        """
         executor, self._executor = self._executor, None
         if executor is None:
             return

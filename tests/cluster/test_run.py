@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -18,6 +19,7 @@ from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput
 from rocescope.cluster.merge import merge
 from rocescope.cluster.run import run_tasks
+from rocescope.cluster.workers import workers_of
 
 PATHS = SPRAYED[:2]
 
@@ -97,6 +99,27 @@ def test_a_failed_task_lets_the_others_end_and_the_next_run_does_only_its_own(
     run_tasks(folder, lambda: Here(fail))
     assert ran[3:] == [("map_capture", 0), ("reduce_partition", 0), ("reduce_partition", 1)]
     assert msgspec.json.encode(merge(folder)) == json(PATHS)
+
+
+@pytest.mark.thorough
+def test_an_interruption_ends_processes_quietly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = planned(tmp_path, SPRAYED, 2)
+    lost: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", lost.append)
+
+    def interrupt(_title: str, done: int, _total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    threads = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(folder, workers_of("local:1").executor, interrupt)
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+    assert not lost
+    assert [name for name in os.listdir(tmp_path / "map") if name.isdecimal()]
 
 
 def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
