@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
-
-from ..analyzer.results.base import Record
+from ..analyzer.results.base import Record, about
 from ..analyzer.results.diagnosis import Severity
 
 SCHEMA_VERSION = "1.0"
@@ -23,15 +21,15 @@ class FlowCounts(Record, frozen=True, kw_only=True):
     src: str
     dst: str
     dest_qp: int
-    owner: Annotated[str | None, Meta(description="process of this host, where known")]
+    owner: Annotated[str | None, about("process of this host, where known")]
     pid: int | None
-    idle_ns: Annotated[int, Meta(description="time since its last packet")]
+    idle_ns: Annotated[int, about("time since its last packet")]
     packets: int
     wire_bytes: int
     payload_bytes: int
     messages: int
-    late_packets: Annotated[int, Meta(description="below the expected PSN; with retransmissions")]
-    skipped_psns: Annotated[int, Meta(description="passed over; late packets may have filled them")]
+    late_packets: Annotated[int, about("below the expected PSN; with retransmissions")]
+    skipped_psns: Annotated[int, about("passed over; late packets may have filled them")]
     naks: int
     rnr_naks: int
     cnps: int
@@ -39,7 +37,7 @@ class FlowCounts(Record, frozen=True, kw_only=True):
     packets_in_interval: int
     wire_bytes_in_interval: int
     spraying_width: Annotated[
-        float | None, Meta(description="of the last interval with 32 data packets; None: none yet")
+        float | None, about("of the last interval with 32 data packets; None: none yet")
     ]
 
 
@@ -49,8 +47,8 @@ class Flows(Record, frozen=True, kw_only=True):
     schema_version: str = SCHEMA_VERSION
     time_ns: int
     interval_ns: int
-    listed: Annotated[int, Meta(description="flows with a packet within the last minute")]
-    blind: Annotated[list[Blind], Meta(description="interfaces whose packets are not seen")]
+    listed: Annotated[int, about("flows with a packet within the last minute")]
+    blind: Annotated[list[Blind], about("interfaces whose packets are not seen")]
     flows: list[FlowCounts]
 
 
@@ -66,9 +64,7 @@ class QueuePairCounts(Record, frozen=True, kw_only=True):
     pid: int | None
     command: str
     counters: dict[str, int]
-    counted_with: Annotated[
-        int, Meta(description="queue pairs whose sum the counters are; 0: not counted")
-    ]
+    counted_with: Annotated[int, about("queue pairs whose sum the counters are; 0: not counted")]
 
 
 class QueuePairs(Record, frozen=True, kw_only=True):
@@ -90,12 +86,12 @@ class AgentFinding(Record, frozen=True, kw_only=True):
     interface: str
     direction: str
     since_ns: int
-    packets: Annotated[int, Meta(description="hit by it; queue pairs for queue-pairs-in-error")]
+    packets: Annotated[int, about("hit by it; queue pairs for queue-pairs-in-error")]
     of_packets: int
     share_percent: float
     sentence: str
     next_step: str
-    recordings: Annotated[list[str], Meta(description="files around its beginning")] = []
+    recordings: Annotated[list[str], about("files around its beginning")] = []
 
 
 class Blind(Record, frozen=True, kw_only=True):
@@ -114,6 +110,6 @@ class AgentDiagnosis(Record, frozen=True, kw_only=True):
     window_ns: int
     summary: str
     findings: list[AgentFinding]
-    healthy: Annotated[list[str], Meta(description="checks that passed, and what they cover")]
+    healthy: Annotated[list[str], about("checks that passed, and what they cover")]
     blind: list[Blind]
-    limits: Annotated[list[str], Meta(description="what the counters cannot tell")]
+    limits: Annotated[list[str], about("what the counters cannot tell")]

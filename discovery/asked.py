@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ..analyzer.results.base import about
 from ..analyzer.saved_file import decoded
 
 ASKED = "asked.json"
@@ -18,12 +19,12 @@ _UnixTime = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="Unix time")
 class AskedCommand(msgspec.Struct, frozen=True, kw_only=True):
     """One command."""
 
-    suffix: Annotated[str, Meta(description="the answer is in the file NAME.SUFFIX")]
+    suffix: Annotated[str, about("the answer is in the file NAME.SUFFIX")]
     command: str
     began_ns: _UnixTime
     ended_ns: _UnixTime
     output_bytes: Annotated[int, Meta(ge=0)]
-    problem: Annotated[str, Meta(description="why there is no complete answer; empty: there is")]
+    problem: Annotated[str, about("why there is no complete answer; empty: there is")]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,9 +32,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     dialect: str
     kind: Literal["switch", "host"]
-    ssh: Annotated[str, Meta(description="host in ssh_config")]
+    ssh: Annotated[str, about("host in ssh_config")]
     answers: list[AskedCommand] = []
-    problem: Annotated[str, Meta(description="why it was not asked; empty: it was")] = ""
+    problem: Annotated[str, about("why it was not asked; empty: it was")] = ""
 
     def problem_of(self, suffix: str) -> str:
         """Why a question has no complete answer; empty if it has one or was not asked."""

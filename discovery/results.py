@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
+from ..analyzer.results.base import about
 from ..replay.results.base import SCHEMA_VERSION
 
 
@@ -18,48 +18,47 @@ class Command(Record, frozen=True, kw_only=True):
     """One command on a device, the evidence of what is known of it."""
 
     command: str
-    file: Annotated[str, Meta(description="with the answer, in the folder of --raw")]
-    time: Annotated[str, Meta(description="when it ended, ISO 8601, by the clock of this computer")]
+    file: Annotated[str, about("with the answer, in the folder of --raw")]
+    time: Annotated[str, about("when it ended, ISO 8601, by the clock of this computer")]
     output_bytes: int
-    problem: Annotated[str | None, Meta(description="None: the answer is complete")]
+    problem: Annotated[str | None, about("None: the answer is complete")]
 
 
 class AskedDevice(Record, frozen=True, kw_only=True):
     """One device whose answers were read."""
 
     name: str
-    kind: Annotated[str, Meta(description="switch or host")]
+    kind: Annotated[str, about("switch or host")]
     dialect: str
-    hash: Annotated[str | None, Meta(description="hash policy and seed; None: a host")]
-    not_read: Annotated[list[str], Meta(description="what is unknown: no answer in the folder")]
-    commands: Annotated[list[Command], Meta(description="empty: the folder does not state it")] = []
+    hash: Annotated[str | None, about("hash policy and seed; None: a host")]
+    not_read: Annotated[list[str], about("what is unknown: no answer in the folder")]
+    commands: Annotated[list[Command], about("empty: the folder does not state it")] = []
 
 
 class DiscoveredLink(Record, frozen=True, kw_only=True):
     """A two-way link."""
 
     name: str
-    ports: Annotated[list[str], Meta(description="of both ends; empty for an unknown port")]
-    evidence: Annotated[str, Meta(description="sources that show the link, strongest first")]
+    ports: Annotated[list[str], about("of both ends; empty for an unknown port")]
+    evidence: Annotated[str, about("sources that show the link, strongest first")]
 
 
 class HostQueuePair(Record, frozen=True, kw_only=True):
     """A queue pair of a host."""
 
     host: str
-    device: Annotated[str, Meta(description="RDMA device, such as mlx5_0")]
+    device: Annotated[str, about("RDMA device, such as mlx5_0")]
     local_qp: int
-    remote_qp: Annotated[int | None, Meta(description="None: not connected")]
+    remote_qp: Annotated[int | None, about("None: not connected")]
     type: str
     state: str
-    pid: Annotated[int | None, Meta(description="None: of the kernel, or hidden")]
+    pid: Annotated[int | None, about("None: of the kernel, or hidden")]
     command: str | None
     inferred_peer: Annotated[
-        str | None,
-        Meta(description="host of the remote queue pair, by its number alone; None: unknown"),
+        str | None, about("host of the remote queue pair, by its number alone; None: unknown")
     ]
     inferred_udp_source_port: Annotated[
-        int | None, Meta(description="Linux's formula; the application may have set another")
+        int | None, about("Linux's formula; the application may have set another")
     ]
 
 
@@ -67,7 +66,7 @@ class Remark(Record, frozen=True, kw_only=True):
     """A finding, a contradiction, or something that the fabric does not represent."""
 
     kind: str
-    device: Annotated[str, Meta(description="empty: several devices")]
+    device: Annotated[str, about("empty: several devices")]
     text: str
 
 
@@ -79,10 +78,8 @@ class Discovery(Record, frozen=True, kw_only=True):
     hosts: int
     switches: int
     devices: list[AskedDevice]
-    switches_without_tables: Annotated[
-        list[str], Meta(description="shortest paths are assumed there")
-    ]
+    switches_without_tables: Annotated[list[str], about("shortest paths are assumed there")]
     links: list[DiscoveredLink]
     remarks: list[Remark]
-    queue_pairs: Annotated[list[HostQueuePair], Meta(description="of asked hosts")] = []
+    queue_pairs: Annotated[list[HostQueuePair], about("of asked hosts")] = []
     schema_version: str = SCHEMA_VERSION

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from .base import Record
+from .base import Record, about
 from .captures import CaptureSummary, MirrorChecks
 from .conformance import Conformance
 from .diagnosis import Diagnosis
@@ -33,46 +33,41 @@ class Analysis(Record, frozen=True, kw_only=True):
 
     schema_version: str = SCHEMA_VERSION
     version: str
-    complete: Annotated[bool, Meta(description="False when the analysis was interrupted")]
+    complete: Annotated[bool, about("False when the analysis was interrupted")]
     captures: list[CaptureSummary]
     diagnosis: Diagnosis
     flows: list[Flow]
     connections: list[Connection]
     imbalance: list[Imbalance]
-    hops: Annotated[
-        list[Hop], Meta(description="from tap to tap, one direction each; empty with one tap")
-    ]
+    hops: Annotated[list[Hop], about("from tap to tap, one direction each; empty with one tap")]
     capture_losses: list[CaptureLoss]
     clocks: list[TapClock]
     events: list[Event]
     events_omitted: int
     series: Series
     warnings: Annotated[
-        list[str], Meta(description="what limits trust in these results, most important first")
+        list[str], about("what limits trust in these results, most important first")
     ]
     ended: Annotated[
         Ended | UnsetType,
-        Meta(
-            description="only if flows were removed from memory (live or with --follow), or "
+        about(
+            "only if flows were removed from memory (live or with --follow), or "
             "packets were beyond a limit"
         ),
     ] = UNSET
     rdma_ports: Annotated[
-        list[RdmaPort] | UnsetType,
-        Meta(description="only in a live analysis on a host with RDMA devices"),
+        list[RdmaPort] | UnsetType, about("only in a live analysis on a host with RDMA devices")
     ] = UNSET
-    conformance: Annotated[Conformance | UnsetType, Meta(description="only with --conformance")] = (
-        UNSET
-    )
-    mrc: Annotated[Mrc | UnsetType, Meta(description="only when the capture holds MRC")] = UNSET
+    conformance: Annotated[Conformance | UnsetType, about("only with --conformance")] = UNSET
+    mrc: Annotated[Mrc | UnsetType, about("only when the capture holds MRC")] = UNSET
     mirror_checks: Annotated[
-        MirrorChecks | UnsetType, Meta(description="only with --mirror-format lumina")
+        MirrorChecks | UnsetType, about("only with --mirror-format lumina")
     ] = UNSET
     ranks: Annotated[
-        Ranks | UnsetType, Meta(description="only if both ranks of a flow are known, from logs")
+        Ranks | UnsetType, about("only if both ranks of a flow are known, from logs")
     ] = UNSET
     segment_lists: Annotated[
-        list[SegmentList] | UnsetType, Meta(description="only when the capture holds SRv6; bounded")
+        list[SegmentList] | UnsetType, about("only when the capture holds SRv6; bounded")
     ] = UNSET
 
     @property

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import Meta
+
+
+def about(text: str) -> Meta:
+    """What a field means, for the JSON Schema and the documentation."""
+    return Meta(description=text)
 
 
 class Record(msgspec.Struct, frozen=True):

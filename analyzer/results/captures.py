@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from .base import Record
+from .base import Record, about
 
 
 class Sampling(Record, frozen=True):
     """Estimates of the total traffic from samples (sFlow)."""
 
-    one_in: Annotated[float, Meta(description="mean sampling rate: one in N frames")]
-    estimated_packets: Annotated[int, Meta(description="sampled packets times the sampling rate")]
+    one_in: Annotated[float, about("mean sampling rate: one in N frames")]
+    estimated_packets: Annotated[int, about("sampled packets times the sampling rate")]
     estimated_wire_bytes: int
     error_percent: Annotated[
-        float, Meta(description="standard error of the estimate, 100 / sqrt(sampled packets)")
+        float, about("standard error of the estimate, 100 / sqrt(sampled packets)")
     ]
 
 
@@ -25,11 +25,9 @@ class UltraEthernet(Record, frozen=True):
 
     packets: int
     wire_bytes: int
-    by_type: Annotated[dict[str, int], Meta(description="packets by type of the delivery sublayer")]
-    entropy_values: Annotated[int, Meta(description="different UDP source ports")]
-    lowest_psn: Annotated[
-        int | None, Meta(description="of RUD and ROD requests; null without them")
-    ]
+    by_type: Annotated[dict[str, int], about("packets by type of the delivery sublayer")]
+    entropy_values: Annotated[int, about("different UDP source ports")]
+    lowest_psn: Annotated[int | None, about("of RUD and ROD requests; null without them")]
     highest_psn: int | None
 
 
@@ -43,26 +41,25 @@ class PauseSpan(Record, frozen=True):
 class Pause(Record, frozen=True):
     """PFC (IEEE 802.1Qbb) or global pause (802.3x) frames of one priority at one tap."""
 
-    priority: Annotated[int | None, Meta(description="0 to 7; null for global pause")]
+    priority: Annotated[int | None, about("0 to 7; null for global pause")]
     frames: int
-    resume_frames: Annotated[int, Meta(description="frames with a pause time of 0 (XON)")]
-    quanta: Annotated[int, Meta(description="sum of the pause times, in units of 512 bit times")]
+    resume_frames: Annotated[int, about("frames with a pause time of 0 (XON)")]
+    quanta: Annotated[int, about("sum of the pause times, in units of 512 bit times")]
     paused_ns: Annotated[
-        int | None,
-        Meta(description="time paused; null when the link rate is unknown (see --link-rate)"),
+        int | None, about("time paused; null when the link rate is unknown (see --link-rate)")
     ]
     first_time_ns: Annotated[
-        int | None, Meta(description="first frame that pauses; null if every frame ends a pause")
+        int | None, about("first frame that pauses; null if every frame ends a pause")
     ]
-    last_time_ns: Annotated[int | None, Meta(description="last frame that pauses")]
+    last_time_ns: Annotated[int | None, about("last frame that pauses")]
     first_frame_number: Annotated[
-        int | None, Meta(description="number in the capture of the first frame that pauses")
+        int | None, about("number in the capture of the first frame that pauses")
     ] = None
     last_frame_number: int | None = None
     spans: Annotated[
         list[PauseSpan],
-        Meta(
-            description="when it was paused, at most 32 spans: pauses close to each other are one;"
+        about(
+            "when it was paused, at most 32 spans: pauses close to each other are one;"
             " empty if the link rate is unknown"
         ),
     ] = []
@@ -75,26 +72,26 @@ class TapSummary(Record, frozen=True):
     link_type: int
     frames: int
     roce_packets: int
-    wire_bytes: Annotated[int, Meta(description="bytes of RoCE frames on the wire")]
+    wire_bytes: Annotated[int, about("bytes of RoCE frames on the wire")]
     dropped_frames: Annotated[
-        int | None, Meta(description="frames dropped by the capture itself; null when not stated")
+        int | None, about("frames dropped by the capture itself; null when not stated")
     ]
     speed_bits_per_second: int | None
     pauses: list[Pause]
-    sampling: Annotated[Sampling | UnsetType, Meta(description="only for samples (sFlow)")] = UNSET
+    sampling: Annotated[Sampling | UnsetType, about("only for samples (sFlow)")] = UNSET
     filter: Annotated[
-        str | UnsetType, Meta(description="capture filter, only where the capture states it")
+        str | UnsetType, about("capture filter, only where the capture states it")
     ] = UNSET
     fragmented_packets: Annotated[
-        int, Meta(description="RoCE packets sent in IP fragments, counted by first fragment")
+        int, about("RoCE packets sent in IP fragments, counted by first fragment")
     ] = 0
 
 
 class CaptureGap(Record, frozen=True):
     """A period without frames in a capture of several files."""
 
-    from_ns: Annotated[int | None, Meta(description="last frame before; null if unknown")]
-    until_ns: Annotated[int | None, Meta(description="first frame after; null if unknown")]
+    from_ns: Annotated[int | None, about("last frame before; null if unknown")]
+    until_ns: Annotated[int | None, about("first frame after; null if unknown")]
     reason: str
 
 
@@ -109,39 +106,35 @@ class CaptureSummary(Record, frozen=True):
     first_time_ns: int | None
     last_time_ns: int | None
     duration_ns: int | None
-    snapped_frames: Annotated[int, Meta(description="frames cut by the snap length")]
+    snapped_frames: Annotated[int, about("frames cut by the snap length")]
     out_of_order_frames: Annotated[
-        int, Meta(description="records with a time below that of the previous record")
+        int, about("records with a time below that of the previous record")
     ]
     undecodable_frames: dict[str, int]
     later_fragments: int
-    icrc: Annotated[
-        dict[str, int] | None, Meta(description="ok, bad, truncated; null unless checked")
-    ]
-    contents: Annotated[dict[str, int], Meta(description="frames that are not RoCE, by kind")]
+    icrc: Annotated[dict[str, int] | None, about("ok, bad, truncated; null unless checked")]
+    contents: Annotated[dict[str, int], about("frames that are not RoCE, by kind")]
     taps: list[TapSummary]
     warnings: list[str]
-    damaged_places: Annotated[
-        int, Meta(description="places that could not be read: truncated or corrupt")
-    ] = 0
+    damaged_places: Annotated[int, about("places that could not be read: truncated or corrupt")] = 0
     encapsulations: Annotated[
-        dict[str, int] | UnsetType, Meta(description="frames found in mirrors and tunnels, by kind")
+        dict[str, int] | UnsetType, about("frames found in mirrors and tunnels, by kind")
     ] = UNSET
-    ultra_ethernet: Annotated[UltraEthernet | UnsetType, Meta(description="only if any")] = UNSET
+    ultra_ethernet: Annotated[UltraEthernet | UnsetType, about("only if any")] = UNSET
     gaps: Annotated[
         list[CaptureGap] | UnsetType,
-        Meta(description="only if any: lost, cut and damaged files of a ring (--tap EXPRESSION)"),
+        about("only if any: lost, cut and damaged files of a ring (--tap EXPRESSION)"),
     ] = UNSET
 
 
 class SwitchCheck(Record, frozen=True):
     """Packet counters of a mirroring switch compared with the capture."""
 
-    mirror_ports: Annotated[list[str], Meta(description="ports that send and never receive")]
-    received_packets: Annotated[int, Meta(description="sum over all ports")]
-    mirrored_packets: Annotated[int, Meta(description="sent at the mirror ports")]
+    mirror_ports: Annotated[list[str], about("ports that send and never receive")]
+    received_packets: Annotated[int, about("sum over all ports")]
+    mirrored_packets: Annotated[int, about("sent at the mirror ports")]
     captured_packets: int
-    agrees: Annotated[bool, Meta(description="all three are equal")]
+    agrees: Annotated[bool, about("all three are equal")]
 
 
 class UndeliveredPackets(Record, frozen=True):
@@ -158,20 +151,15 @@ class MirrorChecks(Record, frozen=True):
     """Integrity of a Lumina mirror, which numbers every packet and stamps it in hardware."""
 
     packets: int
-    lost_packets: Annotated[
-        int, Meta(description="missing mirror numbers: packets lost by the mirror")
-    ]
-    gaps: Annotated[int, Meta(description="gaps in the mirror numbers, per file")]
-    out_of_order_packets: Annotated[int, Meta(description="mirror numbers below the previous one")]
+    lost_packets: Annotated[int, about("missing mirror numbers: packets lost by the mirror")]
+    gaps: Annotated[int, about("gaps in the mirror numbers, per file")]
+    out_of_order_packets: Annotated[int, about("mirror numbers below the previous one")]
     times_backwards: Annotated[
-        int, Meta(description="timestamps more than 50 ns below the previous one, per file")
+        int, about("timestamps more than 50 ns below the previous one, per file")
     ]
     direction_times_backwards: Annotated[
-        int,
-        Meta(
-            description="timestamps below the previous one of the same sender, by number, per file"
-        ),
+        int, about("timestamps below the previous one of the same sender, by number, per file")
     ]
-    injected: Annotated[dict[str, int], Meta(description="packets by injected event")]
+    injected: Annotated[dict[str, int], about("packets by injected event")]
     undelivered: list[UndeliveredPackets]
-    switch: Annotated[SwitchCheck | None, Meta(description="only with --switch-counters")]
+    switch: Annotated[SwitchCheck | None, about("only with --switch-counters")]

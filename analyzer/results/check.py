@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from .analysis import SCHEMA_VERSION
-from .base import Record
+from .base import Record, about
 from .captures import CaptureSummary
 from .conformance import Conformance
 
@@ -17,9 +15,9 @@ class Check(Record, frozen=True, kw_only=True):
 
     schema_version: str = SCHEMA_VERSION
     version: str
-    complete: Annotated[bool, Meta(description="False when the check was interrupted")]
+    complete: Annotated[bool, about("False when the check was interrupted")]
     captures: list[CaptureSummary]
     conformance: Conformance
     warnings: Annotated[
-        list[str], Meta(description="what limits trust in these results, most important first")
+        list[str], about("what limits trust in these results, most important first")
     ]

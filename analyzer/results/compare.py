@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
-
 from .analysis import SCHEMA_VERSION
-from .base import Record
+from .base import Record, about
 from .diagnosis import Finding
 
 Change = Literal["new", "worse", "better", "gone", "unchanged"]
@@ -29,19 +27,15 @@ class Figures(Record, frozen=True):
     packets: int
     lost_packets: Annotated[
         int | None,
-        Meta(
-            description="lost before or between taps, or never seen, each PSN once; not capture"
-            " loss"
-        ),
+        about("lost before or between taps, or never seen, each PSN once; not capture loss"),
     ]
     reordered_packets: int | None
     retransmitted_packets: int | None
     duplicate_packets: int | None
     ecn_marked_packets: int
-    goodput_bits_per_second: Annotated[float | None, Meta(description="the sum of all flows")]
+    goodput_bits_per_second: Annotated[float | None, about("the sum of all flows")]
     lost_retransmissions: Annotated[
-        int | None,
-        Meta(description="lost besides, before the tap; null: not counted, as for single flows"),
+        int | None, about("lost besides, before the tap; null: not counted, as for single flows")
     ] = None
 
 
@@ -52,7 +46,7 @@ class FlowChange(Record, frozen=True):
     src: str
     dst: str
     dest_qp: int
-    worse: Annotated[list[str], Meta(description="names of figures")]
+    worse: Annotated[list[str], about("names of figures")]
     better: list[str]
     before: Figures | None
     after: Figures | None
@@ -61,24 +55,22 @@ class FlowChange(Record, frozen=True):
 class HopFigures(Record, frozen=True):
     """Key figures of a hop."""
 
-    packets: Annotated[int, Meta(description="entered the hop: passed or lost")]
+    packets: Annotated[int, about("entered the hop: passed or lost")]
     lost_packets: int
-    ecn_marked_packets: Annotated[int, Meta(description="marked CE on this hop")]
+    ecn_marked_packets: Annotated[int, about("marked CE on this hop")]
     reordered_packets: int
     duplicate_packets: int
-    queueing_p99_ns: Annotated[
-        float | None, Meta(description="delay above the smallest delay of the hop")
-    ]
+    queueing_p99_ns: Annotated[float | None, about("delay above the smallest delay of the hop")]
 
 
 class HopChange(Record, frozen=True):
     """A hop of one analysis or of both."""
 
     change: Change
-    from_tap: Annotated[str, Meta(description="without what the names of all taps have in common")]
-    to_tap: Annotated[str | None, Meta(description="null: the next tap is unknown")]
+    from_tap: Annotated[str, about("without what the names of all taps have in common")]
+    to_tap: Annotated[str | None, about("null: the next tap is unknown")]
     device: str | None
-    worse: Annotated[list[str], Meta(description="names of figures")]
+    worse: Annotated[list[str], about("names of figures")]
     better: list[str]
     before: HopFigures | None
     after: HopFigures | None
@@ -89,24 +81,24 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     schema_version: str = SCHEMA_VERSION
     version: str
-    before: Annotated[str, Meta(description="name of the first analysis")]
+    before: Annotated[str, about("name of the first analysis")]
     after: str
     change: Annotated[
         Literal["worse", "better", "unchanged"],
-        Meta(
-            description="worse: a critical finding or warning is new or worse, or a figure of all "
+        about(
+            "worse: a critical finding or warning is new or worse, or a figure of all "
             "flows is worse; lower goodput alone does not count if findings are only better or gone"
         ),
     ]
-    findings: Annotated[list[FindingChange], Meta(description="new and worse ones first")]
-    worse: Annotated[list[str], Meta(description="figures of all flows that are worse")]
+    findings: Annotated[list[FindingChange], about("new and worse ones first")]
+    worse: Annotated[list[str], about("figures of all flows that are worse")]
     better: list[str]
     figures_before: Figures
     figures_after: Figures
     hops: Annotated[
-        list[HopChange], Meta(description="matched by the names of taps; worse first, then better")
+        list[HopChange], about("matched by the names of taps; worse first, then better")
     ]
     flows: Annotated[
-        list[FlowChange], Meta(description="matched by src, dst and dest_qp; new and worse first")
+        list[FlowChange], about("matched by src, dst and dest_qp; new and worse first")
     ]
     warnings: list[str]

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from .base import Quantiles, Record
+from .base import Quantiles, Record, about
 
 
 class Violation(Record, frozen=True):
     """One violation of a rule."""
 
-    rule: Annotated[str, Meta(description="id of the rule")]
+    rule: Annotated[str, about("id of the rule")]
     text: str
-    source: Annotated[str, Meta(description="document and section of the rule")]
-    certainty: Annotated[str, Meta(description="how reliably the source states the rule")]
-    flow: Annotated[
-        int | None, Meta(description="id of the flow whose sender or peer violated the rule")
-    ]
+    source: Annotated[str, about("document and section of the rule")]
+    certainty: Annotated[str, about("how reliably the source states the rule")]
+    flow: Annotated[int | None, about("id of the flow whose sender or peer violated the rule")]
     src: str
     dst: str
     dest_qp: int
     tap: str
     time_ns: int
-    frame_number: Annotated[int, Meta(description="frame of the violating packet, at its tap")]
+    frame_number: Annotated[int, about("frame of the violating packet, at its tap")]
     related_frame: Annotated[
-        int | None, Meta(description="earlier frame at the same tap that the packet contradicts")
+        int | None, about("earlier frame at the same tap that the packet contradicts")
     ]
     psn: int | None
     expected_psn: int | None
@@ -37,59 +33,53 @@ class RuleResult(Record, frozen=True):
 
     id: str
     title: str
-    side: Annotated[
-        str, Meta(description="the side that the rule applies to: requester or responder")
-    ]
+    side: Annotated[str, about("the side that the rule applies to: requester or responder")]
     source: str
     certainty: str
-    needs: Annotated[str, Meta(description="what the capture must contain for a verdict")]
-    status: Annotated[str, Meta(description="passed, violated or not_judged")]
-    judged: Annotated[int, Meta(description="cases with a verdict")]
+    needs: Annotated[str, about("what the capture must contain for a verdict")]
+    status: Annotated[str, about("passed, violated or not_judged")]
+    judged: Annotated[int, about("cases with a verdict")]
     violations: int
-    undecided: Annotated[int, Meta(description="cases without a verdict")]
-    reasons: Annotated[dict[str, int], Meta(description="undecided cases by reason")]
+    undecided: Annotated[int, about("cases without a verdict")]
+    reasons: Annotated[dict[str, int], about("undecided cases by reason")]
 
 
 class RecoveryLatency(Record, frozen=True):
     """Times of loss recovery as seen at the taps; null without a timed case."""
 
     nak_generation_ns: Annotated[
-        Quantiles | None, Meta(description="first packet after a gap to the NAK for the gap")
+        Quantiles | None, about("first packet after a gap to the NAK for the gap")
     ]
     nak_response_ns: Annotated[
-        Quantiles | None, Meta(description="NAK to the retransmission of the PSN it names")
+        Quantiles | None, about("NAK to the retransmission of the PSN it names")
     ]
     retransmission_ns: Annotated[
-        Quantiles | None,
-        Meta(description="a packet to its retransmission; only at taps before the loss"),
+        Quantiles | None, about("a packet to its retransmission; only at taps before the loss")
     ]
     next_delivered_ns: Annotated[
-        Quantiles | None,
-        Meta(description="first transmission of a lost packet to that of the next packet"),
+        Quantiles | None, about("first transmission of a lost packet to that of the next packet")
     ]
 
 
 class ConformanceView(Record, frozen=True):
     """One direction of one connection, as one tap saw it."""
 
-    flow: Annotated[int | None, Meta(description="id of the flow with the requests")]
+    flow: Annotated[int | None, about("id of the flow with the requests")]
     src: str
     dst: str
     dest_qp: int
     tap: str
     position: Annotated[
         str,
-        Meta(
-            description="where the tap is, judged by losses: before_loss (near the sender),"
+        about(
+            "where the tap is, judged by losses: before_loss (near the sender),"
             " behind_loss (near the receiver), between_losses, or no_loss"
         ),
     ]
     requests: int
     answers: int
     resent_packets: int
-    rewinds: Annotated[
-        dict[str, int], Meta(description="by trigger: nak, rnr, timeout, read, unknown")
-    ]
+    rewinds: Annotated[dict[str, int], about("by trigger: nak, rnr, timeout, read, unknown")]
     violations: int
     undecided: int
     latency: RecoveryLatency
@@ -98,13 +88,13 @@ class ConformanceView(Record, frozen=True):
 class CnpScope(Record, frozen=True):
     """CNPs counted in one pacing scope."""
 
-    scope: Annotated[str, Meta(description="port, ip_pair, destination or queue_pair")]
+    scope: Annotated[str, about("port, ip_pair, destination or queue_pair")]
     notifiers: Annotated[
-        int, Meta(description="ports, pairs, destinations or queue pairs with CE marks or CNPs")
+        int, about("ports, pairs, destinations or queue pairs with CE marks or CNPs")
     ]
-    expected_cnps: Annotated[int, Meta(description="CNPs that the CE marks should have caused")]
-    difference: Annotated[int, Meta(description="sum of |expected - seen| over the notifiers")]
-    too_close: Annotated[int, Meta(description="CNPs earlier than the minimum interval")]
+    expected_cnps: Annotated[int, about("CNPs that the CE marks should have caused")]
+    difference: Annotated[int, about("sum of |expected - seen| over the notifiers")]
+    too_close: Annotated[int, about("CNPs earlier than the minimum interval")]
     least_spacing_ns: int | None
 
 
@@ -117,7 +107,7 @@ class CnpConformance(Record, frozen=True):
     cnps: int
     scopes: list[CnpScope]
     explained_by: Annotated[
-        list[str], Meta(description="scopes that explain the CNPs best; empty when unknown")
+        list[str], about("scopes that explain the CNPs best; empty when unknown")
     ]
     text: str
 
@@ -130,21 +120,20 @@ class CounterCheck(Record, frozen=True):
     counter: str
     driver: str
     grew_by: int
-    captured: Annotated[int | None, Meta(description="null when no tap can see it")]
+    captured: Annotated[int | None, about("null when no tap can see it")]
     agrees: bool | None
     meaning: str
-    text: Annotated[str, Meta(description="possible reasons for a difference")]
+    text: Annotated[str, about("possible reasons for a difference")]
 
 
 class Conformance(Record, frozen=True):
     """Whether the queue pairs follow the rules, as far as the capture shows."""
 
-    conformant: Annotated[bool, Meta(description="no violation was seen")]
+    conformant: Annotated[bool, about("no violation was seen")]
     rules: list[RuleResult]
     violations: list[Violation]
     violations_omitted: Annotated[
-        int,
-        Meta(description="further violations of the same kinds by the same flows: only counted"),
+        int, about("further violations of the same kinds by the same flows: only counted")
     ]
     latency: RecoveryLatency
     cnp: list[CnpConformance]

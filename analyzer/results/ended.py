@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from .base import Record
+from .base import Record, about
 
 
 class Ended(Record, frozen=True, kw_only=True):
@@ -18,16 +16,16 @@ class Ended(Record, frozen=True, kw_only=True):
     flows: int = 0
     queue_pairs: Annotated[
         int,
-        Meta(
-            description="connections with requests or READ responses; a flow without a known"
+        about(
+            "connections with requests or READ responses; a flow without a known"
             " connection counts as one"
         ),
     ] = 0
-    connections: Annotated[int, Meta(description="known connections of these flows")] = 0
+    connections: Annotated[int, about("known connections of these flows")] = 0
     flows_in_trouble: Annotated[
         int,
-        Meta(
-            description="flows with losses, late, marked, refused or retransmitted packets: only"
+        about(
+            "flows with losses, late, marked, refused or retransmitted packets: only"
             " the worst idle flows stay in `flows`"
         ),
     ] = 0
@@ -53,39 +51,34 @@ class Ended(Record, frozen=True, kw_only=True):
     lost_between_taps: int = 0
     reordered_between_taps: int = 0
     marked_between_taps: Annotated[
-        int,
-        Meta(
-            description="CE after the first tap; `ecn_marked_packets` holds those marked before it"
-        ),
+        int, about("CE after the first tap; `ecn_marked_packets` holds those marked before it")
     ] = 0
-    missing_packets: Annotated[
-        int, Meta(description="without the flows of which a tap saw only a part")
-    ] = 0
+    missing_packets: Annotated[int, about("without the flows of which a tap saw only a part")] = 0
     sequenced_packets: Annotated[
-        int, Meta(description="request and response packets of flows with a PSN order")
+        int, about("request and response packets of flows with a PSN order")
     ] = 0
     partial_flows: Annotated[
-        int, Meta(description="flows of which a tap saw only a part: their losses are unknown")
+        int, about("flows of which a tap saw only a part: their losses are unknown")
     ] = 0
     unknown_between_taps: Annotated[
-        int, Meta(description="packets that a later tap did not see: whether lost is unknown")
+        int, about("packets that a later tap did not see: whether lost is unknown")
     ] = 0
-    untapped_flows: Annotated[int, Meta(description="flows on paths without a tap")] = 0
+    untapped_flows: Annotated[int, about("flows on paths without a tap")] = 0
     missed_by_captures: Annotated[
-        int, Meta(description="packets that passed a tap and are missing in its capture")
+        int, about("packets that passed a tap and are missing in its capture")
     ] = 0
     untracked_packets: Annotated[
         int,
-        Meta(
-            description="of new flows beyond the limit of the terminal UI, or of addresses after"
+        about(
+            "of new flows beyond the limit of the terminal UI, or of addresses after"
             " the first 262,143: not analysed, and in no other sum"
         ),
     ] = 0
     untracked_wire_bytes: int = 0
     returned_flows: Annotated[
         int | None,
-        Meta(
-            description="flows of captures that resumed after removal from memory: each counts as "
+        about(
+            "flows of captures that resumed after removal from memory: each counts as "
             "a new flow, losses and late packets in between are unknown; null with `--idle-after`: "
             "not counted"
         ),

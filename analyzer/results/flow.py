@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from .base import HistogramBin, Quantiles, Record
+from .base import HistogramBin, Quantiles, Record, about
 from .captures import Sampling
 from .mrc import MrcFlow
 from .paths import PathShare, Spraying
@@ -15,71 +15,61 @@ from .paths import PathShare, Spraying
 class Reordering(Record, frozen=True):
     """RFC 4737 and RFC 5236 metrics over the packets with a PSN in this flow's own sequence."""
 
-    ratio: Annotated[float, Meta(description="reordered packets / unique packets (RFC 4737 3.3)")]
-    max_extent: Annotated[int, Meta(description="packets (RFC 4737 4.2)")]
+    ratio: Annotated[float, about("reordered packets / unique packets (RFC 4737 3.3)")]
+    max_extent: Annotated[int, about("packets (RFC 4737 4.2)")]
     extent_packets: Quantiles | None
     extent_histogram: list[HistogramBin]
-    late_time_ns: Annotated[Quantiles | None, Meta(description="RFC 4737 4.3")]
+    late_time_ns: Annotated[Quantiles | None, about("RFC 4737 4.3")]
     late_time_histogram: list[HistogramBin]
     held_packets: Annotated[
-        Quantiles | None,
-        Meta(description="packets with higher PSNs that a receiver must buffer"),
+        Quantiles | None, about("packets with higher PSNs that a receiver must buffer")
     ]
     byte_offset: Annotated[
-        Quantiles | None, Meta(description="bytes that a receiver must buffer (RFC 4737 4.4)")
+        Quantiles | None, about("bytes that a receiver must buffer (RFC 4737 4.4)")
     ]
     gap_packets: Annotated[
-        Quantiles | None,
-        Meta(description="packets between reordering discontinuities (RFC 4737 4.5)"),
+        Quantiles | None, about("packets between reordering discontinuities (RFC 4737 4.5)")
     ]
     gap_time_ns: Quantiles | None
     n_reordering: Annotated[
-        list[int],
-        Meta(description="packets that are n-reordered, for n = 1, 2, ... (RFC 4737 5.4)"),
+        list[int], about("packets that are n-reordered, for n = 1, 2, ... (RFC 4737 5.4)")
     ]
     max_n_reordering: int
-    runs: Annotated[int, Meta(description="reordering-free runs (RFC 4737 4.6)")]
-    run_packets: Annotated[int, Meta(description="packets in those runs")]
-    run_packets_squared: Annotated[int, Meta(description="sum of the squared run lengths")]
+    runs: Annotated[int, about("reordering-free runs (RFC 4737 4.6)")]
+    run_packets: Annotated[int, about("packets in those runs")]
+    run_packets_squared: Annotated[int, about("sum of the squared run lengths")]
     displacement_threshold: int
     density: Annotated[
-        dict[int, int], Meta(description="packets per displacement, early < 0 < late (RFC 5236 RD)")
+        dict[int, int], about("packets per displacement, early < 0 < late (RFC 5236 RD)")
     ]
     buffer_density: Annotated[
-        dict[int, int], Meta(description="arrivals per receive-buffer occupancy (RFC 5236 RBD)")
+        dict[int, int], about("arrivals per receive-buffer occupancy (RFC 5236 RBD)")
     ]
 
 
 class Recovery(Record, frozen=True):
     """Losses and their recovery."""
 
-    naks: Annotated[
-        dict[str, int], Meta(description="NAKs received for this flow's packets, by code")
-    ]
-    rnr_naks: Annotated[int | None, Meta(description="null for counters")]
+    naks: Annotated[dict[str, int], about("NAKs received for this flow's packets, by code")]
+    rnr_naks: Annotated[int | None, about("null for counters")]
     retransmitted_by: Annotated[
         dict[str, int] | None,
-        Meta(
-            description="retransmitted requests by trigger: nak, rnr, timeout, implied, unknown; "
+        about(
+            "retransmitted requests by trigger: nak, rnr, timeout, implied, unknown; "
             "null for counters and samples, and if only READ or atomic responses are retransmitted"
         ),
     ]
     rewinds: Annotated[
-        int | None,
-        Meta(description="times the requester went back to an earlier PSN; null likewise"),
+        int | None, about("times the requester went back to an earlier PSN; null likewise")
     ]
     rewound_bytes: Annotated[
-        int | None, Meta(description="wire bytes of retransmitted requests; null likewise")
+        int | None, about("wire bytes of retransmitted requests; null likewise")
     ]
     gap_to_nak_ns: Annotated[
-        Quantiles | None, Meta(description="first packet after a gap to the NAK for the gap")
+        Quantiles | None, about("first packet after a gap to the NAK for the gap")
     ]
-    nak_to_resend_ns: Annotated[
-        Quantiles | None, Meta(description="NAK to the first retransmitted packet")
-    ]
-    timeout_ns: Annotated[
-        Quantiles | None, Meta(description="silence before a retransmission without a NAK")
-    ]
+    nak_to_resend_ns: Annotated[Quantiles | None, about("NAK to the first retransmitted packet")]
+    timeout_ns: Annotated[Quantiles | None, about("silence before a retransmission without a NAK")]
 
 
 class Messages(Record, frozen=True):
@@ -87,17 +77,12 @@ class Messages(Record, frozen=True):
 
     count: int | None
     incomplete: Annotated[
-        int | None,
-        Meta(description="messages without their first or last packet; null for counters"),
+        int | None, about("messages without their first or last packet; null for counters")
     ]
     size_bytes: Quantiles | None
-    duration_ns: Annotated[Quantiles | None, Meta(description="first packet to last packet")]
-    completion_ns: Annotated[
-        Quantiles | None, Meta(description="first packet to its ACK or last response")
-    ]
-    max_outstanding: Annotated[
-        int | None, Meta(description="most messages started and not yet acknowledged")
-    ]
+    duration_ns: Annotated[Quantiles | None, about("first packet to last packet")]
+    completion_ns: Annotated[Quantiles | None, about("first packet to its ACK or last response")]
+    max_outstanding: Annotated[int | None, about("most messages started and not yet acknowledged")]
 
 
 class Latency(Record, frozen=True):
@@ -111,10 +96,10 @@ class Congestion(Record, frozen=True):
     """ECN and CNP."""
 
     ecn_capable_packets: int
-    ecn_marked_packets: Annotated[int, Meta(description="CE")]
-    cnps: Annotated[int, Meta(description="congestion notification packets this flow sent")]
+    ecn_marked_packets: Annotated[int, about("CE")]
+    cnps: Annotated[int, about("congestion notification packets this flow sent")]
     cnp_spacing_ns: Quantiles | None
-    dscp: Annotated[dict[int, int], Meta(description="packets per DSCP, without CNPs")]
+    dscp: Annotated[dict[int, int], about("packets per DSCP, without CNPs")]
 
 
 class IdleGaps(Record, frozen=True):
@@ -130,23 +115,20 @@ class IdleGaps(Record, frozen=True):
 class Owner(Record, frozen=True):
     """The process that owns a queue pair."""
 
-    pid: Annotated[int | None, Meta(description="null: not in the log")]
-    command: Annotated[str | None, Meta(description="null: not in the log")]
+    pid: Annotated[int | None, about("null: not in the log")]
+    command: Annotated[str | None, about("null: not in the log")]
     rank: Annotated[
-        int | None,
-        Meta(description="in its MPI, Slurm or torchrun job; from a log in its communicator"),
+        int | None, about("in its MPI, Slurm or torchrun job; from a log in its communicator")
     ]
     end: Annotated[
-        str, Meta(description="the end of the flow that the process owns: destination or source")
+        str, about("the end of the flow that the process owns: destination or source")
     ] = "destination"
-    host: Annotated[str | None, Meta(description="host name, from a log")] = None
-    device: Annotated[str | None, Meta(description="RDMA device, from a log")] = None
-    comm: Annotated[str | None, Meta(description="communicator, from a log")] = None
-    peer_rank: Annotated[
-        int | None, Meta(description="rank at the other end of the flow, from logs")
-    ] = None
+    host: Annotated[str | None, about("host name, from a log")] = None
+    device: Annotated[str | None, about("RDMA device, from a log")] = None
+    comm: Annotated[str | None, about("communicator, from a log")] = None
+    peer_rank: Annotated[int | None, about("rank at the other end of the flow, from logs")] = None
     inferred_channel: Annotated[
-        int | None, Meta(description="channel, inferred from the order of log lines")
+        int | None, about("channel, inferred from the order of log lines")
     ] = None
 
     @property
@@ -165,59 +147,50 @@ class Flow(Record, frozen=True, kw_only=True):
     dst: str
     dest_qp: int
     transport: str
-    connection: Annotated[int | None, Meta(description="id of its connection; null when unknown")]
+    connection: Annotated[int | None, about("id of its connection; null when unknown")]
     first_time_ns: int
     last_time_ns: int
-    packets: Annotated[int, Meta(description="without copies at other taps (tap_copies)")]
+    packets: Annotated[int, about("without copies at other taps (tap_copies)")]
     wire_bytes: int
     payload_bytes: int
     request_packets: int
-    response_packets: Annotated[int, Meta(description="READ responses and atomic ACKs")]
-    ack_packets: Annotated[int, Meta(description="ACKs and NAKs")]
+    response_packets: Annotated[int, about("READ responses and atomic ACKs")]
+    ack_packets: Annotated[int, about("ACKs and NAKs")]
     opcodes: dict[str, int]
-    path_mtu: Annotated[
-        int | None, Meta(description="inferred; null when no First or Middle packet was seen")
-    ]
-    messages: Annotated[int | None, Meta(description="null for samples")]
+    path_mtu: Annotated[int | None, about("inferred; null when no First or Middle packet was seen")]
+    messages: Annotated[int | None, about("null for samples")]
     reordered_packets: Annotated[
-        int | None,
-        Meta(description="original transmissions that arrived late at their first tap"),
+        int | None, about("original transmissions that arrived late at their first tap")
     ]
     reordered_between_taps: Annotated[
-        int | None,
-        Meta(description="in order at a tap and late at the next; null for flows of one tap"),
+        int | None, about("in order at a tap and late at the next; null for flows of one tap")
     ] = None
     lost_between_taps: Annotated[
-        int | None,
-        Meta(description="seen at a tap and lost before the next; null for flows of one tap"),
+        int | None, about("seen at a tap and lost before the next; null for flows of one tap")
     ] = None
     retransmitted_packets: Annotated[
-        int | None, Meta(description="retransmissions, whether or not the original was seen")
+        int | None, about("retransmissions, whether or not the original was seen")
     ]
     recovered_packets: Annotated[
-        int | None,
-        Meta(description="retransmissions of packets that were lost before the tap"),
+        int | None, about("retransmissions of packets that were lost before the tap")
     ]
     duplicate_packets: Annotated[
-        int | None, Meta(description="one transmission seen twice: duplicated by the network")
+        int | None, about("one transmission seen twice: duplicated by the network")
     ]
-    mirror_duplicates: Annotated[
-        int | None, Meta(description="one transmission mirrored at two hops")
-    ]
-    tap_copies: Annotated[int, Meta(description="copies of packets already counted at another tap")]
-    missing_packets: Annotated[int | None, Meta(description="PSNs never seen by the end")]
+    mirror_duplicates: Annotated[int | None, about("one transmission mirrored at two hops")]
+    tap_copies: Annotated[int, about("copies of packets already counted at another tap")]
+    missing_packets: Annotated[int | None, about("PSNs never seen by the end")]
     capture_loss_suspected_packets: Annotated[
-        int | None,
-        Meta(description="missing packets that the peer acknowledged: they arrived there"),
+        int | None, about("missing packets that the peer acknowledged: they arrived there")
     ]
     sequence_restarts: int | None
-    naks: Annotated[int, Meta(description="NAKs this flow carried (PSN error and others, not RNR)")]
-    rnr_naks: Annotated[int, Meta(description="RNR NAKs this flow carried")]
+    naks: Annotated[int, about("NAKs this flow carried (PSN error and others, not RNR)")]
+    rnr_naks: Annotated[int, about("RNR NAKs this flow carried")]
     cnps: int
-    ecn_marked_packets: Annotated[int, Meta(description="CE, at whatever tap it was seen first")]
-    entropy_values: Annotated[int, Meta(description="different UDP source ports")]
+    ecn_marked_packets: Annotated[int, about("CE, at whatever tap it was seen first")]
+    entropy_values: Annotated[int, about("different UDP source ports")]
     spraying_width: float
-    paths: Annotated[list[PathShare], Meta(description="paths by the chosen path key")]
+    paths: Annotated[list[PathShare], about("paths by the chosen path key")]
     spraying: list[Spraying]
     reordering: Reordering | None
     recovery: Recovery
@@ -227,40 +200,37 @@ class Flow(Record, frozen=True, kw_only=True):
     idle_gaps: IdleGaps
     goodput_bits_per_second: Annotated[
         float | None,
-        Meta(
-            description="acknowledged payload, or that of READ responses; null: none, UC or UD,"
+        about(
+            "acknowledged payload, or that of READ responses; null: none, UC or UD,"
             " or no answer was seen"
         ),
     ]
     activity_bytes: Annotated[
-        list[int], Meta(description="wire bytes in equal time bins over the whole capture")
+        list[int], about("wire bytes in equal time bins over the whole capture")
     ]
     activity_bin_ns: int
-    taps: Annotated[dict[str, int], Meta(description="packets seen at each tap, copies included")]
+    taps: Annotated[dict[str, int], about("packets seen at each tap, copies included")]
     owner: Owner | None = None
     notes: list[str] = []
-    mrc: Annotated[MrcFlow | UnsetType, Meta(description="only for flows that send MRC")] = UNSET
-    sampling: Annotated[Sampling | UnsetType, Meta(description="only for samples (sFlow)")] = UNSET
+    mrc: Annotated[MrcFlow | UnsetType, about("only for flows that send MRC")] = UNSET
+    sampling: Annotated[Sampling | UnsetType, about("only for samples (sFlow)")] = UNSET
 
 
 class Connection(Record, frozen=True):
     """Two flows of one pair of queue pairs."""
 
     id: int
-    flows: Annotated[list[int], Meta(description="ids of the two flows")]
+    flows: Annotated[list[int], about("ids of the two flows")]
     a: str
     a_qp: int
     b: str
     b_qp: int
     transport: str
     evidence: Annotated[
-        list[str],
-        Meta(description="cm, ack_psn, read_response_psn, nak_psn, udp_source_port, host_probe"),
+        list[str], about("cm, ack_psn, read_response_psn, nak_psn, udp_source_port, host_probe")
     ]
     path_mtu: int | None
-    service: Annotated[str | None, Meta(description="RDMA-CM service, when CM messages were seen")]
+    service: Annotated[str | None, about("RDMA-CM service, when CM messages were seen")]
     read_responses_missing: int | None
-    a_rank: Annotated[int | None, Meta(description="rank at a; null: no log or host names it")] = (
-        None
-    )
-    b_rank: Annotated[int | None, Meta(description="rank at b; null likewise")] = None
+    a_rank: Annotated[int | None, about("rank at a; null: no log or host names it")] = None
+    b_rank: Annotated[int | None, about("rank at b; null likewise")] = None

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from .base import Quantiles, Record
+from .base import Quantiles, Record, about
 
 
 class LostAt(Record, frozen=True):
     """Packets of one flow that were lost on one hop."""
 
-    flow: Annotated[int, Meta(description="id of the flow")]
+    flow: Annotated[int, about("id of the flow")]
     packets: int
-    of_packets: Annotated[int, Meta(description="packets of the flow that entered the hop")]
-    first_ns: Annotated[int, Meta(description="when the first of them was last seen")]
+    of_packets: Annotated[int, about("packets of the flow that entered the hop")]
+    first_ns: Annotated[int, about("when the first of them was last seen")]
     last_ns: int
 
 
@@ -27,57 +25,49 @@ class Hop(Record, frozen=True, kw_only=True):
 
     id: int
     from_tap: str
-    to_tap: Annotated[
-        str | None,
-        Meta(description="null: the next tap of the lost packets is unknown"),
-    ]
-    device: Annotated[
-        str | None, Meta(description="the device between both taps, if their names show it")
-    ]
+    to_tap: Annotated[str | None, about("null: the next tap of the lost packets is unknown")]
+    device: Annotated[str | None, about("the device between both taps, if their names show it")]
     expected_by: Annotated[
         str | None,
-        Meta(
-            description="how the next tap of the lost packets is known: flow (other packets of the"
+        about(
+            "how the next tap of the lost packets is known: flow (other packets of the"
             " flow), destination (packets to the same destination), host (the host's own packets"
             " pass there), partner (a parallel tap), fabric (the links of the fabric file);"
             " null without lost packets"
         ),
     ]
     flows: int
-    packets: Annotated[int, Meta(description="entered the hop: passed or lost")]
+    packets: Annotated[int, about("entered the hop: passed or lost")]
     wire_bytes: int
     passed_packets: int
-    lost_packets: Annotated[int, Meta(description="never seen after from_tap")]
+    lost_packets: Annotated[int, about("never seen after from_tap")]
     lost_percent: float
-    lost_by_flow: Annotated[list[LostAt], Meta(description="largest first, at most 1,000")]
+    lost_by_flow: Annotated[list[LostAt], about("largest first, at most 1,000")]
     lost_frames: Annotated[
-        list[int],
-        Meta(description="numbers of lost packets in the capture of from_tap, the first 1,000"),
+        list[int], about("numbers of lost packets in the capture of from_tap, the first 1,000")
     ] = []
     first_lost_ns: int | None
     last_lost_ns: int | None
-    ce_marked_packets: Annotated[int, Meta(description="not CE at from_tap, CE at to_tap")]
+    ce_marked_packets: Annotated[int, about("not CE at from_tap, CE at to_tap")]
     reordered_packets: Annotated[
-        int, Meta(description="in order at from_tap, late at to_tap: overtaken on this hop")
+        int, about("in order at from_tap, late at to_tap: overtaken on this hop")
     ]
     overtaken_by: Annotated[
         Quantiles | None,
-        Meta(
-            description="packets with higher PSNs of its flow that reach to_tap before a reordered"
+        about(
+            "packets with higher PSNs of its flow that reach to_tap before a reordered"
             " packet; null without one"
         ),
     ] = None
-    duplicate_packets: Annotated[int, Meta(description="more copies at to_tap than at from_tap")]
-    trimmed_packets: Annotated[int, Meta(description="less payload at to_tap than at from_tap")]
+    duplicate_packets: Annotated[int, about("more copies at to_tap than at from_tap")]
+    trimmed_packets: Annotated[int, about("less payload at to_tap than at from_tap")]
     dscp_changed_packets: int
-    hop_limit_drop: Annotated[
-        int | None, Meta(description="routers between both taps; null when it varies")
-    ]
+    hop_limit_drop: Annotated[int | None, about("routers between both taps; null when it varies")]
     delay_ns: Annotated[
         Quantiles | None,
-        Meta(description="time from tap to tap, by the clocks of the captures; may be negative"),
+        about("time from tap to tap, by the clocks of the captures; may be negative"),
     ]
-    queueing_ns: Annotated[Quantiles | None, Meta(description="delay above the smallest delay")]
+    queueing_ns: Annotated[Quantiles | None, about("delay above the smallest delay")]
 
 
 class CaptureLoss(Record, frozen=True):
@@ -85,10 +75,10 @@ class CaptureLoss(Record, frozen=True):
 
     tap: str
     packets: int
-    of_packets: Annotated[int, Meta(description="packets that passed the tap")]
+    of_packets: Annotated[int, about("packets that passed the tap")]
     first_ns: int
     last_ns: int
-    flows: Annotated[list[int], Meta(description="ids of the flows, at most 1,000")]
+    flows: Annotated[list[int], about("ids of the flows, at most 1,000")]
 
 
 class TapClock(Record, frozen=True):
@@ -97,12 +87,12 @@ class TapClock(Record, frozen=True):
     tap: str
     relative_to: str
     offset_ns: Annotated[
-        float, Meta(description="half the difference of the smallest delays of both directions")
+        float, about("half the difference of the smallest delays of both directions")
     ]
-    uncertainty_ns: Annotated[float, Meta(description="half their sum: the offset is within this")]
+    uncertainty_ns: Annotated[float, about("half their sum: the offset is within this")]
     drift_ppm: float | None
-    steps: Annotated[int, Meta(description="times the offset jumped")]
+    steps: Annotated[int, about("times the offset jumped")]
     first_step_ns: Annotated[
-        int | None, Meta(description="start of the first window after a jump; null: no jump")
+        int | None, about("start of the first window after a jump; null: no jump")
     ] = None
-    last_step_ns: Annotated[int | None, Meta(description="the same for the last jump")] = None
+    last_step_ns: Annotated[int | None, about("the same for the last jump")] = None

@@ -4,46 +4,37 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from .base import Record
+from .base import Record, about
 
 
 class LiveInterval(Record, frozen=True, kw_only=True):
     """Traffic of one interval. A line without `interval` is the Analysis of the whole run."""
 
-    interval: Annotated[int, Meta(description="number of the interval, from 1")]
+    interval: Annotated[int, about("number of the interval, from 1")]
     end_time_ns: int
     duration_ns: int
-    dropped_frames: Annotated[
-        int, Meta(description="packets lost in this interval because a ring was full")
-    ]
-    dropped_frames_total: Annotated[int, Meta(description="packets lost since the start")]
-    too_short_frames: Annotated[int, Meta(description="frames too short to read")]
+    dropped_frames: Annotated[int, about("packets lost in this interval because a ring was full")]
+    dropped_frames_total: Annotated[int, about("packets lost since the start")]
+    too_short_frames: Annotated[int, about("frames too short to read")]
     merged_frames: Annotated[
-        int, Meta(description="frames into which the kernel merged several packets (GRO or GSO)")
+        int, about("frames into which the kernel merged several packets (GRO or GSO)")
     ]
-    frames: Annotated[int, Meta(description="frames of any kind seen by the probes")]
-    packets: Annotated[
-        int, Meta(description="RoCE packets; a packet seen at several taps counts once")
-    ]
+    frames: Annotated[int, about("frames of any kind seen by the probes")]
+    packets: Annotated[int, about("RoCE packets; a packet seen at several taps counts once")]
     wire_bytes: int
     packets_per_second: float
     bits_per_second: float
-    flows: Annotated[int, Meta(description="flows with packets in this interval")]
-    flows_total: Annotated[int, Meta(description="flows since the start")]
+    flows: Annotated[int, about("flows with packets in this interval")]
+    flows_total: Annotated[int, about("flows since the start")]
     reordered_packets: int
     retransmitted_packets: int
-    missing_packets_total: Annotated[
-        int, Meta(description="PSNs not seen by the end of this interval")
-    ]
+    missing_packets_total: Annotated[int, about("PSNs not seen by the end of this interval")]
     ecn_marked_packets: int
     cnps: int
     naks: int
     rnr_naks: int
     interfaces_gone: Annotated[
-        list[str],
-        Meta(description="interfaces that have disappeared or lost their probes"),
+        list[str], about("interfaces that have disappeared or lost their probes")
     ]
 
 
@@ -53,10 +44,9 @@ class RdmaPort(Record, frozen=True):
     device: str
     port: int
     counters: Annotated[
-        dict[str, int],
-        Meta(description="names as in the kernel; port_*_data count words of four bytes"),
+        dict[str, int], about("names as in the kernel; port_*_data count words of four bytes")
     ]
-    hw_counters: Annotated[dict[str, int], Meta(description="counters of the adapter's driver")]
+    hw_counters: Annotated[dict[str, int], about("counters of the adapter's driver")]
     restarted: Annotated[
-        list[str], Meta(description="counters reset during the analysis: their growth is unknown")
+        list[str], about("counters reset during the analysis: their growth is unknown")
     ]

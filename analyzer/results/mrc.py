@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from .base import Quantiles, Record
+from .base import Quantiles, Record, about
 
 
 class MrcEntropyValue(Record, frozen=True):
     """One entropy value (EV) of a flow: its packets and the feedback about it."""
 
-    ev: Annotated[str, Meta(description="UDP source port/flow label bits 15..0")]
-    plane: Annotated[str | None, Meta(description="see plane_by")]
-    path: Annotated[str | None, Meta(description="SRv6 segments left at the tap, if any")]
+    ev: Annotated[str, about("UDP source port/flow label bits 15..0")]
+    plane: Annotated[str | None, about("see plane_by")]
+    path: Annotated[str | None, about("SRv6 segments left at the tap, if any")]
     packets: int
     wire_bytes: int
     ecn_marked_packets: int
-    retransmissions: Annotated[int, Meta(description="retransmissions sent with this EV")]
-    lost_packets: Annotated[
-        int, Meta(description="packets with this EV that were retransmitted later")
-    ]
+    retransmissions: Annotated[int, about("retransmissions sent with this EV")]
+    lost_packets: Annotated[int, about("packets with this EV that were retransmitted later")]
     trimmed_packets: int
-    skip_once: Annotated[int | None, Meta(description="SACKs with SKIP_ONCE (CE) for this EV")]
-    always_skip: Annotated[int | None, Meta(description="SACKs with ALWAYS_SKIP for this EV")]
+    skip_once: Annotated[int | None, about("SACKs with SKIP_ONCE (CE) for this EV")]
+    always_skip: Annotated[int | None, about("SACKs with ALWAYS_SKIP for this EV")]
     nacks: int | None
     round_trips: Annotated[
-        int | None,
-        Meta(description="responses with a reflected timestamp; null without usable timestamps"),
+        int | None, about("responses with a reflected timestamp; null without usable timestamps")
     ]
     round_trip_min_ns: int | None
     round_trip_mean_ns: float | None
@@ -42,22 +37,18 @@ class MrcRetirement(Record, frozen=True):
 
     ev: str
     plane: str | None
-    retired_time_ns: Annotated[int, Meta(description="last packet with this EV")]
+    retired_time_ns: Annotated[int, about("last packet with this EV")]
     returned_time_ns: Annotated[
-        int | None, Meta(description="next packet with this EV; null when there is none")
+        int | None, about("next packet with this EV; null when there is none")
     ]
     cause: Annotated[
-        str, Meta(description="always_skip, port_down, loss or unknown: inferred from the capture")
+        str, about("always_skip, port_down, loss or unknown: inferred from the capture")
     ]
     cause_time_ns: Annotated[
-        int | None,
-        Meta(description="SACK, port status update or retransmission that shows the cause"),
+        int | None, about("SACK, port status update or retransmission that shows the cause")
     ]
-    packets_without: Annotated[int, Meta(description="packets sent without this EV")]
-    certain: Annotated[
-        bool,
-        Meta(description="False: the flow ended too early to confirm the retirement"),
-    ]
+    packets_without: Annotated[int, about("packets sent without this EV")]
+    certain: Annotated[bool, about("False: the flow ended too early to confirm the retirement")]
 
 
 class MrcPlane(Record, frozen=True):
@@ -67,14 +58,14 @@ class MrcPlane(Record, frozen=True):
     entropy_values: int
     packets: int
     wire_bytes: int
-    share: Annotated[float, Meta(description="of the bytes, 0 to 1")]
+    share: Annotated[float, about("of the bytes, 0 to 1")]
 
 
 class MrcPlanes(Record, frozen=True):
     """Distribution of bytes over the planes. The sender aims at equal shares."""
 
-    plane_by: Annotated[str, Meta(description="segment:N, tap or ev:SHIFT:BITS")]
-    inferred: Annotated[bool, Meta(description="True when plane_by was not given with --plane-by")]
+    plane_by: Annotated[str, about("segment:N, tap or ev:SHIFT:BITS")]
+    inferred: Annotated[bool, about("True when plane_by was not given with --plane-by")]
     planes: list[MrcPlane]
     jain: float
     max_over_mean: float
@@ -85,32 +76,30 @@ class MrcAnswers(Record, frozen=True):
 
     sacks: int
     probe_responses: int
-    skip_once: Annotated[int, Meta(description="SACKs with SKIP_ONCE: the forward path was CE")]
+    skip_once: Annotated[int, about("SACKs with SKIP_ONCE: the forward path was CE")]
     always_skip: int
-    nacks: Annotated[dict[str, int], Meta(description="reliability NACKs by reason")]
+    nacks: Annotated[dict[str, int], about("reliability NACKs by reason")]
     out_of_order_depth: Annotated[
         Quantiles | None,
-        Meta(description="PSNs from the cumulative PSN to the highest in the bitmap of each SACK"),
+        about("PSNs from the cumulative PSN to the highest in the bitmap of each SACK"),
     ]
-    max_out_of_order_packets: Annotated[int, Meta(description="largest CC_STATE ooo_count")]
+    max_out_of_order_packets: Annotated[int, about("largest CC_STATE ooo_count")]
     round_trip_ns: Annotated[
         Quantiles | None,
-        Meta(
-            description="packet at the tap to its response at the tap, by reflected timestamps;"
+        about(
+            "packet at the tap to its response at the tap, by reflected timestamps;"
             " null without timestamps or when the tap is at the receiver"
         ),
     ]
     received_bytes: Annotated[
-        int | None, Meta(description="growth of the receiver's counter; resolution 256 bytes")
+        int | None, about("growth of the receiver's counter; resolution 256 bytes")
     ]
     in_flight_packets: Annotated[
-        Quantiles | None, Meta(description="PSNs sent beyond the cumulative PSN, at each SACK")
+        Quantiles | None, about("PSNs sent beyond the cumulative PSN, at each SACK")
     ]
-    psn_range_packets: Annotated[
-        int | None, Meta(description="maximum PSN range; null unless SACKs state it")
-    ]
+    psn_range_packets: Annotated[int | None, about("maximum PSN range; null unless SACKs state it")]
     max_window_use: Annotated[
-        float | None, Meta(description="most PSNs in flight divided by the maximum PSN range")
+        float | None, about("most PSNs in flight divided by the maximum PSN range")
     ]
 
 
@@ -118,18 +107,16 @@ class MrcFlow(Record, frozen=True):
     """The MRC view of a flow that sends data."""
 
     packets: int
-    retransmissions: Annotated[int, Meta(description="packets with the RTX bit")]
+    retransmissions: Annotated[int, about("packets with the RTX bit")]
     retransmissions_after_nack: int
     trimmed_packets: int
-    timestamped_packets: Annotated[int, Meta(description="with a TSETH of default resolution")]
-    entropy_values: Annotated[int, Meta(description="different entropy values used")]
-    values: Annotated[
-        list[MrcEntropyValue], Meta(description="largest first; bounded, see entropy_values")
-    ]
-    planes: Annotated[MrcPlanes | None, Meta(description="null when the planes are unknown")]
+    timestamped_packets: Annotated[int, about("with a TSETH of default resolution")]
+    entropy_values: Annotated[int, about("different entropy values used")]
+    values: Annotated[list[MrcEntropyValue], about("largest first; bounded, see entropy_values")]
+    planes: Annotated[MrcPlanes | None, about("null when the planes are unknown")]
     retirements: list[MrcRetirement]
     answers: Annotated[
-        MrcAnswers | None, Meta(description="null when no response was seen or its flow is unknown")
+        MrcAnswers | None, about("null when no response was seen or its flow is unknown")
     ]
 
 
@@ -137,27 +124,21 @@ class MrcPortOutage(Record, frozen=True):
     """A port (plane) that a host declared unreachable."""
 
     host: str
-    port: Annotated[int, Meta(description="from 1: bit 0 of the mask is port 1")]
-    down_time_ns: Annotated[
-        int, Meta(description="time of the first update that declares the port down")
-    ]
-    up_time_ns: Annotated[
-        int | None, Meta(description="null when the port stays down in this capture")
-    ]
+    port: Annotated[int, about("from 1: bit 0 of the mask is port 1")]
+    down_time_ns: Annotated[int, about("time of the first update that declares the port down")]
+    up_time_ns: Annotated[int | None, about("null when the port stays down in this capture")]
 
 
 class MrcEntropyOrder(Record, frozen=True):
     """Position of the UDP source port in the 32-bit entropy of SACKs and NACKs."""
 
-    order: Annotated[
-        str | None, Meta(description="flow_label_high, udp_port_high; null when unknown")
-    ]
-    reason: Annotated[str | None, Meta(description="why the order is unknown")]
+    order: Annotated[str | None, about("flow_label_high, udp_port_high; null when unknown")]
+    reason: Annotated[str | None, about("why the order is unknown")]
     flow_label_high: Annotated[
-        int, Meta(description="SACKs that match their packet with the flow label in the upper half")
+        int, about("SACKs that match their packet with the flow label in the upper half")
     ]
     udp_port_high: int
-    both: Annotated[int, Meta(description="SACKs with equal halves")]
+    both: Annotated[int, about("SACKs with equal halves")]
     neither: int
 
 
@@ -170,8 +151,7 @@ class Mrc(Record, frozen=True):
     planes_unknown_because: str | None
     outages: list[MrcPortOutage]
     flow_label: Annotated[
-        str,
-        Meta(description="IPv6 header of the EV's flow label: inner; outer if the inner one is 0"),
+        str, about("IPv6 header of the EV's flow label: inner; outer if the inner one is 0")
     ] = "inner"
 
 
@@ -179,12 +159,9 @@ class SegmentList(Record, frozen=True):
     """The remaining SRv6 segments of packets at a tap."""
 
     path: str
-    segments: Annotated[list[list[str]], Meta(description="uSIDs of each carrier or SID")]
+    segments: Annotated[list[list[str]], about("uSIDs of each carrier or SID")]
     empty_places: Annotated[
-        int,
-        Meta(
-            description="zero uSIDs after those of the first carrier: upper limit of the hops done"
-        ),
+        int, about("zero uSIDs after those of the first carrier: upper limit of the hops done")
     ]
     packets: int
     wire_bytes: int

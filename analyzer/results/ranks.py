@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from .base import Quantiles, Record
+from .base import Quantiles, Record, about
 
 
 class RankPair(Record, frozen=True, kw_only=True):
@@ -15,24 +13,24 @@ class RankPair(Record, frozen=True, kw_only=True):
     comm: str
     sender: int
     receiver: int
-    flows: Annotated[int, Meta(description="that carry data")]
+    flows: Annotated[int, about("that carry data")]
     packets: int
     wire_bytes: int
-    retransmitted_packets: Annotated[int | None, Meta(description="null: unknown for a flow")]
+    retransmitted_packets: Annotated[int | None, about("null: unknown for a flow")]
     recovered_packets: Annotated[
-        int | None, Meta(description="lost before the tap and retransmitted; null likewise")
+        int | None, about("lost before the tap and retransmitted; null likewise")
     ]
     lost_between_taps: Annotated[
-        int, Meta(description="seen at a tap and lost before the next; 0 with one tap")
+        int, about("seen at a tap and lost before the next; 0 with one tap")
     ] = 0
-    missing_packets: Annotated[int | None, Meta(description="never seen; null likewise")]
-    messages: Annotated[int | None, Meta(description="null likewise")]
+    missing_packets: Annotated[int | None, about("never seen; null likewise")]
+    messages: Annotated[int | None, about("null likewise")]
     completion_p50_ns: Annotated[
         float | None,
-        Meta(description="median completion time of messages, of the slowest flow; null: no ACKs"),
+        about("median completion time of messages, of the slowest flow; null: no ACKs"),
     ]
     completion_max_ns: Annotated[
-        float | None, Meta(description="longest completion time of a message; null: no ACKs")
+        float | None, about("longest completion time of a message; null: no ACKs")
     ]
 
 
@@ -40,22 +38,16 @@ class RankTiming(Record, frozen=True, kw_only=True):
     """When one rank arrives in the collectives of a communicator, and what it waits for."""
 
     rank: int
-    last: Annotated[int, Meta(description="collectives in which it arrives last")]
-    late_ns: Annotated[
-        Quantiles, Meta(description="from the first message of any rank to its first message")
-    ]
+    last: Annotated[int, about("collectives in which it arrives last")]
+    late_ns: Annotated[Quantiles, about("from the first message of any rank to its first message")]
     others_wait_ns: Annotated[
-        int, Meta(description="sum over those where it is last: time since the previous arrival")
+        int, about("sum over those where it is last: time since the previous arrival")
     ]
     ring_steps: Annotated[
-        int | None, Meta(description="sends that follow a receive; null: not a ring, see `why`")
+        int | None, about("sends that follow a receive; null: not a ring, see `why`")
     ]
-    waits_ns: Annotated[
-        int | None, Meta(description="ring: time without a message to pass on, in all steps")
-    ]
-    holds_ns: Annotated[
-        int | None, Meta(description="ring: time from having a message to passing it on")
-    ]
+    waits_ns: Annotated[int | None, about("ring: time without a message to pass on, in all steps")]
+    holds_ns: Annotated[int | None, about("ring: time from having a message to passing it on")]
 
 
 class CommunicatorTiming(Record, frozen=True, kw_only=True):
@@ -64,25 +56,21 @@ class CommunicatorTiming(Record, frozen=True, kw_only=True):
     comm: str
     collectives: Annotated[
         int,
-        Meta(
-            description="until a silence after which all data flows have carried the same number"
-            " of messages"
+        about(
+            "until a silence after which all data flows have carried the same number of messages"
         ),
     ]
-    partial: Annotated[int, Meta(description="those with unequal numbers: not counted")]
-    ranks: Annotated[list[RankTiming], Meta(description="longest `others_wait_ns` first")]
+    partial: Annotated[int, about("those with unequal numbers: not counted")]
+    ranks: Annotated[list[RankTiming], about("longest `others_wait_ns` first")]
     slowest: Annotated[
-        int | None,
-        Meta(description="rank that arrives last in more than half of at least 3 collectives"),
+        int | None, about("rank that arrives last in more than half of at least 3 collectives")
     ]
-    waits_least: Annotated[
-        int | None, Meta(description="ring: the rank that waits least for its predecessor")
-    ]
-    why: Annotated[list[str], Meta(description="why a value above is unknown")]
+    waits_least: Annotated[int | None, about("ring: the rank that waits least for its predecessor")]
+    why: Annotated[list[str], about("why a value above is unknown")]
 
 
 class Ranks(Record, frozen=True, kw_only=True):
     """Ranks of the job in this capture, from its logs."""
 
-    pairs: Annotated[list[RankPair], Meta(description="worst first: losses, then bytes")]
+    pairs: Annotated[list[RankPair], about("worst first: losses, then bytes")]
     timing: list[CommunicatorTiming]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from .base import Record
+from .base import Record, about
 
 
 class Series(Record, frozen=True):
@@ -24,5 +22,5 @@ class Series(Record, frozen=True):
     cnps: list[int]
     naks: list[int]
     tap_wire_bytes: Annotated[
-        dict[str, list[int]], Meta(description="wire bytes per tap; empty for a single tap")
+        dict[str, list[int]], about("wire bytes per tap; empty for a single tap")
     ]

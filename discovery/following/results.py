@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
 
+from ...analyzer.results.base import about
 from ...replay.results.base import SCHEMA_VERSION
 
 
@@ -22,45 +22,37 @@ class Move(Record, frozen=True, kw_only=True):
     dst: str
     src_port: int
     dest_qp: int
-    src_rank: Annotated[int | None, Meta(description="null: no log of the job names it")] = None
+    src_rank: Annotated[int | None, about("null: no log of the job names it")] = None
     dst_rank: int | None = None
-    before: Annotated[list[str], Meta(description="the known links from the source host on")]
+    before: Annotated[list[str], about("the known links from the source host on")]
     after: list[str]
-    ends_because: Annotated[
-        str | None, Meta(description="why the path is not known to its destination now")
-    ]
+    ends_because: Annotated[str | None, about("why the path is not known to its destination now")]
 
 
 class FollowEvent(Record, frozen=True, kw_only=True):
     """Something that happened, and how the paths are now."""
 
-    time: Annotated[str, Meta(description="UTC; of a change: when its device was first heard")]
+    time: Annotated[str, about("UTC; of a change: when its device was first heard")]
     kind: Annotated[
         Literal["began", "changed", "flows", "lost", "back", "ended"],
-        Meta(
-            description="flows: new flows were captured (--live); lost: a device is not heard, "
+        about(
+            "flows: new flows were captured (--live); lost: a device is not heard, "
             "and its paths are those of its last answer; "
             "back: it is heard again"
         ),
     ]
-    seconds: Annotated[
-        float,
-        Meta(description="from the beginning to this event, whatever the clock does"),
-    ]
+    seconds: Annotated[float, about("from the beginning to this event, whatever the clock does")]
     devices: list[str]
-    problem: Annotated[str | None, Meta(description="why a device was lost")] = None
+    problem: Annotated[str | None, about("why a device was lost")] = None
     flows: int
     complete_flows: int
-    moved_flows: Annotated[int, Meta(description="flows with another path; of ended: in all")]
-    new_flows: Annotated[int, Meta(description="flows that were captured since (--live)")] = 0
-    moves: Annotated[list[Move], Meta(description="of new flows: before is empty")]
+    moved_flows: Annotated[int, about("flows with another path; of ended: in all")]
+    new_flows: Annotated[int, about("flows that were captured since (--live)")] = 0
+    moves: Annotated[list[Move], about("of new flows: before is empty")]
     fim_percent: Annotated[
-        float | None,
-        Meta(description="FIM of flows of the least even layer; null: no path has a choice"),
+        float | None, about("FIM of flows of the least even layer; null: no path has a choice")
     ]
-    lost_devices: Annotated[
-        list[str], Meta(description="not heard now: what they change is not known")
-    ]
+    lost_devices: Annotated[list[str], about("not heard now: what they change is not known")]
     remarks: list[str] = []
     schema_version: str = SCHEMA_VERSION
 
@@ -70,7 +62,7 @@ class FollowSummary(Record, frozen=True, kw_only=True):
 
     seconds: float
     changes: int
-    readings: Annotated[int, Meta(description="answers of devices that were read")]
+    readings: Annotated[int, about("answers of devices that were read")]
     fim_least_percent: float | None
     fim_most_percent: float | None
-    ever_lost: Annotated[dict[str, float], Meta(description="seconds without each device")]
+    ever_lost: Annotated[dict[str, float], about("seconds without each device")]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
-
-from ...analyzer.results.base import Record
+from ...analyzer.results.base import Record, about
 
 SUDO: Final = "run with sudo"
 NO_OWNERS: Final = "owner processes of some or all queue pairs are unknown"
@@ -17,10 +15,10 @@ class Check(Record, frozen=True):
 
     name: str
     state: Literal["ok", "limited", "missing"]
-    found: Annotated[str, Meta(description="what was found")]
-    needed: Annotated[bool, Meta(description="without it there is no live capture")] = False
-    meaning: Annotated[str | None, Meta(description="what does not work as a result")] = None
-    remedy: Annotated[str | None, Meta(description="what to install or run")] = None
+    found: Annotated[str, about("what was found")]
+    needed: Annotated[bool, about("without it there is no live capture")] = False
+    meaning: Annotated[str | None, about("what does not work as a result")] = None
+    remedy: Annotated[str | None, about("what to install or run")] = None
 
 
 class Diagnosis(Record, frozen=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+
+from ...analyzer.results.base import about
 
 SCHEMA_VERSION = "2.0"
 EXACT = "addresses of the fabric"
@@ -24,48 +25,37 @@ class HostMapping(Record, frozen=True, kw_only=True):
     """Hosts of the fabric that the addresses of a capture belong to."""
 
     rule: str
-    hosts: Annotated[dict[str, str], Meta(description="host by address")]
+    hosts: Annotated[dict[str, str], about("host by address")]
 
 
 class LinkEvidence(Record, frozen=True, kw_only=True):
     """Captured queue pairs that wait for other queue pairs of their host (`offer=asap`)."""
 
-    queue_pairs: Annotated[int, Meta(description="queue pairs that wait for others")]
-    messages_tested: Annotated[
-        int, Meta(description="messages of these queue pairs after the first arrival")
-    ]
+    queue_pairs: Annotated[int, about("queue pairs that wait for others")]
+    messages_tested: Annotated[int, about("messages of these queue pairs after the first arrival")]
     messages_fixed: Annotated[
-        int, Meta(description="of them, those that leave a fixed time after a message arrives")
+        int, about("of them, those that leave a fixed time after a message arrives")
     ]
-    fixed_percent: Annotated[float | None, Meta(description="share; null: no queue pair waits")]
+    fixed_percent: Annotated[float | None, about("share; null: no queue pair waits")]
     median_gap_ns: Annotated[
-        float | None,
-        Meta(description="from an arrival to the message that waits for it; null: none waits"),
+        float | None, about("from an arrival to the message that waits for it; null: none waits")
     ]
-    pairs_not_compared: Annotated[
-        int, Meta(description="pairs of queue pairs beyond those that are compared")
-    ]
+    pairs_not_compared: Annotated[int, about("pairs of queue pairs beyond those that are compared")]
 
 
 class TrafficSummary(Record, frozen=True, kw_only=True):
     """The replayed traffic."""
 
-    sources: Annotated[list[str], Meta(description="the captures, or the generated pattern")]
-    flows: Annotated[int, Meta(description="one-way flows")]
-    units: Annotated[
-        int, Meta(description="placed units: flows, or entropy values of sprayed flows")
-    ]
+    sources: Annotated[list[str], about("the captures, or the generated pattern")]
+    flows: Annotated[int, about("one-way flows")]
+    units: Annotated[int, about("placed units: flows, or entropy values of sprayed flows")]
     packets: int
     wire_bytes: int
-    hosts: Annotated[int, Meta(description="hosts that send or receive")]
-    window_ns: Annotated[int | None, Meta(description="length of time windows; null: no windows")]
-    mapping: Annotated[
-        HostMapping | None,
-        Meta(description="null: generated traffic"),
-    ] = None
+    hosts: Annotated[int, about("hosts that send or receive")]
+    window_ns: Annotated[int | None, about("length of time windows; null: no windows")]
+    mapping: Annotated[HostMapping | None, about("null: generated traffic")] = None
     linked: Annotated[
-        LinkEvidence | None,
-        Meta(description="of captures offered as fast as possible; null: not looked for"),
+        LinkEvidence | None, about("of captures offered as fast as possible; null: not looked for")
     ] = None
 
 
@@ -75,7 +65,7 @@ class FabricSummary(Record, frozen=True, kw_only=True):
     spec: str
     hosts: int
     switches: int
-    links: Annotated[int, Meta(description="one-way links that are up")]
+    links: Annotated[int, about("one-way links that are up")]
     links_down: int
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+
+from ...analyzer.results.base import about
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,11 +21,9 @@ class LayerQueues(msgspec.Struct, frozen=True, kw_only=True):
     """Queues of the links of one layer and direction, over all runs."""
 
     layer: str
-    p50_packets: Annotated[
-        int, Meta(description="median queue length at packet arrival, ACKs included")
-    ]
+    p50_packets: Annotated[int, about("median queue length at packet arrival, ACKs included")]
     p99_packets: int
-    max_packets: Annotated[int, Meta(description="largest queue, with the packet in service")]
+    max_packets: Annotated[int, about("largest queue, with the packet in service")]
     max_bytes: int
     dropped: int
     trimmed: int
@@ -43,19 +42,16 @@ class FlowCompletion(msgspec.Struct, frozen=True, kw_only=True):
     """Times of one flow (queue pair) in the first run, from the start of the traffic."""
 
     flow: int
-    src: Annotated[str, Meta(description="host that sends")]
+    src: Annotated[str, about("host that sends")]
     dst: str
     messages: int
     wire_bytes: int
-    started_ns: Annotated[float | None, Meta(description="first packet leaves; null: never")]
-    completed_ns: Annotated[
-        float | None, Meta(description="last ACK at the sender; null: not completed")
-    ]
+    started_ns: Annotated[float | None, about("first packet leaves; null: never")]
+    completed_ns: Annotated[float | None, about("last ACK at the sender; null: not completed")]
     failed_ns: Annotated[
-        float | None,
-        Meta(description="its sender gave up after its retries; null: it did not"),
+        float | None, about("its sender gave up after its retries; null: it did not")
     ] = None
-    priority: Annotated[str, Meta(description="class of data")] = "data"
+    priority: Annotated[str, about("class of data")] = "data"
 
 
 class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,32 +60,27 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     packets: int
     reordered_packets: int
     reordered_percent: float
-    max_extent: Annotated[
-        int | None, Meta(description="extent of RFC 4737 in packets; null: no reordering")
-    ]
+    max_extent: Annotated[int | None, about("extent of RFC 4737 in packets; null: no reordering")]
 
 
 class PausedPort(msgspec.Struct, frozen=True, kw_only=True):
     """A port and class of data that PFC paused in the first run."""
 
-    port: Annotated[str, Meta(description="the link that the port sends to")]
+    port: Annotated[str, about("the link that the port sends to")]
     layer: str
-    priority: Annotated[str, Meta(description="class of data that was paused")] = "data"
-    frames: Annotated[int, Meta(description="pause frames that began or repeated a pause")] = 0
+    priority: Annotated[str, about("class of data that was paused")] = "data"
+    frames: Annotated[int, about("pause frames that began or repeated a pause")] = 0
     storm_ns: Annotated[
-        int | None,
-        Meta(description="when the port's first pause storm was detected; null: no storm"),
+        int | None, about("when the port's first pause storm was detected; null: no storm")
     ] = None
     pauses: int
-    paused_ns: Annotated[int, Meta(description="time in pauses, all together")]
+    paused_ns: Annotated[int, about("time in pauses, all together")]
     longest_ns: int
     endless: Annotated[
-        bool,
-        Meta(description="it never ends (deadlock): the times count up to the last event"),
+        bool, about("it never ends (deadlock): the times count up to the last event")
     ] = False
     victims: Annotated[
-        int | None,
-        Meta(description="flows that waited here and use no causing link; null: unknown"),
+        int | None, about("flows that waited here and use no causing link; null: unknown")
     ]
 
 
@@ -99,41 +90,36 @@ class PausedPriority(msgspec.Struct, frozen=True, kw_only=True):
     priority: str
     pauses: int
     paused_ns: int
-    frames: Annotated[int, Meta(description="pause frames that began or repeated a pause")]
+    frames: Annotated[int, about("pause frames that began or repeated a pause")]
     lost_without_headroom: int
 
 
 class PauseSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What PFC did."""
 
-    pauses: Annotated[int, Meta(description="of all ports, all runs")]
-    paused_ns: Annotated[int, Meta(description="time in pauses of all ports, all runs")]
+    pauses: Annotated[int, about("of all ports, all runs")]
+    paused_ns: Annotated[int, about("time in pauses of all ports, all runs")]
     lost_without_headroom: Annotated[
-        int, Meta(description="packets dropped because a port's headroom was full, all runs")
+        int, about("packets dropped because a port's headroom was full, all runs")
     ]
-    victim_flows: Annotated[
-        int | None, Meta(description="flows that are victims at any port, first run")
-    ]
+    victim_flows: Annotated[int | None, about("flows that are victims at any port, first run")]
     causes: Annotated[
-        list[str],
-        Meta(description="links whose queues caused pauses in the first run, most pauses first"),
+        list[str], about("links whose queues caused pauses in the first run, most pauses first")
     ]
-    ports: Annotated[list[PausedPort], Meta(description="longest time in pauses first")]
-    priorities: Annotated[list[PausedPriority], Meta(description="by class of data")] = []
+    ports: Annotated[list[PausedPort], about("longest time in pauses first")]
+    priorities: Annotated[list[PausedPriority], about("by class of data")] = []
     storm_after_ns: Annotated[
-        int, Meta(description="a port that is paused for so long without a break is in a storm")
+        int, about("a port that is paused for so long without a break is in a storm")
     ] = 0
     storms: Annotated[
-        list[PausedPort], Meta(description="ports in pause storms in the first run, earliest first")
+        list[PausedPort], about("ports in pause storms in the first run, earliest first")
     ] = []
     settings: Annotated[
-        dict[str, str],
-        Meta(description="of --lossless pfc, defaults filled in; sizes from least to most"),
+        dict[str, str], about("of --lossless pfc, defaults filled in; sizes from least to most")
     ] = {}
     deadlocked_runs: int
     deadlock: Annotated[
-        list[str],
-        Meta(description="ports of a cycle, each waits for the next; first such run"),
+        list[str], about("ports of a cycle, each waits for the next; first such run")
     ]
 
 
@@ -142,62 +128,52 @@ class JobCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     workers: int
-    start_ns: Annotated[float, Meta(description="from the start of the traffic, first run")]
+    start_ns: Annotated[float, about("from the start of the traffic, first run")]
     completed_runs: int
     completion_ns: Annotated[
-        Spread | None,
-        Meta(description="start to the last ACK of its messages and the last computation"),
+        Spread | None, about("start to the last ACK of its messages and the last computation")
     ]
     over_bound_percent: Annotated[
-        Spread | None,
-        Meta(description="completion above the lower bound of the job alone on an idle fabric"),
+        Spread | None, about("completion above the lower bound of the job alone on an idle fabric")
     ]
-    iteration_ns: Annotated[
-        Spread | None, Meta(description="of single iterations; null: there is one")
-    ]
-    priority: Annotated[str, Meta(description="class of its data")] = "data"
+    iteration_ns: Annotated[Spread | None, about("of single iterations; null: there is one")]
+    priority: Annotated[str, about("class of its data")] = "data"
 
 
 class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     """Results of a strategy on the packet engine."""
 
     runs: int
-    completed_runs: Annotated[int, Meta(description="runs in which every message completed")]
-    completion_ns: Annotated[Spread | None, Meta(description="time of the completed runs")]
+    completed_runs: Annotated[int, about("runs in which every message completed")]
+    completion_ns: Annotated[Spread | None, about("time of the completed runs")]
     over_bound_percent: Annotated[
-        Spread | None, Meta(description="completion time above the lower bound of the same run")
+        Spread | None, about("completion time above the lower bound of the same run")
     ]
-    bound: Annotated[str, Meta(description="what the lower bound takes into account")]
+    bound: Annotated[str, about("what the lower bound takes into account")]
     message_slowdown: Annotated[
-        FlowTimes | None, Meta(description="first packet to last ACK, relative to an idle fabric")
+        FlowTimes | None, about("first packet to last ACK, relative to an idle fabric")
     ]
     flows: Annotated[
-        list[FlowCompletion], Meta(description="the flows of the first run, the latest first")
+        list[FlowCompletion], about("the flows of the first run, the latest first")
     ] = []
-    jobs: Annotated[
-        list[JobCompletion], Meta(description="job completion times; empty without jobs")
-    ] = []
-    flows_omitted: Annotated[
-        int, Meta(description="flows that `flows` omits: it holds the latest 65,536")
-    ] = 0
+    jobs: Annotated[list[JobCompletion], about("job completion times; empty without jobs")] = []
+    flows_omitted: Annotated[int, about("flows that `flows` omits: it holds the latest 65,536")] = 0
     max_queue_packets: Spread
     layers: list[LayerQueues]
-    hops: Annotated[int, Meta(description="packets through queues, ACKs included, all runs")]
+    hops: Annotated[int, about("packets through queues, ACKs included, all runs")]
     dropped: int
     trimmed: int
     ecn_marked: int
     no_route: int
-    lost_on_links: Annotated[int, Meta(description="packets lost on lossy or failed links")]
-    sent_again: Annotated[int, Meta(description="retransmitted data packets")]
+    lost_on_links: Annotated[int, about("packets lost on lossy or failed links")]
+    sent_again: Annotated[int, about("retransmitted data packets")]
     timeouts: int
     failed_flows: Annotated[
-        int, Meta(description="flows whose sender gave up after its retries, all runs")
+        int, about("flows whose sender gave up after its retries, all runs")
     ] = 0
     load_stretch_ns: Annotated[
-        int, Meta(description="interval of wire_bytes_over_time, from the first packet")
+        int, about("interval of wire_bytes_over_time, from the first packet")
     ]
-    pfc: Annotated[PauseSummary | None, Meta(description="null without PFC")]
-    received: Annotated[ReceivedOrder | None, Meta(description="null: too many packets to measure")]
-    model: Annotated[
-        dict[str, str], Meta(description="sizes, buffers, thresholds, offer, recovery, failures")
-    ]
+    pfc: Annotated[PauseSummary | None, about("null without PFC")]
+    received: Annotated[ReceivedOrder | None, about("null: too many packets to measure")]
+    model: Annotated[dict[str, str], about("sizes, buffers, thresholds, offer, recovery, failures")]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
+from ...analyzer.results.base import about
 from .base import SCHEMA_VERSION, Record
 
 
@@ -15,20 +14,20 @@ class Candidate(Record, frozen=True, kw_only=True):
     hash: str
     field_set: str
     parameters: dict[str, str]
-    seed: Annotated[int | None, Meta(description="the smallest seed that fits; null: no seed")]
-    seeds: Annotated[list[int], Meta(description="the first seeds that fit")]
-    seeds_that_fit: Annotated[int, Meta(description="number of searched seeds that fit")]
+    seed: Annotated[int | None, about("the smallest seed that fits; null: no seed")]
+    seeds: Annotated[list[int], about("the first seeds that fit")]
+    seeds_that_fit: Annotated[int, about("number of searched seeds that fit")]
     seeds_searched: int
-    hypotheses: Annotated[int, Meta(description="hashes with their fields that may be tried")]
+    hypotheses: Annotated[int, about("hashes with their fields that may be tried")]
     expected_by_chance: Annotated[
         float,
-        Meta(
-            description="different placements that would fit all flows by chance, over all "
+        about(
+            "different placements that would fit all flows by chance, over all "
             "hypotheses; a claim needs less than 0.001"
         ),
     ]
     fitted_flows: int
-    validated_flows: Annotated[int, Meta(description="held-back flows that the candidate predicts")]
+    validated_flows: Annotated[int, about("held-back flows that the candidate predicts")]
     held_back_flows: int
     note: str = ""
 
@@ -36,30 +35,26 @@ class Candidate(Record, frozen=True, kw_only=True):
 class SwitchRecovery(Record, frozen=True, kw_only=True):
     """Recovery of the choices of one switch over the captured links."""
 
-    direction: Annotated[str, Meta(description="direction of the packets used")]
+    direction: Annotated[str, about("direction of the packets used")]
     links: list[str]
-    flows: Annotated[int, Meta(description="flows seen on exactly one of the links")]
+    flows: Annotated[int, about("flows seen on exactly one of the links")]
     flows_on_several_links: Annotated[
-        int, Meta(description="flows sprayed or moved during the capture; not used")
+        int, about("flows sprayed or moved during the capture; not used")
     ]
     flows_per_link: list[int]
     candidates: list[Candidate]
     flows_needed: Annotated[
-        dict[str, int],
-        Meta(description="hashes that these flows cannot tell from chance: flows that suffice"),
+        dict[str, int], about("hashes that these flows cannot tell from chance: flows that suffice")
     ]
     conclusion: str
     asked_again: Annotated[
         int | None,
-        Meta(
-            description="answers of the switch about other flows; null: not asked, or no hash "
-            "with a seed"
-        ),
+        about("answers of the switch about other flows; null: not asked, or no hash with a seed"),
     ] = None
     agreeing_again: Annotated[
         int | None,
-        Meta(
-            description="of these, with the link that the candidate computes; others name another "
+        about(
+            "of these, with the link that the candidate computes; others name another "
             "link or a port outside the group"
         ),
     ] = None
@@ -72,5 +67,5 @@ class RecoverResult(Record, frozen=True, kw_only=True):
     version: str
     sources: list[str]
     switches: list[SwitchRecovery]
-    tried: Annotated[list[str], Meta(description="hash functions and field sets tried")]
+    tried: Annotated[list[str], about("hash functions and field sets tried")]
     warnings: list[str]

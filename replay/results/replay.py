@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta
 
+from ...analyzer.results.base import about
 from .base import SCHEMA_VERSION, Chance, FabricSummary, Record, TrafficSummary
 from .packets import PacketReplay, Spread
 
@@ -20,22 +20,19 @@ class SwitchHash(Record, frozen=True, kw_only=True):
 
     switch: str
     hash: str
-    fields: Annotated[str, Meta(description="field set, or the policy of Linux")]
+    fields: Annotated[str, about("field set, or the policy of Linux")]
     seed: int
     seed_from: Annotated[
-        SeedOrigin,
-        Meta(description="the fabric file, an option, or the default: the file sets no hash"),
+        SeedOrigin, about("the fabric file, an option, or the default: the file sets no hash")
     ]
 
 
-_DATA_FLOWS = Meta(description="placements of flows that are not ACKs and CNPs only")
-_FIM_FLOWS = Meta(
-    description="of flows with data and the links they can reach, as in analyze; of all flows if "
-    "none has data"
+_DATA_FLOWS = about("placements of flows that are not ACKs and CNPs only")
+_FIM_FLOWS = about(
+    "of flows with data and the links they can reach, as in analyze; of all flows if none has data"
 )
-_FIM_ALL_FLOWS = Meta(
-    description="of all flows, those with only ACKs or CNPs included; null: equal to "
-    "fim_flows_percent"
+_FIM_ALL_FLOWS = about(
+    "of all flows, those with only ACKs or CNPs included; null: equal to fim_flows_percent"
 )
 
 
@@ -43,13 +40,11 @@ class LayerOverTime(Record, frozen=True, kw_only=True):
     """Loads per time window: flows that do not overlap in time do not collide."""
 
     window_ns: int
-    windows: Annotated[int, Meta(description="windows in which the layer carries bytes")]
-    fim_bytes_percent: Annotated[float, Meta(description="mean over windows, weighted by bytes")]
-    max_over_mean: Annotated[float, Meta(description="mean over windows, weighted by bytes")]
-    peak_bits_per_second: Annotated[
-        float, Meta(description="of the busiest link in its busiest window")
-    ]
-    peak_utilisation: Annotated[float, Meta(description="peak rate over the rate of the link")]
+    windows: Annotated[int, about("windows in which the layer carries bytes")]
+    fim_bytes_percent: Annotated[float, about("mean over windows, weighted by bytes")]
+    max_over_mean: Annotated[float, about("mean over windows, weighted by bytes")]
+    peak_bits_per_second: Annotated[float, about("of the busiest link in its busiest window")]
+    peak_utilisation: Annotated[float, about("peak rate over the rate of the link")]
     peak_link: str
 
 
@@ -75,29 +70,26 @@ class LayerLoad(Record, frozen=True, kw_only=True):
     """How evenly the links of one layer and one direction are used."""
 
     layer: str
-    choice: Annotated[bool, Meta(description="whether hashing chooses between these links")]
+    choice: Annotated[bool, about("whether hashing chooses between these links")]
     links: int
     idle_links: int
     flows: Annotated[
-        int | None,
-        Meta(description="placements: a flow on two links counts twice; null: packet engine"),
+        int | None, about("placements: a flow on two links counts twice; null: packet engine")
     ]
     data_flows: Annotated[int | None, _DATA_FLOWS]
     wire_bytes: int
     fim_flows_percent: Annotated[float | None, _FIM_FLOWS]
     fim_all_flows_percent: Annotated[float | None, _FIM_ALL_FLOWS]
     fim_flows_best_percent: Annotated[
-        float | None, Meta(description="lower limit for any placement of whole flows")
+        float | None, about("lower limit for any placement of whole flows")
     ]
     fim_bytes_percent: float | None
-    fim_chance_percent: Annotated[Chance | None, Meta(description="of fim_flows_percent")]
+    fim_chance_percent: Annotated[Chance | None, about("of fim_flows_percent")]
     max_over_mean: Annotated[
-        float | None, Meta(description="load of the busiest link over the largest fair share")
+        float | None, about("load of the busiest link over the largest fair share")
     ]
     over_time: LayerOverTime | None
-    devices: Annotated[
-        list[DeviceLoad], Meta(description="switches with several links of the layer")
-    ]
+    devices: Annotated[list[DeviceLoad], about("switches with several links of the layer")]
 
 
 class LinkLoad(Record, frozen=True, kw_only=True):
@@ -105,20 +97,19 @@ class LinkLoad(Record, frozen=True, kw_only=True):
 
     name: str
     layer: str
-    flows: Annotated[int | None, Meta(description="null: flows do not stay on one path")]
+    flows: Annotated[int | None, about("null: flows do not stay on one path")]
     wire_bytes: int
     over_mean: Annotated[
-        float | None,
-        Meta(description="bytes over its fair share, which is its load with an even split"),
+        float | None, about("bytes over its fair share, which is its load with an even split")
     ]
     wire_bytes_over_time: Annotated[
         list[int] | None,
-        Meta(description="bytes per packets.load_stretch_ns in the first run; null: whole flows"),
+        about("bytes per packets.load_stretch_ns in the first run; null: whole flows"),
     ] = None
     queue_bytes_over_time: Annotated[
         list[int] | None,
-        Meta(
-            description="longest queue of each of these intervals, packet in service included, 0 "
+        about(
+            "longest queue of each of these intervals, packet in service included, 0 "
             "if no packet waited; null: whole flows"
         ),
     ] = None
@@ -133,9 +124,9 @@ class CollidingFlow(Record, frozen=True, kw_only=True):
     src_port: int
     dest_qp: int
     wire_bytes: int
-    src_rank: Annotated[int | None, Meta(description="rank that sends, from logs")] = None
-    dst_rank: Annotated[int | None, Meta(description="rank that receives, from logs")] = None
-    comm: Annotated[str | None, Meta(description="communicator, from logs")] = None
+    src_rank: Annotated[int | None, about("rank that sends, from logs")] = None
+    dst_rank: Annotated[int | None, about("rank that receives, from logs")] = None
+    comm: Annotated[str | None, about("communicator, from logs")] = None
 
 
 class Collision(Record, frozen=True, kw_only=True):
@@ -145,13 +136,12 @@ class Collision(Record, frozen=True, kw_only=True):
     layer: str
     wire_bytes: int
     over_mean: float
-    flows: Annotated[int, Meta(description="all flows on the link")]
+    flows: Annotated[int, about("all flows on the link")]
     flows_at_once: Annotated[
-        int | None, Meta(description="maximum number of flows in one window; null without windows")
+        int | None, about("maximum number of flows in one window; null without windows")
     ]
     largest: Annotated[
-        list[CollidingFlow],
-        Meta(description="the flows with the most bytes, `flows` in all; more with --top"),
+        list[CollidingFlow], about("the flows with the most bytes, `flows` in all; more with --top")
     ]
 
 
@@ -168,58 +158,51 @@ class FlowPath(Record, frozen=True, kw_only=True):
     dest_qp: int
     packets: int
     wire_bytes: int
-    links: Annotated[
-        list[str] | None, Meta(description="from source to destination; null: it has no path")
-    ]
-    src_rank: Annotated[int | None, Meta(description="rank that sends, from logs")] = None
-    dst_rank: Annotated[int | None, Meta(description="rank that receives, from logs")] = None
-    comm: Annotated[str | None, Meta(description="communicator, from logs")] = None
+    links: Annotated[list[str] | None, about("from source to destination; null: it has no path")]
+    src_rank: Annotated[int | None, about("rank that sends, from logs")] = None
+    dst_rank: Annotated[int | None, about("rank that receives, from logs")] = None
+    comm: Annotated[str | None, about("communicator, from logs")] = None
 
 
 class StrategyResult(Record, frozen=True, kw_only=True):
     """Results of one strategy on this traffic."""
 
     name: str
-    title: Annotated[
-        str, Meta(description="the name, with the parameters that distinguish the strategy")
-    ]
+    title: Annotated[str, about("the name, with the parameters that distinguish the strategy")]
     parameters: dict[str, str]
     fim_percent: Annotated[
-        float | None, Meta(description="FIM of flows in the worst layer in which hashing chooses")
+        float | None, about("FIM of flows in the worst layer in which hashing chooses")
     ]
-    max_over_mean: Annotated[float | None, Meta(description="largest value of the same layers")]
+    max_over_mean: Annotated[float | None, about("largest value of the same layers")]
     busiest_link: str | None
     lower_bound_ns: Annotated[
         float | None,
-        Meta(
-            description="transmission time of the busiest link at its rate; on the packet "
+        about(
+            "transmission time of the busiest link at its rate; on the packet "
             "engine the minimum of any load balancing, see packets.bound"
         ),
     ]
     completion_time_ns: Annotated[
-        int | None, Meta(description="mean of the runs; null: not completed, or whole flows")
+        int | None, about("mean of the runs; null: not completed, or whole flows")
     ]
     max_queue_packets: int | None
     layers: list[LayerLoad]
     links: list[LinkLoad]
-    worst: Annotated[list[Collision], Meta(description="the fullest links; more with --top")]
-    worst_omitted: Annotated[
-        int, Meta(description="links with a choice and with load that `worst` omits")
-    ] = 0
+    worst: Annotated[list[Collision], about("the fullest links; more with --top")]
+    worst_omitted: Annotated[int, about("links with a choice and with load that `worst` omits")] = 0
     paths: Annotated[
-        list[FlowPath],
-        Meta(description="of every flow, the largest first; of whole flows only"),
+        list[FlowPath], about("of every flow, the largest first; of whole flows only")
     ] = []
     paths_omitted: Annotated[
-        int, Meta(description="flows that `paths` omits: it holds the largest 65,536")
+        int, about("flows that `paths` omits: it holds the largest 65,536")
     ] = 0
-    solver: Annotated[SolverReport | None, Meta(description="only of assign")] = None
+    solver: Annotated[SolverReport | None, about("only of assign")] = None
     packets: Annotated[
-        PacketReplay | None, Meta(description="results of the packet engine; null: whole flows")
+        PacketReplay | None, about("results of the packet engine; null: whole flows")
     ] = None
     switches: Annotated[
         list[SwitchHash],
-        Meta(description="hash per switch; empty if the fabric sets none, or without hashing"),
+        about("hash per switch; empty if the fabric sets none, or without hashing"),
     ] = []
     notes: list[str] = []
 
@@ -228,9 +211,9 @@ class SolverReport(Record, frozen=True, kw_only=True):
     """Proven quality of a computed assignment."""
 
     status: str
-    objective: Annotated[float, Meta(description="transmission time of the busiest link, s")]
-    bound: Annotated[float, Meta(description="lower bound of any assignment")]
-    gap: Annotated[float, Meta(description="(objective - bound) / objective")]
+    objective: Annotated[float, about("transmission time of the busiest link, s")]
+    bound: Annotated[float, about("lower bound of any assignment")]
+    gap: Annotated[float, about("(objective - bound) / objective")]
     seconds: float
     variables: int
 
@@ -239,19 +222,17 @@ class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
     """A strategy under one combination of `--vary`; None without the packet engine."""
 
     name: str
-    title: Annotated[str, Meta(description="as in `strategies`")]
+    title: Annotated[str, about("as in `strategies`")]
     parameters: dict[str, str]
-    completion_ns: Annotated[Spread | None, Meta(description="time of the completed runs")]
+    completion_ns: Annotated[Spread | None, about("time of the completed runs")]
     over_bound_percent: Spread | None
-    max_queue_packets: Annotated[float | None, Meta(description="mean of the runs")]
-    lost_packets: Annotated[int | None, Meta(description="dropped or lost on links, all runs")]
+    max_queue_packets: Annotated[float | None, about("mean of the runs")]
+    lost_packets: Annotated[int | None, about("dropped or lost on links, all runs")]
     retransmitted_packets: int | None
-    pauses: Annotated[int | None, Meta(description="null without PFC")]
-    max_over_mean: Annotated[float | None, Meta(description="as in `strategies`")]
-    busy_ns: Annotated[float | None, Meta(description="`lower_bound_ns` of `strategies`")]
-    jobs_ns: Annotated[
-        dict[str, float | None], Meta(description="mean completion time of each job")
-    ]
+    pauses: Annotated[int | None, about("null without PFC")]
+    max_over_mean: Annotated[float | None, about("as in `strategies`")]
+    busy_ns: Annotated[float | None, about("`lower_bound_ns` of `strategies`")]
+    jobs_ns: Annotated[dict[str, float | None], about("mean completion time of each job")]
 
     @property
     def by_packet(self) -> bool:
@@ -277,7 +258,7 @@ def short_titles(strategies: Sequence[StrategyResult] | Sequence[VariedStrategy]
 class VariedResult(msgspec.Struct, frozen=True, kw_only=True):
     """One combination of the values of `--vary`."""
 
-    settings: Annotated[dict[str, str], Meta(description="value by parameter")]
+    settings: Annotated[dict[str, str], about("value by parameter")]
     strategies: list[VariedStrategy]
 
 
@@ -288,10 +269,8 @@ class ReplayResult(Record, frozen=True, kw_only=True):
     version: str
     traffic: TrafficSummary
     fabric: FabricSummary
-    strategies: Annotated[
-        list[StrategyResult], Meta(description="of the first combination with `--vary`")
-    ]
+    strategies: Annotated[list[StrategyResult], about("of the first combination with `--vary`")]
     warnings: list[str]
     varied: Annotated[
-        list[VariedResult], Meta(description="one per combination of `--vary`; empty without")
+        list[VariedResult], about("one per combination of `--vary`; empty without")
     ] = []

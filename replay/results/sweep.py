@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
+from ...analyzer.results.base import about
 from .base import SCHEMA_VERSION, Chance, FabricSummary, Record, TrafficSummary
 
 
@@ -23,14 +22,10 @@ class Distribution(Record, frozen=True, kw_only=True):
     min: float
     mean: float
     max: float
-    quantiles: Annotated[
-        dict[str, float], Meta(description="p1, p5, p10, p25, p50, p75, p90, p95, p99")
-    ]
-    resolution: Annotated[float, Meta(description="accuracy of the quantiles")]
+    quantiles: Annotated[dict[str, float], about("p1, p5, p10, p25, p50, p75, p90, p95, p99")]
+    resolution: Annotated[float, about("accuracy of the quantiles")]
     histogram: list[Bin]
-    distinct: Annotated[
-        int | None, Meta(description="number of different values; null: too many to count")
-    ]
+    distinct: Annotated[int | None, about("number of different values; null: too many to count")]
 
 
 class SeedValue(Record, frozen=True, kw_only=True):
@@ -43,11 +38,11 @@ class SeedValue(Record, frozen=True, kw_only=True):
 class Production(Record, frozen=True, kw_only=True):
     """Rank of the seed in use among all seeds."""
 
-    seed: Annotated[int | None, Meta(description="null: the seeds of the fabric, one per switch")]
+    seed: Annotated[int | None, about("null: the seeds of the fabric, one per switch")]
     value: float
-    better_seeds: Annotated[int, Meta(description="seeds with a smaller value")]
-    equal_seeds: Annotated[int, Meta(description="seeds with the same value")]
-    percentile: Annotated[float, Meta(description="percentage of seeds with a larger value")]
+    better_seeds: Annotated[int, about("seeds with a smaller value")]
+    equal_seeds: Annotated[int, about("seeds with the same value")]
+    percentile: Annotated[float, about("percentage of seeds with a larger value")]
 
 
 class SweepLayer(Record, frozen=True, kw_only=True):
@@ -57,10 +52,8 @@ class SweepLayer(Record, frozen=True, kw_only=True):
     links: int
     distribution: Distribution
     chance: Chance
-    best_percent: Annotated[
-        float | None, Meta(description="lower limit of the FIM of flows; null for bytes")
-    ]
-    used_links: Annotated[float, Meta(description="mean share of links that carry traffic")]
+    best_percent: Annotated[float | None, about("lower limit of the FIM of flows; null for bytes")]
+    used_links: Annotated[float, about("mean share of links that carry traffic")]
     used_links_chance: float
 
 
@@ -71,12 +64,12 @@ class SweepResult(Record, frozen=True, kw_only=True):
     version: str
     traffic: TrafficSummary
     fabric: FabricSummary
-    hash: Annotated[str, Meta(description="hash model of the switches")]
+    hash: Annotated[str, about("hash model of the switches")]
     field_set: str
-    seeds: Annotated[list[int], Meta(description="first, last (exclusive), number evaluated")]
-    per_switch: Annotated[str, Meta(description="equal or different seeds on the switches")]
-    measure: Annotated[str, Meta(description="fim-flows, fim-bytes (percent) or max-over-mean")]
-    distribution: Annotated[Distribution, Meta(description="worst layer of each seed")]
+    seeds: Annotated[list[int], about("first, last (exclusive), number evaluated")]
+    per_switch: Annotated[str, about("equal or different seeds on the switches")]
+    measure: Annotated[str, about("fim-flows, fim-bytes (percent) or max-over-mean")]
+    distribution: Annotated[Distribution, about("worst layer of each seed")]
     chance: Chance
     best: list[SeedValue]
     worst: list[SeedValue]

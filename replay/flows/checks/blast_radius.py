@@ -6,9 +6,9 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from ....analyzer.errors import UsageError
+from ....analyzer.results.base import about
 from ....kernels.kernel import Bools, Ints
 from ....kernels.named import NamedTuple
 from ...fabrics.fabric import Fabric, tier_name
@@ -22,22 +22,18 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
     """The consequences of one failure."""
 
     element: str
-    kind: Annotated[str, Meta(description="`leaf-spine link`, `spine`, `plane`, ...")]
-    links: Annotated[int, Meta(description="one-way links that fail")]
-    hosts_below: Annotated[
-        int, Meta(description="hosts whose packets to other leaves can use a failed link")
-    ]
-    hosts_cut_off: Annotated[int, Meta(description="hosts without a remaining port")]
-    host_capacity_percent: Annotated[
-        float, Meta(description="lost port capacity of the host that loses most")
-    ]
+    kind: Annotated[str, about("`leaf-spine link`, `spine`, `plane`, ...")]
+    links: Annotated[int, about("one-way links that fail")]
+    hosts_below: Annotated[int, about("hosts whose packets to other leaves can use a failed link")]
+    hosts_cut_off: Annotated[int, about("hosts without a remaining port")]
+    host_capacity_percent: Annotated[float, about("lost port capacity of the host that loses most")]
     uplink_capacity_percent: Annotated[
-        float, Meta(description="lost uplink capacity of the remaining switch that loses most")
+        float, about("lost uplink capacity of the remaining switch that loses most")
     ]
-    source: Annotated[str, Meta(description="a host below the failure")]
-    destination: Annotated[str, Meta(description="a host far from it")]
-    paths_before: Annotated[int, Meta(description="equal-cost paths from one to the other")]
-    paths_after: Annotated[int, Meta(description="equal-cost paths that avoid the failure")]
+    source: Annotated[str, about("a host below the failure")]
+    destination: Annotated[str, about("a host far from it")]
+    paths_before: Annotated[int, about("equal-cost paths from one to the other")]
+    paths_after: Annotated[int, about("equal-cost paths that avoid the failure")]
 
 
 class _Element(NamedTuple):

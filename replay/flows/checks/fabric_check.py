@@ -10,8 +10,8 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
+from ....analyzer.results.base import about
 from ....kernels.kernel import Array, Int32s, Ints
 from ...fabrics.fabric import Fabric, edge_switches, tier_name
 from .blast_radius import BlastRadius, blast_radii
@@ -31,11 +31,10 @@ class Tier(Record, frozen=True, kw_only=True):
 
     name: str
     switches: int
-    downlink_bits_per_second: Annotated[int, Meta(description="of one switch, the largest")]
-    uplink_bits_per_second: Annotated[int, Meta(description="of one switch, the largest")]
+    downlink_bits_per_second: Annotated[int, about("of one switch, the largest")]
+    uplink_bits_per_second: Annotated[int, about("of one switch, the largest")]
     oversubscription_min: Annotated[
-        float | None,
-        Meta(description="downlink over uplink rate of the best switch; None: no uplink"),
+        float | None, about("downlink over uplink rate of the best switch; None: no uplink")
     ]
     oversubscription_max: float | None
 
@@ -50,10 +49,10 @@ class Layer(Record, frozen=True, kw_only=True):
     rate_max_bits_per_second: int
     delay_min_ns: int
     delay_max_ns: int
-    capacity_bits_per_second: Annotated[int, Meta(description="of all links that are up")]
+    capacity_bits_per_second: Annotated[int, about("of all links that are up")]
     group_sizes: Annotated[
         dict[int, int],
-        Meta(description="sizes of equal-cost groups: how many (switch, destination) have each"),
+        about("sizes of equal-cost groups: how many (switch, destination) have each"),
     ]
 
 
@@ -63,31 +62,26 @@ class FabricReport(Record, frozen=True, kw_only=True):
     schema_version: str
     name: str
     hosts: int
-    host_ports: Annotated[int, Meta(description="most ports of a host, one per plane")]
+    host_ports: Annotated[int, about("most ports of a host, one per plane")]
     switches: int
-    edges: Annotated[int, Meta(description="sets of switches that hosts are attached to")]
+    edges: Annotated[int, about("sets of switches that hosts are attached to")]
     tiers: list[Tier]
     layers: list[Layer]
-    shortest_paths: Annotated[bool, Meta(description="False: explicit routes")]
-    longest_path_links: Annotated[int | None, Meta(description="None when no pair is connected")]
-    unreachable_pairs: Annotated[int, Meta(description="ordered pairs of hosts")]
-    looping_pairs: Annotated[
-        int, Meta(description="pairs of switch and destination whose route is a loop")
-    ]
-    dead_ends: Annotated[
-        int, Meta(description="pairs of switch and destination on a path, without a route")
-    ]
+    shortest_paths: Annotated[bool, about("False: explicit routes")]
+    longest_path_links: Annotated[int | None, about("None when no pair is connected")]
+    unreachable_pairs: Annotated[int, about("ordered pairs of hosts")]
+    looping_pairs: Annotated[int, about("pairs of switch and destination whose route is a loop")]
+    dead_ends: Annotated[int, about("pairs of switch and destination on a path, without a route")]
     bisection_bits_per_second: Annotated[
-        int | None,
-        Meta(description="from the first half of the edges to the second; None for one edge"),
+        int | None, about("from the first half of the edges to the second; None for one edge")
     ]
     bisection_ratio: Annotated[
-        float | None, Meta(description="share of the total rate of the hosts of the smaller half")
+        float | None, about("share of the total rate of the hosts of the smaller half")
     ]
     problems: list[str]
     tables: list[TableSize]
-    paths: Annotated[HostPaths | None, Meta(description="of the chosen pair of hosts")]
-    blast_radii: Annotated[list[BlastRadius], Meta(description="of the chosen failures")]
+    paths: Annotated[HostPaths | None, about("of the chosen pair of hosts")]
+    blast_radii: Annotated[list[BlastRadius], about("of the chosen failures")]
 
     @property
     def is_sound(self) -> bool:

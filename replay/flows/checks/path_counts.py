@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from ....analyzer.errors import UsageError
+from ....analyzer.results.base import about
 from ....kernels.kernel import Bools
 from ...fabrics.fabric import Fabric
 from ..entering import MOST_HOPS
@@ -16,9 +16,9 @@ from ..entering import MOST_HOPS
 class PortPaths(msgspec.Struct, frozen=True, kw_only=True):
     """The paths that start at one port of a host."""
 
-    switch: Annotated[str, Meta(description="the switch at the port")]
+    switch: Annotated[str, about("the switch at the port")]
     paths: int
-    links: Annotated[int, Meta(description="links of the longest path, including links of hosts")]
+    links: Annotated[int, about("links of the longest path, including links of hosts")]
 
 
 class HostPaths(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +27,8 @@ class HostPaths(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     destination: str
     paths: int
-    longest_links: Annotated[int | None, Meta(description="None without a path")]
-    ports: Annotated[list[PortPaths], Meta(description="ports that are up; paths may be 0")]
+    longest_links: Annotated[int | None, about("None without a path")]
+    ports: Annotated[list[PortPaths], about("ports that are up; paths may be 0")]
 
 
 def paths_between(

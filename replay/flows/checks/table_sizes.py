@@ -11,8 +11,8 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
+from ....analyzer.results.base import about
 from ...fabrics.fabric import Fabric, tier_name
 
 
@@ -20,11 +20,11 @@ class TableSize(msgspec.Struct, frozen=True, kw_only=True):
     """The largest table sizes of a switch of a tier."""
 
     tier: str
-    routes: Annotated[int, Meta(description="sets of hosts behind other switches")]
-    groups: Annotated[int, Meta(description="equal-cost groups of more than one link")]
-    members: Annotated[int, Meta(description="links in these groups")]
+    routes: Annotated[int, about("sets of hosts behind other switches")]
+    groups: Annotated[int, about("equal-cost groups of more than one link")]
+    members: Annotated[int, about("links in these groups")]
     static_srv6: Annotated[
-        int, Meta(description="entries: its own segment and one per link, parallel ones together")
+        int, about("entries: its own segment and one per link, parallel ones together")
     ]
 
 
