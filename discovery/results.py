@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
-from ..analyzer.results.base import about
+from ..analyzer.results.base import Record, about
 from ..replay.results.base import SCHEMA_VERSION
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all records."""
 
 
 class Command(Record, frozen=True, kw_only=True):

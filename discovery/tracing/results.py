@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
-from ...analyzer.results.base import about
+from ...analyzer.results.base import Record, about
 from ...replay.results.base import SCHEMA_VERSION, Chance
 from ...replay.results.replay import ReplayResult
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all records."""
 
 
 class TracedFlow(Record, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ...analyzer.results.base import about
-from .base import SCHEMA_VERSION, FabricSummary, Record
+from ...analyzer.results.base import Record, about
+from .base import SCHEMA_VERSION, FabricSummary
 
 ALL_REDUCES = ("ring", "tree")
 """Names of results that are no scheme: collectives of the workers alone."""

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
-from ...analyzer.results.base import about
+from ...analyzer.results.base import Record, about
 
 SCHEMA_VERSION = "2.0"
 EXACT = "addresses of the fabric"
 """`HostMapping.rule` of the addresses of the fabric itself."""
-
-
-class Record(msgspec.Struct, frozen=True):
-    """Base of all result records."""
 
 
 class HostMapping(Record, frozen=True, kw_only=True):

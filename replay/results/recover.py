@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ...analyzer.results.base import about
-from .base import SCHEMA_VERSION, Record
+from ...analyzer.results.base import Record, about
+from .base import SCHEMA_VERSION
 
 
 class Candidate(Record, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from ...analyzer.results.base import about
-from .base import SCHEMA_VERSION, Chance, FabricSummary, Record, TrafficSummary
+from ...analyzer.results.base import Record, about
+from .base import SCHEMA_VERSION, Chance, FabricSummary, TrafficSummary
 from .packets import PacketReplay, Spread
 
 SeedOrigin: TypeAlias = Literal["fabric", "option", "default"]

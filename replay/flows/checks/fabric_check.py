@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import numpy as np
 
-from ....analyzer.results.base import about
+from ....analyzer.results.base import Record, about
 from ....kernels.kernel import Array, Int32s, Ints
 from ...fabrics.fabric import Fabric, edge_switches, tier_name
 from .blast_radius import BlastRadius, blast_radii
@@ -20,10 +19,6 @@ from .table_sizes import TableSize, table_sizes
 
 SCHEMA_VERSION = "1.1"
 _CELLS_AT_ONCE = 1 << 24
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all records."""
 
 
 class Tier(Record, frozen=True, kw_only=True):
