@@ -76,10 +76,11 @@ class Readings:
         self._source, self._adapters, self._recorder = source, adapters, recorder
         self._notes = list(notes)
         taps = [] if source is None else source.taps
-        self._places = [Place(interface.label, direction) for interface, direction in taps]
-        inbound = np.array([place.direction == "in" for place in self._places], bool)
+        self.places = [Place(interface.label, direction) for interface, direction in taps]
+        """The taps of the probes."""
+        inbound = np.array([place.direction == "in" for place in self.places], bool)
         self._flows = CountedFlows(inbound, 0 if source is None else source.slots, peers)
-        self._findings = Findings(self._places)
+        self._findings = Findings(self.places)
         self._dropped = np.zeros(len(taps), np.int64)
         self._left_out = np.zeros(len(taps), np.int64)
         self._worst: list[dict[str, Worst]] = [{} for _ in taps]
@@ -91,14 +92,9 @@ class Readings:
         self.read()
 
     @property
-    def places(self) -> Sequence[Place]:
-        """The taps of the probes."""
-        return self._places
-
-    @property
     def all_gone(self) -> bool:
         """Whether the probes of every interface are gone."""
-        return bool(self._places) and len(self._gone) == len({p.interface for p in self._places})
+        return bool(self.places) and len(self._gone) == len({p.interface for p in self.places})
 
     def read(self) -> list[AgentFinding]:
         """Read everything; returns the critical findings that are new."""
@@ -119,7 +115,7 @@ class Readings:
             self._left_out = self._dropped + merged
             self._note_worst()
         self._blind = self._blindness(tally, looked)
-        seen = [place.interface not in self._blind for place in self._places]
+        seen = [place.interface not in self._blind for place in self.places]
         fresh = self._findings.take(
             Now(time.time_ns(), now),
             self._flows.interval,
@@ -134,7 +130,7 @@ class Readings:
     def _blindness(self, tally: Array, looked: bool) -> dict[str, Blind]:
         found = {}
         counted: dict[str, int] = {}
-        for tap, place in enumerate(self._places):
+        for tap, place in enumerate(self.places):
             packets = int(tally[tap]["counted"].sum() + tally[tap]["filtered"].sum())
             counted[place.interface] = counted.get(place.interface, 0) + packets
         for name, adapters in self._of.items():
@@ -154,7 +150,7 @@ class Readings:
     def _moved(self, name: str) -> dict[str, int]:
         """Packets of the adapters of an interface in the directions that probes see."""
         hardware = [one.name for one in self._of[name] or () if not one.is_software]
-        directions = [place.direction for place in self._places if place.interface == name]
+        directions = [place.direction for place in self.places if place.interface == name]
         packets = self._adapters.state.packets
         return {
             adapter: sum(packets.get((adapter, direction), 0) for direction in directions)
@@ -166,14 +162,14 @@ class Readings:
         listed = flows.listed()
         taps = flows.keys["tap"][listed]
         now = time.time()
-        for tap in range(len(self._places)):
+        for tap in range(len(self.places)):
             here = listed[taps == tap]
             for name in _TROUBLE if len(here) else ():
                 column = flows.recent[here, _C[name]]
                 most = int(np.argmax(column))
                 if column[most]:
                     key = flows.keys[here[most]]
-                    peer = key["src"] if self._places[tap].direction == "in" else key["dst"]
+                    peer = key["src"] if self.places[tap].direction == "in" else key["dst"]
                     self._worst[tap][name] = Worst(
                         int(key["dest_qp"]), _address(peer, key), int(column[most]), now
                     )
@@ -182,7 +178,7 @@ class Readings:
         flows = self._flows
         active, missing = flows.active(), flows.missing()
         places = []
-        for tap, place in enumerate(self._places):
+        for tap, place in enumerate(self.places):
             if not seen[tap]:
                 continue
             total = {name: int(tally[tap][name].sum()) for name in TALLY.names or ()}
@@ -247,7 +243,7 @@ class Readings:
             flows.keys[number],
             dict(zip(COUNTED, flows.totals[number].tolist(), strict=True)),
         )
-        place = self._places[int(key["tap"])]
+        place = self.places[int(key["tap"])]
         owner = None
         if place.direction == "in":
             adapters = self._of.get(place.interface) or []

@@ -79,7 +79,7 @@ class DecodeCounters:
     """Exact counts over all frames of a decoder, per tap where a tap is given."""
 
     def __init__(self) -> None:
-        self._arrays = CounterArrays(
+        self.arrays = CounterArrays(
             np.zeros((0, outcomes.N_OUTCOMES), np.int64),
             np.zeros((0, outcomes.N_NOTES), np.int64),
             np.zeros(65536, np.int64),
@@ -90,24 +90,20 @@ class DecodeCounters:
             np.zeros(N_KINDS, np.int64),
             no_packets(),
         )
-
-    @property
-    def arrays(self) -> CounterArrays:
         """The arrays for the kernel."""
-        return self._arrays
 
     def set_rates(self, rates: NDArray[np.int64]) -> None:
         """Grow to len(rates) taps and store their link rates (bit/s, 0 when unknown)."""
         self.make_room(len(rates))
-        if not np.array_equal(rates, self._arrays.rates):  # kernels keep the same tuple
-            self._arrays = self._arrays._replace(rates=rates)
+        if not np.array_equal(rates, self.arrays.rates):  # kernels keep the same tuple
+            self.arrays = self.arrays._replace(rates=rates)
 
     def make_room(self, taps: int) -> None:
         """Grow to this many taps."""
-        a = self._arrays
+        a = self.arrays
         more = taps - len(a.outcomes)
         if more > 0:
-            self._arrays = a._replace(
+            self.arrays = a._replace(
                 outcomes=_with_zeros(a.outcomes, more),
                 notes=_with_zeros(a.notes, more),
                 pause=_with_zeros(a.pause, more),
@@ -115,17 +111,17 @@ class DecodeCounters:
             )
 
     def _outcome(self, kind: int, tap: int | None = None) -> int:
-        column = self._arrays.outcomes[:, kind]
+        column = self.arrays.outcomes[:, kind]
         return int(column.sum() if tap is None else column[tap])
 
     def noted(self, kind: int, tap: int | None = None) -> int:
         """Rows or frames with a property of `outcomes`, such as LENGTH_MISMATCHES."""
-        column = self._arrays.notes[:, kind]
+        column = self.arrays.notes[:, kind]
         return int(column.sum() if tap is None else column[tap])
 
     def frames(self, tap: int | None = None) -> int:
         """Frames of one tap or of all; frames inside a mirror's frames count at their own tap."""
-        a = self._arrays.outcomes
+        a = self.arrays.outcomes
         return int(a.sum() - self.inner_frames() if tap is None else a[tap].sum())
 
     def carriers(self) -> int:
@@ -138,7 +134,7 @@ class DecodeCounters:
 
     def tunnels(self) -> dict[str, int]:
         """Frames by encapsulation; a frame may have several."""
-        counts = self._arrays.tunnels
+        counts = self.arrays.tunnels
         return {name: int(counts[kind]) for kind, name in KIND_NAMES.items() if counts[kind]}
 
     def encapsulated(self) -> int:
@@ -186,14 +182,14 @@ class DecodeCounters:
 
     def pause(self, tap: int) -> list[Pause]:
         """Pause frames of one tap per priority, if any."""
-        return pauses_of(self._arrays.pause[tap], int(self._arrays.rates[tap]))
+        return pauses_of(self.arrays.pause[tap], int(self.arrays.rates[tap]))
 
     def contents(self) -> list[tuple[str, int]]:
         """Frames by content, most frequent first: [("ARP", 3), ("UDP port 4789", 1)].
 
         Counts add up to `frames()`, with the frames in a mirror's frames in place of those.
         """
-        a = self._arrays
+        a = self.arrays
         found = [("RoCE", self.roce_packets()), ("pause (PFC, 802.3x)", self.pause_frames())]
         found.append(("later IP fragment", self.later_fragments()))
         found.append(("Ultra Ethernet", self._outcome(outcomes.UET, None)))

@@ -119,7 +119,8 @@ class Endpoints:
         self.beyond = None if most is None else most - 1
         """The index of all addresses beyond the limit; None without a limit."""
         limit = np.array([_NO_LIMIT if most is None else most], np.int64)
-        self._arrays = self._allocate(max(2, capacity), salt(2), limit)
+        self.arrays = self._allocate(max(2, capacity), salt(2), limit)
+        """The arrays for a kernel; `grow` replaces them."""
         self._texts: list[str] = []
 
     @staticmethod
@@ -134,39 +135,34 @@ class Endpoints:
             key,
         )
 
-    @property
-    def arrays(self) -> EndpointArrays:
-        """The arrays for a kernel; `grow` replaces them."""
-        return self._arrays
-
     def grow(self) -> None:
         """Double the capacity. Indices do not change."""
-        old, count = self._arrays, len(self)
+        old, count = self.arrays, len(self)
         new = self._allocate(len(old.high) * 2, old.key, old.most)
         _refill(old.high[:count], old.low[:count], new)
-        self._arrays = new
+        self.arrays = new
 
     def add(self, text: str) -> int:
         """Index of an address, added when new."""
         high, low = _halves(text)
-        index = int(_find(high, low, self._arrays))
+        index = int(_find(high, low, self.arrays))
         if index < 0:
-            if len(self._arrays.high) == len(self) < int(self._arrays.most[0]):
+            if len(self.arrays.high) == len(self) < int(self.arrays.most[0]):
                 self.grow()
-            _refill(np.array([high]), np.array([low]), self._arrays)
+            _refill(np.array([high]), np.array([low]), self.arrays)
             index = len(self) - 1
         return index
 
     def index_of(self, text: str) -> int | None:
         """Index of an address; None when no packet has it. UsageError when it is not an address."""
-        index = int(_find(*_halves(text), self._arrays))
+        index = int(_find(*_halves(text), self.arrays))
         return None if index < 0 else index
 
     def packed(self, index: int) -> int:
         """The address as a 128-bit number."""
         if not 0 <= index < len(self):
             raise IndexError(f"no endpoint {index}")
-        return int(self._arrays.high[index]) << 64 | int(self._arrays.low[index])
+        return int(self.arrays.high[index]) << 64 | int(self.arrays.low[index])
 
     def text(self, index: int) -> str:
         """The address as text: `10.0.0.1`, `2001:db8::1`."""
@@ -187,4 +183,4 @@ class Endpoints:
         return np.array([self.add(text) for text in other.texts()], np.uint32)
 
     def __len__(self) -> int:
-        return int(self._arrays.used[0])
+        return int(self.arrays.used[0])

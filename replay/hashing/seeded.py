@@ -22,23 +22,19 @@ class Shape:
     def __init__(self, raw_bits: int, half: str, rotate: int, offset: int) -> None:
         """half: "" all bits, "lo" the lower 16, "hi" the upper 16. UsageError for bad shifts."""
         self._low = 16 if half == "hi" else 0
-        self._width = 16 if half else raw_bits
+        self.width = 16 if half else raw_bits
+        """Bits before the offset."""
         self._rotate = rotate
         self._offset = offset
-        self.bits = self._width - offset
-        if not 0 <= rotate < self._width or not 0 <= offset < self._width:
+        self.bits = self.width - offset
+        if not 0 <= rotate < self.width or not 0 <= offset < self.width:
             raise UsageError(
-                f"rotate and offset are 0 to {self._width - 1} for a hash of {self._width} bits"
+                f"rotate and offset are 0 to {self.width - 1} for a hash of {self.width} bits"
             )
-
-    @property
-    def width(self) -> int:
-        """Bits before the offset."""
-        return self._width
 
     def apply(self, values: UInt32s, seed: int = 0) -> None:
         """Shape uint32[r, n] in place; the seed is mixed in (XOR) before the rotation."""
-        _shape(values, self._low, self._width, np.uint32(seed), self._rotate, self._offset)
+        _shape(values, self._low, self.width, np.uint32(seed), self._rotate, self._offset)
 
 
 class SeededHash(BoundHash):

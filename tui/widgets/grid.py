@@ -90,7 +90,7 @@ class Grid(ScrollView, can_focus=True):
         self.descending = True
         self.empty = ""
         """The text of a table without rows."""
-        self._rows = 0
+        self.row_count = 0
         self._cells: Callable[[int], Sequence[Cell]] = lambda row: ()
         self._mark: Callable[[int], str] = lambda row: " "
         self._fitting: tuple[int, list[tuple[int, int]]] = (-1, [])
@@ -112,8 +112,8 @@ class Grid(ScrollView, can_focus=True):
         mark: Callable[[int], str] | None = None,
     ) -> None:
         """Set the rows; `cells` makes the cells of a row, in the order of all columns."""
-        self._same_height = rows == self._rows and self.virtual_size.height == rows + 1
-        self._rows, self._cells = rows, cells
+        self._same_height = rows == self.row_count and self.virtual_size.height == rows + 1
+        self.row_count, self._cells = rows, cells
         if mark is not None:
             self._mark = mark
         self.virtual_size = Size(max(self.size.width, 1), rows + 1)
@@ -125,13 +125,9 @@ class Grid(ScrollView, can_focus=True):
             self.columns = tuple(columns)
             self._fitting = (-1, [])
 
-    @property
-    def row_count(self) -> int:
-        return self._rows
-
     def put_cursor(self, row: int, at_top: bool = False) -> None:
         """Move the cursor without a message; `at_top`: scroll its row to the top."""
-        self.set_reactive(Grid.cursor, max(0, min(row, self._rows - 1)))
+        self.set_reactive(Grid.cursor, max(0, min(row, self.row_count - 1)))
         if at_top:  # once the new size is known
             self.call_after_refresh(self.scroll_to, y=self.cursor, animate=False, immediate=True)
         elif self._same_height:  # before the paint, to avoid a second paint
@@ -144,7 +140,7 @@ class Grid(ScrollView, can_focus=True):
         self._scroll_to_cursor()
         for row in (before, now):  # two lines, not the table
             self.refresh(Region(0, row + 1 - int(self.scroll_offset.y), self.size.width, 1))
-        if self._rows:
+        if self.row_count:
             self.post_message(self.Moved(self, self.cursor))
 
     def _scroll_to_cursor(self) -> None:
@@ -156,19 +152,19 @@ class Grid(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor - height + 1, animate=False, immediate=True)
 
     def action_move(self, rows: int) -> None:
-        if self._rows:
-            self.cursor = max(0, min(self._rows - 1, self.cursor + rows))
+        if self.row_count:
+            self.cursor = max(0, min(self.row_count - 1, self.cursor + rows))
 
     def action_page(self, pages: int) -> None:
         self.action_move(pages * max(1, self.size.height - 2))
 
     def action_move_to(self, row: int) -> None:
-        if self._rows:
-            self.cursor = row % self._rows
+        if self.row_count:
+            self.cursor = row % self.row_count
 
     def on_resize(self, event: events.Resize) -> None:
         self._fitting = (-1, [])
-        self.virtual_size = Size(max(event.size.width, 1), self._rows + 1)
+        self.virtual_size = Size(max(event.size.width, 1), self.row_count + 1)
         self.call_after_refresh(self._scroll_to_cursor)
 
     def on_click(self, event: events.Click) -> None:
@@ -180,7 +176,7 @@ class Grid(ScrollView, can_focus=True):
                 left += width + 1
             return
         row = event.y - 1 + int(self.scroll_offset.y)
-        if 0 <= row < self._rows:
+        if 0 <= row < self.row_count:
             again = row == self.cursor
             self.cursor = row
             if again and event.chain > 1:
@@ -196,7 +192,7 @@ class Grid(ScrollView, can_focus=True):
     @property
     def left_out(self) -> int:
         """Number of columns that do not fit; a table without rows leaves nothing out."""
-        return len(self.columns) - len(self._layout()) if self.size.width and self._rows else 0
+        return len(self.columns) - len(self._layout()) if self.size.width and self.row_count else 0
 
     def width_of(self, key: str) -> int:
         """The drawn width of a column; 0 if it does not fit."""
@@ -242,8 +238,8 @@ class Grid(ScrollView, can_focus=True):
         if y == 0:
             return self._header(width)
         row = y - 1 + int(self.scroll_offset.y)
-        if row >= self._rows:
-            lines = _wrapped(self.empty, width - 3) if not self._rows else []
+        if row >= self.row_count:
+            lines = _wrapped(self.empty, width - 3) if not self.row_count else []
             text = lines[y - 2] if 2 <= y < 2 + len(lines) else ""
             segments = [Segment(f"  {text}", self._cell_style("dim", False))]
             return _line(segments, 2 + cell_len(text), width, self._cell_style("", False))

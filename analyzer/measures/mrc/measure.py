@@ -44,7 +44,8 @@ class MrcMeasure:
         self.port_changes: list[PortChange] = []
         self.omitted_port_changes = 0
         self._masks: dict[int, int] = {}
-        self._histograms = HistogramPool(st.HISTOGRAMS)
+        self.histograms = HistogramPool(st.HISTOGRAMS)
+        """OOO_DEPTH, ROUND_TRIP and IN_FLIGHT of each flow of responses."""
         self._flows = 0
         self._state = st.State(
             flows=np.zeros(0, st.FLOW),
@@ -55,7 +56,7 @@ class MrcMeasure:
             log=np.zeros(0, st.LOG),
             counts=np.zeros(st.N_COUNTS, np.int64),
             votes=np.zeros(4, np.int64),
-            histograms=self._histograms.arrays,
+            histograms=self.histograms.arrays,
         )
 
     def update(self, batch: TrackedBatch, path_mtu: Array) -> None:
@@ -158,17 +159,12 @@ class MrcMeasure:
         """Log entries dropped because a log was full."""
         return int(self._state.counts[st.OMITTED_LOG]) + self.omitted_port_changes
 
-    @property
-    def histograms(self) -> HistogramPool:
-        """OOO_DEPTH, ROUND_TRIP and IN_FLIGHT of each flow of responses."""
-        return self._histograms
-
     def keep(self, kept: Kept) -> None:
         """Only these flows stay; log entries of the others count as omitted."""
         if not self._flows:
             return
         s = self._state
-        self._histograms.keep(kept)
+        self.histograms.keep(kept)
         flows = rows_of(s.flows, kept)
         rings = places_of(flows["ring"])
         log = self.log()
@@ -185,7 +181,7 @@ class MrcMeasure:
             ring_psn=psn,
             ring_ev=front_of(s.ring_ev, rings),
             ring_nacked=front_of(s.ring_nacked, rings),
-            histograms=self._histograms.arrays,
+            histograms=self.histograms.arrays,
         )
         self._flows = len(kept.of(self._flows))
         changes = [c for c in self.port_changes if kept.number[c.flow] >= 0]
@@ -211,7 +207,7 @@ class MrcMeasure:
         if not len(flow_map):
             return
         self._grow_flows(int(flow_map.max()) + 1)
-        self._histograms.merge(other._histograms, flow_map)
+        self.histograms.merge(other.histograms, flow_map)
         theirs = other._state.flows[: len(flow_map)]
         mine = self._state.flows
         before = mine["packets"].copy()
@@ -247,7 +243,7 @@ class MrcMeasure:
 
     def _grow_flows(self, flows: int) -> None:
         self._flows = max(self._flows, flows)
-        self._histograms.grow(flows)
+        self.histograms.grow(flows)
         s, have = self._state, len(self._state.flows)
         log = s.log if len(s.log) else np.zeros(st.MAX_LOG, st.LOG)
         if flows > have:
@@ -261,7 +257,7 @@ class MrcMeasure:
             ev, nacked = np.zeros((rings, st.RING), np.uint32), np.zeros((rings, st.RING), np.uint8)
             psn[:known], ev[:known], nacked[:known] = s.ring_psn, s.ring_ev, s.ring_nacked
             s = s._replace(ring_psn=psn, ring_ev=ev, ring_nacked=nacked)
-        self._state = s._replace(histograms=self._histograms.arrays, log=log)
+        self._state = s._replace(histograms=self.histograms.arrays, log=log)
 
     def _reserve(self, records: int) -> None:
         """Grow to at least `records` entropy values."""
