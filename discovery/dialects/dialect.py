@@ -47,13 +47,13 @@ class Dialect(NamedTuple):
     questions: tuple[Question, ...]
     read: Callable[[Path, str], Device]
     """(folder, name of the device); UsageError names a file that is not such an answer."""
-    needed: str
-    """Suffix of the answer without which nothing of a device is known; empty: there is none."""
     mark: str
     """Suffix of the file that shows the dialect in a folder that people made."""
     told: tuple[str, ...]
     """Suffixes of the answers that tables and hash settings are read from."""
-    met: str
+    needed: str = ""
+    """Suffix of the answer without which nothing of a device is known; empty: there is none."""
+    met: str = ""
     """The systems it was tested with; empty: it never met a device."""
     of_hosts: tuple[Question, ...] = ()
     """Further questions to hosts."""

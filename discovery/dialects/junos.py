@@ -286,10 +286,8 @@ JUNOS = Dialect(
     "junos",
     _QUESTIONS,
     _read,
-    needed="",
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
-    met="",
     calculator=Calculator(_ask, partial(the_only, _ANSWER)),
     role=junos_role,
 )

@@ -34,6 +34,7 @@ from .reading import (
     own_address,
     port_name,
     rate,
+    the_only,
 )
 from .roles import nxos_role
 
@@ -219,10 +220,7 @@ def _ask(query: Query) -> str:
 
 
 def _answer(output: bytes) -> str | None:
-    found = set(_ANSWER.findall(output))
-    if len(found) != 1:
-        return None
-    name = _SHORT.fullmatch(found.pop().decode())
+    name = _SHORT.fullmatch(the_only(_ANSWER, output) or "")
     return None if name is None else _LONG.get(name[1], name[1]) + name[2]
 
 
@@ -230,10 +228,8 @@ NXOS = Dialect(
     "nxos",
     _QUESTIONS,
     _read,
-    needed="",
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
-    met="",
     calculator=Calculator(_ask, _answer),
     counters=("nxos-interfaces.json", _counters),
     role=nxos_role,

@@ -224,10 +224,8 @@ VRP = Dialect(
     "vrp",
     _QUESTIONS,
     _read,
-    needed="",
     mark=_ROUTES,
     told=(_ROUTES,),
-    met="",
     calculator=Calculator(_ask, partial(the_only, _ANSWER)),
     role=vrp_role,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ....results.diagnosis import Finding, Place
+from ....results.diagnosis import Finding, Place, Severity
 from ....results.hops import TapClock
 from ....words import printable
 from ...case import Case
@@ -83,18 +83,14 @@ def clocks_set_back(case: Case, _: Known) -> Iterator[Finding]:
         if not tap.clock_steps:
             continue
         unknown = "losses and delays from and to it are unknown" if several else "times are wrong"
-        yield finding(
+        yield _set(
             case,
-            "clock",
-            Place(capture=tap.name),
-            0,
+            tap.name,
             f"the times of {printable(_short(case)[index])} go back"
             f" {counted(tap.clock_steps, 'time')} by more than 1 s: {unknown}",
             "keep the clock from being set during a capture (PTP or NTP that slews); analyse"
             " captures that were joined one by one",
-            severity="warning" if several else "note",
-            until_ns=None,
-            costs=False,
+            "warning" if several else "note",
         )
 
 
@@ -105,18 +101,22 @@ def clocks_set_forward(case: Case, _: Known) -> Iterator[Finding]:
         tap = case.registry.taps[index]
         if tap.carrier is not None:
             continue
-        yield finding(
+        yield _set(
             case,
-            "clock",
-            Place(capture=tap.name),
-            0,
+            tap.name,
             f"the clock of {printable(_short(case)[index])} is set forward {counted(times, 'time')}"
             f" by {duration(ns)}: losses and delays from and to it are unknown",
             "keep the clock from being set during a capture (PTP or NTP that slews)",
-            severity="warning",
-            until_ns=None,
-            costs=False,
+            "warning",
         )
+
+
+def _set(case: Case, tap: str, says: str, next_step: str, severity: Severity) -> Finding:
+    """A clock that was set during the capture."""
+    return finding(
+        case, "clock", Place(capture=tap), 0, says, next_step,
+        severity=severity, until_ns=None, costs=False,
+    )  # fmt: skip
 
 
 def clocks_ahead_ns(case: Case) -> dict[str, float]:
