@@ -15,6 +15,11 @@ from .work import damaged
 _BUFFERED_ROWS = 1 << 17
 
 
+class _Writer(pq.ParquetWriter):  # type: ignore[misc]
+    def __del__(self) -> None:
+        """Nothing: a file that is not complete is of no use, and may fail again on a full disk."""
+
+
 class ColumnWriter:
     """Writes columns of numpy arrays in pieces; dtypes: of each column."""
 
@@ -22,7 +27,7 @@ class ColumnWriter:
         schema = pa.schema([(name, pa.from_numpy_dtype(d)) for name, d in dtypes.items()])
         self._schema = schema
         self._file = pa.OSFile(os.fsencode(path), "wb")  # of a text it would take only UTF-8
-        self._writer = pq.ParquetWriter(
+        self._writer = _Writer(
             self._file,
             schema,
             compression="zstd",

@@ -191,9 +191,9 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RocescopeError(
-            f"cannot write {path}: {(error.strerror or str(error)).lower()}"
-        ) from None
+        # Pyarrow's text says more, and the number.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise RocescopeError(f"cannot write {path}: {reason.lower()}") from None
 
 
 def _why_unsafe(folder: str) -> str | None:

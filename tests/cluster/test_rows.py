@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rocescope.analyzer.errors import UnreadableInput
+from rocescope.analyzer.errors import RocescopeError, UnreadableInput
 from rocescope.cluster.rows import ColumnWriter, read_columns
+from rocescope.cluster.work import Work
 
 DTYPES = {"a": np.dtype(np.uint32), "b": np.dtype(np.int64)}
 
@@ -30,6 +33,16 @@ def test_pieces_of_any_size_come_back_in_order(tmp_path: Path) -> None:
     assert (a.dtype, b.dtype) == (np.uint32, np.int64)
     assert np.array_equal(a, np.arange(200_004))
     assert np.array_equal(b, -np.arange(200_004))
+
+
+def test_a_full_disk_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    said = r"cannot write .*/map/0: no space left on device$"
+    with pytest.raises(RocescopeError, match=said), Work(str(tmp_path)).task("map", "0"):
+        written(Path("/dev/full"), [50_000])
+    gc.collect()
+    assert not lost
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
