@@ -4,8 +4,6 @@ typing.NamedTuple compiles every annotation; for the wide tuples of arrays of ke
 tenth of the start-up time. The resulting class is otherwise the same.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

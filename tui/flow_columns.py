@@ -1,7 +1,5 @@
 """Columns of the table of flows on screen 2."""
 
-from __future__ import annotations
-
 from .widgets.grid_columns import GridColumn
 
 FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64

@@ -1,7 +1,5 @@
 """The colours: blues and greys, one warm tone for problems."""
 
-from __future__ import annotations
-
 from textual.theme import Theme
 
 LIGHT = Theme(

@@ -65,11 +65,11 @@ def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
     kind = KINDS.get(request.fabric.partition(":")[0])
     known = {"fabric": (*(RATE_AND_DELAY if kind is None else kind.parameters), *CHANGES)}
     if request.lossless.partition(":")[0] == PFC:
-        known["lossless"] = lossless.KEYS
+        known["lossless"] = tuple(lossless.FIELDS)
     of_model = tuple(key for key in model.KEYS if request.captures or key not in SHAPE)
-    known |= {"model": of_model, "transport": transport.TRANSPORT}
+    known |= {"model": of_model, "transport": tuple(transport.FIELDS)}
     if not request.lossless:  # PFC is the default; a buffer is then that of `--model`
-        known["lossless"] = lossless.KEYS
+        known["lossless"] = tuple(lossless.FIELDS)
     if request.pattern:
         known["pattern"] = pattern.KEYS
     if request.jobs:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Final
 
 from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
-from ....analyzer.units import parse_size
 from ...packets.model.classes import MOST_CLASSES, TrafficClass
-from .values import ratio, whole
+from .values import Fields, made, ratio, size, whole
 from .words import NO, YES
 
-KEYS = ("weight", "lossless", "alpha", "xoff", "dscp")
+
+def _lossless(text: str, where: str) -> bool:
+    if text not in (YES, NO):
+        raise UsageError(f"{where}={text}: use {YES} or {NO}")
+    return text == YES
+
+
+FIELDS: Final[Fields] = {
+    "weight": ("weight", whole),
+    "lossless": ("lossless", _lossless),
+    "alpha": ("alpha", ratio),
+    "xoff": ("xoff_bytes", size),
+    "dscp": ("dscps", lambda text, where: tuple(whole(one, where) for one in text.split("+"))),
+}
 
 
 def parse_classes(texts: Sequence[str]) -> tuple[TrafficClass, ...]:
@@ -46,24 +59,6 @@ def check_classes(classes: Sequence[TrafficClass], captures: bool) -> None:
 
 def _class(text: str) -> TrafficClass:
     name, _, rest = text.partition(":")
-    values: dict[str, Any] = {"name": name}
-    for key, value in parse_options(rest, f"--priority {name}").items():
-        where = f"--priority {name}: {key}"
-        if key == "weight":
-            values[key] = whole(value, where)
-        elif key == "lossless":
-            if value not in (YES, NO):
-                raise UsageError(f"{where}={value}: use {YES} or {NO}")
-            values[key] = value == YES
-        elif key == "alpha":
-            values[key] = ratio(value, where)
-        elif key == "xoff":
-            values["xoff_bytes"] = 0 if value == "0" else parse_size(value, where)
-        elif key == "dscp":
-            values["dscps"] = tuple(whole(one, where) for one in value.split("+"))
-        else:
-            raise UsageError(f"--priority has no {key!r}; it has {', '.join(KEYS)}")
-    try:
-        return TrafficClass(**values)
-    except UsageError as error:
-        raise UsageError(f"--priority: {str(error).replace('xoff_bytes', 'xoff')}") from None
+    given = parse_options(rest, f"--priority {name}")
+    kind = partial(TrafficClass, name)
+    return made(kind, FIELDS, given, "--priority", f"--priority {name}")

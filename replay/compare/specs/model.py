@@ -9,7 +9,7 @@ from ....analyzer.key_values import parse_options
 from ....analyzer.units import parse_size
 from ...packets.model.model import Model
 from .shape import SHAPE
-from .values import share
+from .values import share, size, whole
 from .words import ASAP, CAPTURED
 
 _SIZES = {
@@ -47,17 +47,13 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
     values: dict[str, Any] = {}
     for key, field in _SIZES.items():
         if key in options:
-            where = f"--model: {key}"
-            values[field] = 0 if options[key] == "0" else parse_size(options[key], where)
+            values[field] = size(options[key], f"--model: {key}")
     if "drop" in options:
         values["drop"] = options["drop"]
     if "jitter" in options:
         values["jitter"] = share(options["jitter"], "--model: jitter")
     if "ack-every" in options:
-        number = options["ack-every"]
-        if not number.isascii() or not number.isdecimal():
-            raise UsageError(f"--model: ack-every={number} is not a whole number")
-        values["ack_every"] = int(number)
+        values["ack_every"] = whole(options["ack-every"], "--model: ack-every")
     if "ecn" in options:
         low, *others = options["ecn"].split("+")
         if len(others) > 2:

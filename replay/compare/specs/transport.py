@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
-from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
 from ....analyzer.units import parse_duration
 from ...packets.hosts.parameters import Transport
 from ...packets.model.model import PS
-from .values import share
+from .values import Fields, made, share, whole, word
 
-_COUNTS = {
-    "reordering": "reordering_packets",
-    "linear": "linear_retries",
-    "mpr": "mpr_packets",
-    "retries": "retries",
+FIELDS: Final[Fields] = {
+    "recovery": ("recovery", word),
+    "congestion": ("congestion", word),
+    "rto": ("rto_ps", lambda text, where: parse_duration(text, where) * PS),
+    "rate": ("rate_share", share),
+    "reordering": ("reordering_packets", whole),
+    "linear": ("linear_retries", whole),
+    "mpr": ("mpr_packets", whole),
+    "retries": ("retries", whole),
 }
-TRANSPORT = ("recovery", "congestion", "rto", "rate", *_COUNTS)
 RHO_MAX = "rho-max"
 """Value of rate: the highest rate at which the fabric carries all flows."""
 
@@ -25,24 +27,5 @@ RHO_MAX = "rho-max"
 def parse_transport(text: str) -> Transport:
     """`recovery=sack,congestion=nscc,reordering=32,rto=70us,rate=95%`; UsageError names the key."""
     options = parse_options(text, "--transport")
-    values: dict[str, Any] = {}
-    for key, value in options.items():
-        if key not in TRANSPORT:
-            raise UsageError(f"--transport has no {key!r}; it has {', '.join(TRANSPORT)}")
-        if key in ("recovery", "congestion"):
-            values[key] = value
-        elif key in _COUNTS:
-            if not value.isascii() or not value.isdecimal() or len(value) > 9:
-                raise UsageError(f"--transport: {key}={value} is not a whole number")
-            values[_COUNTS[key]] = int(value)
-        elif key == "rto":
-            values["rto_ps"] = parse_duration(value, "--transport: rto") * PS
-        elif value != RHO_MAX:
-            values["rate_share"] = share(value, "--transport: rate")
-    try:
-        return Transport(**values)
-    except UsageError as error:
-        words = str(error).replace("rto_ps", "rto").replace("rate_share", "rate")
-        for key, name in _COUNTS.items():
-            words = words.replace(name, key)
-        raise UsageError(f"--transport: {words}") from None
+    given = {key: value for key, value in options.items() if (key, value) != ("rate", RHO_MAX)}
+    return made(Transport, FIELDS, given, "--transport")

@@ -1,10 +1,46 @@
-"""Times and shares in options."""
+"""Values in options, and the parameters that they become."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
 from ....analyzer.errors import UsageError
-from ....analyzer.units import parse_duration
+from ....analyzer.units import parse_duration, parse_size
 from ...packets.model.model import PS
+
+Fields: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
+"""By key: name of the parameter, and the function that reads the value."""
+_T = TypeVar("_T")
+
+
+def made(
+    kind: Callable[..., _T], fields: Fields, given: Mapping[str, str], option: str, where: str = ""
+) -> _T:
+    """`kind` of the values given; UsageError names the option and the key."""
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in fields:
+            raise UsageError(f"{option} has no {key!r}; it has {', '.join(fields)}")
+        name, read = fields[key]
+        values[name] = read(value, f"{where or option}: {key}")
+    try:
+        return kind(**values)
+    except UsageError as error:
+        words = str(error)
+        for key, (name, _) in fields.items():
+            words = words.replace(name, key)
+        raise UsageError(f"{option}: {words}") from None
+
+
+def word(text: str, _where: str) -> str:
+    """The value itself."""
+    return text
+
+
+def size(text: str, where: str) -> int:
+    """`800kB` or `0` in bytes."""
+    return 0 if text == "0" else parse_size(text, where)
 
 
 def time_ps(text: str, option: str) -> int:

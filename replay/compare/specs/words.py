@@ -1,7 +1,5 @@
 """Option values that several files use."""
 
-from __future__ import annotations
-
 NEVER = "never"
 """`--converge`: switches learn only of failures of their own links."""
 INFINITE, PFC = "infinite", "pfc"
