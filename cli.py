@@ -94,17 +94,14 @@ def _leave(code: int) -> NoReturn:
     That would take a quarter of the time of a small analysis.
     """
     observed = sys.getprofile() or sys.gettrace()
-    if observed or any(not thread.daemon for thread in _other_threads()):
+    others = set(threading.enumerate()) - {threading.main_thread()}
+    if observed or any(not thread.daemon for thread in others):
         sys.exit(code)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
-
-
-def _other_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
 
 
 def _run_command(words: list[str]) -> object:

@@ -228,13 +228,12 @@ class Readings:
         listed = flows.listed()
         trouble = flows.totals[listed][:, [_C[name] for name in _TROUBLE]].sum(axis=1)
         order = np.lexsort((flows.totals[listed, WIRE_BYTES], trouble))[::-1][:top]
-        now = self._read_at
         return Flows(
             time_ns=time.time_ns(),
             interval_ns=self._interval_ns,
             listed=len(listed),
             blind=list(self._blind.values()),
-            flows=[self._flow(int(number), now) for number in listed[order]],
+            flows=[self._flow(int(number), self._read_at) for number in listed[order]],
         )
 
     def _flow(self, number: int, now: int) -> FlowCounts:

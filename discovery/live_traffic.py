@@ -66,9 +66,8 @@ class LiveTraffic:
         names = ", ".join(interface.label for interface in self.source.interfaces)
         if not len(self._counting.counter.units):
             raise UnreadableInput(f"no RoCE packet on {names}")
-        registry = self.source.registry
         traffic = self._counting.traffic(
-            registry.endpoints, self._fabric, self._mapping, job=self._job
+            self.source.registry.endpoints, self._fabric, self._mapping, job=self._job
         )
         return replace(traffic, warnings=(*traffic.warnings, *self.missing()))
 

@@ -85,7 +85,10 @@ def compare(before: Analysis, after: Analysis, names: tuple[str, str]) -> Compar
         better=better,
         figures_before=first,
         figures_after=second,
-        hops=sorted(_hops(before.hops, after.hops), key=_hop_order),
+        hops=sorted(
+            _hops(before.hops, after.hops),
+            key=lambda hop: (HOP_ORDER.index(hop.change), hop.from_tap, hop.to_tap or ""),
+        ),
         flows=flows,
         warnings=[
             f"{name}: {text}"
@@ -171,10 +174,6 @@ def _changes(
             worse, better = found = judged(was, now)
             change = "worse" if worse else "better" if better else "unchanged"
         yield key, change, found, (was, now)
-
-
-def _hop_order(hop: HopChange) -> tuple[int, str, str]:
-    return HOP_ORDER.index(hop.change), hop.from_tap, hop.to_tap or ""
 
 
 def _hops(before: Sequence[Hop], after: Sequence[Hop]) -> Iterable[HopChange]:

@@ -377,8 +377,7 @@ class Run:
             give_back_large_arrays()
         most = self._options.max_flows // _STAYING
         gaps = gaps_of(self.registry.taps)
-        names = self.registry.tap_names
-        make_room(self.measuring, most, names, gaps=gaps, leaving=self._leaving())
+        make_room(self.measuring, most, self.registry.tap_names, gaps=gaps, leaving=self._leaving())
         give_back_freed()
 
     def _leaving(self) -> Callable[[Ints], None] | None:

@@ -97,7 +97,8 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     if resent:
         # Where no answer was ever seen, the tap may see one direction only: then new packets show
         # that the sender got one.
-        heard = answer_ns > 0 or resent_ns >= new_ns or answers_pass(case, flow)
+        answered_here = (flow.dst, flow.src) in case.hosts_seen
+        heard = answer_ns > 0 or resent_ns >= new_ns or answered_here
         patience = SILENCE_NS if rounds > 1 else 4 * SILENCE_NS
         if heard and (rounds >= ROUNDS or silent >= patience):
             return Death("unanswered", since, resent)
@@ -110,8 +111,3 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     if progress["run_known"] and 0 < outstanding < 1 << 23 and silent >= patience:
         return Death("silent", since, outstanding)
     return None
-
-
-def answers_pass(case: Case, flow: Flow) -> bool:
-    """Whether the tap sees what the flow's receiver sends to its sender."""
-    return (flow.dst, flow.src) in case.hosts_seen

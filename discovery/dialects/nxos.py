@@ -147,8 +147,7 @@ def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
     """The routes of the first line card, and remarks."""
     cards = list(_cards(lines))
     if not cards:
-        place = lines.first
-        raise place.wrong("expected 'routes for table'")
+        raise lines.first.wrong("expected 'routes for table'")
     remarks = []
     tables = [{route.network: route.hops for route in card} for card in cards]
     if any(table != tables[0] for table in tables):

@@ -420,9 +420,8 @@ class Follow:
         )
 
     def _moves(self, before: TracedPaths, rows: Ints) -> list[Move]:
-        fabric = self._state.fabric
         old, new = (
-            traced_flows(self._traffic, fabric, paths, rows)
+            traced_flows(self._traffic, self._state.fabric, paths, rows)
             for paths in (before, self._current.paths)
         )
         return [

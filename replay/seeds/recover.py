@@ -132,8 +132,7 @@ def _hypotheses(
         settings = settings_of(candidate)
         if settings is not None and candidate.seed is not None:
             seed = SeedRange(candidate.seed, candidate.seed + 1)
-            note = "only the seed of the other direction was tried"
-            yield _Hypothesis(settings, seed, note)
+            yield _Hypothesis(settings, seed, "only the seed of the other direction was tried")
     if wanted.hash in (None, "linux"):
         if wanted.fields is not None and wanted.hash == "linux":
             raise UsageError("--fields cannot be combined with linux: policy selects them")

@@ -17,8 +17,7 @@ def encode_check(analysis: Analysis, format: str) -> bytes:
     """
     assert isinstance(analysis.conformance, Conformance)
     if format != "json":
-        violations = analysis.conformance.violations
-        return encode_records(record_columns(Violation), violations, format)
+        return encode_records(record_columns(Violation), analysis.conformance.violations, format)
     return encode_json(
         Check(
             version=analysis.version,

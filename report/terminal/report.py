@@ -127,9 +127,8 @@ class Report:
 
     def _diagnosis(self) -> bool:
         """The diagnosis in a few rows; whether they hold all of it."""
-        found = self.analysis.diagnosis
         shown, whole = in_few_rows(
-            found,
+            self.analysis.diagnosis,
             self.glyphs,
             lambda line: len(self._wrapped(line)),
             lambda whole: len(self._heading(whole).wrap(self.console, self.console.width)),

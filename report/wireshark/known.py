@@ -106,8 +106,7 @@ class Reading:
             batch = self.measuring.update(part.table, messages)
             sights = None
             if batch is not None:
-                tracker = self.measuring.tracker
-                sights = self.sights.update(tracker, batch, begin + part.place)
+                sights = self.sights.update(self.measuring.tracker, batch, begin + part.place)
             yield part, batch, sights
             begin += part.length
 

@@ -60,8 +60,7 @@ class Exports:
         if path.suffix == ".pcapng":
             self._export_packets(path)
         elif path.suffix in FORMATS:
-            session = self._view.session
-            make = partial(analysis_file, session, path.suffix)
+            make = partial(analysis_file, self._view.session, path.suffix)
             self._in_thread(lambda: self._save(path, make))
         else:
             self._host.notify(f"the suffix must be one of {', '.join(FORMATS)}", severity="error")

@@ -38,13 +38,11 @@ class ActionCommands(Provider):
     """Actions of the current screen; those of other screens if the query matches whole words."""
 
     def _here(self) -> Iterator[_Command]:
-        app = self.app
-        yield from (_Command(action, "") for action in actions_of(app.current_mode))
+        yield from (_Command(action, "") for action in actions_of(self.app.current_mode))
 
     def _elsewhere(self) -> Iterator[_Command]:
-        app = self.app
         for action in ACTIONS:
-            if action.screens and app.current_mode not in action.screens:
+            if action.screens and self.app.current_mode not in action.screens:
                 yield _Command(action, action.screens[0])
 
     async def discover(self) -> Hits:

@@ -89,8 +89,7 @@ class AggregationScreen(RoceScreen):
         return sentence(view)
 
     def _words(self, snapshot: Snapshot) -> str:
-        view = self.view.aggregations.view
-        return view.words or f"{fabric_of(snapshot, least=2)} order"
+        return self.view.aggregations.view.words or f"{fabric_of(snapshot, least=2)} order"
 
     def _below(self, view: AggregationView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")

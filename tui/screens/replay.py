@@ -301,10 +301,9 @@ class ReplayScreen(RoceScreen):
 
     def _seed_of(self, which: str) -> None:
         """Run the best or worst seed of each sweep as a strategy of its own."""
-        view = self.view.replays.view
         names = [
             f"ecmp:hash={name},seed={getattr(sweep, which)[0].seed}"
-            for name, sweep in view.sweeps.items()
+            for name, sweep in self.view.replays.view.sweeps.items()
             if getattr(sweep, which)
         ]
         if not names:

@@ -52,11 +52,6 @@ def may_carry_frames(ethertype: Int, protocol: Int, port: Int) -> bool:
 
 
 @inlined
-def _is_vlan(ethertype: Int) -> bool:
-    return ethertype in (ETHERTYPE_VLAN, ETHERTYPE_QINQ, ETHERTYPE_QINQ_OLD)
-
-
-@inlined
 def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, Int, Int]:
     """(EtherType, where its payload begins, innermost TCI, VLAN tags) of a frame."""
     if link_type == frames.LINKTYPE_ETHERNET:
@@ -91,7 +86,7 @@ def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, I
         return -UNKNOWN_LINK_TYPE, at, 0, 0
     vlan: Int = 0
     tags = 0
-    while _is_vlan(ethertype):
+    while ethertype in (ETHERTYPE_VLAN, ETHERTYPE_QINQ, ETHERTYPE_QINQ_OLD):
         if tags == MAX_VLAN_TAGS:
             return -BAD_VLAN, at, vlan, tags
         if end - at < 4:

@@ -57,8 +57,7 @@ def called(case: Case, tap: str | None, which: str) -> str:
     if tap is None:
         return f"the {which} tap"
     short = [] if case.ways is None else case.ways.names
-    names = case.registry.tap_names
-    return printable(short[names.index(tap)] if short else tap)
+    return printable(short[case.registry.tap_names.index(tap)] if short else tap)
 
 
 def link_of_receiver(case: Case, flow: Flow) -> str | None:

@@ -105,7 +105,6 @@ def check_fabric(
             f"for example {example}"
         )
     problems += places
-    links = fabric.links
     return FabricReport(
         schema_version=SCHEMA_VERSION,
         name=fabric.name,
@@ -116,7 +115,7 @@ def check_fabric(
         tiers=_tiers(fabric),
         layers=[_layer(fabric, i, name) for i, name in enumerate(fabric.layers)],
         shortest_paths=fabric.routed,
-        longest_path_links=longest if len(links.source) else None,
+        longest_path_links=longest if len(fabric.links.source) else None,
         unreachable_pairs=unreachable,
         looping_pairs=loops,
         dead_ends=dead_ends,

@@ -309,8 +309,7 @@ class Traffic:
         return b"\xfc\xbb\xbb\x00" + b"".join(u.to_bytes(2) for u in usids).ljust(12, b"\0")
 
     def _forward(self, pair: Pair, ev: Entropy, dscp: int) -> Way:
-        done = self.settings.at_receiver
-        carrier = self._carrier(pair.src, pair.dst, ev.plane, ev.sport, done)
+        carrier = self._carrier(pair.src, pair.dst, ev.plane, ev.sport, self.settings.at_receiver)
         src, dst = self.addresses[pair.src], self.addresses[pair.dst]
         return Way(src, dst, ev.sport, ev.label, carrier, dscp)
 

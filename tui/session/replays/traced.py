@@ -101,10 +101,9 @@ class Followed:
         try:
             for event in following.events():
                 if event.kind != "ended":
-                    paths = following.paths
                     self._tell(
                         Point(event.seconds, event.fim_percent, _text(event)),
-                        _of(following.traffic, following.fabric, paths),
+                        _of(following.traffic, following.fabric, following.paths),
                         len(following.traffic),
                     )
         except (RocescopeError, OSError) as error:

@@ -25,14 +25,13 @@ def missed_by_captures(case: Case, _: Known) -> Iterator[Finding]:
     """Packets that were seen before and after a tap, or acknowledged, but not captured there."""
     if case.ways is None:
         return
-    names = case.registry.tap_names
     for missed in case.ways.missed:
         flows, counts = np.unique(missed.flows, return_counts=True)
         packets = len(missed.flows)
         yield finding(
             case,
             "capture-loss",
-            Place(capture=names[missed.tap]),
+            Place(capture=case.registry.tap_names[missed.tap]),
             packets + missed.passed,
             f"the capture {printable(case.ways.names[missed.tap])} missed"
             f" {packets_of(packets, packets + missed.passed)}; the network did not lose them",

@@ -59,6 +59,7 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         queues = _queues(case, known, choice, sorted(overloaded))
         for queue in queues:
             known.absorb(queue)
+        sharing = {f for tap in crowded for f in choice.flows[tap]}
         yield finding(
             case,
             kind,
@@ -67,7 +68,7 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             f"{printable(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
             " the others" + _waits(case, queues),
             _next_step(choice, kind, idle, queues),
-            hits={flow.id: flow.packets for flow in flows if flow.id in _on(choice, crowded)},
+            hits={flow.id: flow.packets for flow in flows if flow.id in sharing},
             span=life_of(case, flows),
             confidence="proven" if kind == "collision" else "likely",
             severity="warning" if hurt else "note",
@@ -232,7 +233,3 @@ def chance_of_idle(links: int, idle: int, flows: int) -> float:
     """Upper limit of the chance that a uniform hash leaves `idle` of `links` without any of
     `flows` flows: the number of ways to choose the links, times the chance of each."""
     return math.comb(links, idle) * (1 - idle / links) ** flows
-
-
-def _on(choice: Choice, taps: list[str]) -> set[int]:
-    return {f for tap in taps for f in choice.flows[tap]}
