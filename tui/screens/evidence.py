@@ -15,7 +15,7 @@ from ...report.words import human
 from ...report.words.hops import short_taps
 from ..session.packets.packets import Point
 from ..session.snapshots.snapshot import FlowKey, Snapshot
-from ..widgets.flow_lines import Axis, strip_line
+from ..widgets.flow_lines import SIGNALS, Axis, signal_lines, strip_line
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
@@ -33,13 +33,6 @@ _FRAMES = (
     GridColumn("tap", "TAP", 12, grows=True, ends=True),
     GridColumn("frame", "FRAME", 9, True),
     GridColumn("time", "TIME s", 11, True, 1),
-)
-_SIGNALS = (
-    ("retransmitted", "retransmitted_packets"),
-    ("late", "reordered_packets"),
-    ("NAKs", "naks"),
-    ("CE marks", "ecn_marked_packets"),
-    ("CNPs", "cnps"),
 )
 OF_A_FLOW = ("reorder", "recovery", "packets")
 """Screens of the selected flow."""
@@ -93,16 +86,8 @@ class EvidenceScreen(RoceScreen):
     def _chart(self, snapshot: Snapshot, finding: Finding, start_ns: int) -> Text:
         """Strips of all flows and of the affected flows, the interval, and the time axis."""
         width = self.size.width - 1
-        axis, line = Axis.of(snapshot, width), snapshot.timeline
-        lines = []
-        for name, key in (("all, bytes", "wire_bytes"), *_SIGNALS):
-            values = line[key].tolist()
-            if not sum(values):
-                continue
-            spread = axis.spread(values, line.start_ns, line.window_ns)
-            size = key == "wire_bytes"
-            total = human.size(sum(values)) if size else human.count(sum(values))
-            lines.append(strip_line(name, spread, total, "cyan" if size else "bold yellow"))
+        axis, signals = Axis.of(snapshot, width), (("all, bytes", "wire_bytes"), *SIGNALS)
+        lines = signal_lines(snapshot, axis, signals, False)
         known = snapshot.activity.shape[1] if snapshot.activity.ndim == 2 else 0
         hit = [flow for flow in finding.flows if flow < known]
         if hit:

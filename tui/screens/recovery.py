@@ -16,7 +16,7 @@ from ...report.words import human
 from ..session.snapshots.snapshot import UNKNOWN, Snapshot
 from ..session.words import sentences
 from ..widgets.bars import Bar, bar_lines
-from ..widgets.flow_lines import Axis, flow_lines, strip_line
+from ..widgets.flow_lines import SIGNALS, Axis, flow_lines, signal_lines
 from ..widgets.grid import Grid
 from .base import RoceScreen, own_bindings
 from .events import EVENT_COLUMNS, event_cells
@@ -24,14 +24,6 @@ from .mrc_recovery import lost_by_value, mrc_causes, mrc_counts, mrc_of, mrc_sen
 
 TALL = 36
 """From this height on triggers are drawn as bars."""
-_LINES = (
-    ("retransmitted", "retransmitted_packets"),
-    ("late", "reordered_packets"),
-    ("NAKs", "naks"),
-    ("CE marks", "ecn_marked_packets"),
-    ("CNPs", "cnps"),
-    ("bytes", "wire_bytes"),
-)
 
 
 class RecoveryScreen(RoceScreen):
@@ -100,15 +92,8 @@ class RecoveryScreen(RoceScreen):
             about += f", totals by {human.duration(line.window_ns)}"
         lines = [Text(f" {about}", "dim")]
         small = self.size.height < TALL
-        for name, key in _LINES:
-            values = line[key].tolist()
-            total = sum(values)
-            if small and (not total or key == "wire_bytes"):
-                continue
-            spread = axis.spread(values, line.start_ns, line.window_ns)
-            bytes_ = key == "wire_bytes"
-            text = human.size(total) if bytes_ else human.count(total)
-            lines.append(strip_line(name, spread, text, "cyan" if bytes_ else "bold yellow"))
+        signals = SIGNALS if small else (*SIGNALS, ("bytes", "wire_bytes"))
+        lines += signal_lines(snapshot, axis, signals, not small)
         lines += flow_lines(snapshot, self.view.session.selected, self.size.width - 1, True)
         lines.append(axis.numbers(self.start_ns(snapshot)))
         return Text("\n").join(lines)

@@ -18,7 +18,7 @@ from ..session.packets.flow_pass import Late
 from ..session.snapshots.snapshot import Snapshot
 from ..session.words import sentences
 from ..widgets.bars import Bar, bar_lines
-from ..widgets.flow_lines import Axis, flow_lines, late_line, strip_line
+from ..widgets.flow_lines import Axis, flow_lines, late_line, signal_lines
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
@@ -149,14 +149,12 @@ class ReorderScreen(RoceScreen):
         if not late:
             text.append("none")
         text.append("\n")
-        line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 2)
-        values = axis.spread(line["reordered_packets"].tolist(), line.start_ns, line.window_ns)
-        everyone = human.count(int(line["reordered_packets"].sum()))
+        axis = Axis.of(snapshot, self.size.width - 2)
         lines = flow_lines(snapshot, self.view.session.selected, self.size.width - 2)
         at = snapshot.find(self.view.session.selected)
         if at is not None:
             lines.append(late_line(snapshot, at, self.size.width - 2))
-        lines.append(strip_line("late, all flows", values, everyone, "bold yellow"))
+        lines += signal_lines(snapshot, axis, [("late, all flows", "reordered_packets")], True)
         lines.append(axis.numbers(self.start_ns(snapshot)))
         text.append_text(Text("\n").join(lines))
         record = flow.reordering

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, floor, log10
 from typing import NamedTuple
 
@@ -18,6 +18,14 @@ from ..session.snapshots.snapshot import UNKNOWN, FlowKey, Snapshot
 LABEL = 16
 TICK = 14
 """Columns between two numbers of a time axis, about."""
+SIGNALS = (
+    ("retransmitted", "retransmitted_packets"),
+    ("late", "reordered_packets"),
+    ("NAKs", "naks"),
+    ("CE marks", "ecn_marked_packets"),
+    ("CNPs", "cnps"),
+)
+"""Label and column of the time line."""
 
 
 class Axis(NamedTuple):
@@ -91,6 +99,21 @@ def strip_line(label: str, values: Sequence[float], total: str, style: str) -> T
     text.append(UNICODE.columns(values), style)
     text.append(f" {total}")
     return text
+
+
+def signal_lines(
+    snapshot: Snapshot, axis: Axis, signals: Iterable[tuple[str, str]], zeros: bool
+) -> list[Text]:
+    """A strip of all flows per signal; zeros: also of signals that are always 0."""
+    line, lines = snapshot.timeline, []
+    for label, name in signals:
+        values, is_size = line[name].tolist(), name == "wire_bytes"
+        total = sum(values)
+        if total or zeros:
+            spread = axis.spread(values, line.start_ns, line.window_ns)
+            told = human.size(total) if is_size else human.count(total)
+            lines.append(strip_line(label, spread, told, "cyan" if is_size else "bold yellow"))
+    return lines
 
 
 def late_line(snapshot: Snapshot, at: int, width: int) -> Text:
