@@ -25,33 +25,23 @@ def _hint(context: Any, builder: Any, array_type: Any, array: Any, indices: list
     return context.get_dummy_value()
 
 
-def _of_one_dimension() -> Any:
+def _intrinsic(dimensions: int) -> Any:
     from numba import types
     from numba.extending import intrinsic
 
-    def fetch(typingctx: Any, array: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return _hint(context, builder, signature.args[0], arguments[0], [arguments[1]])
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _hint(context, builder, signature.args[0], arguments[0], list(arguments[1:]))
 
+    def one(typingctx: Any, array: Any, index: Any) -> Any:
         return types.void(array, types.int64), generate
 
-    return intrinsic(fetch)
-
-
-def _of_two_dimensions() -> Any:
-    from numba import types
-    from numba.extending import intrinsic
-
-    def fetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return _hint(context, builder, signature.args[0], arguments[0], list(arguments[1:]))
-
+    def two(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
         return types.void(array, types.int64, types.int64), generate
 
-    return intrinsic(fetch)
+    return intrinsic({1: one, 2: two}[dimensions])
 
 
-prefetch_item: Any = FromNumba(_of_one_dimension)
+prefetch_item: Any = FromNumba(lambda: _intrinsic(1))
 """prefetch_item(array, index): fetch the cache line of array[index], which may be out of range."""
-prefetch: Any = FromNumba(_of_two_dimensions)
+prefetch: Any = FromNumba(lambda: _intrinsic(2))
 """prefetch(array, row, column): fetch the cache line of array[row, column]."""

@@ -65,21 +65,20 @@ def _by_rank(graph: Graph, members: Array, *nodes: Array) -> Ints:
 
 def ring(graph: Graph, size: int, ready: Ints) -> Ints:
     """All-reduce: reduce-scatter and all-gather, 2 (n - 1) steps."""
-    n = graph.ranks
-    if n < 2:
-        return ready
-    members = np.arange(n)[None]
-    sent, got = _ring_steps(graph, members, _shares(size, n), 2 * (n - 1), ready)
-    return _by_rank(graph, members, sent, got)
+    return _around(graph, size, ready, 2)
 
 
 def half_ring(graph: Graph, size: int, ready: Ints) -> Ints:
     """Reduce-scatter or all-gather: n - 1 steps."""
+    return _around(graph, size, ready, 1)
+
+
+def _around(graph: Graph, size: int, ready: Ints, rounds: int) -> Ints:
     n = graph.ranks
     if n < 2:
         return ready
     members = np.arange(n)[None]
-    sent, got = _ring_steps(graph, members, _shares(size, n), n - 1, ready)
+    sent, got = _ring_steps(graph, members, _shares(size, n), rounds * (n - 1), ready)
     return _by_rank(graph, members, sent, got)
 
 
