@@ -62,12 +62,12 @@ _RULES = {
     "gap_psns": _Rule(
         *("loss", "critical", "ordered", 10, 0.01),
         "PSNs were skipped: lost before this interface",
-        "rocescope analyze of a recording, or captures at two taps, name the place",
+        "find the place with rocescope analyze, in a recording or in captures at two taps",
     ),
     "naks": _Rule(
         *("naks", "critical", "acks", 10, 0.1),
         "ACKs are NAKs: receivers miss packets or refuse requests",
-        "rocescope analyze of a recording names the codes, the flows and the place of the loss",
+        "rocescope analyze of a recording shows the codes, the flows and the place of the loss",
     ),
     "rnr_naks": _Rule(
         *("receiver-not-ready", "warning", "acks", 10, 1.0),

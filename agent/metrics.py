@@ -26,15 +26,15 @@ _PLACE: Final = ["device", "direction"]
 _COUNTERS: Final = {
     "payload_bytes": ("payload_bytes", "RDMA payload of the packets"),
     "messages": ("messages", "Requests that begin a message"),
-    "late": ("late_packets", "Packets with a PSN below the expected one, with retransmissions"),
-    "gap_psns": ("skipped_psns", "PSNs passed over: late packets may fill them, others are lost"),
+    "late": ("late_packets", "Packets with a PSN below the expected, and retransmissions"),
+    "gap_psns": ("skipped_psns", "PSNs skipped: late packets may fill them, others are lost"),
     "naks": ("naks", "NAKs without RNR NAKs"),
     "rnr_naks": ("rnr_naks", "RNR NAKs: the receiver was not ready"),
     "cnps": ("cnps", "Congestion notification packets"),
-    "ecn_capable": ("ecn_capable_packets", "Packets that ECN may mark, with those marked"),
+    "ecn_capable": ("ecn_capable_packets", "ECN-capable packets, marked packets included"),
     "ecn_marked": ("ecn_marked_packets", "Packets marked by ECN (CE)"),
     "restarts": ("sequence_restarts", "PSNs that jumped far: a new connection, or loss of many"),
-    "unordered": ("unordered_packets", "Packets that were counted without a look at their order"),
+    "unordered": ("unordered_packets", "Packets that were counted, but whose order is unknown"),
 }
 """Field of COUNTED -> name and help."""
 _OF_PEERS: Final = ("late", "gap_psns", "naks", "rnr_naks", "cnps", "ecn_marked")
@@ -106,7 +106,7 @@ def _about(state: State) -> list[Metric]:
     build.add_metric([], {"version": VERSION})
     source = InfoMetricFamily(
         "rocescope_source",
-        "Where the figures of a device are from: packets, queue_pairs, or none",
+        "Source of the figures of a device: packets, queue_pairs, or none",
         labels=["device", "source"],
     )
     for device, name in state.sources.items():
@@ -120,7 +120,7 @@ def _about(state: State) -> list[Metric]:
         blind.add_metric([one.interface, one.reason], 1)
     findings = GaugeMetricFamily(
         "rocescope_findings",
-        "1: the finding holds at this time; /diagnosis says more",
+        "1: the finding is present; /diagnosis has the details",
         labels=[*_PLACE, "kind", "severity"],
     )
     for finding in state.findings:
@@ -146,16 +146,18 @@ def _packets(places: Sequence[Seen]) -> list[Metric]:
     packets = counter("packets", "RoCE packets")
     wire_bytes = counter("wire_bytes", "Bytes of RoCE packets on the wire")
     dropped = counter(
-        "probe_dropped_packets", "Packets in the totals whose details the full table lost"
+        "probe_dropped_packets", "Packets in the totals without details: the table was full"
     )
-    merged = counter("merged_packets", "Packets that the kernel had merged of several: GRO or GSO")
+    merged = counter(
+        "merged_packets", "Frames that the kernel merged from several packets: GRO, GSO"
+    )
     ultra = counter("ultra_ethernet_packets", "Packets of Ultra Ethernet, which are not counted")
     active = gauge("active_flows", "Flows with a packet within the last minute")
     unsprayed = gauge("unsprayed_flows", "Flows whose data took one path in the last interval")
     missing = gauge(
         "missing_packets",
-        "PSNs of active flows skipped beyond their late packets: at least so many are missing;"
-        " retransmissions hide losses",
+        "PSNs of active flows skipped beyond their late packets: a lower limit of the missing"
+        " packets; retransmissions hide losses",
     )
     widths = HistogramMetricFamily(
         "rocescope_spraying_width",

@@ -34,8 +34,8 @@ _TROUBLE = ("late", "gap_psns", "naks", "rnr_naks", "cnps", "ecn_marked")
 _C = {name: i for i, name in enumerate(COUNTED)}
 _NO_PACKETS = "no packets are seen on {}: {}"
 _ALWAYS = (
-    "counters in the kernel do not separate retransmitted packets from other late ones, and know"
-    " no codes of NAKs, no message times and no latencies: analyse a capture for these"
+    "counters in the kernel do not separate retransmitted from other late packets, and have no NAK"
+    " codes, message times or latencies: analyse a capture for these"
 )
 
 

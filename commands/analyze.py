@@ -76,8 +76,8 @@ def analyze(
     path_by
         Path key of a flow: entropy (UDP source port, IPv6 flow label), tap or srv6 (segments).
     fabric
-        A fabric or its file, see rocescope fabric: its links show which tap should have seen a lost
-        packet next, if no other packet shows it.
+        A fabric spec or file, see rocescope fabric: its links show which tap should have seen a
+        lost packet next, if no other packet shows it.
     switch_counters
         With --mirror-format lumina: counters of its switch (switch_state_snapshot.yml).
     icrc

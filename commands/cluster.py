@@ -48,7 +48,7 @@ Examples:
 SBATCH_EXAMPLES = """\
 Examples:
   rocescope cluster sbatch --work job > job.sh && sh job.sh
-  rocescope cluster sbatch --work job --command '/opt/rocescope/bin/rocescope' > job.sh
+  rocescope cluster sbatch --work job --command /opt/bin/rocescope > job.sh
 """
 
 application = App(
@@ -183,8 +183,8 @@ def merge(
     sort
         Sort flows by this column of the CSV output, largest first.
     fabric
-        A fabric or its file, see rocescope fabric: its links show which tap should have seen a lost
-        packet next.
+        A fabric spec or file, see rocescope fabric: its links show which tap should have seen a
+        lost packet next.
     dscp_priority
         Priorities of DSCPs in the switches, such as 26=3,48=6: which packets a PFC pause holds.
         Other DSCPs: DSCP / 8. A VLAN tag has its own priority.
@@ -242,7 +242,7 @@ def sbatch(*, work: Work, command: str = "rocescope") -> int:
     print(
         f"""\
 #!/bin/sh
-# Submits the tasks of an analysis; again after failures: what is done is not repeated.
+# Submits the tasks of an analysis. Run it again after failures: finished tasks are not repeated.
 set -e
 cd {shlex.quote(made.folder)}
 map=$({submit} --parsable --requeue --array=0-{len(made.sources) - 1} \\

@@ -41,7 +41,7 @@ Examples:
   sudo rocescope agent eth2 --listen :9791 \\
       --tls-certificate host.pem --tls-key host.key
   rocescope agent eth2 --source queue-pairs
-  curl -s '127.0.0.1:9791/flows?top=5' | jq '.flows[] | [.dest_qp, .late_packets]'
+  curl -s '127.0.0.1:9791/flows?top=5' | jq '.flows[].late_packets'
 """,
         "The filter runs in the kernel.",
     ),
@@ -53,8 +53,8 @@ Examples:
   rocescope aggregate --fabric leaf-spine:leaves=1,spines=1,hosts=72,rate=100G \\
       --jobs count=4,model=comm --jobs count=4,model=comp --memory 2048
   rocescope aggregate --fabric leaf-spine:leaves=4,spines=4,hosts=8,rate=100G \\
-      --jobs workers=16,racks=4,model=resnet50,scale=0.01 -s atp -s esa --memory 1024
-  rocescope aggregate job.pcap --fabric lab.yaml --map order -s ring -s atp:rto=50us
+      --jobs workers=16,racks=4,model=resnet50,scale=0.01 -s atp -s esa
+  rocescope aggregate job.pcap --fabric lab.yaml --map order -s atp:rto=50us
 """,
         "csv, parquet and arrow contain one row per scheme and job.",
     ),
@@ -115,11 +115,12 @@ Examples:
         "Print the completion script of bash, zsh or fish.",
         """\
 Examples:
-  rocescope completion bash > ~/.local/share/bash-completion/completions/rocescope
+  rocescope completion bash > \\
+      ~/.local/share/bash-completion/completions/rocescope
   rocescope completion zsh > "${fpath[1]}/_cyclopts_rocescope"
   rocescope completion fish > ~/.config/fish/completions/rocescope.fish
 """,
-        "Then start a new shell.",
+        "Save it where the shell looks for completions, then start a new shell.",
     ),
     "discover": Command(
         "discovery.discover",
@@ -173,7 +174,7 @@ Examples:
 Examples:
   rocescope fabric leaf-spine:leaves=8,spines=16,hosts=16,rate=800G
   rocescope fabric fat-tree:k=8,down=leaf1-spine2
-  rocescope fabric multi-plane:planes=8,leaves=512,spines=256,hosts=256,rate=100G
+  rocescope fabric multi-plane:planes=8,leaves=512,spines=256,hosts=256
   rocescope fabric my-fabric.yaml --format json
   rocescope fabric leaf-spine:leaves=4 --to yaml -o my-fabric.yaml
 """,
@@ -218,7 +219,7 @@ Examples:
   rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4 --map order
   rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32
   rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
-  rocescope replay --jobs workers=8,size=1MB --fabric fat-tree:k=4 -s ecmp -s jsq
+  rocescope replay --jobs workers=8,size=1MB --fabric fat-tree:k=4 -s jsq
   rocescope replay --pattern incast --fabric fat-tree:k=4 --vary rate=100G,400G
   rocescope replay --pattern incast --fabric fat-tree:k=4 --lossless infinite
 """,
@@ -240,7 +241,7 @@ Examples:
 Examples:
   rocescope sweep hosts.pcap --fabric lab.yaml --hash crc32 --production 0x1234
   rocescope sweep hosts.pcap --fabric lab.yaml --map order --seeds 0:100000
-  rocescope sweep --pattern random:qps=4 --fabric fat-tree:k=8 --per-switch equal
+  rocescope sweep --pattern random --fabric fat-tree:k=8 --per-switch equal
 """,
         "csv, parquet and arrow contain one row per histogram bin.",
     ),

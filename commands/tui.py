@@ -34,9 +34,9 @@ def tui(
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; or one folder of results, as
         analyze -o FOLDER writes it.
     fabric
-        A fabric or its file, see rocescope fabric: its links show which tap should have seen a lost
-        packet next, if no other packet shows it. With hash settings and seeds, the screens Fabric
-        and Paths show the traced path of every flow.
+        A fabric spec or file, see rocescope fabric: its links show which tap should have seen a
+        lost packet next, if no other packet shows it. With hash settings and seeds, the screens
+        Fabric and Paths show the traced path of every flow.
     devices
         Follow the switches of --fabric, as trace --follow: an inventory, or netns:PREFIX. The
         screen Fabric then shows FIM over time.

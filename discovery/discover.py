@@ -106,7 +106,8 @@ def _same_device(answers: list[Answers]) -> list[Note]:
         twin = systems.setdefault(system, one.device.name) if system else one.device.name
         if twin != one.device.name:
             text = (
-                f"it calls itself {printable(system)}, as {twin} does: LLDP cannot tell them apart"
+                f"its system name is {printable(system)}, as that of {twin}: LLDP cannot"
+                " distinguish the two"
             )
             notes.append(Note("same name", one.device.name, text))
     return notes

@@ -222,9 +222,7 @@ def check_twice(paths: Sequence[str]) -> None:
             continue  # named when it is opened
         other = known.setdefault((size, head), path)
         if other != path and size > _EMPTY_BYTES:
-            raise UsageError(
-                f"{other} and {path} are the same capture twice: leave one of them out"
-            )
+            raise UsageError(f"{other} and {path} are the same capture: give only one of them")
 
 
 _EMPTY_BYTES = 512

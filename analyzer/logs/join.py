@@ -237,21 +237,21 @@ class Join:
             )
         if self._old:
             notes.append(
-                f"the queue pairs of {self._old:,} flows were made up to"
+                f"the queue pairs of {self._old:,} flows were created up to"
                 f" {self._oldest_ns / 3_600_000_000_000:,.0f} hours before the flows begin, and no"
-                " line tells their end: those of a later job with the same address and number"
-                " would match as well"
+                " line shows their end: queue pairs of a later job with the same address and"
+                " number would match as well"
             )
         if self._nowhere:
             notes.append(f"{self._nowhere:,} queue pairs have no address in the logs: not joined")
         if self._ambiguous:
             notes.append(
                 f"{self._ambiguous:,} flows fit several queue pairs of the logs: their"
-                " owner stays open"
+                " owner is unknown"
             )
         if self._later:
             notes.append(
-                f"{self._later:,} flows ended before the log made their queue pair, began"
+                f"{self._later:,} flows ended before their queue pair was created, began"
                 " after it or its communicator was destroyed, or come from another peer:"
                 " not joined (log times are read as local time, see TZ)"
             )
@@ -264,13 +264,14 @@ class Join:
             )
         if job.doubtful_labels:
             notes.append(
-                f"{job.doubtful_labels:,} ranks that mpirun or srun wrote before lines of"
-                " UCX name several processes, or one with other ranks, as of several jobs: not used"
+                f"{job.doubtful_labels:,} ranks that mpirun or srun wrote before lines of UCX"
+                " belong to several processes, or to a process with other ranks, as in logs of"
+                " several jobs: not used"
             )
         if job.unknown_lines:
             notes.append(f"{job.unknown_lines:,} lines have an unknown form: not used")
         if job.dropped:
-            notes.append(f"{job.dropped:,} entries are more than is kept: not used")
+            notes.append(f"{job.dropped:,} entries exceed the limits: not used")
         return [NOTE + note for note in notes]
 
 

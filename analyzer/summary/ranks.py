@@ -116,7 +116,7 @@ def _badness(pair: RankPair) -> tuple[object, ...]:
 
 def _timing(comm: str, links: Sequence[_Link], messages: Records, full: bool) -> CommunicatorTiming:
     """Arrivals and ring steps of one communicator."""
-    why = ["there are more messages than are kept: the later ones do not count"] if full else []
+    why = ["too many messages to keep: later messages are not counted"] if full else []
     numbers = np.array([link.flow for link in links])
     own = messages[np.isin(messages["flow"], numbers)]
     own = own[np.argsort(own["begun_ns"], kind="stable")]
@@ -152,13 +152,13 @@ def _timing(comm: str, links: Sequence[_Link], messages: Records, full: bool) ->
             f"only rank {data[0].sender} sends data"
             if len({link.sender for link in data}) == 1
             else "neither a ring nor all to all: the first message of a rank may wait for others,"
-            " so that it tells no arrival"
+            " so it does not show the arrival"
         )
     elif not arrivals:
         why.append("the flows of the ring never carry equal numbers of messages before a silence")
     if is_ring and not steps_of:
         why.append(
-            "steps: several queue pairs between two ranks: which message goes on where is unknown"
+            "steps: several queue pairs connect two ranks: which one forwards a message is unknown"
         )
     if early:
         why.append(

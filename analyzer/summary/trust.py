@@ -101,25 +101,25 @@ def warnings_of(
     if ended is not None and ended.untracked_packets:
         lines.append(
             "more flows were active at once, or more addresses seen, than the limits allow:"
-            f" {_counted(ended.untracked_packets, 'packet')} of further ones counted and not"
+            f" {_counted(ended.untracked_packets, 'packet')} of other flows counted, not"
             " analysed"
         )
     if ended is not None and ended.flows and ended.returned_flows is not None:
         lines.append(
-            f"too many flows for memory: {_counted(ended.flows, 'flow')} left it after their"
-            f" packets, {len(flows)} are listed; "
+            f"too many flows for memory: {_counted(ended.flows, 'idle flow')} removed from memory,"
+            f" {len(flows)} flows are listed; "
             + ("flows/ended.parquet has" if rows_kept else "-o FOLDER keeps")
-            + " a row of each of the others"
+            + " a row of every other flow"
         )
     if ended is not None and ended.returned_flows:
         lines.append(
-            f"{_counted(ended.returned_flows, 'flow')} came back after leaving memory and count as"
-            " new ones: losses and reordering in between are unknown"
+            f"{_counted(ended.returned_flows, 'flow')} resumed after removal from memory and count"
+            " as new flows: losses and reordering in between are unknown"
         )
     if ended is not None and ended.flows_in_trouble:
         lines.append(
             f"{_counted(ended.flows_in_trouble, 'idle flow')} with losses, late, marked or"
-            " retransmitted packets left memory: only the worst are listed"
+            " retransmitted packets removed from memory: only the worst are listed"
         )
     for capture in captures:
         lines += capture.warnings

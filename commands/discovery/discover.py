@@ -64,7 +64,7 @@ def discover(
     format
         The report as table or json.
     progress
-        auto, none, bar or json.
+        Progress on standard error: auto shows a bar on a terminal.
     color
         Colour in the report; auto follows the terminal, NO_COLOR and FORCE_COLOR.
     """

@@ -81,7 +81,7 @@ def trace(
     duration
         End --live or --follow after this time, such as 10m.
     top
-        Number of flows, worst links and open ends in the report.
+        Number of flows, worst links and ends of unknown paths in the report.
     """
     to.chosen()
     if top < 1:

@@ -26,7 +26,7 @@ def annotate(
     from ...report.wireshark.export import export_pcapng
 
     if not quiet:
-        say(f"writing comments into {path}; Ctrl-C leaves it without them")
+        say(f"writing comments into {path}; Ctrl-C ends this without comments")
     options = AnalyzeOptions(udp_ports=tuple(udp_ports), job_logs=job_logs)
     try:
         with shown("none" if quiet else "auto") as report, whole_file(path) as file:
@@ -37,7 +37,7 @@ def annotate(
                     " the file was changed during the capture"
                 )
     except BaseException:
-        say(f"{path} is as it was captured, without comments: `export --pcapng` writes them")
+        say(f"{path} has all packets, but no comments: `export --pcapng` writes them")
         raise
     for warning in done.warnings:
         say(warning)

@@ -83,7 +83,7 @@ def capture(
     no_owners
         Do not record in the file which process and rank owns each queue pair of this host.
     quiet
-        Print only errors and lost packets.
+        Print only errors and dropped packets.
     counters
         Only count packets in the kernel, per flow and UDP source port.
     interval

@@ -51,7 +51,7 @@ class Criticals:
         if flows > MOST_FLOWS:
             why = f"more than {MOST_FLOWS:,} flows: the diagnosis comes with the report"
         elif MARGIN * self._pace * usual > room_s:
-            why = "so many packets come that a diagnosis would lose some: it comes with the report"
+            why = "the packet rate is too high to diagnose now: the diagnosis comes with the report"
         if why is not None:
             self._next = began + EVERY_S
             new_reason = why not in self._said

@@ -46,8 +46,8 @@ def extcap(
     folder
         The extcap folder; default: the personal extcap folder of tshark -G folders.
     capture
-        Capture this interface to standard output and write no file. Wireshark runs this command;
-        sudo needs to allow no other.
+        Capture this interface to standard output and write no file. Wireshark runs this command,
+        and sudo needs to allow only this command.
     sample
         Keep one packet in N of each flow.
     """

@@ -47,8 +47,8 @@ def _captures_of(files: Sequence[Path], folder: str) -> list[Path]:
     if not found:
         raise UnreadableInput(f"{shown} contains no capture (*.pcap, *.pcapng, *.cap)")
     if others := len(files) - len(found):
-        what = "1 file has" if others == 1 else f"{others} files have"
-        print(f"rocescope: {shown}: {what} no suffix of a capture: ignored", file=sys.stderr)
+        what = "1 file is" if others == 1 else f"{others} files are"
+        print(f"rocescope: {shown}: {what} not named like a capture: ignored", file=sys.stderr)
     return found
 
 

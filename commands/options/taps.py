@@ -25,7 +25,7 @@ class Naming:
     tap
         NAME=FILE: the name of the tap of a capture, such as leaf1-spine3=up3.pcap; may be repeated.
         Or a regular expression with the group tap, such as 'ring/(?P<tap>[^/]+)/' (quoted): files
-        with the same tap in their paths are its ring files.
+        with the same tap in their paths are the ring files of this tap.
     """
 
     tap: Annotated[list[str] | None, Parameter(negative="")] = None

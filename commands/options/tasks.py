@@ -43,7 +43,7 @@ def in_tasks(
 
     with closing(workers_of(cluster)) as workers:
         if work is None and not workers.here:
-            raise UsageError("--cluster needs --work DIR, a folder that all its machines see")
+            raise UsageError("--cluster needs --work DIR, a folder that all machines can access")
         count = workers.processes if partitions is None else partitions
         plan = make_plan(paths, options, count)
         with _folder(work) as folder, steps_shown(progress) as tell:

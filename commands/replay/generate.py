@@ -18,13 +18,13 @@ from ..options.steps import steps_shown
 EXAMPLES = """\
 Examples:
   rocescope generate permutation -o traffic.pcap --hosts 128 --qps 4
-  rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --message-size 64KiB
+  rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --qps 2
   rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snaplen 0
   rocescope generate mrc -o mrc.pcap --loss 0.001 --fail-plane 2
 """
 MRC_EXAMPLES = """\
 Examples:
-  rocescope generate mrc -o mrc.pcap --truth mrc.json --loss 0.001 --trim 0.001 --ce 0.01
+  rocescope generate mrc -o mrc.pcap --truth mrc.json --loss 0.001 --ce 0.01
   rocescope generate mrc -o mrc.pcap --fail-plane 2 --tap receiver --no-srv6
 """
 _LONGEST_HEADERS = 14 + 40 + 8 + 12 + 16

@@ -47,7 +47,7 @@ def recover_seed(
     from_
         Only flows from this subnet, such as the hosts of one switch; may be repeated.
     seeds
-        Seeds to try, FIRST:END without END; default all 2^32.
+        Seeds to try, FIRST:END, where END is not included.
     ask
         Ask this Linux router of --fabric for next hops, in place of captures: the hash is recovered
         from 300 answers and verified with 200 others.

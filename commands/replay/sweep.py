@@ -48,7 +48,7 @@ def sweep(
         Another hash setting, such as rotate=4, offset=2, seed-use=xor, reduction=range or policy=0;
         may be repeated.
     seeds
-        Seeds to try, FIRST:END or FIRST:END:STEP, without END.
+        Seeds to try, FIRST:END or FIRST:END:STEP, where END is not included.
     per_switch
         different: every switch has its own seed, derived from the swept seed; equal: all have the
         swept seed.

@@ -73,7 +73,7 @@ class Namespaces:
                 command, input=request.stdin, capture_output=True, timeout=SECONDS
             )
         except subprocess.TimeoutExpired:
-            return Said(b"", f"no end within {SECONDS:g} s")
+            return Said(b"", f"not finished within {SECONDS:g} s")
         except OSError as error:
             return Said(b"", (error.strerror or str(error)).lower())
         if done.returncode == 0:

@@ -21,7 +21,7 @@ def eos_role(commands: tuple[str, ...], user: str) -> str:
         for i, command in enumerate(commands, 1)
     ]
     lines = [
-        "! EOS: a role with the commands of rocescope; it was never tried on a device.",
+        "! EOS: a role with the commands of rocescope; not tested on a device.",
         f"! Give it to a user {user} who has an SSH key and no password.",
         f"role {user}",
         *rules,
@@ -40,7 +40,7 @@ def nxos_role(commands: tuple[str, ...], user: str) -> str:
         for i, command in enumerate(commands, 1)
     ]
     lines = [
-        "! NX-OS: a role with the commands of rocescope; it was never tried on a device.",
+        "! NX-OS: a role with the commands of rocescope; not tested on a device.",
         f"! Give it to a user {user} who has an SSH key and no password.",
         f"role name {user}",
         *rules,
@@ -52,7 +52,7 @@ def junos_role(commands: tuple[str, ...], user: str) -> str:
     """A login class without permissions that permits the commands alone."""
     allowed = " ".join(f'"^{command.partition(" |")[0]}$"' for command in commands)
     lines = [
-        "# Junos: a class with the commands of rocescope; it was never tried on a device.",
+        "# Junos: a class with the commands of rocescope; not tested on a device.",
         f"# Give {user} an SSH key and no password.",
         f"set system login class {user} permissions []",
         f"set system login class {user} allow-commands-regexps [ {allowed} ]",
@@ -64,7 +64,7 @@ def junos_role(commands: tuple[str, ...], user: str) -> str:
 def vrp_role(commands: tuple[str, ...], user: str) -> str:
     """A task group cannot name single commands: a user of the monitoring level, and the list."""
     lines = [
-        "# VRP: its levels cannot permit single commands; never tried on a device.",
+        "# VRP: its levels cannot permit single commands; not tested on a device.",
         f"# Level 1 (monitoring) permits {user} these and all other display commands of level 1:",
         *(f"#   {command}" for command in commands),
         "aaa",

@@ -93,7 +93,7 @@ class Connection:
                 async with asyncio.timeout(seconds):
                     problem = await run.run(stdin)
             except TimeoutError:
-                problem = f"no end within {seconds:g} s"
+                problem = f"not finished within {seconds:g} s"
             except Exception as error:  # whatever one device causes, the others are asked
                 problem = reason_of(error)
             return Answer(run.status, began, time.time_ns(), run.output_bytes, problem)

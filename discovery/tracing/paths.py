@@ -56,7 +56,7 @@ REASONS = (
     "the hash or the seed of the switch is not known",
     "packets were captured on several links",
     "the packets were not captured on the computed link",
-    "the switch hashes IPv6 otherwise, or its routes of IPv6 are not known",
+    "the switch hashes IPv6 differently, or its IPv6 routes are not known",
     "no route",
     "the switch names a next hop that its tables did not contain",
     "the tables form a loop",

@@ -20,9 +20,9 @@ _AT_ONCE = 4
 """As many as run at once on a connection."""
 _MOST_BYTES = 64 << 10
 """Of the answer to one question."""
-NO_CALCULATOR = "its system has no calculator that only reads"
+NO_CALCULATOR = "its system has no read-only path command"
 TOO_MANY = f"more than {MOST_COMMANDS} questions to one switch, one command each"
-NOT_ASKED_ON = f"not asked on after {_AT_ONCE} commands without an answer"
+NOT_ASKED_ON = f"not asked further after {_AT_ONCE} commands without an answer"
 
 Dialects = Mapping[str, Dialect]
 """By name of the switch; one without is asked as Linux."""

@@ -29,7 +29,7 @@ def tc_hook() -> Check:
     """How tc programs attach."""
     tried = _try_link(bpf.PROG_SCHED_CLS, bpf.ATTACH_TCX_INGRESS, 0)
     if tried == 0:
-        return Check("tc hook", "ok", "tcx links: probes go away with the process")
+        return Check("tc hook", "ok", "tcx links: the kernel removes probes when the process ends")
     if tried == errno.EPERM:
         return Check("tc hook", "missing", "no permission to try", False, None, SUDO)
     return Check(

@@ -79,10 +79,12 @@ def captured_jobs(
         if not whole:
             notes.append(
                 f"{named}: its pairs of hosts carried unequal numbers of messages: the capture "
-                "begins or ends within a collective, which counts as seen"
+                "begins or ends within a collective, of which only the captured part counts"
             )
         if len(hosts) == 2:
-            notes.append(f"{named}: any equal exchange between two hosts looks like this job")
+            notes.append(
+                f"{named}: two hosts that send equal amounts to each other may do no all-reduce"
+            )
         found.append(_job(own, hosts, rounds, fabric, window, len(found) + 1))
     if not found:
         reason = notes[0].removeprefix("left out: ") if notes else "no host sends messages"

@@ -31,25 +31,25 @@ from .run import Conditions, Outcome, check, simulate
 from .schemes.base import AllReduce, Scheme
 
 ESA_ASSUMED = (
-    "esa: how priorities are set, who gets an evicted sum, ageing, reminders and when a slot is "
-    "released are assumed; the abstract of the paper names the mechanisms only"
+    "esa: the values of priorities, the receiver of an evicted sum, ageing, reminders and the time "
+    "at which a slot is released are assumed; the abstract of the paper only names the mechanisms"
 )
-A2TP_ASSUMED = "a2tp: timers and later results ask for missing ones as with ATP"
+A2TP_ASSUMED = "a2tp: timers and later results request missing results, as with ATP"
 RACKS_ASSUMED = (
     "switchml over several racks: the root is a switch of one of them, and the other switches send "
     "a sum again when a worker retransmits"
 )
 JOBS_ASSUMED = (
-    "how compute time spreads over layers, and that an iteration starts when the sums of the last "
-    "one are there"
+    "the division of compute time among layers, and the start of an iteration when the sums of the "
+    "previous iteration have arrived"
 )
 ALL_REDUCE_ASSUMED = (
     "ring and tree: packets of 4,096 B by ECMP, without losses and other packets; all jobs start a "
     "collective at once, when all of their gradients are computed"
 )
 CAPTURED_ASSUMED = (
-    "captured jobs: hosts that send and receive evenly do all-reduces, and the time between the "
-    "collectives is computing of each worker"
+    "captured jobs: hosts that send and receive evenly do all-reduces, and each worker computes "
+    "between the collectives"
 )
 
 

@@ -397,7 +397,7 @@ def _blind(strategy: Strategy, packets: PacketReplay) -> list[str]:
     if not strategy.learns_from_marks or "ecn_low_bytes" in packets.model:
         return []
     return [
-        f"{strategy.name} learns of congestion from ECN marks, and nothing is marked: it knows "
+        f"{strategy.name} learns of congestion from ECN marks, and no packet is marked: it sees "
         "only losses and trims; set --model ecn="
     ]
 
@@ -412,13 +412,13 @@ def _overloaded(
     if packets.timeouts and parse_duration(told["rto"], "rto") < queue_ns:
         notes.append(
             f"rto={told['rto']} is shorter than the longest queue, {queue_ns / 1000:.3g} us: "
-            "packets that only wait there time out; set a longer --transport rto="
+            "packets time out while they wait there; set a longer --transport rto="
         )
     sent = packets.runs * int(workload.packet_start[-1])
     if packets.sent_again > sent and "congestion" not in told:
         notes.append(
             f"congestion collapse: {packets.sent_again:,} retransmissions of {sent:,} packets: "
-            "hosts send at line rate whatever is lost; set --transport congestion=dcqcn"
+            "hosts send at line rate despite losses; set --transport congestion=dcqcn"
         )
     return notes
 
@@ -446,9 +446,9 @@ def _incomplete(
         why = "some flows have no path"
     elif circles:
         names = [fabric.link_name(link) for link in circles[0]]
-        why = f"traffic stands still, perhaps in a deadlock: {circle_text(names)}"
+        why = f"no packet moves, perhaps in a deadlock: {circle_text(names)}"
     elif any(one.out_of_time for one in missing):
-        why = "packets were still under way at the time limit of the simulation"
+        why = "packets were still in flight at the time limit of the simulation"
     else:
         why = _waiting(missing[0])
     return [f"{len(missing)} of {packets.runs} runs did not complete: {why}"]
@@ -470,7 +470,7 @@ def _waiting(result: EngineResult) -> str:
     """What a run without an event left waits for."""
     begun = np.count_nonzero((result.started_ps >= 0) & (result.completed_ps < 0))
     if begun:
-        return f"{begun:,} messages wait for packets or ACKs that do not come"
+        return f"{begun:,} messages wait for packets or ACKs that never arrive"
     never = np.count_nonzero(result.started_ps < 0)
     return f"{never:,} messages never began: their hosts cannot send"
 

@@ -43,8 +43,8 @@ _ONE_CLASS = (
 
 
 NOT_CAPTURED = (
-    "no row as captured: it needs captures of all links of one switch to the next ones, named"
-    " like these links (leaf1-spine1, ...)"
+    "no row 'as captured': it needs captures of all uplinks of one switch, each named like its"
+    " link (leaf1-spine1, ...)"
 )
 
 

@@ -56,7 +56,7 @@ def parse_vary(text: str, request: ReplayRequest) -> Variation:
             return Variation(key, option, values)
     told = "; ".join(f"{option}: {', '.join(names)}" for option, names in known.items())
     raise UsageError(
-        f"--vary: there is no parameter {key!r} ({told}; as a whole: {', '.join(WHOLE)})"
+        f"--vary: there is no parameter {key!r} ({told}; whole options: {', '.join(WHOLE)})"
     )
 
 

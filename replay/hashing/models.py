@@ -156,7 +156,7 @@ _ALL = [
     HashModel(
         "crc-xor",
         "CRC-16/ARC XORed with an XOR fold",
-        f"{_BROADCOM} CRC16XOR1 to CRC16XOR8, {_SAI} CRC_XOR (how both mix is our reading)",
+        f"{_BROADCOM} CRC16XOR1 to CRC16XOR8, {_SAI} CRC_XOR (their combination is inferred)",
         16,
         knobs=(Knob("fold", 8, "bits of the XOR fold", ("1", "2", "4", "8", "16"), _BROADCOM),),
         linear=_crc_xor,

@@ -55,7 +55,7 @@ def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
         workload.unit,
     )
     lost = int(np.count_nonzero(outcome.placement.dropped))
-    notes = (f"{lost:,} of {rows:,} units have no way to their host",) if lost else ()
+    notes = (f"{lost:,} of {rows:,} units have no path to their host",) if lost else ()
     return Rules(
         _choose(),
         _emit(),

@@ -93,7 +93,7 @@ def _parts(text: str) -> tuple[str, dict[str, str]]:
         every = (*STRATEGIES, *PACKET_STRATEGIES)
         listed = name.split(",")
         if len(listed) > 1 and listed[0] in every:
-            raise UsageError(f"one strategy each: -s {' -s '.join(listed)}")
+            raise UsageError(f"give each strategy its own -s: -s {' -s '.join(listed)}")
         known = choices(name, every)
         raise UsageError(f"there is no strategy {name!r}; {known}")
     return name, parse_options(rest, name)

@@ -281,10 +281,10 @@ def _left_out(log: MessageLog) -> tuple[str, ...]:
     if log.feedback_packets:
         told.append(
             f"{log.feedback_packets:,} ACKs, NAKs, CNPs and probes are omitted: "
-            "the packet engine makes its own"
+            "the packet engine generates them"
         )
     if log.sent_again:
-        told.append(f"{log.sent_again:,} packets that the capture saw again are sent once")
+        told.append(f"{log.sent_again:,} packets that were captured more than once are sent once")
     return tuple(told)
 
 
@@ -307,6 +307,6 @@ def _notes(messages: int, told: _Told) -> tuple[str, ...]:
     if told.unknown:
         notes.append(
             f"asap: {told.unknown:,} flows are offered at once: "
-            "the capture has no answers (or requests of READs) to tell a window from"
+            "the capture has no answers (or READ requests) that show their window"
         )
     return tuple(notes)

@@ -140,7 +140,7 @@ def _others(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Part]:
             glyphs.ellipsis,
             counts=True,
             instead=f"{counted(len(healthy), 'check')} passed"
-            + ("" if whole else " in what was read"),
+            + ("" if whole else " in the part that was read"),
         )
     elif not diagnosis.findings:
         yield Part(UNKNOWN, "dim", (words.NO_CHECK,), glyphs.ellipsis, counts=True)

@@ -63,7 +63,7 @@ OWNERS = FlowTable(
     lambda flow: flow.wire_bytes,
     _owner_table,
     "end: the process owns the sending (source) or receiving (destination) queue pair;"
-    " channel?: by the order of a log only",
+    " channel?: inferred from the order of log lines",
 )
 
 

@@ -110,7 +110,7 @@ def _planes(whole: Mrc) -> str:
     if whole.planes is None:
         return f"Planes are not known: {whole.planes_unknown_because}."
     planes = whole.planes
-    guess = ", a guess, see --plane-by" if planes.inferred else ""
+    guess = ", inferred, see --plane-by" if planes.inferred else ""
     told = f"(by {planes.plane_by}{guess})"
     many = human.counted(len(planes.planes), "plane")
     if planes.max_over_mean <= _EQUAL or len(planes.planes) == 1:

@@ -40,7 +40,7 @@ def fill_recovery(
         page.say(f"{mark} {switch.conclusion[:1].upper()}{switch.conclusion[1:]}.", style)
         if switch.asked_again:
             agree = f"{human.count(switch.agreeing_again)} of {human.count(switch.asked_again)}"
-            page.say(f"Asked again about other flows: {agree} answers are those computed.")
+            page.say(f"Verified with other flows: {agree} answers name the computed link.")
         page.draw(lambda table, switch=switch: _links(table, switch))  # type: ignore[misc]
         if switch.candidates:
             page.draw(lambda table, switch=switch: _candidates(table, switch))  # type: ignore[misc]
@@ -58,7 +58,9 @@ def fill_recovery(
         page.say("This fabric has only the captured links; replace it with the real fabric.", "dim")
     lines = dict.fromkeys(filter(None, map(_found_line, result.switches)))
     if lines:
-        page.say("To trace flows with it, in the fabric file, in the mapping of the switch:", "dim")
+        page.say(
+            "To trace flows with it, write into the entry of the switch in the fabric file:", "dim"
+        )
     for line in lines:
         page.line(f"  {line}", "dim")
     tried = result.tried

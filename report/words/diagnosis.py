@@ -50,7 +50,7 @@ def healthy(diagnosis: Diagnosis) -> list[str]:
 
 def passed(diagnosis: Diagnosis) -> str:
     """The heading of the checks that passed: what was not read may be ill."""
-    return "healthy" if diagnosis.complete else "healthy in what was read"
+    return "healthy" if diagnosis.complete else "healthy in the part that was read"
 
 
 def lost_again(diagnosis: Diagnosis) -> int:

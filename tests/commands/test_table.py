@@ -28,7 +28,9 @@ def test_every_command_is_where_the_table_says(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_of_their_command(name):
-    lines = COMMANDS[name].examples.replace("\\\n", " ").splitlines()
+    examples = COMMANDS[name].examples
+    assert max(map(len, examples.splitlines())) <= 80
+    lines = examples.replace("\\\n", " ").splitlines()
     assert lines[0] == "Examples:"
     own = 0
     for line in lines[1:]:

@@ -100,7 +100,7 @@ def test_rows_of_flows_that_left_memory_are_those_of_an_analysis_with_room_for_a
         found = analyze([str(tmp_path / "x.pcap")], options, ended=out.ended)
         out.write(found)
     assert files(tmp_path / "out") == {*FILES, "flows/ended.parquet"}
-    assert "flows/ended.parquet has a row of each of the others" in found.warnings[0]
+    assert "flows/ended.parquet has a row of every other flow" in found.warnings[0]
     listed, left = rows(tmp_path / "out", "0.parquet"), rows(tmp_path / "out", "ended.parquet")
     assert len(left) == found.left.flows >= FLOWS - KEPT
     assert len(listed) == len(found.flows) == FLOWS - len(left)

@@ -114,7 +114,7 @@ def needs_packets(text: str) -> bool:
     own = sorted(name for name in names if name in FLOW_FIELDS and name not in FIELDS)
     if own:
         raise UsageError(
-            f"filter: {own[0]} belongs to flows and {min(foreign)} to packets: not combinable"
+            f"filter: {own[0]} (of flows) and {min(foreign)} (of packets) cannot be combined"
         )
     return True
 

@@ -69,12 +69,12 @@ class FabricTaps:
                     taps,
                     [tap for tap in range(len(taps)) if tap not in self._ends],
                     "taps are not named like a link of the fabric file, such as leaf1-spine1"
-                    " (--tap): the file does not tell the next tap after them",
+                    " (--tap): the file does not show the next tap after them",
                 ),
                 (
                     addresses,
                     [host for host in self._host if host is None],
-                    "addresses are not in the fabric file: it does not tell the way to them",
+                    "addresses are not in the fabric file: it does not show the path to them",
                 ),
             )
             if missing

@@ -243,8 +243,8 @@ class _Finder:
             heard = self._devices[there.device].advertised
             if heard is not None and (here, there) in self._told:
                 text = (
-                    f"{here.port}: LLDP neighbour {there.device} {there.port} does not hear "
-                    f"{here.device} there"
+                    f"{here.port}: LLDP neighbour {there.device} {there.port} does not "
+                    f"list {here.device} as its neighbour"
                 )
                 self._note("one-sided neighbour", here.device, text)
 

@@ -150,7 +150,7 @@ def _device(
     )
 
 
-_OFFLOADED = "routes are offloaded: hardware forwards, whose hash the kernel does not tell"
+_OFFLOADED = "routes are offloaded: the hardware forwards, and the kernel does not show its hash"
 
 
 class _Sysctl:
@@ -216,7 +216,7 @@ class _Sysctl:
             if four is not None and six is not None and four != six:
                 told.append(
                     f"fib_multipath_hash_{name} is {four} for IPv4 and {six} for IPv6; "
-                    "the fabric holds that of IPv4"
+                    "the fabric has the value for IPv4"
                 )
         return told
 

@@ -63,7 +63,7 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
             name = f"{path.name} node {node.id}"
             after.append((node.id, node.after))
             if node.id in own:
-                raise tasks.fail(f"{name} is there twice")
+                raise tasks.fail(f"{name} is given twice")
             if node.type == _COLLECTIVE:
                 kind = _number(tasks, node, "comm_type", name)
                 if kind not in _COLLECTIVES:

@@ -74,7 +74,7 @@ def read_goal(path: Path) -> Graph:
                     raise tasks.fail(f"{where}: expected rank 0 to {tasks.ranks - 1} and a brace")
                 rank, known = int(found[1]), {}
                 if rank in seen:
-                    raise tasks.fail(f"{where}: rank {rank} is there twice")
+                    raise tasks.fail(f"{where}: rank {rank} is given twice")
                 seen.add(rank)
                 continue
             if line == "}":
@@ -84,7 +84,9 @@ def read_goal(path: Path) -> Graph:
             if wait is not None:
                 for label in (wait[1], wait[3]):
                     if label not in known:
-                        raise tasks.fail(f"{where}: rank {rank} has no task {label} before")
+                        raise tasks.fail(
+                            f"{where}: rank {rank} has no task {label} above this line"
+                        )
                 one, other = known[wait[1]], known[wait[3]]
                 if wait[2] == "irequires":
                     starts.append((rank, one, other, where))
@@ -102,7 +104,7 @@ def read_goal(path: Path) -> Graph:
     if tasks is None:
         raise Tasks(path.name, 0).fail("a schedule begins with num_ranks")
     if rank >= 0:
-        raise tasks.fail(f"rank {rank} does not end")
+        raise tasks.fail(f"rank {rank} has no closing brace")
     # What begins with a task waits for a computation of no time that precedes the task.
     begins: dict[int, int] = {}
     for of, _, other, name in starts:

@@ -46,13 +46,13 @@ def read_json(path: Path) -> tuple[Graph, str]:
             raise tasks.fail(f"{name} is given twice")
         message = node.to is not None or node.bytes is not None
         if message == (node.compute_us is not None):
-            raise tasks.fail(f"{name}: give to and bytes, or compute_us")
+            raise tasks.fail(f"{name}: give 'to' and 'bytes', or 'compute_us'")
         if node.compute_us is not None:
             if not 0 <= node.compute_us <= 3.6e9:
-                raise tasks.fail(f"{name}: compute_us is 0 to an hour")
+                raise tasks.fail(f"{name}: compute_us must be 0 to 3.6e9 (an hour)")
             known[node.id] = tasks.compute(node.rank, round(node.compute_us * _US_PS), name)
         elif node.to is None or node.bytes is None:
-            raise tasks.fail(f"{name}: a message has to and bytes")
+            raise tasks.fail(f"{name}: a message needs 'to' and 'bytes'")
         else:
             known[node.id] = tasks.send(node.rank, node.to, node.bytes, name)
     ends = {node.id: (node.rank, node.to) for node in found.nodes}

@@ -45,7 +45,9 @@ def run_open_loop(
     """
     rules = strategy.under(model).rules(workload, fabric, seed)
     if strategy.reacts or rules.hosts is not None:
-        raise UsageError(f"{strategy.name} needs feedback, which the open-loop driver has not")
+        raise UsageError(
+            f"{strategy.name} needs feedback, which the open-loop driver does not give"
+        )
     if model.pfc is not None:
         raise UsageError("PFC needs the event-driven driver")
     if len(model.classes) > 1:
@@ -94,7 +96,7 @@ def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:
     if len(ends) and (ends.min() < 0 or ends.max() >= arrays.hosts):
         raise UsageError(f"{name} has {arrays.hosts} hosts, the traffic needs more")
     if (workload.src == workload.dst).any():
-        raise UsageError(f"{name}: a flow leads from a host to itself; packets need two hosts")
+        raise UsageError(f"{name}: a flow has the same source and destination host")
 
 
 def result_of(run: RunState, rules: Rules, of_messages: int) -> EngineResult:

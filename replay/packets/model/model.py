@@ -199,11 +199,13 @@ class Model:
             raise UsageError(f"jitter must be 0 to 1, not {self.jitter:g}")
         packet = self.payload_bytes + self.header_bytes
         if self.buffer_bytes is not None and self.buffer_bytes < packet:
-            raise UsageError(f"a buffer of {self.buffer_bytes:,} B holds no packet of {packet:,} B")
+            raise UsageError(
+                f"a buffer of {self.buffer_bytes:,} B is smaller than a packet of {packet:,} B"
+            )
         if (self.ecn_low_bytes is None) != (self.ecn_high_bytes is None):
             raise UsageError("ECN needs both its thresholds, low and high")
         if (self.ecn_low_bytes or 0) > (self.ecn_high_bytes or 0):
-            raise UsageError("ECN's low threshold is above its high one")
+            raise UsageError("the low ECN threshold is above the high threshold")
         if not 0.0 < self.ecn_most <= 1.0:
             raise UsageError(f"ecn_most must be above 0 and at most 1, not {self.ecn_most:g}")
 

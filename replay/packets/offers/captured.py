@@ -49,7 +49,7 @@ def captured(
             )
         traffic, sent, left = _units_as_messages(traffic)
         if left:
-            notes.append(f"{left:,} units of ACKs are left out: the packet engine makes its own")
+            notes.append(f"{left:,} units of ACKs are omitted: the packet engine generates ACKs")
     else:
         notes += sent.left_out
     inside = traffic.src_host != traffic.dst_host
@@ -68,7 +68,7 @@ def captured(
     if sent.times is None:
         notes.append(
             "too many packets to keep the time and size of each: those of a message are spread "
-            "evenly between its first and its last"
+            "evenly between its first and last packet"
         )
     if len(model.classes) > 1 and traffic.dscp is not None:
         named = [dscp for one in model.classes for dscp in one.dscps]
@@ -80,7 +80,9 @@ def captured(
         ]
         if len(others) and model.classes[0].dscps:
             told = ", ".join(map(str, others.tolist()))
-            notes.append(f"flows with DSCP {told}, of no class, have class {model.classes[0].name}")
+            notes.append(
+                f"flows with DSCP {told}, which no class lists, use class {model.classes[0].name}"
+            )
     return _workload(traffic, sent, model, as_captured, window_ns), notes
 
 

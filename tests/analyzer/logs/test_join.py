@@ -157,7 +157,7 @@ def test_a_log_of_a_later_job_is_not_joined(joined, sender):
     log = nccl("nodea", 100, 11, 3, "10.0.0.1", sender, stamp=stamp(last + 3600))
     result = joined(LOSSY, log)
     assert all(flow.owner is None for flow in result.flows)
-    assert any("ended before the log" in note for note in notes(result))
+    assert any("ended before their queue pair" in note for note in notes(result))
 
 
 def test_logs_of_other_jobs_are_one_line(joined, sender):
@@ -301,7 +301,10 @@ def test_a_number_that_ucx_uses_again_is_another_queue_pair(joined, data, begun_
 def test_labels_of_several_jobs_are_not_used(joined, data, begun_s):
     result = joined(LOSSY, *ucx_ends(data, LOSSY, begun_s, ("4: ", "4: ")))
     assert {flow.owner.rank for flow in result.flows} == {None}
-    assert "1 ranks that mpirun or srun wrote before lines of UCX name several" in notes(result)[0]
+    assert (
+        "1 ranks that mpirun or srun wrote before lines of UCX belong to several"
+        in notes(result)[0]
+    )
 
 
 def test_errors_of_ucx_are_events(joined, data, begun_s):
@@ -338,7 +341,10 @@ def test_labels_of_several_ranks_before_one_process_are_not_used(joined, data, b
     result = joined(LOSSY, near, far, other)
     assert {flow.owner.rank for flow in result.flows if flow.owner.host == "nodea"} == {None}
     assert {flow.owner.rank for flow in result.flows if flow.owner.host == "nodeb"} == {9}
-    assert "2 ranks that mpirun or srun wrote before lines of UCX name several" in notes(result)[0]
+    assert (
+        "2 ranks that mpirun or srun wrote before lines of UCX belong to several"
+        in notes(result)[0]
+    )
 
 
 def test_queue_pairs_of_dc_name_their_processes(joined, data, begun_s):

@@ -43,5 +43,5 @@ def test_packets_before_the_first_mirror_session() -> None:
 def test_what_ended_flows_leave_unknown_counts_in_words() -> None:
     ended = Ended(flows=3, flows_in_trouble=1, untracked_packets=1)
     beyond, trouble = warnings_of([], [], MergeCounts(), True, False, ended=ended)
-    assert beyond.endswith("1 packet of further ones counted and not analysed")
+    assert beyond.endswith("1 packet of other flows counted, not analysed")
     assert trouble.startswith("1 idle flow with losses")

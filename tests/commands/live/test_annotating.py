@@ -80,7 +80,7 @@ def test_a_full_disk_leaves_the_capture_as_it_is(network, tmp_path):
         sent = roce_frames(300)
         net.send(sent)
         assert capture.wait() == 1
-        assert f"{path} is as it was captured, without comments" in capture.said
+        assert f"{path} has all packets, but no comments" in capture.said
         assert capture.said.endswith(f"cannot write {path}: no space left on device\n")
         assert read([path])[0] == [frame[:96] for frame in sent]
         assert list(disk.iterdir()) == [path]
@@ -118,8 +118,7 @@ def test_an_interrupt_before_the_file_takes_its_name_leaves_the_capture(
         annotate(captured, frames, (4791,), quiet=True)
     assert captured.read_bytes() == before and os.listdir(captured.parent) == [captured.name]
     assert capsys.readouterr().err == (
-        f"rocescope: {captured} is as it was captured, without comments:"
-        " `export --pcapng` writes them\n"
+        f"rocescope: {captured} has all packets, but no comments: `export --pcapng` writes them\n"
     )
 
 

@@ -59,7 +59,7 @@ def test_odd_names_are_captures_and_other_files_are_counted(
     for name in ("A.PCAP", "b\nc.pcap", "notes.txt", "x.json"):
         (tmp_path / name).touch()
     assert captures_in(tmp_path) == [tmp_path / "A.PCAP", tmp_path / "b\nc.pcap"]
-    assert capsys.readouterr().err.endswith(": 2 files have no suffix of a capture: ignored\n")
+    assert capsys.readouterr().err.endswith(": 2 files are not named like a capture: ignored\n")
 
     def denied(folder: Path) -> list[str]:
         raise PermissionError(13, "Permission denied", folder)

@@ -43,7 +43,7 @@ def asked(routers, tmp_path):
 def test_a_router_is_learned_and_tested(run, routers, asked):
     code, out = run(*asked, "--devices", f"netns:{routers.prefix}", *SEEDS)
     assert code == 0
-    assert "Asked again about other flows: 200 of 200 answers are those computed." in out
+    assert "Verified with other flows: 200 of 200 answers name the computed link." in out
 
 
 def linear(ports):
@@ -70,5 +70,5 @@ def test_a_function_without_a_seed_is_not_tested(run, routers, asked, monkeypatc
     code, out = run(*asked, "--devices", "netns:x", *SEEDS)
     assert "An unknown linear function fits" in out
     assert "not tested with other flows" in out
-    assert "Asked again" not in out
+    assert "Verified with" not in out
     assert code == 1

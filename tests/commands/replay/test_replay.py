@@ -186,7 +186,10 @@ def test_one_switch_only(capsys: pytest.CaptureFixture[str], links: list[str]) -
         (["replay", *FABRIC], "give captures, or --pattern"),
         (["replay", *PATTERN, "--fabric", "torus:k=3"], "torus"),
         (["replay", *PATTERN, *FABRIC, "-s", "luck"], "no strategy 'luck'"),
-        (["replay", *PATTERN, *FABRIC, "-s", "ecmp,jsq"], "one strategy each: -s ecmp -s jsq"),
+        (
+            ["replay", *PATTERN, *FABRIC, "-s", "ecmp,jsq"],
+            "give each strategy its own -s: -s ecmp -s jsq",
+        ),
         (["replay", *PATTERN, *FABRIC, "--top", "0"], "--top must be 1"),
         (["replay", *PATTERN, *FABRIC, "--map", "order"], "--concat need captures"),
         (["replay", "--pattern", "permutation:qps=x", *FABRIC], "qps=x is not a whole number"),
@@ -251,7 +254,7 @@ def test_captures_that_show_no_choice_of_a_switch_are_said_to_give_no_row(
     words = ["replay", host, *FABRIC, "--map", "order", "-s", "ecmp"]
     found = result(capsys, *words)
     assert [one["name"] for one in found["strategies"]] == ["ecmp"]  # type: ignore[attr-defined]
-    assert any("no row as captured" in line for line in found["warnings"])  # type: ignore[attr-defined]
+    assert any("no row 'as captured'" in line for line in found["warnings"])  # type: ignore[attr-defined]
     generated = result(capsys, "replay", *PATTERN, *FABRIC, "-s", "ecmp")
     assert not any("as captured" in line for line in generated["warnings"])  # type: ignore[attr-defined]
 
@@ -300,7 +303,7 @@ def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], da
         (["--model", "ack-every=0"], "--model: ack-every must be 1 to"),
         (["--model", "trim=64"], "trim needs buffer"),
         (["--model", "trim=8kB,buffer=80kB"], "trim must be less than a packet"),
-        (["--model", "buffer=1kB"], "buffer of 1,000 B holds no packet"),
+        (["--model", "buffer=1kB"], "buffer of 1,000 B is smaller than a packet"),
         (["--model", "offer=asap"], "offer needs captures"),
         (["--runs", "0"], "--runs must be 1 to"),
     ],

@@ -46,7 +46,7 @@ def test_output_failures_and_missing_namespaces(prefix):
 def test_a_command_without_end(prefix, monkeypatch):
     monkeypatch.setattr(namespaces, "SECONDS", 0.1)
     (said,) = Namespaces(prefix)([Request("leaf1", "ip monitor")])
-    assert said.problem == "no end within 0.1 s"
+    assert said.problem == "not finished within 0.1 s"
 
 
 @pytest.mark.parametrize("moment", ["before", "while it begins"])

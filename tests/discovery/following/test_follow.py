@@ -59,7 +59,7 @@ class Recorded(Namespaces):
         command, most_bytes = self.failing.get(request.device, ("", 0))
         if command != request.command:
             return said
-        return Said(said.output[:most_bytes], "no end within 30 s")
+        return Said(said.output[:most_bytes], "not finished within 30 s")
 
 
 def followed(routers, fabric, traffic, line=None):
@@ -229,7 +229,7 @@ def test_an_answer_that_fails_is_no_change(routers, tmp_path, monkeypatch, quest
     line.failing["leaf1"] = (command, most_bytes)
     lost = next(events)  # with the second reading of all
     assert (lost.kind, lost.devices, lost.lost_devices) == ("lost", ["leaf1"], ["leaf1"])
-    assert lost.problem == f"{command}: no end within 30 s"
+    assert lost.problem == f"{command}: not finished within 30 s"
     line.failing.clear()
     back = next(events)
     assert (back.kind, back.devices, back.lost_devices) == ("back", ["leaf1"], [])

@@ -111,7 +111,7 @@ def test_endless_errors_are_cut(ask):
 
 def test_a_command_that_hangs_keeps_no_other_away(ask):
     found = ask("shell", "sleep 1000", "echo there", seconds=[1])
-    assert found[0][0].problem == "no end within 1 s"
+    assert found[0][0].problem == "not finished within 1 s"
     assert bytes(found[1][1]) == b"there\n"
 
 

@@ -115,7 +115,7 @@ def test_a_switch_that_hangs_is_asked_a_few_times():
 
     def run(requests):
         sent.extend(requests)
-        hangs = Said(b"", "no end within 30 s")
+        hangs = Said(b"", "not finished within 30 s")
         return [hangs if one.device == "hung" else answer(one) for one in requests]
 
     dialects = dict.fromkeys(["hung", "e"], DIALECTS["eos"])
@@ -123,7 +123,7 @@ def test_a_switch_that_hangs_is_asked_a_few_times():
     hung, well, later = ports_told(run, asked, dialects)
     assert sum(one.device == "hung" for one in sent) == 4
     assert hung.ports == later.ports == [None] * 100
-    assert hung.problem.endswith("no end within 30 s")
+    assert hung.problem.endswith("not finished within 30 s")
     assert later.problem == NOT_ASKED_ON
     assert not well.problem
     assert None not in well.ports

@@ -90,7 +90,7 @@ def test_a_job_of_two_hosts_is_no_certain_job():
     rows = ring((2, 4), [((0, 0), 2 * 24_800), ((14, 10), 2 * 49_600)])
     (job,), notes = captured_jobs(captured(rows), FABRIC, 100, 3 * MS)
     assert job.workers == (2, 4)
-    assert len(notes) == 1 and notes[0].endswith("between two hosts looks like this job")
+    assert len(notes) == 1 and notes[0].endswith("to each other may do no all-reduce")
 
 
 def test_an_exchange_between_all_pairs_is_a_job_and_starts_keep_their_distance():

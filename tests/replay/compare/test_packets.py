@@ -179,7 +179,7 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert sum(flow["reordered_packets"] for flow in flows) == order["reordered_packets"] > 0
     capsys.readouterr()
     for wrong, told in (
-        (["--model", "buffer=1B"], "holds no packet"),
+        (["--model", "buffer=1B"], "is smaller than a packet"),
         (["--model", "bufer=1kB"], "it has mtu"),
         (["--model", "offer=later"], "captured"),
         (["--runs", "0"], "--runs"),
@@ -232,7 +232,7 @@ def test_strategies_that_learn_from_marks_say_that_there_are_none(
     names = ("reps", "plb", "bitmap", "mixed")
     chosen = [word for name in names for word in ("-s", name)]
     for one in replayed(capsys, *words, *chosen):
-        assert "nothing is marked" in str(one["notes"])
+        assert "no packet is marked" in str(one["notes"])
     for one in replayed(capsys, *words, *chosen, "--model", "ecn=80kB"):
         assert one["notes"] == []
 
@@ -262,8 +262,8 @@ def test_flows_have_their_times_and_queues_their_course(capsys: pytest.CaptureFi
     ("change", "words"),
     [
         ({"no_route": 3}, "some flows have no path"),
-        ({"out_of_time": True}, "still under way at the time limit"),
-        ({}, "1 messages wait for packets or ACKs that do not come"),
+        ({"out_of_time": True}, "still in flight at the time limit"),
+        ({}, "1 messages wait for packets or ACKs that never arrive"),
         ({"started_ps": np.full(1, -1)}, "1 messages never began"),
     ],
 )

@@ -149,7 +149,7 @@ def test_captured_flows_have_the_class_of_their_dscp(tmp_path: Path) -> None:
     assert not [line for line in warnings if "DSCP" in line]
     found, warnings = priorities("rest:dscp=0", "storage:dscp=8")
     assert found == [(names[0], "rest"), (names[1], "storage")]
-    assert "flows with DSCP 26, of no class, have class rest" in warnings
+    assert "flows with DSCP 26, which no class lists, use class rest" in warnings
 
 
 def test_the_evidence_of_links_is_in_the_result(tmp_path: Path) -> None:

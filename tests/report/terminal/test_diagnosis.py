@@ -136,5 +136,5 @@ def test_a_tick_needs_a_check_that_passed() -> None:
     healthy = Diagnosis("", [], ["12 hops, 106,394 packet hops: no loss", "no NAK"], [])
     assert printed(healthy)[1] == "✓ healthy: 12 hops, 106,394 packet hops: no loss; no NAK"
     part = printed(msgspec.structs.replace(healthy, complete=False))
-    assert part[1].startswith("? healthy in what was read: 12 hops")
+    assert part[1].startswith("? healthy in the part that was read: 12 hops")
     assert "✓" not in "".join(part)

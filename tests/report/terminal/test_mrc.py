@@ -32,7 +32,7 @@ def test_planes_and_feedback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "2 MRC flows" in words
     assert "NACK TRIMMED" in words
     assert "4 ALWAYS_SKIP" in words
-    assert "4 planes (by segment:1, a guess, see --plane-by) differ" in words
+    assert "4 planes (by segment:1, inferred, see --plane-by) differ" in words
     assert "flow label in the high half, UDP source port in the low half" in words
     assert "port 2 declared unreachable for 210 us" in words
     assert "fcbb:bb00:0200" in text

@@ -32,7 +32,7 @@ def test_schemes_and_the_jobs_of_the_one_under_the_cursor():
         assert row in rows
     assert any(line.strip().startswith("slots used") for line in first)
     assert any("job2 comm: 3 workers" in line for line in first)
-    assert any("how compute time spreads" in line for line in first)
+    assert any("the division of compute time" in line for line in first)
     assert not any("ring and tree" in line for line in first)
     assert any(line.strip() == "tree" for line in last)
     assert any("assumed: ring and tree" in line for line in last)

@@ -240,4 +240,4 @@ def own_paths(paths: PathColumns, flows: Ints) -> str:
     each = human.counted(high, word) if low == high else f"{low} to {human.counted(high, word)}"
     uses = f"{human.counted(len(seen), 'flow uses', 'flows use')} {each}"
     everything = human.count(len(np.unique(keys)))
-    return f"{uses} each, {everything} in all: columns are parts of each flow's own list."
+    return f"{uses} each, {everything} in all: each column is an equal part of a flow's paths."

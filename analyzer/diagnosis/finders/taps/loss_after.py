@@ -95,7 +95,7 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         says += (
             " on their way: gaps in captures hide where"
             if hidden
-            else " on their way, in part over ways without a tap"
+            else " on their way, in part over paths without a tap"
             if parted
             else f" {after(case, tap)}"
         )

@@ -173,8 +173,9 @@ def test_a_flow_that_never_arrives_by_the_links_of_a_fabric():
     found = ways(rows, names, tracker, fabric, addresses)
     assert lost(found) == {(0, 1): (20, "fabric")}
     assert [line.split(" taps")[0] for line in found.fabric_limits] == [
-        "2 of 4", "99 of 101 addresses are not in the fabric file: it does not tell the way to them"
-    ]  # fmt: skip
+        "2 of 4",
+        "99 of 101 addresses are not in the fabric file: it does not show the path to them",
+    ]
 
 
 def test_several_next_taps_by_the_links_of_a_fabric():

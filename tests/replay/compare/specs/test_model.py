@@ -43,7 +43,7 @@ def test_hosts_have_jitter_where_queues_can_be_full() -> None:
         ("ecn=1kB+2kB+3%+4", "use Kmin, Kmin+Kmax or Kmin+Kmax+Pmax%"),
         ("ecn=1kB+2kB+7", "'7' is not a share"),
         ("ecn=1kB+2kB+0%", "ecn: Pmax must be above 0"),
-        ("ecn=2kB+1kB", "low threshold is above its high one"),
+        ("ecn=2kB+1kB", "the low ECN threshold is above the high threshold"),
         ("ecn=80kB+90kB,buffer=80kB", "Kmin (80,000 B) is not below buffer (80,000 B)"),
         ("ecn-last-hop=no", "ecn-last-hop needs ecn"),
         ("ecn=1kB,ecn-last-hop=maybe", "use yes or no"),

@@ -48,7 +48,9 @@ def test_a_neighbour_that_does_not_hear_back_is_named():
     found = cabling(leaf, device("spine", advertised=()))
     assert shown(found) == [("leaf", "swp1", "spine", "swp7", ("LLDP of one end",))]
     assert kinds(found) == ["one-sided neighbour"]
-    assert found.notes[0].text == "swp1: LLDP neighbour spine swp7 does not hear leaf there"
+    assert (
+        found.notes[0].text == "swp1: LLDP neighbour spine swp7 does not list leaf as its neighbour"
+    )
     assert not cabling(leaf, device("spine")).notes  # spine was not asked for its neighbours
 
 

@@ -75,8 +75,8 @@ def test_what_forwards_and_what_is_offloaded(tmp_path):
     assert found.hash is None
     assert found.ipv4_only
     assert found.remarks == (
-        "fib_multipath_hash_policy is 1 for IPv4 and 0 for IPv6; the fabric holds that of IPv4",
-        "routes are offloaded: hardware forwards, whose hash the kernel does not tell",
+        "fib_multipath_hash_policy is 1 for IPv4 and 0 for IPv6; the fabric has the value for IPv4",
+        "routes are offloaded: the hardware forwards, and the kernel does not show its hash",
     )
 
 

@@ -62,7 +62,7 @@ def test_sends_find_their_receives(tmp_path: Path) -> None:
             [node(1, COMPUTE, [8]), JOINS],
             "trace.1.et node 1 depends on node 8, which does not exist",
         ),
-        ([node(1, COMPUTE, []), node(1, COMPUTE, [])], "node 1 is there twice"),
+        ([node(1, COMPUTE, []), node(1, COMPUTE, [])], "node 1 is given twice"),
         (
             [node(1, COMPUTE, [2]), node(2, COMPUTE, [1]), JOINS],
             "2 tasks form a dependency cycle",

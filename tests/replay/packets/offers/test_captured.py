@@ -56,7 +56,9 @@ def test_a_real_fabric_as_captured() -> None:
     traffic = traffic_from_capture(HOSTS, CLOS, "order", messages=True)
     model = Model(ack_bytes=62, ack_every=64, pfc=None)  # Soft-RoCE: an ACK per 64 packets
     workload, notes = captured(traffic, model, as_captured=True)
-    assert notes == ["480 ACKs, NAKs, CNPs and probes are omitted: the packet engine makes its own"]
+    assert notes == [
+        "480 ACKs, NAKs, CNPs and probes are omitted: the packet engine generates them"
+    ]
     result = run_open_loop(
         workload,
         CLOS,
