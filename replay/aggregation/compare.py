@@ -32,7 +32,7 @@ from .schemes.base import AllReduce, Scheme
 
 ESA_ASSUMED = (
     "esa: the values of priorities, the receiver of an evicted sum, ageing, reminders and the time "
-    "at which a slot is released are assumed; the abstract of the paper only names the mechanisms"
+    "at which a slot is released; the abstract of the paper only names the mechanisms"
 )
 A2TP_ASSUMED = "a2tp: timers and later results request missing results, as with ATP"
 RACKS_ASSUMED = (

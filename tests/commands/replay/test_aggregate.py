@@ -23,7 +23,7 @@ def test_json_keeps_to_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     jsonschema.validate(found, json_schema("aggregate"))
     assert [one["name"] for one in found["schemes"]] == ["atp", "esa"]
-    assert any(text.startswith("esa: how priorities") for text in found["assumed"])
+    assert any(text.startswith("esa: the values of priorities") for text in found["assumed"])
 
 
 def test_rows_per_scheme_and_job(capsys: pytest.CaptureFixture[str]) -> None:
