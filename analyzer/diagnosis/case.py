@@ -127,14 +127,16 @@ class Case:
     @cached_property
     def queue_pairs(self) -> int:
         """Queue pairs that carry requests or READ responses."""
-        return queue_pairs(filter(carries_data, self.flows)) + self.ended.queue_pairs
+        return (
+            queue_pairs(flow for flow in self.flows if flow.data_packets) + self.ended.queue_pairs
+        )
 
     @cached_property
     def _unpaired(self) -> Counter[tuple[str, str, bool]]:
         """Number of flows without a known connection, by source, destination and whether they
         carry data."""
         return Counter(
-            (flow.src, flow.dst, carries_data(flow))
+            (flow.src, flow.dst, flow.data_packets > 0)
             for flow in self.flows
             if flow.connection is None
         )
@@ -175,11 +177,6 @@ def queue_pairs(flows: Iterable[Flow]) -> int:
     flows = list(flows)
     known = {flow.connection for flow in flows} - {None}
     return len(known) + sum(flow.connection is None for flow in flows)
-
-
-def carries_data(flow: Flow) -> bool:
-    """True for a flow of more than ACKs and CNPs."""
-    return flow.request_packets + flow.response_packets > 0
 
 
 def lost_or_late(case: Case, flow: Flow) -> bool:

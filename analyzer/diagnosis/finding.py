@@ -10,7 +10,7 @@ from ..measures.troubles import Trouble
 from ..results.diagnosis import Affected, Confidence, Evidence, Finding, Kind, Place, Severity
 from ..results.flow import Flow
 from ..statistics.proportion import wilson
-from .case import Case, carries_data, queue_pairs
+from .case import Case, queue_pairs
 from .cost import cost_ns
 from .deaths import death_of
 from .interval import interval, life_of, longest_pause_ns, packets_by_flow, span_of
@@ -134,7 +134,7 @@ def sufferers(case: Case, flows: Sequence[Flow], cost: int | None) -> str:
 
 def suffering(flows: Iterable[Flow]) -> list[Flow]:
     """The flows of queue pairs that suffer: those with more than ACKs and CNPs, each once."""
-    return [flow for flow in {flow.id: flow for flow in flows}.values() if carries_data(flow)]
+    return [flow for flow in {flow.id: flow for flow in flows}.values() if flow.data_packets]
 
 
 def frames(case: Case, troubles: Iterable[Trouble]) -> list[Evidence]:
@@ -150,7 +150,7 @@ def frames(case: Case, troubles: Iterable[Trouble]) -> list[Evidence]:
 def victim_of(case: Case, flow: Flow) -> Flow:
     """The flow that suffers when packets of `flow` are lost: for answers, the one they answer."""
     peer = case.peers.get(flow.id)
-    return flow if carries_data(flow) or peer is None else case.flows[peer]
+    return flow if flow.data_packets or peer is None else case.flows[peer]
 
 
 def cost_of(victims: Iterable[Flow]) -> int | None:

@@ -11,7 +11,7 @@ from ..results.diagnosis import Finding, Kind
 from ..results.ended import Ended
 from ..results.flow import Flow
 from ..track.state import REQUESTS, RESPONSES
-from .case import Case, carries_data, queue_pairs
+from .case import Case, queue_pairs
 from .deaths import death_of, may_be_answered
 from .words import counted
 
@@ -43,7 +43,7 @@ def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     if not flows or in_part:
         return
     every: list[Flow | Ended] = [*flows, case.ended]
-    packets = sum(flow.request_packets + flow.response_packets for flow in flows)
+    packets = sum(flow.data_packets for flow in flows)
     packets += case.ended.sequenced_packets
     checked = {
         "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in every)
@@ -101,7 +101,7 @@ def _nacked(flow: Flow) -> bool:
 def _answers(case: Case) -> Iterator[str]:
     """NAKs, and stalls of queue pairs whose both directions were seen, unless their answers may
     have passed no tap."""
-    flows = [flow for flow in case.flows if carries_data(flow) and _is_answered(case, flow)]
+    flows = [flow for flow in case.flows if flow.data_packets and _is_answered(case, flow)]
     every: list[Flow | Ended] = [*case.flows, case.ended]
     acks = sum(flow.ack_packets for flow in every)
     refused = any(flow.naks or flow.rnr_naks for flow in every) or any(map(_nacked, case.flows))

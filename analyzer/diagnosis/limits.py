@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from ..summary.gaps import gaps_in
 from ..words import printable
-from .case import Case, carries_data, lost_or_late
+from .case import Case, lost_or_late
 from .deaths import may_be_answered
 from .pausing import spans_of, too_short
 from .priorities import unmapped
@@ -114,7 +114,7 @@ def _one_way(case: Case) -> Iterator[str]:
     alone = [
         flow
         for flow in case.flows
-        if carries_data(flow)
+        if flow.data_packets
         and flow.retransmitted_packets is not None
         and flow.transport not in UNANSWERED
         and (flow.dst, flow.src) not in case.hosts_seen
@@ -248,7 +248,7 @@ def _pauses(case: Case) -> Iterator[str]:
 
 
 def _marks(case: Case) -> Iterator[str]:
-    data = [flow for flow in case.flows if carries_data(flow)]
+    data = [flow for flow in case.flows if flow.data_packets]
     if data and not any(flow.congestion.ecn_capable_packets for flow in data):
         yield "no packet is ECN-capable: CE marks cannot show congestion"
 

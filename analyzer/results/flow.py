@@ -215,6 +215,11 @@ class Flow(Record, frozen=True, kw_only=True):
     mrc: Annotated[MrcFlow | UnsetType, about("only for flows that send MRC")] = UNSET
     sampling: Annotated[Sampling | UnsetType, about("only for samples (sFlow)")] = UNSET
 
+    @property
+    def data_packets(self) -> int:
+        """Requests and responses: all but ACKs and CNPs."""
+        return self.request_packets + self.response_packets
+
 
 class Connection(Record, frozen=True):
     """Two flows of one pair of queue pairs."""

@@ -45,7 +45,7 @@ def ranks_of(flows: Sequence[Flow], times: MessageTimes | None) -> Ranks | None:
     payload = {(flow.connection, flow.src): flow.payload_bytes for flow in flows}
     for flow in flows:
         owner = flow.owner
-        if owner is None or owner.comm is None or not flow.request_packets + flow.response_packets:
+        if owner is None or owner.comm is None or not flow.data_packets:
             continue
         sender, receiver = owner.ranks
         if sender is None or receiver is None:

@@ -100,10 +100,10 @@ def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
             flow.transport,
             human.count(flow.packets),
             human.size(flow.wire_bytes),
-            human.rate(flow.goodput_bits_per_second) if verdicts.carries_data(flow) else "-",
+            human.rate(flow.goodput_bits_per_second) if flow.data_packets else "-",
         ]
         if wide:
-            mtu = UNKNOWN if verdicts.carries_data(flow) else "-"
+            mtu = UNKNOWN if flow.data_packets else "-"
             cells += [human.count(flow.messages), str(flow.path_mtu or mtu)]
             cells.append(Text(glyphs.sparkline(flow.activity_bytes, _ACTIVITY), "cyan"))
         table.add_row(*cells)
@@ -315,12 +315,12 @@ def _slowest(flow: Flow) -> float:
 
 
 def _mixes_dscp(flow: Flow) -> bool:
-    return verdicts.carries_data(flow) and len(flow.congestion.dscp) > 1
+    return flow.data_packets > 0 and len(flow.congestion.dscp) > 1
 
 
 FLOWS = FlowTable(lambda flow: True, lambda flow: flow.wire_bytes, _flow_table)
 SPRAYING = FlowTable(
-    lambda flow: verdicts.carries_data(flow) and len(flow.paths) > 1,
+    lambda flow: flow.data_packets and len(flow.paths) > 1,
     lambda flow: flow.spraying_width,
     _spraying_table,
 )
@@ -334,7 +334,7 @@ LOSS = FlowTable(
     lambda flow: (
         flow.lost_between_taps  # also of ACKs alone
         or (
-            verdicts.carries_data(flow)
+            flow.data_packets
             and (troubled_packets(flow) or flow.recovery.rnr_naks or flow.recovery.naks)
         )
     ),

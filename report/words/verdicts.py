@@ -30,14 +30,9 @@ PATH_WORDS = {
 }
 
 
-def carries_data(flow: Flow) -> bool:
-    """Whether the flow has requests or responses, not only ACKs or CNPs."""
-    return flow.request_packets + flow.response_packets > 0
-
-
 def data_flows(analysis: Analysis) -> list[Flow]:
     """The flows that carry requests or responses."""
-    return [flow for flow in analysis.flows if carries_data(flow)]
+    return [flow for flow in analysis.flows if flow.data_packets]
 
 
 def sequenced_flows(analysis: Analysis) -> list[Flow]:
@@ -282,7 +277,7 @@ def reordering(analysis: Analysis) -> str:
 def first_transmissions(flow: Flow) -> int:
     """Packets in the PSN order of the flow, each PSN once: the base of the reordering ratio."""
     again = total((flow.retransmitted_packets, flow.duplicate_packets, flow.mirror_duplicates))
-    return flow.request_packets + flow.response_packets - again + (flow.recovered_packets or 0)
+    return flow.data_packets - again + (flow.recovered_packets or 0)
 
 
 def first_taps(analysis: Analysis) -> str:

@@ -9,14 +9,14 @@ from conformance_traces import answer, last, write
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.diagnosis.case import carries_data, queue_pairs
+from rocescope.analyzer.diagnosis.case import queue_pairs
 
 
 def test_a_queue_pair_and_its_answers():
     case = case_of([write(1, at=5), last(2, at=6), answer(2, at=9)])
     assert case.peers == {0: 1, 1: 0}
     assert case.queue_pairs == 1
-    assert [carries_data(flow) for flow in case.flows] == [True, False]
+    assert [flow.data_packets for flow in case.flows] == [True, False]
     assert case.last_ns - case.first_ns == 4_000
     assert case.hosts_seen == {("10.0.0.1", "10.0.0.2"), ("10.0.0.2", "10.0.0.1")}
 

@@ -148,7 +148,7 @@ def _answered(analysis: Analysis) -> dict[int, int]:
     return {
         flow.id: peers[flow.id]
         for flow in analysis.flows
-        if flow.id in peers and not flow.request_packets + flow.response_packets
+        if flow.id in peers and not flow.data_packets
     }
 
 

@@ -120,7 +120,7 @@ def _mostly_in(span: tuple[int, int], case: Case, flow: Flow) -> bool:
 def _packets(case: Case, lost: Mapping[int, int]) -> int:
     """Packets of these flows, with the lost ones."""
     flows = [case.flows[f] for f in lost]
-    return sum(lost.values()) + sum(f.request_packets + f.response_packets for f in flows)
+    return sum(lost.values()) + sum(f.data_packets for f in flows)
 
 
 def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int]:

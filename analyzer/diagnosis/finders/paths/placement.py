@@ -12,7 +12,7 @@ from msgspec import UNSET
 from ....measures.hops.ways import Ways
 from ....results.diagnosis import Finding, Kind, Place
 from ....words import printable
-from ...case import Case, carries_data
+from ...case import Case
 from ...finding import finding
 from ...interval import life_of
 from ...known import P99_NS, Known
@@ -106,7 +106,7 @@ def _queues(case: Case, known: Known, choice: Choice, crowded: list[str]) -> lis
                 for flow in sharing.values()
                 if flow.first_time_ns <= until and flow.last_time_ns >= queue.from_ns
             ]
-            waiting = {flow for flow in queue.flows if carries_data(case.flows[flow])}
+            waiting = {flow for flow in queue.flows if case.flows[flow].data_packets}
             if len(there) >= LEAST_FLOWS and waiting <= sharing.keys():
                 found.append(queue)
     return found
@@ -146,7 +146,7 @@ def choices(case: Case) -> list[Choice]:
         if device is None or way.to_tap < 0:
             continue
         for f in np.unique(way.passed["flow"]).tolist():
-            if carries_data(case.flows[f]):
+            if case.flows[f].data_packets:
                 by_tap = taken.setdefault(device, {}).setdefault(case.flows[f].dst, {})
                 by_tap.setdefault(way.to_tap, set()).add(f)
     return [
@@ -225,7 +225,7 @@ def _without_digits(name: str, device: str) -> tuple[str, ...] | None:
 def _is_used(case: Case, tap: str, receivers: set[str]) -> bool:
     """Whether data to these hosts passes a tap, wherever it comes from."""
     return any(
-        flow.dst in receivers and tap in flow.taps and carries_data(flow) for flow in case.flows
+        flow.dst in receivers and tap in flow.taps and flow.data_packets for flow in case.flows
     )
 
 

@@ -10,7 +10,7 @@ from ....results.flow import Flow
 from ....results.paths import Spraying
 from ....wire.opcodes import MRC, TRANSPORT_NAMES
 from ....words import printable
-from ...case import Case, carries_data
+from ...case import Case
 from ...finding import finding
 from ...known import Known
 from ...words import counted
@@ -52,7 +52,7 @@ def sprays(case: Case, known: Known) -> Iterator[Finding]:
 
 def _counted(flows: list[Flow]) -> str:
     """`6 flows (2 of ACKs)`: other figures of spraying are of flows that carry data."""
-    acks = sum(not carries_data(flow) for flow in flows)
+    acks = sum(not flow.data_packets for flow in flows)
     text = counted(len(flows), "flow")
     return f"{text} ({acks:,} of ACKs)" if acks and acks < len(flows) else text
 

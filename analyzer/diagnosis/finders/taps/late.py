@@ -45,7 +45,7 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
         ):
             continue
         same = of_same_hosts(case, group)
-        could = sum(flow.request_packets + flow.response_packets for flow in same)
+        could = sum(flow.data_packets for flow in same)
         packets = sum(trouble.packets for trouble in late.values())
         tap = tap_of(case, late.values())
         via = "" if slow is None else f", {slow.share} of them over {slow.name}"

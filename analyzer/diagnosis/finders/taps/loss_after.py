@@ -73,7 +73,7 @@ def _hidden(case: Case, flow: Flow) -> bool:
 
 def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
     seen = [trouble for flow in group for trouble in _seen(case, flow.id)]
-    could = sum(flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group))
+    could = sum(flow.data_packets for flow in of_same_hosts(case, group))
     packets = sum(trouble.packets for trouble in seen)
     rare = wilson(packets, could)[1] <= RARE
     hidden = case.measuring.many_taps and any(_hidden(case, flow) for flow in group)

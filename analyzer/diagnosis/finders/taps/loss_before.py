@@ -60,9 +60,7 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         if (trouble := troubles.of(flow.id, kind))
     ]
     packets = sum(lost.values())
-    could = packets + sum(
-        flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group)
-    )
+    could = packets + sum(flow.data_packets for flow in of_same_hosts(case, group))
     first = min((t.first_ns for t in seen), default=min(flow.first_time_ns for flow in group))
     last = max((t.last_ns for t in seen), default=max(flow.last_time_ns for flow in group))
     tap = tap_of(case, seen)

@@ -11,7 +11,7 @@ from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....wire.packets import FULL_HOP_LIMITS
 from ....words import printable
-from ...case import Case, carries_data
+from ...case import Case
 from ...finding import finding
 from ...known import Known
 from ...words import counted, hosts, packets_of
@@ -55,7 +55,7 @@ def notifications_without_marks(case: Case, known: Known) -> Iterator[Finding]:
     notifying = _by_source(case, CNP_SENT)
     to_host: dict[str, list[Flow]] = {receiver: [] for receiver in notifying}
     for flow in case.flows:
-        if flow.dst in to_host and carries_data(flow):
+        if flow.dst in to_host and flow.data_packets:
             to_host[flow.dst].append(flow)
     for receiver, flows in notifying.items():
         senders, data = {f.dst for f in flows}, to_host[receiver]
@@ -66,7 +66,7 @@ def notifications_without_marks(case: Case, known: Known) -> Iterator[Finding]:
         tap = tap_of(case, sent.values())
         at_link = all(_unrouted(case, f) for f in flows) and all(tap in f.taps for f in notified)
         total = sum(trouble.packets for trouble in sent.values())
-        could = sum(f.request_packets + f.response_packets for f in notified)
+        could = sum(f.data_packets for f in notified)
         name = printable(receiver)
         unrouted = all(_unrouted(case, f) for f in notified) and not case.measuring.many_taps
         yield finding(

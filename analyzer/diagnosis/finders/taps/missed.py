@@ -22,7 +22,7 @@ def missed_at_one_tap(case: Case, known: Known) -> Iterator[Finding]:
         return
     tap = only(tap for f in hits for tap in case.flows[f].taps)
     packets = sum(hits.values())
-    could = packets + sum(flow.request_packets + flow.response_packets for flow in case.flows)
+    could = packets + sum(flow.data_packets for flow in case.flows)
     yield finding(
         case,
         "capture-loss",
