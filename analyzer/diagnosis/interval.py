@@ -100,7 +100,7 @@ def longest_pause_ns(troubles: Sequence[Trouble]) -> int:
 
 def traffic_bytes(case: Case, flows: Sequence[Flow], from_ns: int, until_ns: int) -> float:
     """Wire bytes of `flows` between two times, from the bins of their activity."""
-    start, width = case.measuring.activity.start_ns, case.measuring.activity.bin_ns
+    start, width = case.measuring.activity.start_ns, case.measuring.activity.width_ns
     total = 0.0
     first = max(0, (from_ns - start) // width)
     bins = max((len(flow.activity_bytes) for flow in flows), default=0)

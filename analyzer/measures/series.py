@@ -139,50 +139,34 @@ def _count_activity(
     return len(time_ns)
 
 
-class Totals:
+class Totals(WindowedSums):
     """Totals of the capture per window of `window_ns`."""
 
     def __init__(self, window_ns: int = DEFAULT_WINDOW_NS, most: int = MAX_WINDOWS) -> None:
         """most: largest number of windows; beyond it the width doubles."""
-        self._windows = WindowedSums(window_ns, _TAPS, most, _MAX_SUMS)
+        super().__init__(window_ns, _TAPS, most, _MAX_SUMS)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
         if not len(batch):
             return
-        self._windows.widen(_TAPS + int(batch.table.tap.max()) + 1)
-        self._windows.count(
-            lambda row, windows: _count_rows(row, windows, batch.rows), batch.table.time_ns
-        )
+        self.widen(_TAPS + int(batch.table.tap.max()) + 1)
+        self.count(lambda row, windows: _count_rows(row, windows, batch.rows), batch.table.time_ns)
 
     def merge(self, other: Totals, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
         """Add the totals of other rows with the same window.
 
         Its tap i is our `tap_map[i]`; without a map taps keep their indices.
         """
-        columns = np.arange(other._windows.columns, dtype=np.int32)
+        columns = np.arange(other.columns, dtype=np.int32)
         if tap_map is not None:
             taps = columns[_TAPS:] - _TAPS
             columns[_TAPS:] = _TAPS + tap_map[taps]
-        self._windows.merge(other._windows, columns)
-
-    @property
-    def window_ns(self) -> int:
-        """Present width of the windows."""
-        return self._windows.width_ns
-
-    @property
-    def start_ns(self) -> int:
-        """Start of the first window, 0 without rows."""
-        return self._windows.start_ns
-
-    def values(self) -> Ints:
-        """int64[windows, SERIES_COLUMNS and more], from the first to the last window."""
-        return self._windows.values()
+        self.add(other, columns)
 
     def series(self, tap_names: Sequence[str]) -> Series:
         """All windows from the first to the last packet; tap i is `tap_names[i]`."""
-        window_ns, start_ns, values = self._windows.dense(sparing=True)
+        window_ns, start_ns, values = self.dense(sparing=True)
 
         def column(index: int) -> list[int]:
             if index >= values.shape[1]:
@@ -200,7 +184,7 @@ class Totals:
         )
 
 
-class Activity:
+class Activity(WindowedSums):
     """Wire bytes of each flow in at most `ACTIVITY_BINS` equal bins over the whole capture.
 
     All flows share the bins, so sparklines line up. Bins are aligned to multiples of their width,
@@ -208,18 +192,8 @@ class Activity:
     """
 
     def __init__(self) -> None:
-        self._windows = WindowedSums(_FIRST_BIN_NS, 0, ACTIVITY_BINS)
+        super().__init__(_FIRST_BIN_NS, 0, ACTIVITY_BINS)
         self._flows = 0
-
-    @property
-    def bin_ns(self) -> int:
-        """Width of a bin; a power of two times 1 us."""
-        return self._windows.width_ns
-
-    @property
-    def start_ns(self) -> int:
-        """Start of the first bin."""
-        return self._windows.start_ns
 
     def update(self, batch: TrackedBatch) -> None:
         """Add the bytes of one batch."""
@@ -230,31 +204,23 @@ class Activity:
         self, flows: int, time_ns: Ints, verdict: Bytes, flow: Int32s, added: UInt32s
     ) -> None:
         self._grow(flows)
-        self._windows.count(
+        self.count(
             lambda row, windows: _count_activity(row, windows, time_ns, verdict, flow, added),
             time_ns,
         )
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay; the bins do not change."""
-        self._windows.keep(kept)
+        super().keep(kept)
         self._flows = len(kept.of(self._flows))
 
     def merge(self, other: Activity, flow_map: Int32s) -> None:
         """Add the activity of other rows; its flow i is our flow `flow_map[i]`."""
         if len(flow_map):
             self._grow(int(flow_map.max()) + 1)
-        self._windows.merge(other._windows, flow_map[: other._flows])
-
-    def values(self) -> Ints:
-        """int64[bins, flows and more]."""
-        return self._windows.values()
-
-    def of(self, flow: int) -> list[int]:
-        """Wire bytes per bin, with the same bins for every flow."""
-        return self._windows.column(flow)
+        self.add(other, flow_map[: other._flows])
 
     def _grow(self, flows: int) -> None:
-        if flows > self._windows.columns:
-            self._windows.widen(max(flows, 2 * self._flows, 64))
+        if flows > self.columns:
+            self.widen(max(flows, 2 * self._flows, 64))
         self._flows = max(self._flows, flows)

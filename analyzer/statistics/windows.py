@@ -204,7 +204,7 @@ class WindowedSums:
             _write_held(row, before[columns])
         self.sums = sums
 
-    def merge(self, other: WindowedSums, column_map: Int32s) -> None:
+    def add(self, other: WindowedSums, column_map: Int32s) -> None:
         """Add sums with the same initial width; the other's column c is our `column_map[c]`."""
         used = int(other.state[USED])
         if not used:

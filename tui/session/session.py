@@ -364,7 +364,7 @@ class Session:
             if len(by_segments.paths):
                 usage["srv6"] = by_segments
             activity = m.activity.values()[:, : len(flows)]  # a copy
-            bin_ns, line = m.activity.bin_ns, timeline(m.totals)
+            bin_ns, line = m.activity.width_ns, timeline(m.totals)
             activity_start_ns = m.activity.start_ns
             late = flow_bins(m.late, len(flows))
             addresses = tuple(feed.registry.endpoints.texts())

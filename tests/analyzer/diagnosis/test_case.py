@@ -16,7 +16,7 @@ def test_a_queue_pair_and_its_answers():
     case = case_of([write(1, at=5), last(2, at=6), answer(2, at=9)])
     assert case.peers == {0: 1, 1: 0}
     assert case.queue_pairs == 1
-    assert [flow.data_packets for flow in case.flows] == [True, False]
+    assert [flow.data_packets for flow in case.flows] == [2, 0]
     assert case.last_ns - case.first_ns == 4_000
     assert case.hosts_seen == {("10.0.0.1", "10.0.0.2"), ("10.0.0.2", "10.0.0.1")}
 

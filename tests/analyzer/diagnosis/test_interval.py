@@ -92,7 +92,7 @@ def test_flows_that_ended_do_not_show_the_fault_go_on():
 def test_traffic_of_a_span(a, b):
     begin, end = sorted((a, b))
     got = traffic_bytes(CASE, CASE.flows, T0 + begin * MS, T0 + end * MS)
-    width = CASE.measuring.activity.bin_ns
+    width = CASE.measuring.activity.width_ns
     assert abs(got - (end - begin) * 1094) <= 2 * 1094 * (1 + width / MS)
 
 

@@ -96,7 +96,7 @@ def test_earlier_rows_extend_to_the_left():
 
 def test_nothing_seen():
     assert totals(tracked([])).series(["a"]).packets == []
-    assert updated(Activity(), [tracked([], n_flows=2)]).of(1) == []
+    assert updated(Activity(), [tracked([], n_flows=2)]).column(1) == []
 
 
 def test_a_jump_of_years_widens_the_windows_instead_of_filling_memory():
@@ -105,7 +105,7 @@ def test_a_jump_of_years_widens_the_windows_instead_of_filling_memory():
     assert MAX_WINDOWS / 2 < len(counted.values()) <= MAX_WINDOWS
     series = counted.series(["a"])
     assert 40_000 < len(series.packets) < 100_000  # three packets are worth no million windows
-    assert series.window_ns % counted.window_ns == 0
+    assert series.window_ns % counted.width_ns == 0
     assert series.start_ns <= START_NS < series.start_ns + series.window_ns
     assert (sum(series.packets), series.packets[0], series.packets[-1]) == (3, 2, 1)
 
@@ -176,7 +176,7 @@ def test_taps_that_show_up_one_by_one_merge_under_other_numbers():
 
 
 def activities(activity, flows):
-    return activity.bin_ns, activity.start_ns, [activity.of(f) for f in range(flows)]
+    return activity.width_ns, activity.start_ns, [activity.column(f) for f in range(flows)]
 
 
 @given(BATCHES)
@@ -184,13 +184,13 @@ def test_activity_conserves_the_bytes_of_every_flow(batch):
     activity = updated(Activity(), [batch])
     for flow in range(batch.n_flows):
         own = (batch.flow == flow) & (batch.verdict != TAP_COPY)
-        bins = activity.of(flow)
+        bins = activity.column(flow)
         assert sum(bins) == batch.table.wire_bytes[own].sum()
         assert len(bins) <= ACTIVITY_BINS
         for i, value in enumerate(bins):
-            begin = activity.start_ns + i * activity.bin_ns
+            begin = activity.start_ns + i * activity.width_ns
             inside = (batch.table.time_ns >= begin) & (
-                batch.table.time_ns < begin + activity.bin_ns
+                batch.table.time_ns < begin + activity.width_ns
             )
             assert value == batch.table.wire_bytes[own & inside].sum()
 
@@ -202,14 +202,14 @@ def test_flows_that_begin_one_by_one_keep_their_bytes():
         tracked([{"flow": number - 1, "wire_bytes": number}], n_flows=number) for number in counts
     ]
     activity = updated(Activity(), batches)
-    assert [activity.of(number - 1) for number in counts] == [[number] for number in counts]
+    assert [activity.column(number - 1) for number in counts] == [[number] for number in counts]
 
 
 @pytest.mark.parametrize("span_ns", [10**6, 10**9, 3600 * 10**9])
 def test_activity_fills_at_least_half_of_its_bins(span_ns):
     rows = [{"time_ns": START_NS + span_ns * i // 999, "flow": i % 2} for i in range(1000)]
     activity = updated(Activity(), [tracked(rows)])
-    bins = [activity.of(f) for f in (0, 1)]
+    bins = [activity.column(f) for f in (0, 1)]
     assert ACTIVITY_BINS / 2 <= len(bins[0]) <= ACTIVITY_BINS
     assert len(bins[0]) == len(bins[1])
     assert sum(map(sum, bins)) == 1000 * 1094

@@ -72,7 +72,7 @@ def test_order_free_and_bounded(times, width, limit):
 @given(st.lists(TIMES, max_size=20), st.lists(TIMES, max_size=20))
 def test_merge_equals_the_whole(ours, theirs):
     merged = add(WindowedSums(3, 1, 10), ours)
-    merged.merge(add(WindowedSums(3, 1, 10), theirs), np.array([0], np.int32))
+    merged.add(add(WindowedSums(3, 1, 10), theirs), np.array([0], np.int32))
     whole = add(WindowedSums(3, 1, 10), ours + theirs)
     assert (merged.width_ns, as_dict(merged)) == (whole.width_ns, as_dict(whole))
 
@@ -80,13 +80,13 @@ def test_merge_equals_the_whole(ours, theirs):
 def test_merge_maps_columns_and_makes_room_for_them():
     ours, theirs = add(WindowedSums(10, 1, 8), [5]), WindowedSums(10, 2, 8)
     add(add(theirs, [15, 16], 0), [15], 1)
-    ours.merge(theirs, np.array([3, 0], np.int32))
+    ours.add(theirs, np.array([3, 0], np.int32))
     assert ours.values().tolist() == [[1, 0, 0, 0], [1, 0, 0, 2]]
 
 
 def test_merge_refuses_other_widths():
     with pytest.raises(ValueError, match="same initial width"):
-        WindowedSums(10, 1, 8).merge(add(WindowedSums(15, 1, 8), [1]), np.array([0], np.int32))
+        WindowedSums(10, 1, 8).add(add(WindowedSums(15, 1, 8), [1]), np.array([0], np.int32))
 
 
 @pytest.mark.parametrize(("width", "limit"), [(0, 60), (2**60 + 1, 60), (1, 7)])

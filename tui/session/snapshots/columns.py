@@ -102,7 +102,7 @@ def flow_bins(activity: Activity | None, flows: int) -> FlowBins:
     if activity is None:
         return FlowBins()
     values = activity.values()[:, :flows].astype(np.uint32)
-    return FlowBins(activity.start_ns, activity.bin_ns, values)
+    return FlowBins(activity.start_ns, activity.width_ns, values)
 
 
 def usage_copy(usage: PathUsage) -> UsageRecords:
@@ -170,6 +170,6 @@ def timeline(totals: Totals) -> Timeline:
     sums = np.add.reduceat(values, np.arange(0, len(values), together), axis=0)
     return Timeline(
         start_ns=totals.start_ns,
-        window_ns=totals.window_ns * together,
+        window_ns=totals.width_ns * together,
         columns={name: sums[:, i] for i, name in enumerate(SERIES_COLUMNS)},
     )
