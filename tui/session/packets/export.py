@@ -20,25 +20,16 @@ _ENHANCED_PACKET = 6
 _COMMENT = 1
 
 
-class PacketExport:
+class PacketExport(FlowPass):
     """Writes all packets of some flows while the captures are searched."""
 
     def __init__(self, session: Session, keys: Sequence[FlowKey], wanted: Wanted) -> None:
+        super().__init__(session.paths, keys, wanted, session.packet_options())
         self.packets = 0
         """Written so far."""
         self._session, self._keys = session, keys
-        self._pass = FlowPass(session.paths, keys, wanted, session.packet_options())
         self._interfaces: dict[tuple[int, int], int] = {}
         """Interface numbers so far, by tap and link type."""
-
-    def stop(self) -> None:
-        """End `write` with an error; from any thread."""
-        self._pass.stop()
-
-    @property
-    def progress(self) -> float:
-        """0 to 1, by bytes read."""
-        return self._pass.progress
 
     def write(self, file: BinaryIO) -> None:
         """Write findings, marks and comments as packet comments; comments on flows in the header.
@@ -47,10 +38,10 @@ class PacketExport:
         read or `file` cannot be written.
         """
         file.write(section_header(f"rocescope {VERSION}", os.uname().sysname, self._about()))
-        with self._pass as found:
-            for chunk in found.chunks():
+        with self:
+            for chunk in self.chunks():
                 file.writelines(self._blocks(chunk))
-        if self._pass.stopped:
+        if self.stopped:
             raise RocescopeError("stopped before all packets were found; nothing saved")
 
     def _about(self) -> list[str]:
@@ -63,7 +54,7 @@ class PacketExport:
         return lines
 
     def _blocks(self, chunk: Chunk) -> Iterator[bytes]:
-        table, taps = chunk.table, self._pass.registry.taps
+        table, taps = chunk.table, self.registry.taps
         for row, note in enumerate(notes_of(chunk, taps)):
             number, link = int(table.tap[row]), link_type(taps, table, row)
             tap = taps[number]
@@ -77,12 +68,12 @@ class PacketExport:
             yield commented_packet(
                 interface,
                 int(table.time_ns[row]),
-                self._pass.frames.of(table, row),
+                self.frames.of(table, row),
                 int(table.wire_bytes[row]),
                 [text for text in (note, said) if text],
             )
             self.packets += 1
-        self._pass.frames.forget(table, chunk.verdict >= 0)
+        self.frames.forget(table, chunk.verdict >= 0)
 
 
 def commented_packet(

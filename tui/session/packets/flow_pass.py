@@ -151,7 +151,7 @@ class FlowPass:
         self._stack.close()
 
     def stop(self) -> None:
-        """End `chunks`."""
+        """End `chunks`; from any thread."""
         self._stopped.set()
 
     @property

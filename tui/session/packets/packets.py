@@ -116,7 +116,7 @@ class Packets:
         return point.row(self.table, self.taps)
 
 
-class PacketScan:
+class PacketScan(FlowPass):
     """Finds the first wanted packets, or those around one of them."""
 
     def __init__(
@@ -129,43 +129,35 @@ class PacketScan:
         around: Point | None = None,
         limit: int = LIMIT,
     ) -> None:
+        super().__init__(paths, [key], wanted, options)
         self._key, self._around, self._limit = key, around, limit
         self._at_tap = False
-        self._pass = FlowPass(paths, [key], wanted, options)
-
-    def stop(self) -> None:
-        """End `run`, which returns the packets so far; from any thread."""
-        self._pass.stop()
-
-    @property
-    def progress(self) -> float:
-        """0 to 1, by bytes read."""
-        return self._pass.progress
 
     def run(self) -> Packets:
-        """Read until enough packets are found. RocescopeError as when opening captures."""
+        """Read until enough packets are found, or until `stop`. RocescopeError as when opening
+        captures."""
         chunks: list[Chunk] = []
         kept, reached, more = 0, self._around is None, False
-        with self._pass as found:
-            for chunk in found.chunks():
+        with self:
+            for chunk in self.chunks():
                 chunks.append(chunk)
                 kept += len(chunk.table)
-                reached = reached or self._reaches(chunk.table, found.registry.taps)
+                reached = reached or self._reaches(chunk.table, self.registry.taps)
                 if reached and kept >= self._limit:
                     more = True
                     break
                 while kept - len(chunks[0].table) > self._limit // 2 and not reached:
                     gone = chunks.pop(0).table
-                    found.frames.forget(gone, np.ones(len(gone), np.bool_))
+                    self.frames.forget(gone, np.ones(len(gone), np.bool_))
                     kept -= len(gone)
                     more = True
         table, verdict, judged = _joined(chunks)
         if len(table) > self._limit:
             more = True
-            span = self._span(table, found.registry.taps)
+            span = self._span(table, self.registry.taps)
             outside = np.ones(len(table), np.bool_)
             outside[span] = False
-            found.frames.forget(table, outside)
+            self.frames.forget(table, outside)
             table, verdict, judged = table.slice(span.start, span.stop), verdict[span], judged[span]
         return Packets(
             key=self._key,
@@ -173,10 +165,10 @@ class PacketScan:
             verdict=verdict,
             expected=judged["due"],
             extent=judged["extent"],
-            notes=notes_of(Chunk(table, verdict, judged), found.registry.taps),
-            taps=found.registry.taps,
-            segments=found.registry.segments,
-            frames=found.frames,
+            notes=notes_of(Chunk(table, verdict, judged), self.registry.taps),
+            taps=self.registry.taps,
+            segments=self.registry.segments,
+            frames=self.frames,
             more=more,
         )
 

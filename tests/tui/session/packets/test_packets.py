@@ -165,7 +165,7 @@ def test_comments_survive_in_the_exported_capture(need_tool, tmp_path):
     tool = need_tool("tshark")
     rows = tshark(tool, out, "frame", "infiniband.bth.psn", "frame.comment", "frame.len")
     assert [int(row[0]) for row in rows] == packets.table.psn.tolist()
-    assert len(rows) == export.packets == len(packets) and not export._pass.frames.stored
+    assert len(rows) == export.packets == len(packets) and not export.frames.stored
     assert rows[3][1] == f"{packets.notes[3]},look here: ümlaut"
     assert [int(row[2]) for row in rows] == packets.table.wire_bytes.tolist()
     assert b"marked: the slow one" in out.read_bytes()
