@@ -153,9 +153,9 @@ def _check(paths: Sequence[str], options: AnalyzeOptions) -> None:
         if given:
             raise UsageError(f"{name} cannot be combined with tasks: use analyze without --cluster")
     if options.filter is not None:
-        from ..analyzer.filtering.compiler import compile_filter
+        from ..analyzer.filtering.compiler import Filter
 
-        field = compile_filter(options.filter).of_job
+        field = Filter(options.filter).of_job
         if field is not None:
             raise UsageError(
                 f"filter: {field} needs the ranks of a job: use analyze without --cluster"

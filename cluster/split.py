@@ -17,7 +17,7 @@ from ..analyzer.decode.cuts import marks_of
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.decode.sources import Source
 from ..analyzer.errors import UnreadableInput, UsageError
-from ..analyzer.filtering.compiler import Filter, compile_filter
+from ..analyzer.filtering.compiler import Filter
 from ..analyzer.measures.series import Totals
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.summary.trust import capture_summary
@@ -96,7 +96,7 @@ def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | Non
             stack.enter_context(chdir(plan.folder))
         paths = [file.path for file in source.files]
         (opened,) = stack.enter_context(open_sources(paths, options, registry))
-        packet_filter = None if options.filter is None else compile_filter(options.filter)
+        packet_filter = None if options.filter is None else Filter(options.filter)
         split = _Split(plan, registry, folder, source.taps_before)
         split.read(opened, packet_filter, tell)
         check_unchanged(plan, source)

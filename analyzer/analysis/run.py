@@ -87,10 +87,10 @@ def open_run(
     packet_filter = None
     if options.filter:
         from ..filtering.compiler import (
-            compile_filter,  # the grammar's library takes a while to load
+            Filter,  # the grammar's library takes a while to load
         )
 
-        packet_filter = compile_filter(options.filter)
+        packet_filter = Filter(options.filter)
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without --follow")
     most = None

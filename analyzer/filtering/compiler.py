@@ -61,7 +61,8 @@ _Match: TypeAlias = Callable[[NDArray[Any], _Rows], Mask]
 
 
 class Filter:
-    """A compiled filter; `text` is what the user wrote."""
+    """A compiled filter; `text` is what the user wrote. UsageError gives its mistake and the column
+    on one line."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -82,11 +83,6 @@ class Filter:
         if self.of_job is not None and ranks is None:
             raise UsageError(f"filter: {self.of_job} is known for captures with {LOGS} only")
         return self._test(_Rows(table, registry, ranks))
-
-
-def compile_filter(text: str) -> Filter:
-    """Compile a filter; UsageError gives the mistake and its column on one line."""
-    return Filter(text)
 
 
 def _compile(node: Node) -> _Test:

@@ -78,9 +78,9 @@ class ReadingInTasks(Naming, Selection):
         from ...analyzer.wire.segments import parse_usid_format
 
         if self.filter is not None:
-            from ...analyzer.filtering.compiler import compile_filter
+            from ...analyzer.filtering.compiler import Filter
 
-            compile_filter(self.filter)
+            Filter(self.filter)
         return AnalyzeOptions(
             filter=self.filter,
             concat=self.concat,

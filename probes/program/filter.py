@@ -13,7 +13,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering import grammar
-from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.filtering.compiler import Filter
 from ...analyzer.filtering.grammar import Node, parse
 from ...analyzer.wire.packets import PacketTable
 from ...analyzer.wire.registry import Registry
@@ -89,7 +89,7 @@ _OPCODE_FIELDS = ("infiniband.bth.opcode", "opcode", "transport", "cnp")
 
 def c_condition(text: str) -> str:
     """The C expression over `p` of a filter; UsageError for fields unknown to the kernel."""
-    compile_filter(text)  # reports errors of the filter
+    Filter(text)  # reports errors of the filter
     return _condition(parse(text))
 
 
@@ -191,7 +191,7 @@ def _opcode_set(node: Node) -> str:
     """The set of the 256 opcodes that pass, evaluated by the analyzer, as an expression."""
     table = PacketTable.zeros(256)
     table.opcode[:] = np.arange(256)
-    passing = compile_filter(_written(node)).mask(table, Registry())
+    passing = Filter(_written(node)).mask(table, Registry())
     words = np.packbits(passing, bitorder="little").view("<u8")
     tests = [
         f"((p)->bth[0] >> 6 == {index} && ({int(word):#x}ull >> ((p)->bth[0] & 63) & 1))"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event
 
 from ...analyzer.errors import UsageError
-from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.filtering.compiler import Filter
 from ...analyzer.logs.files import named
 from ...analyzer.logs.job import Job as Log
 from ...analyzer.units import parse_duration, parse_size
@@ -78,7 +78,7 @@ class PreparedAggregation:
         if not request.captures and own != (AggregationRequest.window, AggregationRequest.silence):
             raise UsageError("--window and --silence need captures; --jobs has window=")
         if request.filter is not None:
-            compile_filter(request.filter)
+            Filter(request.filter)
         self._silence_ns = parse_duration(request.silence, "--silence")
         self._conditions = Conditions(
             slots=request.memory[0],

@@ -64,9 +64,9 @@ class PreparedReplay:
             raise UsageError("--nccl-log needs captures")
         self._window_ns = parse_duration(request.window, "--window") if request.window else None
         if request.filter is not None:
-            from ...analyzer.filtering.compiler import compile_filter
+            from ...analyzer.filtering.compiler import Filter
 
-            compile_filter(request.filter)
+            Filter(request.filter)
         self._traffic: tuple[bool, Traffic] | None = None
         if request.by_packet:
             self._packet_parts  # noqa: B018 - mistakes are told before captures are read

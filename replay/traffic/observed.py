@@ -16,7 +16,7 @@ from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.merge import merge_tables
 from ...analyzer.errors import RocescopeError, UnreadableInput, too_many_flows
-from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.filtering.compiler import Filter
 from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.logs.job import Job
 from ...analyzer.logs.join import Join
@@ -78,7 +78,7 @@ def traffic_from_capture(
         registry = Registry()
         opened = _open(paths, registry.taps, concat, tap_names or {})
         captures = [stack.enter_context(capture) for capture in opened]
-        keep = compile_filter(filter) if filter else None
+        keep = Filter(filter) if filter else None
         ranks = None
         if keep is not None and keep.of_job is not None:
             options = AnalyzeOptions(

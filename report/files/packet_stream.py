@@ -61,9 +61,9 @@ class PacketStream:
         self._report = report
         self._filter: Filter | None = None
         if options.filter is not None:
-            from ...analyzer.filtering.compiler import compile_filter
+            from ...analyzer.filtering.compiler import Filter
 
-            self._filter = compile_filter(options.filter)
+            self._filter = Filter(options.filter)
         self._ranks: Ranks | None = None
         self.schema: Any = packet_schema(options.extensions, bool(options.job_logs))
         self._columns = columns

@@ -16,7 +16,7 @@ from ...analyzer.analysis.run import open_sources, ranks_of
 from ...analyzer.capture.unpacked import unpacked
 from ...analyzer.decode.sources import Source
 from ...analyzer.errors import UnreadableInput, UsageError
-from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.filtering.compiler import Filter
 from ...analyzer.logs.files import named
 from ...analyzer.wire.registry import Registry
 from ...analyzer.words import printable
@@ -62,7 +62,7 @@ def export_pcapng(
             raise UsageError(
                 f"--pcapng reads {'standard input' if path == '-' else path} twice: give a file"
             )
-    field = compile_filter(options.filter).of_job if options.filter else None
+    field = Filter(options.filter).of_job if options.filter else None
     if field is not None:
         for path in named(options.job_logs):
             if not os.path.isfile(path):
@@ -112,7 +112,7 @@ def _reading(
     paths: Sequence[str], options: AnalyzeOptions, report: Report | None, what: str
 ) -> Iterator[Reading]:
     registry = Registry()
-    packet_filter = compile_filter(options.filter) if options.filter else None
+    packet_filter = Filter(options.filter) if options.filter else None
     with open_sources(paths, options, registry) as sources:
 
         def keep(part: Slice) -> Slice:

@@ -8,7 +8,7 @@ from types import FunctionType
 
 import pytest
 
-from rocescope.analyzer.filtering.compiler import compile_filter
+from rocescope.analyzer.filtering.compiler import Filter
 from rocescope.analyzer.filtering.fields import FIELDS
 from rocescope.commands.analyze import analyze
 from rocescope.commands.check import check
@@ -41,4 +41,4 @@ def test_examples_compile(checkout: Path) -> None:
     examples = re.findall(r"```\n(.+?)```", page, re.DOTALL)[0].splitlines()
     assert len(examples) == 3
     for example in examples:
-        compile_filter(example)
+        Filter(example)

@@ -11,7 +11,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from ...analyzer.errors import UsageError
-from ...analyzer.filtering.compiler import compile_filter
+from ...analyzer.filtering.compiler import Filter
 from ...analyzer.filtering.fields import FIELDS
 from ..session.flow_filter import FLOW_FIELDS, FlowFilter, needs_packets
 from .prompts import TextPrompt, line_input
@@ -42,7 +42,7 @@ def mistake(text: str) -> str:
         if not text.strip():
             return ""
         if needs_packets(text):
-            compile_filter(text)
+            Filter(text)
         else:
             FlowFilter(text)
     except UsageError as error:

@@ -227,9 +227,9 @@ class Session:
 
         text = text.strip()
         if text and needs_packets(text):
-            from ...analyzer.filtering.compiler import compile_filter
+            from ...analyzer.filtering.compiler import Filter
 
-            of_job = compile_filter(text).of_job
+            of_job = Filter(text).of_job
             if of_job is not None and self.kind == "live":
                 raise UsageError(
                     f"filter: {of_job} cannot be combined with fields of packets in a live session"

@@ -16,7 +16,7 @@ import pytest
 
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.filtering.compiler import compile_filter
+from rocescope.analyzer.filtering.compiler import Filter
 from rocescope.analyzer.wire.frames import FrameBatch
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.analyzer.wire.registry import Registry
@@ -55,7 +55,7 @@ def packets_of(capture: Path) -> tuple[PacketTable, Registry]:
 
 def frames_passing(capture: Path, text: str) -> list[int]:
     table, registry = packets_of(capture)
-    mask = compile_filter(text).mask(table, registry)
+    mask = Filter(text).mask(table, registry)
     assert mask.dtype == np.bool_ and len(mask) == len(table)
     return table.frame_number[mask].tolist()
 
@@ -167,7 +167,7 @@ def test_taps_by_name_and_number(data: Path) -> None:
 
 
 def test_empty_table_gives_an_empty_mask() -> None:
-    mask = compile_filter("src == 10.0.0.0/8 or tap == x or opcode == WRITE").mask(
+    mask = Filter("src == 10.0.0.0/8 or tap == x or opcode == WRITE").mask(
         PacketTable.empty(0), Registry()
     )
     assert mask.tolist() == []
@@ -215,6 +215,6 @@ def test_empty_table_gives_an_empty_mask() -> None:
 )
 def test_mistakes_are_explained_in_one_line(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
-        compile_filter(text)
+        Filter(text)
     assert str(error.value) == message
     assert error.value.exit_code == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from batches import decode
 
-from rocescope.analyzer.filtering.compiler import compile_filter
+from rocescope.analyzer.filtering.compiler import Filter
 from rocescope.analyzer.wire.registry import Registry
 
 from ..decode.multipath.test_mrc import (
@@ -42,5 +42,5 @@ PACKETS = [WRITE_FIRST, WRITE_MIDDLE_TS, ACK, SACK, NACK, PROBE, OTHER_VENDOR]
 )
 def test_fields(text: str, expected: list[int]) -> None:
     table = decode([frame(packet) for packet in PACKETS])
-    mask = compile_filter(text).mask(table, Registry())
+    mask = Filter(text).mask(table, Registry())
     assert mask.nonzero()[0].tolist() == expected

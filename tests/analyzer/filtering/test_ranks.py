@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from traffic import packets
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.filtering.compiler import compile_filter
+from rocescope.analyzer.filtering.compiler import Filter
 from rocescope.analyzer.filtering.ranks import Ranks
 from rocescope.analyzer.results.flow import Owner
 from rocescope.analyzer.wire.registry import Registry
@@ -59,7 +59,7 @@ def test_the_ranks_of_flows_select_their_packets(text, passing):
     names = [*OWNERS, (HOSTS[1], HOSTS[2], 17)]
     rows = [{"src": HOSTS.index(s), "dst": HOSTS.index(d), "dest_qp": q} for s, d, q in names]
     packets, registry = table(rows)
-    mask = compile_filter(text).mask(packets, registry, Ranks(OWNERS))
+    mask = Filter(text).mask(packets, registry, Ranks(OWNERS))
     assert np.flatnonzero(mask).tolist() == passing
 
 
@@ -84,12 +84,12 @@ def test_columns_are_those_of_each_row(rows):
 )
 def test_mistakes(text, says):
     with pytest.raises(UsageError, match=says):
-        compile_filter(text)
+        Filter(text)
 
 
 def test_without_ranks_the_filter_says_what_it_needs():
     packets, registry = table([])
     with pytest.raises(UsageError, match="--nccl-log"):
-        compile_filter("psn > 0 or rank == 3").mask(packets, registry)
-    assert compile_filter("psn > 0").of_job is None
+        Filter("psn > 0 or rank == 3").mask(packets, registry)
+    assert Filter("psn > 0").of_job is None
     assert not Ranks({("a", "b", 1): owner(None, None)})

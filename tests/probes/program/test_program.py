@@ -19,7 +19,7 @@ from network import bth, ethernet, ipv4, ipv6, roce, udp
 from runs import TAP, ProbeRuns
 
 from rocescope.analyzer.decode.outcomes import ROCE
-from rocescope.analyzer.filtering.compiler import compile_filter
+from rocescope.analyzer.filtering.compiler import Filter
 from rocescope.probes.loss import LOSS
 from rocescope.probes.program.bcc_module import import_bcc
 from rocescope.probes.program.filter import c_condition
@@ -293,7 +293,7 @@ def test_filter_in_the_kernel_is_the_analyzers(live_capture, text):
     dec = decoder()
     table = dec.decode(batch(FILTERED))
     assert len(table) == len(FILTERED)
-    wanted = compile_filter(text).mask(table, dec.registry).tolist()
+    wanted = Filter(text).mask(table, dec.registry).tolist()
     with ProbeRuns(condition=c_condition(text)) as probe:
         assert [probe.run(frame) is not None for frame in FILTERED] == wanted
         loss = probe.loss()

@@ -12,7 +12,7 @@ from ....analyzer.analysis.owners import merged
 from ....analyzer.analysis.prefetch import Prefetched
 from ....analyzer.decode.headers.cm import CmMessage
 from ....analyzer.errors import UnreadableInput
-from ....analyzer.filtering.compiler import compile_filter
+from ....analyzer.filtering.compiler import Filter
 from ....analyzer.logs.following import FollowedLogs
 from ....analyzer.logs.join import Join, Joined
 from ....analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
@@ -80,7 +80,7 @@ class LiveFeed:
         self._logs, self._logs_due = logs, 0.0
         if logs is not None:
             self.measuring.message_times = MessageTimes(MOST_ENDS, newest=True)
-        self._keep = compile_filter(keep) if keep else None
+        self._keep = Filter(keep) if keep else None
         self.measuring.filtered = bool(keep or probes.source.options.filter)
         self._packets = 0
         self._ahead: Prefetched[tuple[PacketTable, list[CmMessage]]] | None = None

@@ -21,7 +21,7 @@ from ....analyzer.capture.concat import ConcatenatedCapture, Part
 from ....analyzer.capture.source import Capture
 from ....analyzer.decode.merge import merge_tables
 from ....analyzer.decode.sources import Source
-from ....analyzer.filtering.compiler import compile_filter
+from ....analyzer.filtering.compiler import Filter
 from ....analyzer.track import batch as verdicts
 from ....analyzer.track.sights import Sights
 from ....analyzer.track.tracker import FlowTracker
@@ -169,7 +169,7 @@ class FlowPass:
     def chunks(self) -> Iterator[Chunk]:
         """The wanted packets; their bytes are available until they are released."""
         text = self._options.filter
-        keep = compile_filter(text) if text else None
+        keep = Filter(text) if text else None
         tracker, sights = FlowTracker(), Sights()
         for table in merge_tables([self._tables(source) for source in self._sources]):
             if self._stopped.is_set():
