@@ -52,7 +52,7 @@ class Idle:
 
     def update(self, batch: TrackedBatch) -> None:
         """Count a batch; batches must come in capture order."""
-        self._grow(batch.n_flows)
+        self._state = roomier(self._state, batch.n_flows)
         _update(self._state, batch.rows)
 
     def keep(self, kept: Kept) -> None:
@@ -67,7 +67,7 @@ class Idle:
         flow_map = flow_map[: len(other._state)]
         if not len(flow_map):
             return
-        self._grow(int(flow_map.max()) + 1)
+        self._state = roomier(self._state, int(flow_map.max()) + 1)
         for theirs, into in zip(other._state, flow_map.tolist(), strict=False):
             mine = self._state[into]
             if not theirs["started"]:
@@ -87,6 +87,3 @@ class Idle:
         s = self._state[flow]
         over = s["over"].tolist()
         return IdleGaps(over[0], over[1], over[2], over[3], int(s["max"]))
-
-    def _grow(self, flows: int) -> None:
-        self._state = roomier(self._state, flows)

@@ -271,17 +271,16 @@ class FlowTracker:
 
     def reserve_slots(self, count: int) -> int:
         """Reserve a window of `count` slots; returns the first."""
-        start = int(self.state.used[st.USED_SLOTS])
-        self.state.used[st.USED_SLOTS] += count
-        if start + count > len(self.state.slots):
-            self._grow_pools()
-        return start
+        return self._reserve(st.USED_SLOTS, len(self.state.slots), count)
 
     def reserve_recents(self, count: int) -> int:
         """Reserve `count` unused recent packets of a flow; returns the first."""
-        start = int(self.state.used[st.USED_RECENTS])
-        self.state.used[st.USED_RECENTS] += count
-        if start + count > len(self.state.recents):
+        return self._reserve(st.USED_RECENTS, len(self.state.recents), count)
+
+    def _reserve(self, used: int, room: int, count: int) -> int:
+        start = int(self.state.used[used])
+        self.state.used[used] += count
+        if start + count > room:
             self._grow_pools()
         return start
 
