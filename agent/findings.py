@@ -224,7 +224,7 @@ class Findings:
         if place.direction == "in" and skipped and "loss" not in {one.kind for one in found}:
             self.undecided.append(
                 f"{place}: {skipped} {'PSNs were' if skipped > 1 else 'PSN was'} skipped: counters"
-                " do not tell whether lost or reordered"
+                " cannot distinguish loss from reordering"
             )
 
     def _note_healthy(self, place: Place, counts: Array, found: Sequence[AgentFinding]) -> None:

@@ -112,4 +112,4 @@ class AgentDiagnosis(Record, frozen=True, kw_only=True):
     findings: list[AgentFinding]
     healthy: Annotated[list[str], about("checks that passed, and what they cover")]
     blind: list[Blind]
-    limits: Annotated[list[str], about("what the counters cannot tell")]
+    limits: Annotated[list[str], about("what the counters cannot show")]

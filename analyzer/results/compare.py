@@ -35,7 +35,7 @@ class Figures(Record, frozen=True):
     ecn_marked_packets: int
     goodput_bits_per_second: Annotated[float | None, about("the sum of all flows")]
     lost_retransmissions: Annotated[
-        int | None, about("lost besides, before the tap; null: not counted, as for single flows")
+        int | None, about("also lost before the tap; null: not counted, as for single flows")
     ] = None
 
 

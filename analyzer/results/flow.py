@@ -60,10 +60,11 @@ class Recovery(Record, frozen=True):
         ),
     ]
     rewinds: Annotated[
-        int | None, about("times the requester went back to an earlier PSN; null likewise")
+        int | None,
+        about("times the requester went back to an earlier PSN; null as `retransmitted_by`"),
     ]
     rewound_bytes: Annotated[
-        int | None, about("wire bytes of retransmitted requests; null likewise")
+        int | None, about("wire bytes of retransmitted requests; null as `retransmitted_by`")
     ]
     gap_to_nak_ns: Annotated[
         Quantiles | None, about("first packet after a gap to the NAK for the gap")
@@ -187,7 +188,7 @@ class Flow(Record, frozen=True, kw_only=True):
     naks: Annotated[int, about("NAKs this flow carried (PSN error and others, not RNR)")]
     rnr_naks: Annotated[int, about("RNR NAKs this flow carried")]
     cnps: int
-    ecn_marked_packets: Annotated[int, about("CE, at whatever tap it was seen first")]
+    ecn_marked_packets: Annotated[int, about("marked CE at any tap; each packet counts once")]
     entropy_values: Annotated[int, about("different UDP source ports")]
     spraying_width: float
     paths: Annotated[list[PathShare], about("paths by the chosen path key")]
@@ -238,4 +239,4 @@ class Connection(Record, frozen=True):
     service: Annotated[str | None, about("RDMA-CM service, when CM messages were seen")]
     read_responses_missing: int | None
     a_rank: Annotated[int | None, about("rank at a; null: no log or host names it")] = None
-    b_rank: Annotated[int | None, about("rank at b; null likewise")] = None
+    b_rank: Annotated[int | None, about("rank at b; null: no log or host names it")] = None

@@ -18,13 +18,13 @@ class RankPair(Record, frozen=True, kw_only=True):
     wire_bytes: int
     retransmitted_packets: Annotated[int | None, about("null: unknown for a flow")]
     recovered_packets: Annotated[
-        int | None, about("lost before the tap and retransmitted; null likewise")
+        int | None, about("lost before the tap and retransmitted; null: unknown for a flow")
     ]
     lost_between_taps: Annotated[
         int, about("seen at a tap and lost before the next; 0 with one tap")
     ] = 0
-    missing_packets: Annotated[int | None, about("never seen; null likewise")]
-    messages: Annotated[int | None, about("null likewise")]
+    missing_packets: Annotated[int | None, about("never seen; null: unknown for a flow")]
+    messages: Annotated[int | None, about("null: unknown for a flow")]
     completion_p50_ns: Annotated[
         float | None,
         about("median completion time of messages, of the slowest flow; null: no ACKs"),

@@ -128,7 +128,7 @@ class Reader:
         )
 
 
-VRF_NOT_TOLD = "(not told)"
+VRF_NOT_TOLD = "(not stated)"
 
 
 def _with_vrfs(

@@ -35,7 +35,7 @@ class FollowEvent(Record, frozen=True, kw_only=True):
             "back: it is heard again"
         ),
     ]
-    seconds: Annotated[float, about("from the beginning to this event, whatever the clock does")]
+    seconds: Annotated[float, about("from the beginning to this event, by a monotonic clock")]
     devices: list[str]
     problem: Annotated[str | None, about("why a device was lost")] = None
     flows: int

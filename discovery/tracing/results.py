@@ -50,9 +50,7 @@ class TracedFlow(Record, frozen=True, kw_only=True):
     ] = None
     dst_rank: int | None = None
     comm: Annotated[str | None, about("communicator, from logs of the job")] = None
-    inferred: Annotated[
-        list[str], about("of addresses, peer and src_port, those that no packet or host told")
-    ] = []
+    inferred: Annotated[list[str], about("which of addresses, peer and src_port are inferred")] = []
 
 
 class OpenEnd(Record, frozen=True, kw_only=True):
@@ -88,7 +86,7 @@ class TapCheck(Record, frozen=True, kw_only=True):
     hops_agreeing: Annotated[int, about("of these, captured on their link")]
     hops_not_checked: int
     links_not_checked: Annotated[list[str], about("predicted links without a tap")]
-    taps_not_used: Annotated[list[str], about("taps whose names tell no link")]
+    taps_not_used: Annotated[list[str], about("taps whose names match no link")]
     disagreeing_flows: int
     disagreements: Annotated[list[TapDisagreement], about("at most 1000")]
 

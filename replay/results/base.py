@@ -34,7 +34,7 @@ class LinkEvidence(Record, frozen=True, kw_only=True):
     median_gap_ns: Annotated[
         float | None, about("from an arrival to the message that waits for it; null: none waits")
     ]
-    pairs_not_compared: Annotated[int, about("pairs of queue pairs beyond those that are compared")]
+    pairs_not_compared: Annotated[int, about("pairs of queue pairs that were not compared")]
 
 
 class TrafficSummary(Record, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class TrafficSummary(Record, frozen=True, kw_only=True):
     window_ns: Annotated[int | None, about("length of time windows; null: no windows")]
     mapping: Annotated[HostMapping | None, about("null: generated traffic")] = None
     linked: Annotated[
-        LinkEvidence | None, about("of captures offered as fast as possible; null: not looked for")
+        LinkEvidence | None, about("of captures offered as fast as possible; null: not searched")
     ] = None
 
 

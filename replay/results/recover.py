@@ -44,7 +44,8 @@ class SwitchRecovery(Record, frozen=True, kw_only=True):
     flows_per_link: list[int]
     candidates: list[Candidate]
     flows_needed: Annotated[
-        dict[str, int], about("hashes that these flows cannot tell from chance: flows that suffice")
+        dict[str, int],
+        about("hashes that may fit these flows by chance: number of flows that would suffice"),
     ]
     conclusion: str
     asked_again: Annotated[

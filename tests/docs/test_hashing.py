@@ -11,12 +11,14 @@ from rocescope.replay.hashing.models import MODELS
 
 def test_every_model_is_listed(checkout: Path) -> None:
     page = (checkout / "docs" / "hashing.md").read_text()
-    listed = re.findall(r"^\| `(\S+)` \| (\d+) \| (linearly|anew) \| (.*) \|$", page, re.MULTILINE)
+    listed = re.findall(
+        r"^\| `(\S+)` \| (\d+) \| (linear|nonlinear) \| (.*) \|$", page, re.MULTILINE
+    )
     assert listed == [
         (
             model.name,
             "16" if model.half else str(model.bits),
-            "linearly" if model.linear else "anew",
+            "linear" if model.linear else "nonlinear",
             model.help,
         )
         for model in MODELS.values()

@@ -125,7 +125,7 @@ def fabric(one: StrategyResult, layer: str) -> Chart | None:
     return heat_map(
         f"Load of the links, {layer}, {one.title}",
         f"Bytes of each link over its fair share, from the switch of the row to that of the "
-        f"column; 1 is fair, the strongest is {max(loads.values()):.2f}; ? is no link, or none "
+        f"column; 1 is fair, the strongest is {max(loads.values()):.2f}; ? is no link, or no link "
         "that this traffic can reach.",
         rows,
         columns,

@@ -176,7 +176,7 @@ def test_ports_of_another_vrf_are_left_out_in_one_line(tmp_path):
 
     for switch in LAB:
         device = read(JUNOS, tmp_path, switch, moved(switch))
-        told = [remark for remark in device.remarks if remark.startswith("VRF (not told)")]
+        told = [remark for remark in device.remarks if remark.startswith("VRF (not stated)")]
         assert len(told) == (switch.name in ("leaf1", "spine1"))
     remarks = discover_folder(tmp_path, 10**10, 500).report.remarks
     assert "lost member" not in {remark.kind for remark in remarks}
