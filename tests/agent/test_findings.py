@@ -98,7 +98,7 @@ def test_skipped_psns_are_never_healthy():
     assert judge(findings, ordered=1000, gap_psns=1, late=1) == []
     assert not [line for line in findings.healthy if "loss" in line]
     (line,) = findings.undecided
-    assert line.startswith("eth2 in: 1 PSN was skipped") and "lost or reordered" in line
+    assert line.startswith("eth2 in: 1 PSN was skipped") and "loss from reordering" in line
     judge(findings, 61, ordered=1000)
     assert findings.undecided == [] and "no loss finding" in findings.healthy[0]
     judge(findings, 62, ordered=1000, gap_psns=50)
