@@ -321,7 +321,7 @@ class Readings:
         elif self._findings.counted:
             summary = (
                 "No finding in the packets whose details are known, and no check passed for all"
-                " packets: the limits say why."
+                " packets: see limits."
             )
         else:
             summary = "Nothing was checked: no packet was counted in the last minute."
@@ -343,7 +343,7 @@ class Readings:
         """What has failed in the agent itself."""
         if self._recorder is None or not self._recorder.error:
             return list(self._notes)
-        return [*self._notes, f"nothing is recorded any more: {self._recorder.error}"]
+        return [*self._notes, f"recording has ended: {self._recorder.error}"]
 
     def _limits(self) -> list[str]:
         lines = [*self.trouble(), *self._findings.undecided]

@@ -93,7 +93,8 @@ class Counting:
         if last:
             say(
                 f"{reading.total('counted')} packets counted,"
-                f" {int(reading.lost_packets.sum())} of them lost to their flows by evictions"
+                f" {int(reading.lost_packets.sum())} of them missing from the flows, because"
+                " entries were evicted"
             )
         self._print(analysis)
 

@@ -26,13 +26,13 @@ class Move(Record, frozen=True, kw_only=True):
 class FollowEvent(Record, frozen=True, kw_only=True):
     """Something that happened, and how the paths are now."""
 
-    time: Annotated[str, about("UTC; of a change: when its device was first heard")]
+    time: Annotated[str, about("UTC; of a change: first output of its device")]
     kind: Annotated[
         Literal["began", "changed", "flows", "lost", "back", "ended"],
         about(
-            "flows: new flows were captured (--live); lost: a device is not heard, "
+            "flows: new flows were captured (--live); lost: a device does not answer, "
             "and its paths are those of its last answer; "
-            "back: it is heard again"
+            "back: it answers again"
         ),
     ]
     seconds: Annotated[float, about("from the beginning to this event, by a monotonic clock")]
@@ -46,7 +46,7 @@ class FollowEvent(Record, frozen=True, kw_only=True):
     fim_percent: Annotated[
         float | None, about("FIM of flows of the least even layer; null: no path has a choice")
     ]
-    lost_devices: Annotated[list[str], about("not heard now: what they change is not known")]
+    lost_devices: Annotated[list[str], about("lost at this time: what they change is not known")]
     remarks: list[str] = []
     schema_version: str = SCHEMA_VERSION
 

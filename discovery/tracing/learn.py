@@ -70,7 +70,7 @@ def learn(
     if not len(seen.link):
         raise RocescopeError(f"{switch} named only ports outside its group in {fabric.name}")
     answers = len(seen.link) + outside
-    direction = Direction(f"of {switch}, as it says itself", seen)
+    direction = Direction(f"of {switch}, by its own answers", seen)
     wanted = wanted._replace(group=wanted.group or asked.group)
     result = recover_all([direction], wanted, [switch], tell)
     (record,) = result.switches

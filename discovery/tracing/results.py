@@ -145,7 +145,7 @@ class AdviceOption(Record, frozen=True, kw_only=True):
     """One kind of change that relieves the fullest link."""
 
     kind: Annotated[str, about("source ports, seed, or static routes")]
-    changes: Annotated[list[str], about("to be judged by a person; nothing is applied")]
+    changes: Annotated[list[str], about("for review; nothing is applied")]
     fullest_link: Annotated[str, about("after the changes")]
     busy_ns: Annotated[float, about("its bytes divided by its rate")]
 

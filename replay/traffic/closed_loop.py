@@ -114,13 +114,13 @@ def _link_notes(told: Told) -> tuple[str, ...]:
     notes = []
     if told.flows:
         notes.append(
-            f"asap: {told.flows:,} queue pairs wait for others of their host: {told.fixed:,} of "
-            f"{told.of:,} messages leave a fixed time after a message arrives"
+            f"asap: {told.flows:,} queue pairs wait for other queue pairs of their host: "
+            f"{told.fixed:,} of {told.of:,} messages leave a fixed time after a message arrives"
         )
     if told.not_compared:
         notes.append(
-            f"asap: whether queue pairs wait for others of their host: {told.not_compared:,} pairs "
-            f"are not compared, each queue pair only with {MOST_SOURCES} that end at its host"
+            f"asap: {told.not_compared:,} pairs of queue pairs were not compared: whether one waits"
+            f" for the other is unknown; each is compared with {MOST_SOURCES} that end at its host"
         )
     return tuple(notes)
 

@@ -11,7 +11,7 @@ from ..words import human
 from .page import ColorWhen, page_on
 from .ranks import ranks_text
 
-_NOT_HEARD = "switches that were not heard"
+_LOST = "switches that were lost"
 
 
 class FollowPrinter:
@@ -50,16 +50,16 @@ class FollowPrinter:
             )
             self._paths(event.moves)
         elif event.kind == "lost":
-            page.line(f"{when}{page.glyphs.bad} {names} not heard: {event.problem}", "red")
+            page.line(f"{when}{page.glyphs.bad} {names} lost: {event.problem}", "red")
         elif event.kind == "back":
-            page.line(f"{when}{names} heard again")
+            page.line(f"{when}{names} back")
         for text in event.remarks[: self._top]:
             page.line(f"  {page.glyphs.warning} {text}", "yellow")
         page.left_out(len(event.remarks) - self._top, "remark")
         if event.kind == "began" and event.lost_devices:
             lost = ", ".join(event.lost_devices[: self._top])
             count = human.counted(len(event.lost_devices), "switch", "switches")
-            page.line(f"  {page.glyphs.bad} not heard: {count}: {lost}", "red")
+            page.line(f"  {page.glyphs.bad} lost: {count}: {lost}", "red")
         self._fim = event.fim_percent
         self._stream.flush()
 
@@ -95,17 +95,18 @@ class FollowPrinter:
             f"{human.duration(summary.seconds * 1e9)}, {human.counted(event.moved_flows, 'move')} "
             f"of flows, {human.counted(summary.readings, 'reading')} of switches.{fim}"
         )
-        page.left_out(len(summary.ever_lost) - self._top, "switch that was not heard", _NOT_HEARD)
+        page.left_out(len(summary.ever_lost) - self._top, "switch that was lost", _LOST)
         for name, seconds in list(summary.ever_lost.items())[: self._top]:
-            still = ", and is not heard now" if name in event.lost_devices else ""
+            still = ", and is still lost" if name in event.lost_devices else ""
             without = human.duration(seconds * 1e9)
-            page.say(f"{page.glyphs.bad} {name} was not heard for {without}{still}", "red")
+            page.say(f"{page.glyphs.bad} {name} was lost for {without}{still}", "red")
         never = [name for name in event.lost_devices if name not in summary.ever_lost]
         if never:
             names = ", ".join(never[: self._top])
             page.say(
-                f"{page.glyphs.bad} never heard: {human.counted(len(never), 'switch', 'switches')}:"
-                f" {names}; their paths are those of the fabric file",
+                f"{page.glyphs.bad} no answer since the start: "
+                f"{human.counted(len(never), 'switch', 'switches')}: {names}; their paths are "
+                "those of the fabric file",
                 "red",
             )
 

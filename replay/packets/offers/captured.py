@@ -158,7 +158,7 @@ def _units_as_messages(traffic: Traffic) -> tuple[Traffic, SentMessages, int]:
         ended_ns=units.last_ns,
         after=np.full(n, -1, np.int32),
         on=np.zeros(n, np.uint8),
-        notes=("asap: too many messages: entropy values of flows are offered whole and at once",),
+        notes=("asap: too many messages: each entropy value of a flow is offered as one message",),
     )
     return units, sent, len(traffic) - n
 

@@ -50,7 +50,7 @@ def test_command_writes_json(network, tmp_path):
     results += [json.loads(line) for line in out.splitlines()]
     assert len(results) >= 3
     assert sum(flow["packets"] for flow in results[-1]["flows"]) == len(traffic())
-    assert re.search(rf"{len(traffic())} packets counted, 0 of them lost", err)
+    assert re.search(rf"{len(traffic())} packets counted, 0 of them missing", err)
     file = tmp_path / "counters.json"
     process = run(net, "-w", str(file), "--duration", "300ms")
     net.send([packet(1)])

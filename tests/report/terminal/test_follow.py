@@ -81,9 +81,9 @@ def test_lost_devices_are_named_until_the_end():
         event("lost", "leaf1", problem="no answer\x1b[31m", lost_devices=["leaf1", "spine9"]),
         event("back", "leaf1", lost_devices=["spine9"]),
     )
-    assert any("not heard: 1 switch: spine9" in line for line in lines)
-    assert any("leaf1 not heard: no answer" in line for line in lines)
-    assert "leaf1 heard again" in lines[-1]
+    assert any("lost: 1 switch: spine9" in line for line in lines)
+    assert any("leaf1 lost: no answer" in line for line in lines)
+    assert "leaf1 back" in lines[-1]
     assert "\x1b" not in stream.getvalue()
     summary = FollowSummary(
         seconds=90.0, changes=3, readings=12, fim_least_percent=25.0, fim_most_percent=50.0,
@@ -93,5 +93,5 @@ def test_lost_devices_are_named_until_the_end():
     text = " ".join(stream.getvalue().split())
     assert "3 changes in" in text
     assert "FIM was 25.0 % to 50.0 %" in text
-    assert "leaf1 was not heard for 4" in text
-    assert "never heard: 1 switch: spine9" in text
+    assert "leaf1 was lost for 4" in text
+    assert "no answer since the start: 1 switch: spine9" in text

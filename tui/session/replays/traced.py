@@ -115,10 +115,10 @@ def _text(event: FollowEvent) -> str:
     when, names = event.time[11:19], ", ".join(event.devices[:3])
     names += f" and {len(event.devices) - 3} more" if len(event.devices) > 3 else ""
     if event.kind == "began":
-        silent = f", {len(event.lost_devices)} not heard" if event.lost_devices else ""
+        silent = f", {len(event.lost_devices)} lost" if event.lost_devices else ""
         return f"{when} following {len(event.devices)} switches{silent}"
     if event.kind == "changed":
         return f"{when} {names} changed: {event.moved_flows:,} flows moved"
     if event.kind == "lost":
-        return f"{when} {names} not heard: {event.problem}"
-    return f"{when} {names} heard again"
+        return f"{when} {names} lost: {event.problem}"
+    return f"{when} {names} back"

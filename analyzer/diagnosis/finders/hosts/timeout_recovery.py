@@ -64,7 +64,7 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
     one_way = len({(flow.src, flow.dst) for flow in group}) == 1
     way = f"from {hosts(group)}" if one_way else f"between {printable(_between(group))}"
     why = (
-        "the ACKs came late"
+        "the ACKs arrived late"
         if late
         else "the ACKs were late or lost after the tap"
         if arrived

@@ -35,7 +35,7 @@ def test_a_timeout_without_a_nak():
 
 def test_two_answers_to_one_packet_show_a_late_ack():
     (one,) = found(LATE)
-    assert "the ACKs came late" in one.sentence
+    assert "the ACKs arrived late" in one.sentence
 
 
 def test_an_ack_that_the_sender_did_not_get():
