@@ -10,6 +10,7 @@ import numpy as np
 
 from ..analyzer.analysis.run import BATCH_FRAMES
 from ..analyzer.decode.headers.cm import CmMessage
+from ..analyzer.decode.sessions import unused_name
 from ..analyzer.errors import UsageError
 from ..analyzer.wire.packets import COLUMNS, U16, U32, PacketTable
 from ..analyzer.wire.registry import Registry
@@ -63,12 +64,17 @@ class Captures:
         self.registry = Registry(segments=SegmentLists(UsidFormat(*plan.options.usid)))
         self.known_taps: list[NumberedTap] = []
         """By tap of `registry`."""
+        self.session_names: list[dict[str, str]] = [{} for _ in range(count)]
+        """Per capture, the names of mirror sessions by those that stage map gave."""
         self.late_rows = 0
         """Rows read that are older than rows that one process passes on before (`MergeCounts`)."""
         self._addresses: list[U32] = []
         self._segments: list[U32] = []
         self._taps: list[U16] = []
+        self.taps_in_rows = np.zeros(self.chunks.count + 1, np.int64)
+        """int64[chunks]: taps up to the highest of the rows so far; known with a filter."""
         self._number()
+        np.maximum.accumulate(self.taps_in_rows, out=self.taps_in_rows)
         self.cm = self._messages()
         """Connection management messages with their chunk, in order."""
         self.many_from = self._many_from()
@@ -97,11 +103,22 @@ class Captures:
         for _, s, i in sorted(taps):
             capture = self.captures[s]
             tap = capture.taps[i]
-            carrier = None if tap.carrier is None else int(self._taps[s][tap.carrier])
-            self._taps[s][i] = registry.taps.add(replace(tap, carrier=carrier))
+            carrier, name = None, tap.name
+            if tap.carrier is not None:
+                carrier = int(self._taps[s][tap.carrier])
+                # Stage map knows the sessions of one capture only.
+                name = unused_name(name, registry.taps[carrier].name, registry.taps)
+                self.session_names[s][tap.name] = name
+            self._taps[s][i] = registry.taps.add(replace(tap, name=name, carrier=carrier))
             own = i - (len(capture.taps) - len(capture.tap_table))
             table = capture.tap_table[own]
             chunk = 0 if table < 0 else self.chunks.known_in(s, table)
+            if (row := capture.tap_row[own]) is not None:
+                key = np.zeros(1, KEY)
+                self.chunks.key_rows(key, s, row[0], np.array([row[1]]))
+                first = int(key["chunk"][0])
+                seen = int(self._taps[s][i]) + 1
+                self.taps_in_rows[first] = max(self.taps_in_rows[first], seen)
             self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[own]))
         for _, s, i in sorted(addresses):
             self._addresses[s][i] = registry.endpoints.add(self.captures[s].addresses[i])

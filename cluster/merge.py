@@ -194,7 +194,10 @@ def _concluded(
 ) -> Analysis:
     registry = captures.registry
     series = whole.totals.series(registry.tap_names)
-    summaries = [_with_bytes(capture.summary, series) for capture in captures.captures]
+    summaries = [
+        _of_whole(capture.summary, names, series)
+        for capture, names in zip(captures.captures, captures.session_names, strict=True)
+    ]
     check_read(summaries, complete=True)
     comments = [line for capture in captures.captures for line in capture.owner_comments]
     return conclude(
@@ -213,12 +216,11 @@ def _concluded(
     )
 
 
-def _with_bytes(summary: CaptureSummary, series: Series) -> CaptureSummary:
-    """The summary with the bytes that tracking counts."""
-    taps = [
-        msgspec.structs.replace(
-            tap, wire_bytes=sum(series.tap_wire_bytes.get(tap.name, series.wire_bytes))
-        )
-        for tap in summary.taps
-    ]
+def _of_whole(summary: CaptureSummary, names: Mapping[str, str], series: Series) -> CaptureSummary:
+    """The summary with the names of sessions, and with the bytes that tracking counts."""
+    taps = []
+    for tap in summary.taps:
+        name = names.get(tap.name, tap.name)
+        wire_bytes = sum(series.tap_wire_bytes.get(name, series.wire_bytes))
+        taps.append(msgspec.structs.replace(tap, name=name, wire_bytes=wire_bytes))
     return msgspec.structs.replace(summary, taps=taps)

@@ -190,4 +190,6 @@ def date_taps(measuring: Measuring, captures: Captures, known: int, chunk: int) 
                     measuring.tracker.see_taps(known + 1)
                     measuring.tracker.ran(known, first_ns)
         known += 1
+    if measuring.filtered:  # then rows show the taps, also those of other partitions
+        measuring.tracker.see_taps(int(captures.taps_in_rows[chunk]))
     return known

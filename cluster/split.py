@@ -50,6 +50,8 @@ class Capture(msgspec.Struct, frozen=True):
     """The table with which each of its own taps appeared; -1 when it was opened."""
     tap_first_ns: list[int | None]
     """`first_time_ns` of each of its own taps when it appeared."""
+    tap_row: list[tuple[int, int] | None]
+    """Table and time of the first row of each of its own taps; only with a filter."""
     addresses: list[str]
     address_table: list[int]
     """The table with which each address appeared."""
@@ -121,6 +123,7 @@ class _Split:
         self._last_tap: list[int] = []
         self._tap_table = [-1] * (len(registry.taps) - taps_before)
         self._tap_first_ns = [tap.first_time_ns for tap in registry.taps.items[taps_before:]]
+        self._tap_row: dict[int, tuple[int, int]] = {}
         self._address_table: list[int] = []
         self._segment_table: list[int] = []
         self._cm: list[tuple[int, CmMessage]] = []
@@ -179,6 +182,9 @@ class _Split:
         self._last_tap.append(int(table.tap.max()) if len(table) else 0)
         if not len(table):
             return
+        if self._plan.options.filter is not None:
+            for tap, row in zip(*np.unique(table.tap, return_index=True), strict=True):
+                self._tap_row.setdefault(int(tap), (number, int(table.time_ns[row])))
         if self._sorts:
             self._marks.append(marks_of(table.time_ns, BATCH_FRAMES))
         self._partitions.see(registry.endpoints.texts())
@@ -211,6 +217,9 @@ class _Split:
             taps=registry.taps.items,
             tap_table=self._tap_table,
             tap_first_ns=self._tap_first_ns,
+            tap_row=[
+                self._tap_row.get(tap) for tap in range(self._taps_before, len(registry.taps))
+            ],
             addresses=registry.endpoints.texts(),
             address_table=self._address_table,
             segments=[

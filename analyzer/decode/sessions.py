@@ -155,15 +155,16 @@ class Sessions:
                 if shared
                 else session_name(high & (1 << 64) - 1, low & (1 << 64) - 1, what)
             )
-            name = self._unused(name, carrier)
+            name = unused_name(name, carrier, self._taps)
             tap = Tap(name, LINKTYPE_ETHERNET, carrier=carried_by, shared=shared)
             _add(self._taps.add(tap), self.arrays)
         self.arrays.state[PENDING + 2] = 0
 
-    def _unused(self, name: str, carrier: str) -> str:
-        """Two captures may hold the same session: their taps stay separate."""
-        taken = {tap.name for tap in self._taps.items}
-        return f"{name} in {carrier}" if name in taken else name
+
+def unused_name(name: str, carrier: str, taps: Taps) -> str:
+    """Two captures may hold the same session: their taps stay separate."""
+    taken = any(tap.name == name for tap in taps.items)
+    return f"{name} in {carrier}" if taken else name
 
 
 _NAMES: Final = {

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import dpkt
 import msgspec
 import pytest
 from captures import DATA, data
 from clusters import REROUTED, SPRAYED, in_tasks
+from encapsulations import erspan2, ethernet, ipv4
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -91,6 +94,30 @@ def test_files_of_one_name_and_any_order(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     shutil.copy(paths[0], tmp_path / "other" / Path(paths[1]).name)
     check(tmp_path, [*paths, str(tmp_path / "other" / Path(paths[1]).name)], OPTIONS, [5])
+
+
+def mirrored(path: Path, captures: list[str]) -> str:
+    """One capture of ERSPAN sessions, one for each of these captures; the last begins late."""
+    frames = []
+    for session, capture in enumerate(captures):
+        with lzma.open(capture) as file:
+            whole = [(time, session, frame) for time, frame in dpkt.pcap.Reader(file)]
+        frames += whole[len(whole) // 3 :] if capture == captures[-1] else whole
+    with path.open("wb") as out:
+        writer = dpkt.pcap.Writer(out, nano=True)
+        for time, session, frame in sorted(frames):
+            outer = ethernet(0x0800, ipv4(47, erspan2(frame, session)))
+            writer.writepkt(outer, float(time))
+    return str(path)
+
+
+@pytest.mark.parametrize("packet_filter", [None, "not ack"])
+def test_two_captures_with_the_same_mirror_sessions(
+    tmp_path: Path, packet_filter: str | None
+) -> None:
+    paths = [mirrored(tmp_path / f"{n}.pcap", SPRAYED[n : n + 2]) for n in (0, 2)]
+    check(tmp_path, paths, replace(OPTIONS, filter=packet_filter), [3])
+    check(tmp_path / "one", paths[:1], replace(OPTIONS, filter=packet_filter), [3])
 
 
 def test_names_that_are_not_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
