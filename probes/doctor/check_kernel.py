@@ -66,7 +66,7 @@ def capabilities() -> Check:
             " CAP_SYS_PTRACE",
             f"{SUDO} if these are needed",
         )
-    return Check("capabilities", "ok", "all needed ones", True)
+    return Check("capabilities", "ok", "all present", True)
 
 
 def unprivileged_bpf() -> Check:
@@ -145,7 +145,7 @@ def kernel_options() -> Check:
         return Check(name, "ok", "not readable; the features were tested instead")
     missing = [o for o in _OPTIONS if not re.search(rf"^CONFIG_{o}=[ym]$", text, re.MULTILINE)]
     if not missing:
-        return Check(name, "ok", "all used ones")
+        return Check(name, "ok", "all present")
     names = ", ".join(f"CONFIG_{option}" for option in missing)
     meaning = "features that need them are limited, see the other lines"
     return Check(name, "limited", f"without {names}", False, meaning, None)

@@ -120,7 +120,7 @@ RULES: Final = (
     ),
     Rule(
         "rnr-wait",
-        "after an RNR NAK the request waits as long as the NAK says",
+        "after an RNR NAK the request waits for the time that the NAK states",
         REQUESTER,
         "IBTA 9.7.5.2.8, table 45 (RNR timer values)",
         NAMED,
