@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from .errors import UsageError
 
 
@@ -16,3 +18,10 @@ def parse_options(text: str, where: str) -> dict[str, str]:
             raise UsageError(f"{where}: {key} is given twice")
         options[key] = value
     return options
+
+
+def only_known(given: Iterable[str], known: Collection[str], wrong: str) -> None:
+    """UsageError for a key that is not known; wrong: such as `--model has no`."""
+    for key in given:
+        if key not in known:
+            raise UsageError(f"{wrong} {key!r}; it has {', '.join(known) or 'no options'}")

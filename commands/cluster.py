@@ -238,7 +238,8 @@ def sbatch(*, work: Work, command: str = "rocescope") -> int:
     folder = shlex.quote(str(work.absolute()))
     run = f"{command} cluster"
     # Not in the folder of the captures, where users may not write.
-    submit = f"sbatch --output={shlex.quote(_quoted_path(str(work.absolute())))}/slurm-%j.out"
+    folder = shlex.quote(str(work.absolute()).replace("%", "%%"))  # % begins a field in SLURM
+    submit = f"sbatch --output={folder}/slurm-%j.out"
     print(
         f"""\
 #!/bin/sh
@@ -254,11 +255,6 @@ reduce=$({submit} --parsable --requeue --array=0-{made.partitions - 1} \\
   --wrap='{_quoted(f"{run} merge --work {folder} -o {folder}/results")}'"""
     )
     return 0
-
-
-def _quoted_path(path: str) -> str:
-    """A path in a file name pattern of SLURM, where % begins a field."""
-    return path.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
 
 from ..analyzer.errors import UsageError
 from .dialects.dialect import Dialect, Question
@@ -45,7 +44,9 @@ def gate_script(dialect: Dialect, user: str) -> str:
         lines.append("# These lines are for /etc/sudoers.d/rocescope (check: visudo -cf FILE):")
         lines += [f"#   {user} ALL=(root) NOPASSWD: {_sudoers(q)}" for q in rooted]
     lines += [f"PATH={_PATHS}", "export PATH", 'case "$SSH_ORIGINAL_COMMAND" in']
-    lines += _cases(questions)
+    for question in questions:
+        exact = shlex.join(["sudo", "-n"] * question.root + _words(question))
+        lines.append(f"{shlex.quote(question.command)}) exec {exact} ;;")
     if dialect.name in LISTENS:
         lines.append(f"{shlex.quote(MONITOR)}) exec {MONITOR} ;;")
     lines += [
@@ -53,15 +54,6 @@ def gate_script(dialect: Dialect, user: str) -> str:
         "esac",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _cases(questions: Iterable[Question]) -> list[str]:
-    return [
-        f"{shlex.quote(q.command)}) exec {shlex.join(['sudo', '-n', *_words(q)])} ;;"
-        if q.root
-        else f"{shlex.quote(q.command)}) exec {shlex.join(_words(q))} ;;"
-        for q in questions
-    ]
 
 
 def _words(question: Question) -> list[str]:

@@ -108,7 +108,7 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     ports = fabric.usable_ports(traffic.src_host, traffic.dst_host, traffic.keys.ipv6)
     several = ports.sum(1) > 1
     walked = Walk(traffic, fabric, settings)
-    start = _without(walked.start, several)
+    start = Start(*(np.where(several, -1, column).astype(np.int32) for column in walked.start))
     computed = walked.chooser(np.array([[own.seed for own in settings]], np.uint64))
     seen = _Seen(traffic, fabric)
     sizes = np.append(np.diff(fabric.forwarding.group_start), 0)  # the last serves group -1
@@ -191,10 +191,6 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     reason[lost] = np.where(np.append(~read, False)[ended[lost]], NO_TABLES, NO_ROUTE)
     reason[circle] = CIRCLE
     return TracedPaths(Placement(links, dropped), evidence, reason, ended, contradicted)
-
-
-def _without(start: Start, rows: Bools) -> Start:
-    return Start(*(np.where(rows, -1, column).astype(np.int32) for column in start))
 
 
 def _last(links: Int32s, fabric: Fabric) -> Int32s:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.key_values import parse_options
+from ...analyzer.key_values import only_known, parse_options
 from ...analyzer.units import parse_duration
 from ..fabrics.fabric import Fabric
 from ..jobs.models import MODELS, SYNTHETIC
@@ -130,9 +130,7 @@ def _parsed(spec: str) -> list[Plan]:
     given = parse_options(spec, "--jobs")
     if not given:
         raise UsageError("--jobs is empty; write for example --jobs workers=8,model=comm")
-    for key in given:
-        if key not in DEFAULTS:
-            raise UsageError(f"--jobs has no key {key!r}; it has {', '.join(DEFAULTS)}")
+    only_known(given, DEFAULTS, "--jobs has no key")
     values = {**DEFAULTS, **given}
     numbers = {key: whole(key, values[key], *NUMBERS[key]) for key in NUMBERS}
     model = values["model"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.key_values import parse_options
+from ...analyzer.key_values import only_known, parse_options
 from .outer import NO_FIELD, Outer
 
 _DEFAULTS: Final = {"src": "192.0.2.1", "dst": "192.0.2.2", "session": "1", "vlan": "0"}
@@ -37,9 +37,7 @@ def outer_headers(text: str) -> Outer:
     if kind not in _MOST:
         raise UsageError(f"--mirror: there is no {kind!r}; there are {', '.join(_MOST)}")
     given = parse_options(rest, "--mirror")
-    for key in given:
-        if key not in _DEFAULTS:
-            raise UsageError(f"--mirror has no option {key!r}; it has {', '.join(_DEFAULTS)}")
+    only_known(given, _DEFAULTS, "--mirror has no option")
     options = {**_DEFAULTS, **given}
     if kind == "erspan1" and "session" in given:
         raise UsageError("--mirror: ERSPAN type I has no session")

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.key_values import parse_options
+from ...analyzer.key_values import only_known, parse_options
 from ...analyzer.units import parse_duration, parse_size
 from ...analyzer.words import choices
 from ...kernels.kernel import Floats
@@ -144,9 +144,7 @@ def _class(name: str, classes: Sequence[str], where: str) -> int:
 
 def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
     given = parse_options(spec, "--jobs")
-    for key in given:
-        if key not in KEYS:
-            raise UsageError(f"--jobs has no key {key!r}; it has {', '.join(KEYS)}")
+    only_known(given, KEYS, "--jobs has no key")
     values = {**_DEFAULTS, **given}
     numbers = {key: whole(key, values[key], *_NUMBERS[key]) for key in _NUMBERS if key in values}
     name = values["collective"]

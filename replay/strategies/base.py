@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol, Self
 
 from ...analyzer.errors import UsageError
+from ...analyzer.key_values import only_known
 from ...analyzer.units import parse_duration
 from ..fabrics.fabric import Fabric
 from ..packets.model.model import PS, Workload
@@ -35,10 +36,7 @@ class Configured:
 
     def known(self, *names: str) -> None:
         """UsageError for an option that is not one of these."""
-        for key in self.options:
-            if key not in names:
-                there = ", ".join(names) or "no options"
-                raise UsageError(f"{self.name} has no option {key!r}; it has {there}")
+        only_known(self.options, names, f"{self.name} has no option")
 
     def whole(self, key: str, default: int, least: int, most: int) -> int:
         """An integer from least to most."""

@@ -159,7 +159,9 @@ class Page:
             names = next((n for n, c in enumerate(columns) if c.justify != "left"), len(columns))
             least = _KEPT if drop else names + 1
             if not drop:
-                widths = list(map(_at_least, columns, widths))
+                # Text on several lines needs less than its own width.
+                folded = zip(columns, widths, strict=True)
+                widths = [w if column.no_wrap else min(w, _FOLDED) for column, w in folded]
             kept = len(widths)
             while kept > least and sum(widths[:kept]) + kept - 1 > self.console.width:
                 kept -= 1
@@ -213,11 +215,6 @@ def _fill(table: Table, columns: Sequence[Column]) -> None:
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*map(_cell, cells))
-
-
-def _at_least(column: Column, width: int) -> int:
-    """The least width of a column: text on several lines needs less than its own."""
-    return width if column.no_wrap else min(width, _FOLDED)
 
 
 def _cell(content: RenderableType) -> RenderableType:

@@ -175,7 +175,8 @@ def spraying(analysis: Analysis) -> str:
     verb = "sprays" if len(spraying_flows) == 1 else "spray"
     text = f"{len(spraying_flows)} of {counted(len(data), 'flow')} {verb}"
     if paths:
-        text += f" over {span(paths)} {word}s ({_median_word(spraying_flows)}width {width:.1f})"
+        differ = len({f"{flow.spraying_width:.1f}" for flow in spraying_flows}) > 1
+        text += f" over {span(paths)} {word}s ({'median ' if differ else ''}width {width:.1f})"
     text += f"; {_moved(analysis, moved, word)}" if moved else ""
     if single:
         everything = sum(flow.wire_bytes for flow in data)
@@ -211,10 +212,6 @@ def _path_word(flows: list[Flow]) -> str:
     records = (chosen_spraying(flow) for flow in flows)
     key = next((record.path_by for record in records if record), None)
     return PATH_WORDS.get(key or "", "path")
-
-
-def _median_word(flows: list[Flow]) -> str:
-    return "median " if len({f"{flow.spraying_width:.1f}" for flow in flows}) > 1 else ""
 
 
 def is_orderly(analysis: Analysis) -> bool:

@@ -53,7 +53,11 @@ class FabricTaps:
         self._ends: dict[int, tuple[str, str]] = {}
         for tap, name in enumerate(taps):
             ends = [part for part in parts_of(name) if part in self._onward]
-            if len(ends) == 2 and times[ends[0], ends[1]] == 1 and not _is_one_way(name):
+            if (
+                len(ends) == 2
+                and times[ends[0], ends[1]] == 1
+                and not name.endswith((" in", " out"))
+            ):
                 self._ends[tap] = ends[0], ends[1]
         taps_of = Counter(map(frozenset, self._ends.values()))
         self._tap = {
@@ -131,7 +135,3 @@ def _distances(
                 distance[before] = distance[node] + 1
                 queue.append(before)
     return distance
-
-
-def _is_one_way(name: str) -> bool:
-    return name.endswith((" in", " out"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....analyzer.errors import UsageError
+from ....analyzer.key_values import only_known
 from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, pointer_to
 from ..memory import at_switch_signature
@@ -18,10 +19,7 @@ class Options:
     """The options of one scheme; every one that is read has a default, and no other is allowed."""
 
     def __init__(self, scheme: str, given: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-        for key in given:
-            if key not in defaults:
-                known = ", ".join(defaults) or "no options"
-                raise UsageError(f"scheme {scheme} has no option {key!r}; it has {known}")
+        only_known(given, defaults, f"scheme {scheme} has no option")
         self.scheme = scheme
         self.values = {**defaults, **given}
         own = [f"{k}={v}" for k, v in given.items() if v != defaults[k]]

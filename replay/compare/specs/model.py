@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....analyzer.errors import UsageError
-from ....analyzer.key_values import parse_options
+from ....analyzer.key_values import only_known, parse_options
 from ....analyzer.units import parse_size
 from ...packets.model.model import Model
 from .shape import SHAPE
@@ -41,9 +41,7 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
     offer: the default for the key offer. UsageError names the key and its valid values.
     """
     options = parse_options(text, "--model")
-    for key in options:
-        if key not in KEYS:
-            raise UsageError(f"--model has no {key!r}; it has {', '.join(KEYS)}")
+    only_known(options, KEYS, "--model has no")
     values: dict[str, Any] = {}
     for key, field in _SIZES.items():
         if key in options:

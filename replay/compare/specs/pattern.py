@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....analyzer.errors import UsageError
-from ....analyzer.key_values import parse_options
+from ....analyzer.key_values import only_known, parse_options
 from ....analyzer.units import parse_size
 from ...fabrics.fabric import Fabric
 from ...generate.from_pattern import generate, offered_traffic
@@ -40,9 +40,7 @@ def pairs_of(
     """(queue pairs, whether ACKs are generated)."""
     name, _, rest = spec.partition(":")
     options = parse_options(rest, f"--pattern {name}")
-    for key in options:
-        if key not in KEYS:
-            raise UsageError(f"--pattern {name} has no option {key!r}; it has {', '.join(KEYS)}")
+    only_known(options, KEYS, f"--pattern {name} has no option")
 
     def number(key: str, default: int) -> int:
         text = options.get(key, str(default))

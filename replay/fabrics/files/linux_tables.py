@@ -10,7 +10,7 @@ NAME.lldp.json (`lldpctl -f json0`); or one JSON file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -42,7 +42,8 @@ _HIGHEST = {
 def read_devices(path: Path) -> list[Device]:
     """All devices of a folder or file. UsageError names file and line."""
     if path.is_dir():
-        found = list(_of_folder(path))
+        files = sorted(path.glob("*.route.json"))
+        found = [read_device(path, file.name.removesuffix(".route.json")) for file in files]
     else:
         top = load_yaml(path, "a folder or JSON file with the tables of routers")
         found = [
@@ -52,11 +53,6 @@ def read_devices(path: Path) -> list[Device]:
     if not found:
         raise UsageError(f"{path} has no NAME.route.json; save `ip -j route` of every router there")
     return found
-
-
-def _of_folder(folder: Path) -> Iterator[Device]:
-    for file in sorted(folder.glob("*.route.json")):
-        yield read_device(folder, file.name.removesuffix(".route.json"))
 
 
 def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:

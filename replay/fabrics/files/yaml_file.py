@@ -68,10 +68,7 @@ def yaml_fabric(source: Source, parse: Callable[[str], Fabric]) -> tuple[Fabric,
 
     parse: makes the fabric of a spec string. UsageError names file and line.
     """
-    top = source.mapping("a fabric")
-    for key, value in top.items():
-        if key not in KEYS:
-            raise value.wrong(f"unknown key {key!r}; a fabric has {', '.join(KEYS)}")
+    top = source.keyed("a fabric", KEYS, "a fabric")
     common = hash_settings(top["hash"]) if "hash" in top else None
     if "fabric" in top:
         fabric = _based_on(top, common, parse)
@@ -172,10 +169,7 @@ def _origin(links: Source, switches: Sequence[_Node]) -> Origin | None:
 
 def _node(place: Source, common: HashSettings | None) -> _Node:
     keys = ("kind", "tier", "plane", "hash", "addresses", "networks", "tables", "ipv4_only")
-    values = place.mapping("kind, tier, plane, hash or addresses")
-    for key, value in values.items():
-        if key not in keys:
-            raise value.wrong(f"unknown key {key!r}; a node has {', '.join(keys)}")
+    values = place.keyed("kind, tier, plane, hash or addresses", keys, "a node")
     kind = values["kind"].text("host or switch") if "kind" in values else "switch"
     if kind not in ("host", "switch"):
         raise values["kind"].wrong(f"kind must be host or switch, not {kind!r}")
@@ -218,11 +212,7 @@ def _wires(top: dict[str, Source], number: dict[str, int]) -> Cables:
         if place.is_list:
             ends = place.items("two nodes")
         else:
-            values = place.mapping("a, b, rate, delay, count")
-            for key, value in values.items():
-                if key not in _LINK_KEYS:
-                    known = ", ".join(_LINK_KEYS)
-                    raise value.wrong(f"unknown key {key!r}; a link has {known}")
+            values = place.keyed("a, b, rate, delay, count", _LINK_KEYS, "a link")
             ends = [values[key] for key in ("a", "b") if key in values]
         if len(ends) != 2:
             raise place.wrong("a link has two ends: [leaf1, spine1] or {a: leaf1, b: spine1}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,14 @@ class Source:
             if name in items:
                 raise place.wrong(f"{name!r} is given twice")
             items[name] = Source(value, self.path)
+        return items
+
+    def keyed(self, what: str, known: Collection[str], whose: str) -> dict[str, Source]:
+        """The same with known keys only; whose: what has them, for the UsageError."""
+        items = self.mapping(what)
+        for key, value in items.items():
+            if key not in known:
+                raise value.wrong(f"unknown key {key!r}; {whose} has {', '.join(known)}")
         return items
 
     def items(self, what: str) -> list[Source]:

@@ -14,7 +14,7 @@ from ..model.run_state import RunState
 from ..model.wheel import Wheel
 from .congestion.algorithm import Congestion, at_once
 from .congestion.registry import ALGORITHMS, NONE
-from .parameters import Transport
+from .parameters import RECOVERIES, Transport
 from .recovery import NO_RECOVERY, new_packets, new_senders
 
 PROBE = 1 << 60
@@ -182,7 +182,8 @@ def new_feedback(
         wires[run.access[there, port], OWNER] = host[there]
         nics[there, UP] |= 1 << port
     control = np.zeros(CONTROL, np.int64)
-    control[RECOVERY], control[THRESHOLD] = transport.recovery_code, transport.reordering_packets
+    control[RECOVERY] = RECOVERIES[transport.recovery]
+    control[THRESHOLD] = transport.reordering_packets
     control[RTO], control[LINEAR] = transport.rto_ps, transport.linear_retries
     control[MPR] = transport.mpr_packets
     control[SELECTS], control[CAN_LOSE], control[MARGIN] = selects, can_lose, margin

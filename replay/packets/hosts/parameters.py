@@ -97,8 +97,3 @@ class Transport:
         if self.rate_share != 1.0:
             told["rate"] = f"{100 * self.rate_share:g}%"
         return told
-
-    @property
-    def recovery_code(self) -> int:
-        """One of the constants of recovery.py."""
-        return RECOVERIES[self.recovery]

@@ -52,6 +52,8 @@ def from_queue_pairs(pairs: QueuePairs, fabric: Fabric, model: Model, barriers: 
     """Generated queue pairs as flows; with barriers message i of every queue pair is in phase i."""
     flow = np.repeat(np.arange(len(pairs)), pairs.messages)
     size = pairs.message_bytes[flow]
+    # Strategies choose entropy values: one value for each queue pair here.
+    plain = replace(pairs, sending=pairs.sending._replace(entropy_values=1))
     number = np.arange(len(flow)) - np.repeat(
         np.cumsum(pairs.messages) - pairs.messages, pairs.messages
     )
@@ -59,16 +61,11 @@ def from_queue_pairs(pairs: QueuePairs, fabric: Fabric, model: Model, barriers: 
         pairs.src,
         pairs.dst,
         size,
-        units_of(without_spray(pairs), fabric.addresses, flow, size, model),
+        units_of(plain, fabric.addresses, flow, size, model),
         model,
         flow=flow,
         phase=number if barriers else None,
     )
-
-
-def without_spray(pairs: QueuePairs) -> QueuePairs:
-    """The same queue pairs with one entropy value each: strategies choose entropy values."""
-    return replace(pairs, sending=pairs.sending._replace(entropy_values=1))
 
 
 def both_ways(traffic: Traffic, model: Model) -> Traffic:
