@@ -143,7 +143,8 @@ def _one_tap(case: Case) -> Iterator[str]:
         )
 
 
-def _partial(case: Case) -> Iterator[str]:
+def _parallel_links(case: Case) -> Iterator[str]:
+    """Flows that took paths without a tap, in part or whole."""
     partly = sum(
         flow.retransmitted_packets is not None
         and flow.missing_packets is None
@@ -157,27 +158,18 @@ def _partial(case: Case) -> Iterator[str]:
             f"{counted(partly, 'flow')} seen only in part: loss there is unknown; capture all"
             " parallel links"
         )
-
-
-def _late(case: Case) -> Iterator[str]:
     mixed = sum(lost_or_late(case, flow) for flow in case.flows)
     if mixed:
         yield (
             f"{counted(mixed, 'flow')} with late packets, in part over paths without a tap: whether"
             " packets were lost before the first tap is unknown; capture all parallel links"
         )
-
-
-def _untapped(case: Case) -> Iterator[str]:
     elsewhere = case.ended.untapped_flows + (0 if case.ways is None else case.ways.elsewhere)
     if elsewhere:
         yield (
             f"{counted(elsewhere, 'flow')} on paths without a tap: hops there are unknown;"
             " capture all parallel links"
         )
-
-
-def _answers(case: Case) -> Iterator[str]:
     waiting = sum(may_be_answered(case, flow) for flow in case.flows)
     if waiting:
         yield (
@@ -304,10 +296,7 @@ _CHECKS = (
     _capture_quality,
     _one_way,
     _one_tap,
-    _partial,
-    _late,
-    _untapped,
-    _answers,
+    _parallel_links,
     _ways,
     _clocks,
     _shared,

@@ -30,14 +30,7 @@ class Packets(NamedTuple):
 
     def part(self, start: int, stop: int) -> Packets:
         """Packets start .. stop as views."""
-        rows = slice(start, stop)
-        return Packets(
-            self.time_ns[rows],
-            self.pair[rows],
-            self.number[rows],
-            self.is_ack[rows],
-            self.marked[rows],
-        )
+        return Packets._make(column[start:stop] for column in self)
 
 
 def packets_in_order(pairs: QueuePairs, at_once: int = 1 << 18) -> Iterator[Packets]:

@@ -150,20 +150,17 @@ class Traffic:
     def take(self, rows: Array) -> Traffic:
         """The selected units (indices or a mask) with their windows; flows keep their numbers."""
         rows = np.arange(len(self))[rows]
-        windows = self.windows
+        new = np.full(len(self), -1, np.int32)
+        new[rows] = np.arange(len(rows))
+        windows, seen = self.windows, self.seen
         if windows is not None:
-            new = np.full(len(self), -1, np.int32)
-            new[rows] = np.arange(len(rows))
             unit = new[windows.unit]
             order = np.lexsort((windows.window, unit))
             order = order[unit[order] >= 0]
             windows = windows._replace(
                 unit=unit[order], window=windows.window[order], wire_bytes=windows.wire_bytes[order]
             )
-        seen = self.seen
         if seen is not None:
-            new = np.full(len(self), -1, np.int32)
-            new[rows] = np.arange(len(rows))
             kept = new[seen.unit] >= 0
             seen = Seen(
                 seen.taps,

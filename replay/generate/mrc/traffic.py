@@ -92,10 +92,8 @@ class Traffic:
         s, truth = self.settings, pair.truth
         sent = Sent(number, ev, resent, now)
         truth.plane_packets[ev.plane + 1] += 1
-        if resent:
-            truth.retransmissions += 1
-        else:
-            truth.packets += 1
+        truth.retransmissions += resent
+        truth.packets += not resent
         if not s.at_receiver:
             self._capture_data(now, pair, sent, 0, False)
         chance = self.rng.random()

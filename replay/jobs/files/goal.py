@@ -52,10 +52,10 @@ def read_goal(path: Path) -> Graph:
                 )
             line = re.sub(r"/\*.*?\*/", " ", text).partition("//")[0].strip()
             where = f"line {number}"
+            if not line:
+                continue
             if tasks is None:
                 found = _NUM_RANKS.fullmatch(line)
-                if not line:
-                    continue
                 if (
                     found is None
                     or not 0 < len(found[1]) < 9
@@ -65,8 +65,6 @@ def read_goal(path: Path) -> Graph:
                         f"{where}: a schedule begins with num_ranks 2 to {MOST_RANKS:,}"
                     )
                 tasks = Tasks(path.name, int(found[1]))
-                continue
-            if not line:
                 continue
             if rank < 0:
                 found = _RANK.fullmatch(line)

@@ -73,10 +73,8 @@ def cables(fabric: Fabric) -> Ints:
     inner = np.flatnonzero((source < fabric.switches) & (target < fabric.switches))
     low = np.minimum(source[inner], target[inner]).astype(np.int64)
     high = np.maximum(source[inner], target[inner])
-    order = inner[np.lexsort((inner, source[inner] > target[inner], high, low))]
-    pair = (low * fabric.switches + high)[
-        np.lexsort((inner, source[inner] > target[inner], high, low))
-    ]
+    by_cable = np.lexsort((inner, source[inner] > target[inner], high, low))
+    order, pair = inner[by_cable], (low * fabric.switches + high)[by_cable]
     ends = np.flatnonzero(np.append(pair[1:] != pair[:-1], True)) + 1
     both = []
     for begin, end in zip(np.append(0, ends[:-1]).tolist(), ends.tolist(), strict=True):

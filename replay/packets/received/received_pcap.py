@@ -34,27 +34,9 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
     """
     assert result.arrived_ps is not None and result.arrived_flags is not None
     rows = received_order(result)
-    psn, several = _sequence_numbers(workload, result)
-    start_ns = int(workload.traffic.first_ns.min())
-    file.write(file_header(0))
-    for begin in range(0, len(rows), _AT_ONCE):
-        row = rows[begin : begin + _AT_ONCE]
-        message = np.searchsorted(workload.packet_start, row, side="right") - 1
-        unit = workload.units_of(row, message)
-        opcode = _opcodes(workload, row, message, several)
-        size = workload.sizes_of(row, message)
-        marked = (result.arrived_flags[row] & (MARKED >> 56)) != 0
-        file.write(
-            _records(
-                start_ns + result.arrived_ps[row] // PS,
-                workload.traffic.keys.take(unit),
-                size,
-                opcode,
-                psn[row],
-                marked,
-            )
-        )
-    return len(rows)
+    marked = (result.arrived_flags[rows] & (MARKED >> 56)) != 0
+    is_ack = np.zeros(len(rows), np.bool_)
+    return _write(file, workload, result, rows, result.arrived_ps[rows], is_ack, marked)
 
 
 def write_sent(file: BinaryIO, workload: Workload, result: EngineResult) -> int:
@@ -71,7 +53,20 @@ def write_sent(file: BinaryIO, workload: Workload, result: EngineResult) -> int:
     time_ps = np.concatenate([result.sent_ps[data], result.received_ps[done]])
     is_ack = np.arange(len(rows)) >= len(data)
     order = np.lexsort((is_ack, time_ps))
-    rows, time_ps, is_ack = rows[order], time_ps[order], is_ack[order]
+    marked = np.zeros(len(rows), np.bool_)
+    return _write(file, workload, result, rows[order], time_ps[order], is_ack[order], marked)
+
+
+def _write(
+    file: BinaryIO,
+    workload: Workload,
+    result: EngineResult,
+    rows: Ints,
+    time_ps: Ints,
+    is_ack: Bools,
+    marked: Bools,
+) -> int:
+    """Write these packets, by their numbers over all messages; returns their number."""
     psn, several = _sequence_numbers(workload, result)
     start_ns = int(workload.traffic.first_ns.min())
     file.write(file_header(0))
@@ -88,7 +83,7 @@ def write_sent(file: BinaryIO, workload: Workload, result: EngineResult) -> int:
                 np.where(ack, 0, workload.sizes_of(row, message)),
                 np.where(ack, _ACK, opcode),
                 psn[row],
-                np.zeros(len(row), np.bool_),
+                marked[part],
             )
         )
     return len(rows)
