@@ -13,7 +13,6 @@ from pathlib import Path
 
 from ...replay.fabrics.devices.device import Device
 from ...replay.fabrics.files.yaml_source import Source
-from ..asking.route_get import Query
 from .dialect import Calculator, Question
 from .linux import LINUX, read_known
 from .reading import Entry, Lines, Reader, number, one_of, the_whole
@@ -71,14 +70,7 @@ def _adaptive(top: Source) -> list[str]:
 
 
 _ANSWER = re.compile(rb"(?:ecmpcalc: will query hardware\s+)?([A-Za-z][A-Za-z0-9._-]{0,14})\s*")
-
-
-def _ask(query: Query) -> str:
-    return (
-        f"sudo -n cl-ecmpcalc -i {query.port} -s {query.src} -d {query.dst} -p udp"
-        f" --sport {query.sport} --dport {query.dport}"
-    )
-
+_ASK = "sudo -n cl-ecmpcalc -i {port} -s {src} -d {dst} -p udp --sport {sport} --dport {dport}"
 
 CUMULUS = LINUX._replace(
     name="cumulus",
@@ -87,5 +79,5 @@ CUMULUS = LINUX._replace(
     mark=_FORWARDING,
     told=("route.json",),
     met="",
-    calculator=Calculator(_ask, partial(the_whole, _ANSWER)),
+    calculator=Calculator(_ASK, partial(the_whole, _ANSWER)),
 )

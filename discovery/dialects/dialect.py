@@ -32,12 +32,16 @@ class Question(NamedTuple):
 class Calculator(NamedTuple):
     """A command of a system that shows which port a flow takes."""
 
-    command: Callable[[Query], str]
-    """Its arguments are written from addresses, numbers and a checked name of a port."""
+    template: str
+    """The command, with fields of a `Query`: addresses, numbers and a checked name of a port."""
     port: Callable[[bytes], str | None]
     """The port of an answer; None: the answer names none, or is not as documented."""
     ipv6: bool = False
     """Whether its documentation shows it for IPv6."""
+
+    def command(self, query: Query) -> str:
+        """The command for one flow."""
+        return self.template.format_map(query._asdict())
 
 
 class Dialect(NamedTuple):

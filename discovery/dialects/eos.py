@@ -13,7 +13,6 @@ from pathlib import Path
 from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.files.json_source import load_json
 from ...replay.fabrics.files.yaml_source import Source
-from ..asking.route_get import Query
 from ..port_counters import Bytes, Port
 from .dialect import Calculator, Dialect, Question
 from .reading import (
@@ -177,15 +176,11 @@ def _counters(folder: Path, name: str, suffix: str) -> dict[Port, Bytes]:
 
 
 _ANSWER = re.compile(rb"\s*Output Interface: ([A-Za-z][A-Za-z0-9/.-]{0,47})\s*")
-
-
-def _ask(query: Query) -> str:
-    return (
-        f"show load-balance destination ip ingress-interface {query.port}"
-        f" src-ipv4-address {query.src} dst-ipv4-address {query.dst} ip-protocol 17"
-        f" src-l4-port {query.sport} dst-l4-port {query.dport}"
-    )
-
+_ASK = (
+    "show load-balance destination ip ingress-interface {port}"
+    " src-ipv4-address {src} dst-ipv4-address {dst} ip-protocol 17"
+    " src-l4-port {sport} dst-l4-port {dport}"
+)
 
 EOS = Dialect(
     "eos",
@@ -193,7 +188,7 @@ EOS = Dialect(
     _read,
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
-    calculator=Calculator(_ask, partial(the_whole, _ANSWER)),
+    calculator=Calculator(_ASK, partial(the_whole, _ANSWER)),
     counters=("eos-interfaces.json", _counters),
     role=eos_role,
 )

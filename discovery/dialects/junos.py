@@ -16,7 +16,6 @@ from pathlib import Path
 from ...replay.fabrics.addressing import Network
 from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.files.yaml_source import Source
-from ..asking.route_get import Query
 from .dialect import Calculator, Dialect, Question
 from .reading import (
     Entry,
@@ -272,15 +271,11 @@ def _arp(top: Source) -> list[Resolved]:
 _ANSWER = re.compile(
     rb"(?m)^[ \t]*(?:Next-hop interface|Interface|via)[ \t]*(?::[ \t]*)?([a-z]+-[0-9/:]+)"
 )
-
-
-def _ask(query: Query) -> str:
-    return (
-        f"show forwarding-options load-balance ingress-interface {query.port} family inet"
-        f" source-address {query.src} destination-address {query.dst} transport-protocol udp"
-        f" source-port {query.sport} destination-port {query.dport}"
-    )
-
+_ASK = (
+    "show forwarding-options load-balance ingress-interface {port} family inet"
+    " source-address {src} destination-address {dst} transport-protocol udp"
+    " source-port {sport} destination-port {dport}"
+)
 
 JUNOS = Dialect(
     "junos",
@@ -288,6 +283,6 @@ JUNOS = Dialect(
     _read,
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
-    calculator=Calculator(_ask, partial(the_only, _ANSWER)),
+    calculator=Calculator(_ASK, partial(the_only, _ANSWER)),
     role=junos_role,
 )

@@ -8,14 +8,12 @@ ipv4`, napalm.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from ...replay.fabrics.addressing import Network
 from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.files.json_source import load_json
 from ...replay.fabrics.files.yaml_source import Source
-from ..asking.route_get import Query
 from ..port_counters import Bytes, Port
 from .dialect import Calculator, Dialect, Question
 from .reading import (
@@ -145,46 +143,45 @@ def _arp(top: Source) -> list[Resolved]:
 
 def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
     """The routes of the first line card, and remarks."""
-    cards = list(_cards(lines))
+    cards = _cards(lines)
     if not cards:
         raise lines.first.wrong("expected 'routes for table'")
+    routes = [Route(net, tuple(hops), None, at) for net, (hops, at) in cards[0].items()]
     remarks = []
-    tables = [{route.network: route.hops for route in card} for card in cards]
+    tables = [{net: hops for net, (hops, _) in card.items()} for card in cards]
     if any(table != tables[0] for table in tables):
         remarks.append("its line cards have different tables: only the table of the first is used")
-    tunnels = sum(any(not h.device for h in route.hops) for route in cards[0])
+    tunnels = sum(any(not h.device for h in route.hops) for route in routes)
     if tunnels:
         remarks.append(f"{tunnels} routes add a label or a tunnel header: not used")
-    return cards[0], remarks
+    return routes, remarks
 
 
-def _cards(lines: Lines) -> Iterator[list[Route]]:
-    """The table of every line card."""
-    table: dict[Network, tuple[list[NextHop], str]] | None = None
+def _cards(lines: Lines) -> list[dict[Network, tuple[list[NextHop], str]]]:
+    """The table of every line card: next hops and place of each route."""
+    cards: list[dict[Network, tuple[list[NextHop], str]]] = []
     now: Network | None = None
     for line in lines:
         head = _HEAD.fullmatch(line.text.strip())
         if head:
             one_of(head[2], {"default/base"}, "table", line)
-            if table is not None:
-                yield [Route(net, tuple(hops), None, at) for net, (hops, at) in table.items()]
-            table, now = {}, None
+            cards.append({})
+            now = None
             continue
         if _IGNORED.fullmatch(line.text):
             continue
         row = _ROW.fullmatch(line.text)
-        if row is None or table is None or not (row["dest"] or now):
+        if row is None or not cards or not (row["dest"] or now):
             raise line.wrong(f"expected prefix, next hop and port, found {line.text[:60]!r}")
         if row["dest"]:
             now = network(row["dest"], line)
         assert now is not None
         if row["to"] == "Receive":
             continue  # an address of the switch itself
-        hops = table.setdefault(now, ([], line.where))[0]
+        hops = cards[-1].setdefault(now, ([], line.where))[0]
         if row["to"] != "Drop":
             hops.append(_hop(row, line))
-    if table is not None:
-        yield [Route(net, tuple(hops), None, at) for net, (hops, at) in table.items()]
+    return cards
 
 
 def _hop(row: re.Match[str], line: Line) -> NextHop:
@@ -209,13 +206,7 @@ def _counters(folder: Path, name: str, suffix: str) -> dict[Port, Bytes]:
 
 
 _ANSWER = re.compile(rb"Out Interface:\s*([A-Za-z][A-Za-z0-9/.-]{0,47})")
-
-
-def _ask(query: Query) -> str:
-    return (
-        f"show routing hash {query.src} {query.dst} ip-proto 17 {query.sport} {query.dport}"
-        f" in-interface {query.port}"
-    )
+_ASK = "show routing hash {src} {dst} ip-proto 17 {sport} {dport} in-interface {port}"
 
 
 def _answer(output: bytes) -> str | None:
@@ -229,7 +220,7 @@ NXOS = Dialect(
     _read,
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
-    calculator=Calculator(_ask, _answer),
+    calculator=Calculator(_ASK, _answer),
     counters=("nxos-interfaces.json", _counters),
     role=nxos_role,
 )

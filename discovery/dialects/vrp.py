@@ -14,7 +14,6 @@ from pathlib import Path
 
 from ...replay.fabrics.addressing import Network
 from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Route
-from ..asking.route_get import Query
 from .dialect import Calculator, Dialect, Question
 from .reading import (
     Line,
@@ -210,15 +209,11 @@ def _field(text: str) -> tuple[str, str] | None:
 _ANSWER = re.compile(
     rb"(?m)^[ \t]*Out Interface[ \t]*:[ \t]*([A-Za-z0-9][A-Za-z0-9/.-]{0,47})\s*?$"
 )
-
-
-def _ask(query: Query) -> str:
-    return (
-        f"display load-balance forwarding-path unicast interface ecmp src-interface {query.port}"
-        f" src-ip {query.src} dst-ip {query.dst} protocol udp l4-src-port {query.sport}"
-        f" l4-dst-port {query.dport} slot 1"
-    )
-
+_ASK = (
+    "display load-balance forwarding-path unicast interface ecmp src-interface {port}"
+    " src-ip {src} dst-ip {dst} protocol udp l4-src-port {sport}"
+    " l4-dst-port {dport} slot 1"
+)
 
 VRP = Dialect(
     "vrp",
@@ -226,6 +221,6 @@ VRP = Dialect(
     _read,
     mark=_ROUTES,
     told=(_ROUTES,),
-    calculator=Calculator(_ask, partial(the_only, _ANSWER)),
+    calculator=Calculator(_ASK, partial(the_only, _ANSWER)),
     role=vrp_role,
 )

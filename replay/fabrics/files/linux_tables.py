@@ -273,10 +273,11 @@ def _id(place: Source) -> int:
 def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
     gateway: Address | None = None
     if "gateway" in entry:
-        gateway = _address(entry["gateway"])
+        gateway = entry["gateway"].parsed("an address", parse_address)
     elif "via" in entry:  # a gateway of the other address family
         via = entry["via"]
-        gateway = _address(_part(via.mapping("family and host"), "host", via))
+        host = _part(via.mapping("family and host"), "host", via)
+        gateway = host.parsed("an address", parse_address)
     flags = [f.text("a flag") for f in entry["flags"].items("flags")] if "flags" in entry else []
     sysctl.offloaded |= "offload" in flags
     return NextHop(
@@ -285,13 +286,6 @@ def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
         entry["weight"].integer("weight", 1, 65536) if "weight" in entry else 1,
         "dead" not in flags and not ("linkdown" in flags and sysctl.ignores_linkdown),
     )
-
-
-def _address(place: Source) -> Address:
-    try:
-        return parse_address(place.text("an address"))
-    except ValueError:
-        raise place.wrong(f"{place.text('an address')!r} is not an address") from None
 
 
 def _route(place: Source, nexthops: dict[int, _Object], sysctl: _Sysctl) -> Route | None:
@@ -303,7 +297,8 @@ def _route(place: Source, nexthops: dict[int, _Object], sysctl: _Sysctl) -> Rout
     if kind in ("local", "broadcast", "multicast", "anycast"):
         return None
     text = entry["dst"].text("a network")
-    source = _address(entry["prefsrc"]) if "prefsrc" in entry else None
+    own = entry.get("prefsrc")
+    source = None if own is None else own.parsed("an address", parse_address)
     hops: list[NextHop] = []
     buckets: tuple[int, ...] | None = None
     if kind == "unicast":

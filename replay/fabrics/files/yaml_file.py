@@ -174,25 +174,15 @@ def _node(place: Source, common: HashSettings | None) -> _Node:
     if kind not in ("host", "switch"):
         raise values["kind"].wrong(f"kind must be host or switch, not {kind!r}")
     tier = values["tier"].integer("tier", 0, 100) if "tier" in values else None
-    addresses: list[Address] = []
-    for item in values["addresses"].items("addresses") if "addresses" in values else ():
-        try:
-            addresses.append(parse_address(item.text("an address")))
-        except ValueError:
-            raise item.wrong(f"{item.text('an address')!r} is not an address") from None
-    networks: list[Network] = []
-    for item in values["networks"].items("networks") if "networks" in values else ():
-        try:
-            networks.append(parse_network(item.text("a network")))
-        except ValueError:
-            raise item.wrong(f"{item.text('a network')!r} is not a network") from None
+    addresses = values["addresses"].items("addresses") if "addresses" in values else ()
+    networks = values["networks"].items("networks") if "networks" in values else ()
     return _Node(
         kind == "host",
         tier,
         values["plane"].integer("plane", 0, 1000) if "plane" in values else 0,
         hash_settings(values["hash"]) if "hash" in values else common,
-        tuple(addresses),
-        tuple(networks),
+        tuple(item.parsed("an address", parse_address) for item in addresses),
+        tuple(item.parsed("a network", parse_network) for item in networks),
         values["tables"].text("what was read") if "tables" in values else "",
         values["ipv4_only"].boolean("ipv4_only") if "ipv4_only" in values else False,
     )

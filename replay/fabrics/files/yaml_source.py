@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -14,6 +14,7 @@ from ....analyzer.saved_file import MAX_BYTES
 
 MAX_DEPTH = 100
 _MOST_DIGITS = 64
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,14 @@ class Source:
             raise self.wrong(f"expected {what}, found {self._found}")
         value: Any = self.node.value
         return str(value)
+
+    def parsed(self, what: str, parse: Callable[[str], _T]) -> _T:
+        """What `parse` makes of its text; for a ValueError the UsageError names `what`."""
+        text = self.text(what)
+        try:
+            return parse(text)
+        except ValueError:
+            raise self.wrong(f"{text!r} is not {what}") from None
 
     def integer(self, what: str, least: int, most: int) -> int:
         """Its value as a number; UsageError outside least .. most."""
