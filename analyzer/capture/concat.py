@@ -43,6 +43,9 @@ class ConcatenatedCapture:
     type are one tap.
     """
 
+    _one_name = False
+    """See `open_capture`."""
+
     def __init__(self, files: Sequence[SeriesFile], taps: Taps, batch_frames: int) -> None:
         self.paths = [file.path for file in files]
         self.format = _common([file.format for file in files])
@@ -87,6 +90,7 @@ class ConcatenatedCapture:
             batch_frames=self._batch_frames,
             shared=self._shared,
             tap_name=self.tap_name,
+            one_name=self._one_name,
         )
 
     def _frames_of(self, capture: Capture) -> Iterator[FrameBatch]:

@@ -19,7 +19,7 @@ from ..wire.taps import Gap, Taps
 from ..words import duration, printable
 from .bytestream import RawStream
 from .concat import ConcatenatedCapture, SeriesFile, check_files, look
-from .source import Capture, open_capture
+from .source import Capture
 
 SILENT_NS = 1_000_000_000
 SILENT_TIMES = 10
@@ -51,6 +51,8 @@ class RingCapture(ConcatenatedCapture):
     when all files are read, the others before the first frame after them.
     """
 
+    _one_name = True
+
     def __init__(
         self,
         files: Sequence[SeriesFile],
@@ -77,20 +79,10 @@ class RingCapture(ConcatenatedCapture):
         """Whether a frame of the present file was seen."""
         self._hidden = _hidden_between(self.paths, self._unread)
         # Its tap is known from the beginning, as that of one file.
-        self._next = self._opened(self.paths[0]) if files else None
-
-    def _opened(self, path: str) -> Capture:
-        return open_capture(
-            path,
-            self._taps,
-            batch_frames=self._batch_frames,
-            shared=self._shared,
-            tap_name=self.tap_name,
-            one_name=True,
-        )
+        self._next = super()._open(self.paths[0]) if files else None
 
     def _open(self, path: str) -> Capture:
-        capture, self._next = self._next or self._opened(path), None
+        capture, self._next = self._next or super()._open(path), None
         return capture
 
     def batches(self) -> Iterator[FrameBatch]:

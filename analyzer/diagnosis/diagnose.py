@@ -17,14 +17,7 @@ from .finders.hops.captures import (
 )
 from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
-from .finders.hops.marks import (
-    hop_copies,
-    hop_corruption,
-    hop_fragments,
-    hop_marks,
-    hop_rewrites,
-    hop_trims,
-)
+from .finders.hops.marks import hop_faults, hop_trims
 from .finders.hops.moves import hop_moves
 from .finders.hosts.fatal_nak import fatal_naks
 from .finders.hosts.mrc_path import mrc_ports, retired_values
@@ -71,11 +64,7 @@ FINDERS: tuple[Finder, ...] = (
     hop_queues,
     hop_moves,
     hop_trims,
-    hop_marks,
-    hop_copies,
-    hop_rewrites,
-    hop_corruption,
-    hop_fragments,
+    hop_faults,
     slow_paths,
     corrupt_packets,
     fragments,

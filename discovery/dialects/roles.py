@@ -9,17 +9,10 @@ from __future__ import annotations
 import re
 
 
-def _pattern(command: str) -> str:
-    """The whole command, as a regular expression."""
-    return re.sub(r"([|.])", r"\\\1", command)
-
-
 def eos_role(commands: tuple[str, ...], user: str) -> str:
     """A role that permits the commands in EXEC mode and denies all others."""
-    rules = [
-        f"   {10 * i} permit mode exec command ^{_pattern(command)}$"
-        for i, command in enumerate(commands, 1)
-    ]
+    patterns = [re.sub(r"([|.])", r"\\\1", command) for command in commands]
+    rules = [f"   {10 * i} permit mode exec command ^{p}$" for i, p in enumerate(patterns, 1)]
     lines = [
         "! EOS: a role with the commands of rocescope; not tested on a device.",
         f"! Give it to a user {user} who has an SSH key and no password.",

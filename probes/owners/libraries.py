@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _NAME = "libibverbs.so.1"
@@ -28,10 +28,7 @@ _MOST_COPIES = 4
 
 def installed_libraries() -> list[str]:
     """Copies of libibverbs in the standard folders of this host, each once."""
-    found: dict[tuple[int, int], str] = {}
-    for folder in _FOLDERS:
-        _add(found, os.path.join(folder, _NAME))
-    return list(found.values())
+    return _each_once(os.path.join(folder, _NAME) for folder in _FOLDERS)
 
 
 def mapped_libraries(proc: str = "/proc") -> list[str]:
@@ -39,18 +36,12 @@ def mapped_libraries(proc: str = "/proc") -> list[str]:
 
     Containers have their own files: their paths go through `/proc/PID/root`.
     """
-    found: dict[tuple[int, int], str] = {}
-    for path in _mapped_paths(proc):
-        _add(found, path)
-    return list(found.values())
+    return _each_once(_mapped_paths(proc))
 
 
 def all_libraries(proc: str = "/proc") -> list[str]:
     """Installed copies and those in use, each file once."""
-    found: dict[tuple[int, int], str] = {}
-    for path in (*installed_libraries(), *mapped_libraries(proc)):
-        _add(found, path)
-    return list(found.values())
+    return _each_once((*installed_libraries(), *mapped_libraries(proc)))
 
 
 def file_key(path: str) -> tuple[int, int] | None:
@@ -75,7 +66,10 @@ def _mapped_paths(proc: str) -> Iterator[str]:
             yield f"{process}/root{path}"
 
 
-def _add(found: dict[tuple[int, int], str], path: str) -> None:
-    key = file_key(path)
-    if key is not None:
-        found.setdefault(key, os.path.realpath(path) if "/root/" not in path else path)
+def _each_once(paths: Iterable[str]) -> list[str]:
+    found: dict[tuple[int, int], str] = {}
+    for path in paths:
+        key = file_key(path)
+        if key is not None:
+            found.setdefault(key, os.path.realpath(path) if "/root/" not in path else path)
+    return list(found.values())

@@ -21,37 +21,36 @@ _TIMES: Final = {
 
 SMALL_MTU = "raise the MTU of the links, or lower the RoCE path MTU: NICs drop fragments"
 """The next step where packets are fragmented."""
+_FAULTS: Final[tuple[tuple[Kind, str, str, str, bool], ...]] = (
+    # Not CE at the tap before, CE at the tap after.
+    ("ecn-marking", "marked", "marks {share}{way} CE",
+     "find what loads this egress: see imbalance and incast", False),
+    # More copies at the tap after than at the tap before.
+    ("duplication", "copies", "duplicates {share}{way}",
+     "check {name} for loops, flooding and mirror sessions that feed the tap", False),
+    # Another DSCP at the tap after.
+    ("dscp-mismatch", "dscp_changed", "rewrites the DSCP of {share}{way}",
+     "check the trust and remark settings of {name}: the packets change their queue", False),
+    # A right ICRC at the tap before, a wrong one at the tap after.
+    ("corruption", "corrupted", "damages {share}{way}: their ICRC is wrong",
+     "look at the error counters of {name} and its links, or drain it", True),
+    # Whole at the tap before, the first fragment at the tap after.
+    ("mtu-mismatch", "fragmented", "fragments {share}{way}: they exceed its MTU", SMALL_MTU, True),
+)  # fmt: skip
+"""Kind, column of the hit packets, what the hop does, next step, whether it costs time."""
 
 
-def hop_marks(case: Case, _: Known) -> Iterator[Finding]:
-    """Not CE at the tap before, CE at the tap after."""
-    yield from _arisen(
-        case, "ecn-marking", "marked", "marks {share}{way} CE",
-        "find what loads this egress: see imbalance and incast",
-    )  # fmt: skip
-
-
-def hop_copies(case: Case, _: Known) -> Iterator[Finding]:
-    """More copies at the tap after than at the tap before."""
-    yield from _arisen(
-        case, "duplication", "copies", "duplicates {share}{way}",
-        "check {name} for loops, flooding and mirror sessions that feed the tap",
-    )  # fmt: skip
-
-
-def hop_rewrites(case: Case, _: Known) -> Iterator[Finding]:
-    """Another DSCP at the tap after."""
-    yield from _arisen(
-        case, "dscp-mismatch", "dscp_changed", "rewrites the DSCP of {share}{way}",
-        "check the trust and remark settings of {name}: the packets change their queue",
-    )  # fmt: skip
+def hop_faults(case: Case, _: Known) -> Iterator[Finding]:
+    """Faults that the taps before and after a hop prove."""
+    for fault in _FAULTS:
+        yield from _arisen(case, *fault)
 
 
 def hop_trims(case: Case, known: Known) -> Iterator[Finding]:
     """Less payload at the tap after: a full queue. One that is known says more."""
     for trims in _arisen(
         case, "queueing", "trimmed", "trims {share}{way}: its queue is full",
-        "find what loads this egress: see imbalance and incast", costs=True,
+        "find what loads this egress: see imbalance and incast", True,
     ):  # fmt: skip
         device, tap = trims.place.device, trims.place.to_tap
         if (
@@ -64,30 +63,13 @@ def hop_trims(case: Case, known: Known) -> Iterator[Finding]:
             yield trims
 
 
-def hop_corruption(case: Case, _: Known) -> Iterator[Finding]:
-    """A right ICRC at the tap before, a wrong one at the tap after."""
-    yield from _arisen(
-        case, "corruption", "corrupted", "damages {share}{way}: their ICRC is wrong",
-        "look at the error counters of {name} and its links, or drain it", costs=True,
-    )  # fmt: skip
-
-
-def hop_fragments(case: Case, _: Known) -> Iterator[Finding]:
-    """Whole at the tap before, the first fragment at the tap after."""
-    yield from _arisen(
-        case, "mtu-mismatch", "fragmented", "fragments {share}{way}: they exceed its MTU",
-        SMALL_MTU, costs=True,
-    )  # fmt: skip
-
-
 def _arisen(
     case: Case,
     kind: Kind,
     counter: str,
     says: str,
     step: str,
-    *,
-    costs: bool = False,
+    costs: bool,
 ) -> Iterator[Finding]:
     if case.ways is None:
         return
