@@ -62,7 +62,9 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
     asked = read_asked(folder)
     found: list[Answers] = []
     unread: list[Unread] = []
-    for name in sorted({*asked, *_names(folder)}):
+    marks = {dialect.mark for dialect in DIALECTS.values()}
+    names = {f.name.removesuffix(f".{m}") for m in marks for f in folder.glob(f"*.{m}")}
+    for name in sorted({*asked, *names}):
         one = asked.get(name)
         if asked and one is None:
             unread.append(Unread(name, NOT_ASKED, f"{ASKED} does not name it: left out"))
@@ -85,11 +87,6 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
             "--commands linux lists what to save there"
         )
     return found, unread
-
-
-def _names(folder: Path) -> set[str]:
-    marks = {dialect.mark for dialect in DIALECTS.values()}
-    return {f.name.removesuffix(f".{m}") for m in marks for f in folder.glob(f"*.{m}")}
 
 
 def _answered(file: Path) -> bool:

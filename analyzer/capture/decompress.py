@@ -192,7 +192,8 @@ class DecompressedStream:
             try:
                 part = member.decompress(piece, _CHUNK_BYTES)
             except _ERRORS as error:
-                self.damage = f"damaged {self._kind} data ({_one_line(error)})"
+                why = " ".join(str(error).split()) or type(error).__name__
+                self.damage = f"damaged {self._kind} data ({why})"
                 return
             if part:
                 yield part
@@ -234,7 +235,3 @@ def _hungry(member: _Member, part: bytes) -> bool:
     if isinstance(member, _Gzip):
         return len(part) < _CHUNK_BYTES
     return bool(getattr(member, "needs_input", True))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

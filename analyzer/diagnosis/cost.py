@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..results.base import Quantiles
 from ..results.flow import Flow
 
 
@@ -17,9 +16,6 @@ def cost_ns(flow: Flow) -> int | None:
     if flow.retransmitted_packets is None:
         return None
     r = flow.recovery
-    lost = sum(_sum(waits) for waits in (r.gap_to_nak_ns, r.nak_to_resend_ns, r.timeout_ns))
+    waits = [one for one in (r.gap_to_nak_ns, r.nak_to_resend_ns, r.timeout_ns) if one is not None]
+    lost = sum(one.count * one.mean for one in waits)
     return min(round(lost), flow.last_time_ns - flow.first_time_ns)
-
-
-def _sum(waits: Quantiles | None) -> float:
-    return 0.0 if waits is None else waits.count * waits.mean

@@ -299,11 +299,6 @@ def _begun(state: Any) -> bool:
     return bool(state["count"] > 0 or state["in_order"] > 0 or state["slot"] > 0)
 
 
-def _check(threshold: int) -> None:
-    if not 1 <= threshold <= MAX_THRESHOLD:
-        raise ValueError(f"threshold must be 1 to {MAX_THRESHOLD}, not {threshold}")
-
-
 class Densities:
     """RD and RBD of any number of flows, both spaces of each.
 
@@ -312,7 +307,8 @@ class Densities:
     """
 
     def __init__(self, threshold: int = MAX_THRESHOLD) -> None:
-        _check(threshold)
+        if not 1 <= threshold <= MAX_THRESHOLD:
+            raise ValueError(f"threshold must be 1 to {MAX_THRESHOLD}, not {threshold}")
         self.threshold = threshold
         self.arrays = _empty(0, 0, threshold)
 

@@ -137,8 +137,8 @@ class CounterSource(Opened):
             self._tally_fd = self._map(
                 bpf.MAP_PERCPU_ARRAY, TALLY.itemsize, len(self.taps), "tally"
             )
-            size = cpus * sets * WAYS * COUNTERS.itemsize
-            mapped = mmap.mmap(table, _whole_pages(size), mmap.MAP_SHARED, mmap.PROT_READ)
+            size, page = cpus * sets * WAYS * COUNTERS.itemsize, bpf.page_bytes()
+            mapped = mmap.mmap(table, -(-size // page) * page, mmap.MAP_SHARED, mmap.PROT_READ)
         except OSError as error:
             if error.errno not in (errno.ENOMEM, errno.E2BIG):
                 raise
@@ -258,8 +258,3 @@ def _room(wanted: int | None, cpus: int) -> int:
     if not _SMALLEST <= wanted <= _LARGEST:
         raise UsageError(f"--max-flows must be a number from {_SMALLEST} to {_LARGEST}")
     return wanted
-
-
-def _whole_pages(size: int) -> int:
-    page = bpf.page_bytes()
-    return -(-size // page) * page

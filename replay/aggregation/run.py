@@ -96,7 +96,8 @@ def simulate(
     while True:
         outcome = run_jobs(run, conduct.at_switch, conditions.until_ps, HOPS_AT_ONCE)
         if outcome == GROW:
-            run = _grown(run)
+            net = rs.with_more_slots(run.net)
+            run = run._replace(net=net, world=_with_room(run.world, len(net.slots)))
             continue
         if outcome == DONE or (stop is not None and stop.is_set()):
             break
@@ -412,11 +413,6 @@ def _with_room(world: World, room: int) -> World:
     extra = aligned(room, world.extra.shape[1])
     extra[: len(world.extra)] = world.extra
     return world._replace(extra=extra)
-
-
-def _grown(run: Run) -> Run:
-    net = rs.with_more_slots(run.net)
-    return run._replace(net=net, world=_with_room(run.world, len(net.slots)))
 
 
 def _outcome(run: Run) -> Outcome:

@@ -71,13 +71,9 @@ def _in_order(addresses: list[Address], fabric: Fabric) -> Int32s:
     return np.array([number[a] for a in addresses], np.int32)
 
 
-def _hosts_of_edges(fabric: Fabric) -> list[Ints]:
-    edge = fabric.attachments.edge
-    return [np.flatnonzero(edge == e) for e in range(int(edge.max(initial=-1)) + 1)]
-
-
 def _by_subnet(addresses: list[Address], fabric: Fabric) -> HostMap:
-    leaves = _hosts_of_edges(fabric)
+    edge = fabric.attachments.edge
+    leaves = [np.flatnonzero(edge == e) for e in range(int(edge.max(initial=-1)) + 1)]
     versions = sorted({a.version for a in addresses})
     found = [_subnets(addresses, dict(zip(versions, lengths, strict=True)))
              for lengths in product(*(_PREFIXES[version] for version in versions))]  # fmt: skip

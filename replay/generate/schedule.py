@@ -35,19 +35,14 @@ class Packets(NamedTuple):
 
 def packets_in_order(pairs: QueuePairs, at_once: int = 1 << 18) -> Iterator[Packets]:
     """All packets, about `at_once` at a time (more only if more leave in the same ns)."""
-    end = _end_ns(pairs)
+    last = pairs.start_ns + (pairs.messages - 1) * pairs.period_ns + _ack_after(pairs)
+    end = int(last.max()) + 1
     begin, sent = 0, _sent_before(pairs, 0)
     while begin < end:
         stop = _stop(pairs, begin, end, int(sum(s.sum() for s in sent)) + at_once)
         now = _sent_before(pairs, stop)
         yield _between(pairs, sent, now)
         begin, sent = stop, now
-
-
-def _end_ns(pairs: QueuePairs) -> int:
-    """End of the traffic, after the last ACK."""
-    last = pairs.start_ns + (pairs.messages - 1) * pairs.period_ns + _ack_after(pairs)
-    return int(last.max()) + 1
 
 
 def _ack_after(pairs: QueuePairs) -> Ints:

@@ -190,7 +190,9 @@ class _Task(NamedTuple):
     def chance(self) -> float:
         """Expected placements that fit by chance, over all hypotheses."""
         n = max(1, len(self.link))
-        exponent = _log_chance(self.link, self.group) * self.information / n
+        share = self.group.weights / self.group.weights.sum()
+        all_here = float(np.log(np.maximum(share[self.link], 1e-300)).sum())
+        exponent = all_here * self.information / n
         return float(self.number * self.placements * np.exp(exponent))
 
     def enough(self) -> int:
@@ -349,12 +351,6 @@ def _searched_linux(
         return fit
     right = fitting(keys.take(~here), settings, group, link[~here], fit.seeds).all(1)
     return Fit(fit.seeds[right], int(right.sum()), fit.searched)
-
-
-def _log_chance(link: Int32s, group: Group) -> float:
-    """Logarithm of the probability that all flows take these links by chance."""
-    share = group.weights / group.weights.sum()
-    return float(np.log(np.maximum(share[link], 1e-300)).sum())
 
 
 def _learnt(flows: Seen, group: Group, number: int) -> Candidate | None:

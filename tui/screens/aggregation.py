@@ -73,7 +73,7 @@ class AggregationScreen(RoceScreen):
     def draw(self, snapshot: Snapshot) -> str:
         view = self._drawn = self.view.aggregations.view
         grid = self.query_one("#schemes", Grid)
-        schemes = _schemes(view)
+        schemes = view.result.schemes if view.result is not None else []
         grid.empty = NOTHING_YET.format(fabric=self._words(snapshot))
         if not self.view.session.paths:
             grid.empty = f"{RECORDING}\nf  sets a fabric and --jobs"
@@ -152,10 +152,6 @@ class AggregationScreen(RoceScreen):
         """Stop the run."""
         self.view.aggregations.stop(wait=False)
         self.redraw()
-
-
-def _schemes(view: AggregationView) -> Sequence[SchemeResult]:
-    return () if view.result is None else view.result.schemes
 
 
 def _assumed(one: SchemeResult, result: AggregationResult) -> list[str]:

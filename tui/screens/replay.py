@@ -477,7 +477,7 @@ def strategy_cells(
     worst = max((s.max_over_mean or 1.0 for s in view.strategies.values()), default=1.0)
     share = ((result.max_over_mean or 1.0) - 1) / max(worst - 1, 1e-9)
     received = result.packets.received if result.packets is not None else None
-    took, bound = result.completion_time_ns, result.lower_bound_ns
+    took, bound, link = result.completion_time_ns, result.lower_bound_ns, limiting_link(result)
     by_packet = name.endswith(BY_PACKET)
     cells = {
         "name": f"{result.name} ▪" if by_packet else result.name,
@@ -491,7 +491,7 @@ def strategy_cells(
         "queue": human.count(result.max_queue_packets),
         "order": _number(received.reordered_percent if received is not None else None),
         "against": _against(result, first),
-        "link": _fullest(result),
+        "link": "" if link is None else link.name,
     }
     # Flow placement has no times and queues, packet replay has no flows: `-`, not `?`.
     cells |= dict.fromkeys(("fim",) if by_packet else ("done", "time", "queue", "order"), _NONE)
@@ -500,11 +500,6 @@ def strategy_cells(
 
 def _shown_name(name: str) -> str:
     return f"{name.removesuffix(BY_PACKET)} ▪" if name.endswith(BY_PACKET) else name
-
-
-def _fullest(result: StrategyResult) -> str:
-    link = limiting_link(result)
-    return link.name if link is not None else ""
 
 
 def _number(value: float | None, digits: int = 2) -> str:

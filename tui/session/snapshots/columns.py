@@ -9,7 +9,7 @@ import numpy as np
 
 from ....analyzer.measures.series import SERIES_COLUMNS
 from ....analyzer.track.tracker import PARTIAL_VIEW_SHARE
-from ....kernels.kernel import Array, Floats, Ints
+from ....kernels.kernel import Floats, Ints
 from .judged import Judged
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
@@ -126,7 +126,7 @@ def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
     key = level_and_tap(records.level[own], paths["key"]) if by == "tap" else paths["key"]
     order = np.lexsort((key, flow))
     paths, flow, key = paths[order], flow[order], key[order]
-    width, _ = widths(flow, _weights(paths), flows)
+    width, _ = widths(flow, paths["wire_bytes"].astype(np.float64), flows)
     return PathColumns(
         by=by,
         starts=np.searchsorted(flow, np.arange(flows + 1)),
@@ -143,11 +143,6 @@ def level_and_tap(level: Ints, tap: Ints) -> Ints:
     """One key of a level (hop limit modulo 8) and a tap."""
     key: Ints = level.astype(np.int64) << TAP_BITS | tap.astype(np.int64) & (1 << TAP_BITS) - 1
     return key
-
-
-def _weights(paths: Array) -> Floats:
-    weights: Floats = paths["wire_bytes"].astype(np.float64)
-    return weights
 
 
 def widths(group: Ints, weights: Floats, groups: int) -> tuple[Floats, Floats]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from ....analyzer.results.events import Event
 from ....analyzer.statistics.keeping import Kept
-from ....kernels.kernel import Int32s
 from .snapshot import FlowColumns, MrcColumns, PathColumns, Snapshot
 
 
@@ -45,7 +44,8 @@ def kept_snapshot(
     flows = snapshot.flows
     rows = kept.of(len(flows))
     columns = {f.name: getattr(flows, f.name)[rows] for f in fields(flows)}
-    columns["peer"] = _renumbered(columns["peer"], kept)
+    peer = columns["peer"]
+    columns["peer"] = np.where(kept.holds(peer), kept.number[peer], -1).astype(np.int32)
     return replace(
         snapshot,
         flows=FlowColumns(**columns),
@@ -58,10 +58,6 @@ def kept_snapshot(
         events=tuple(kept_events(snapshot.events, kept, renamed)),
         mrc=None if snapshot.mrc is None else _kept_mrc(snapshot.mrc, kept),
     )
-
-
-def _renumbered(flows: Int32s, kept: Kept) -> Int32s:
-    return np.where(kept.holds(flows), kept.number[flows], -1).astype(np.int32)
 
 
 def _kept_paths(paths: PathColumns, kept: Kept) -> PathColumns:
