@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.key_values import parse_options
+from rocescope.analyzer.key_values import only_known, parse_options
 
 WORDS = st.text("abcxyz0129-", min_size=1)
 
@@ -33,3 +33,10 @@ def test_a_value_may_contain_an_equals_sign():
 def test_mistakes(text, message):
     with pytest.raises(UsageError, match=message):
         parse_options(text, "--option")
+
+
+@pytest.mark.parametrize(("known", "has"), [(("a", "b"), "a, b"), ((), "no options")])
+def test_a_key_that_is_not_known(known, has):
+    only_known(known, known, "--option has no")
+    with pytest.raises(UsageError, match=f"^--option has no 'c'; it has {has}$"):
+        only_known([*known, "c"], known, "--option has no")
