@@ -74,13 +74,13 @@ def merge(
 def _independent(outlines: Sequence[Outline]) -> bool:
     """Whether the tracker of the whole decides all that the trackers of the parts decided.
 
-    A window that no longer fits forgets packets of a tap if no other tap has shown any of that tap
-    yet: of any flow, in any part.
+    While no other tap has shown any packet of a tap, of any flow, a window that no longer fits
+    forgets packets of that tap, and an earlier transmission that arrives last is no copy.
     """
     for mine in outlines:
-        forgotten = int(mine.used[st.FORGOTTEN_TAPS])
+        unfollowed = int(mine.used[st.UNFOLLOWED_TAPS])
         others = (int(o.used[st.FOLLOWED_TAPS]) for o in outlines if o is not mine)
-        if any(forgotten & followed for followed in others):
+        if any(unfollowed & followed for followed in others):
             return False
     return True
 

@@ -111,7 +111,7 @@ def _add_pools(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, tap_map
     used, other = mine.state.used, theirs.state.used
     for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
         used[kind] = max(used[kind], other[kind])
-    used[st.FORGOTTEN_TAPS] |= other[st.FORGOTTEN_TAPS]
+    used[st.UNFOLLOWED_TAPS] |= other[st.UNFOLLOWED_TAPS]
     for tap in np.flatnonzero(mine.copies.any(axis=1)).tolist():
         used[st.FOLLOWED_TAPS] |= 1 << min(tap, 62)
 

@@ -377,6 +377,6 @@ class State(NamedTuple):
     FOLLOWED_TAPS,  # bit set of taps whose packets another tap sees later
     TAPS,
     USED_LATES,
-    FORGOTTEN_TAPS,  # bit set of taps whose packets left windows before another tap saw them
+    UNFOLLOWED_TAPS,  # bit set of taps: their packets were judged as if no other tap saw them later
 ) = range(12)
 USED_KINDS = 12

@@ -6,6 +6,7 @@ import lzma
 import os
 import random
 import shutil
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 from captures import DATA, data
 from clusters import REROUTED, SPRAYED, in_tasks
-from encapsulations import erspan2, ethernet, ipv4
+from encapsulations import erspan2, ethernet, ipv4, udp
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -136,6 +137,33 @@ def test_a_cut_capture_gives_the_warnings_of_one_process(tmp_path: Path) -> None
     check(tmp_path, [str(path), RECEIVER], OPTIONS, [3])
 
 
+def send_only(host: int, psn: int, sent: int) -> bytes:
+    """A SEND of one host to another; `sent` is its IPv4 identification."""
+    transport = struct.pack(">BBHII", 0x04, 0x40, 0xFFFF, host, psn) + bytes(64) + bytes(4)
+    frame = ethernet(0x0800, ipv4(17, udp(4791, transport), f"10.0.0.{host}", f"10.0.1.{host}"))
+    return frame[:18] + struct.pack(">H", sent) + frame[20:]
+
+
+def test_what_another_part_knows_of_taps_decides_what_an_overtaken_transmission_is(
+    tmp_path: Path,
+) -> None:
+    """Host 1 retransmits PSN 40, and the first transmission passes the second tap last. That the
+    taps are in series shows at host 2 only."""
+    near, far = [], []
+    for psn in range(41):
+        near.append((psn, send_only(1, psn, 1000 + psn)))
+        near.append((psn, send_only(2, psn, 1000 + psn)))
+        far.append((psn + 0.5, send_only(2, psn, 1000 + psn)))
+    near.append((41, send_only(1, 40, 1041)))
+    far.append((42, send_only(1, 40, 1040)))
+    for name, passages in (("near.pcap", near), ("far.pcap", far)):
+        with (tmp_path / name).open("wb") as file:
+            writer = dpkt.pcap.Writer(file, nano=True)
+            for microseconds, frame in passages:
+                writer.writepkt(frame, 1_700_000_000 + microseconds / 1e5)
+    check(tmp_path, [str(tmp_path / name) for name in ("near.pcap", "far.pcap")], OPTIONS, [2])
+
+
 @pytest.mark.thorough
 def test_parts_that_depend_on_each_other_are_measured_again_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,9 +172,9 @@ def test_parts_that_depend_on_each_other_are_measured_again_as_one(
     check(tmp_path, SPRAYED, OPTIONS, [5])
 
 
-def outline(forgotten: int, followed: int) -> Outline:
+def outline(unfollowed: int, followed: int) -> Outline:
     used = [0] * st.USED_KINDS
-    used[st.FORGOTTEN_TAPS], used[st.FOLLOWED_TAPS] = forgotten, followed
+    used[st.UNFOLLOWED_TAPS], used[st.FOLLOWED_TAPS] = unfollowed, followed
     return Outline(used=used)
 
 
@@ -160,7 +188,7 @@ def outline(forgotten: int, followed: int) -> Outline:
         ([(0, 2), (6, 1)], False),
     ],
 )
-def test_parts_are_independent_unless_another_follows_what_one_forgot(
+def test_parts_are_independent_unless_another_follows_what_one_took_as_unfollowed(
     parts: list[tuple[int, int]], independent: bool
 ) -> None:
     assert module._independent([outline(*part) for part in parts]) == independent

@@ -30,6 +30,7 @@ from .window import (
     reach,
     slot_of,
     tap_bit,
+    tap_flag,
     write_seen,
 )
 
@@ -374,9 +375,11 @@ def _seen_again(
         same = False
         # Only taps in series see copies. On parallel paths an earlier transmission
         # may have been overtaken by a later one.
-        if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
-            note_copy(state, slot.tap, tap)
-            return verdicts.TAP_COPY
+        if earlier and tap != slot.tap:
+            if state.copies[slot.tap, tap] > 0:
+                note_copy(state, slot.tap, tap)
+                return verdicts.TAP_COPY
+            state.used[st.UNFOLLOWED_TAPS] |= tap_flag(slot.tap)
     elif new_here or (bits & MARKS_RESENDS and not rtx) or tells_transmissions_apart(flow):
         same = True
     elif bits & MARKS_RESENDS or hop_limit != slot.hop_limit:

@@ -100,6 +100,12 @@ def _widen_window(state: State, stream: StreamRecord) -> None:
     stream.window_bits += 1
 
 
+@inlined
+def tap_flag(tap: Int) -> Int:
+    """The bit of a tap in FOLLOWED_TAPS and UNFOLLOWED_TAPS; taps from 62 on share one."""
+    return np.int64(1) << np.int64(min(tap, 62))
+
+
 @subkernel
 def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
     """Whether a packet was seen at one tap only and may still arrive at the next tap in series.
@@ -112,9 +118,9 @@ def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
         or bits >= st.MAX_WINDOW_BITS_FOR_COPIES
     ):
         return False
-    tap = np.int64(1) << np.int64(min(slot.tap, 62))
+    tap = tap_flag(slot.tap)
     if state.used[st.FOLLOWED_TAPS] & tap == 0:
-        state.used[st.FORGOTTEN_TAPS] |= tap
+        state.used[st.UNFOLLOWED_TAPS] |= tap
         return False
     return bool(state.used[st.USED_SLOTS] + (2 << bits) <= st.MAX_SLOTS // 2)
 
@@ -123,7 +129,7 @@ def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
 def note_copy(state: State, first_tap: Int, tap: Int) -> None:
     """Count a packet first seen at one tap and now at another."""
     state.copies[first_tap, tap] += 1
-    state.used[st.FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
+    state.used[st.FOLLOWED_TAPS] |= tap_flag(first_tap)
 
 
 _STEP_BITS = 2
