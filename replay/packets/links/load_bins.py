@@ -26,11 +26,11 @@ def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, servic
     time at which intervals are joined changes the result.
     """
     last = start + max(service - 1, np.int64(0))
-    while last >= len(loads) * counts[LOAD_BIN_PS]:
+    while last // counts[LOAD_BIN_PS] >= len(loads):
         _join(loads, counts)
     length = counts[LOAD_BIN_PS]
     at, before = start // length, np.int64(0)
-    while last >= (at + 1) * length:
+    while at < last // length:
         sent = size * ((at + 1) * length - start) // service
         loads[at, link] += sent - before
         before = sent
@@ -41,7 +41,7 @@ def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, servic
 @subkernel
 def add_queue(loads: Ints, counts: Ints, link: Int, queued: Int, time: Int) -> None:
     """A packet that has to wait makes the queue of a link `queued` bytes long at `time`."""
-    while time >= len(loads) * counts[LOAD_BIN_PS]:
+    while time // counts[LOAD_BIN_PS] >= len(loads):
         _join(loads, counts)
     at, column = time // counts[LOAD_BIN_PS], loads.shape[1] // 2 + link
     loads[at, column] = max(loads[at, column], queued)
