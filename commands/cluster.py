@@ -237,9 +237,8 @@ def sbatch(*, work: Work, command: str = "rocescope") -> int:
     made = read_plan(Folder(str(work)))
     folder = shlex.quote(str(work.absolute()))
     run = f"{command} cluster"
-    # Not in the folder of the captures, where users may not write.
-    folder = shlex.quote(str(work.absolute()).replace("%", "%%"))  # % begins a field in SLURM
-    submit = f"sbatch --output={folder}/slurm-%j.out"
+    # Not in the folder of the captures, where users may not write. % begins a field in SLURM.
+    submit = f"sbatch --output={folder.replace('%', '%%')}/slurm-%j.out"
     print(
         f"""\
 #!/bin/sh

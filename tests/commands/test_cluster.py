@@ -61,6 +61,7 @@ for word; do
   case $word in
     --array=*) last=${word#*-*-}; last=${word##*-} ;;
     --wrap=*) command=${word#--wrap=} ;;
+    --output=*) echo "${word#--output=}" >> "$0.outputs" ;;
   esac
 done
 if [ -n "$last" ]; then
@@ -78,8 +79,9 @@ echo 7
 def test_the_script_for_slurm_runs_all_tasks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With an sbatch that runs tasks at once, in a folder whose name a shell would split."""
-    work = tmp_path / "job of 'mine'\ntouch harm #"
+    """With an sbatch that runs tasks at once, in a folder whose name a shell would split, and in
+    which SLURM would replace %j."""
+    work = tmp_path / "job %j of 'mine'\ntouch harm #"
     assert run("plan", *PATHS, "--work", work, "--partitions", 2) == 0
     tool = tmp_path / "rocescope"
     tool.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/ran"\n')
@@ -98,6 +100,8 @@ def test_the_script_for_slurm_runs_all_tasks(
         capture_output=True,
     )
     assert not (tmp_path / "harm").exists()
+    outputs = (tmp_path / "sbatch.outputs").read_text()
+    assert outputs == f"{str(work).replace('%j', '%%j')}/slurm-%j.out\n" * 3
     ran = (tmp_path / "ran").read_text()
     assert ran == "".join(
         f"cluster {task}\n"
