@@ -37,7 +37,7 @@ class FlowCounts(Record, frozen=True, kw_only=True):
     packets_in_interval: int
     wire_bytes_in_interval: int
     spraying_width: Annotated[
-        float | None, about("of the last interval with 32 data packets; None: none yet")
+        float | None, about("of the last interval with 32 data packets; null: none yet")
     ]
 
 

@@ -15,7 +15,7 @@ class Command(Record, frozen=True, kw_only=True):
     file: Annotated[str, about("with the answer, in the folder of --raw")]
     time: Annotated[str, about("when it ended, ISO 8601, by the clock of this computer")]
     output_bytes: int
-    problem: Annotated[str | None, about("None: the answer is complete")]
+    problem: Annotated[str | None, about("null: the answer is complete")]
 
 
 class AskedDevice(Record, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class AskedDevice(Record, frozen=True, kw_only=True):
     name: str
     kind: Annotated[str, about("switch or host")]
     dialect: str
-    hash: Annotated[str | None, about("hash policy and seed; None: a host")]
+    hash: Annotated[str | None, about("hash policy and seed; null: a host")]
     not_read: Annotated[list[str], about("what is unknown: no answer in the folder")]
     commands: Annotated[list[Command], about("empty: the folder does not state it")] = []
 
@@ -43,13 +43,13 @@ class HostQueuePair(Record, frozen=True, kw_only=True):
     host: str
     device: Annotated[str, about("RDMA device, such as mlx5_0")]
     local_qp: int
-    remote_qp: Annotated[int | None, about("None: not connected")]
+    remote_qp: Annotated[int | None, about("null: not connected")]
     type: str
     state: str
-    pid: Annotated[int | None, about("None: of the kernel, or hidden")]
+    pid: Annotated[int | None, about("null: of the kernel, or hidden")]
     command: str | None
     inferred_peer: Annotated[
-        str | None, about("host of the remote queue pair, by its number alone; None: unknown")
+        str | None, about("host of the remote queue pair, by its number alone; null: unknown")
     ]
     inferred_udp_source_port: Annotated[
         int | None, about("Linux's formula; the application may have set another")

@@ -91,7 +91,7 @@ def bounds(
             kinds.add("data and ACKs of a host")
             continue
         if parts is None:
-            parts = _parts(workload, arrays, ways, model, reached)
+            parts = _parts(workload, ways, model, reached)
         own = parts.of(np.isin(parts.message, rows) if len(rows) < len(reached) else slice(None))
         busiest = max(
             _busiest_sender(own, workload, arrays, model, pace),
@@ -260,9 +260,7 @@ class _Parts(NamedTuple):
         return _Parts(*(column[..., rows] for column in self))
 
 
-def _parts(
-    workload: Workload, arrays: FabricArrays, ways: Ways, model: Model, reached: Array
-) -> _Parts:
+def _parts(workload: Workload, ways: Ways, model: Model, reached: Array) -> _Parts:
     """The parts of all messages that have a path."""
     m = np.flatnonzero(reached)
     n, size, last = workload.packets[m], workload.packet_bytes[m], workload.last_bytes[m]

@@ -391,7 +391,7 @@ def ways_of(
             way.lost = packets
             way.expected_by = _strongest(reasons[here, to_tap])
     _add_passed(hops, tables, measure)
-    _add_skipped(missed, tables, measure, moments, unclocked)
+    _add_skipped(missed, tables, moments, unclocked)
     seen = _seen_at(measure, len(names))
     return Ways(
         hops=sorted(hops.values(), key=lambda w: -w.packets),
@@ -825,7 +825,6 @@ def _add_passed(hops: dict[tuple[int, int], Way], tables: _Tables, measure: HopM
 def _add_skipped(
     missed: dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]],
     tables: _Tables,
-    measure: HopMeasure,
     moments: dict[int, NDArray[Any]],
     unclocked: AbstractSet[int],
 ) -> None:

@@ -29,7 +29,7 @@ class Tier(Record, frozen=True, kw_only=True):
     downlink_bits_per_second: Annotated[int, about("of one switch, the largest")]
     uplink_bits_per_second: Annotated[int, about("of one switch, the largest")]
     oversubscription_min: Annotated[
-        float | None, about("downlink over uplink rate of the best switch; None: no uplink")
+        float | None, about("downlink over uplink rate of the best switch; null: no uplink")
     ]
     oversubscription_max: float | None
 
@@ -63,12 +63,12 @@ class FabricReport(Record, frozen=True, kw_only=True):
     tiers: list[Tier]
     layers: list[Layer]
     shortest_paths: Annotated[bool, about("False: explicit routes")]
-    longest_path_links: Annotated[int | None, about("None when no pair is connected")]
+    longest_path_links: Annotated[int | None, about("null when no pair is connected")]
     unreachable_pairs: Annotated[int, about("ordered pairs of hosts")]
     looping_pairs: Annotated[int, about("pairs of switch and destination whose route is a loop")]
     dead_ends: Annotated[int, about("pairs of switch and destination on a path, without a route")]
     bisection_bits_per_second: Annotated[
-        int | None, about("from the first half of the edges to the second; None for one edge")
+        int | None, about("from the first half of the edges to the second; null for one edge")
     ]
     bisection_ratio: Annotated[
         float | None, about("share of the total rate of the hosts of the smaller half")

@@ -27,7 +27,7 @@ class HostPaths(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     destination: str
     paths: int
-    longest_links: Annotated[int | None, about("None without a path")]
+    longest_links: Annotated[int | None, about("null without a path")]
     ports: Annotated[list[PortPaths], about("ports that are up; paths may be 0")]
 
 

@@ -84,10 +84,10 @@ def run_event_driven(
     before = [] if failures is None or fixed else failures.known_before()
     # Failures known to all switches before the start are part of the fabric.
     known = converged(fabric, before) if before else fabric
-    plan = scheduled(known, failures or Failures(), seed)
+    plan = scheduled(known, failures or Failures())
     rules = strategy.under(model).rules(workload, plan.fabric, seed)
     if rules.fabric is not None:
-        plan = scheduled(rules.fabric, failures or Failures(), seed)
+        plan = scheduled(rules.fabric, failures or Failures())
     if strategy.static_paths:
         plan = plan.without_routing()
     if rules.rerouted is not None and len(plan.routes) > 1:

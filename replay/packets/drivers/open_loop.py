@@ -1,7 +1,7 @@
-"""The open-loop driver: no event heap, but time windows shorter than any transmission.
+"""The open-loop driver: no event heap, but time windows as long as the fastest hop.
 
-A window is as long as the fastest link needs for the smallest packet, so a packet whose service
-starts in a window arrives at the next node after the window. All arrivals of a window
+A window is as long as the fastest link needs for the smallest packet, delay included, so a packet
+whose service starts in a window arrives at the next node after the window. All arrivals of a window
 are known at its start, every link delivers in order, and a node merges its links. The driver serves
 oblivious and switch-local strategies: hosts react only to the ends of messages.
 

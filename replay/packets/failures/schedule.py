@@ -48,7 +48,7 @@ class Scheduled(NamedTuple):
         return least, most
 
 
-def scheduled(fabric: Fabric, failures: Failures, seed: int = 0) -> Scheduled:
+def scheduled(fabric: Fabric, failures: Failures) -> Scheduled:
     """Resolve names and compute the routing states. UsageError for links that do not exist."""
     states = _States(fabric)
     rows: list[tuple[int, int, int, int]] = []
