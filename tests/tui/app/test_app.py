@@ -169,10 +169,11 @@ def test_one_pane_and_all_panes():
 
 @pytest.mark.thorough
 def test_reading_is_stopped_and_begun_again():
-    before, after = [], []
-    look = lambda to: lambda app: to.append(app.view.snapshot.source.packets)  # noqa: E731
-    drive(I03, [look(before), "X", look(after)])
-    assert before == after and before[0] > 0
+    def packets(app):
+        return app.view.snapshot.source.packets
+
+    before, after = each(I03, [], ["X"], look=packets)
+    assert before == after > 0
     assert drive(I03, ["X", "X"], look=lambda app: app.view.session.running) is False
 
 
