@@ -37,7 +37,7 @@ STATE_SLOTS = 8
 NO_TIME = -(1 << 63)
 
 # Why a kernel stopped.
-BATCH_FULL, NEED_BYTES, DAMAGED, BLOCK = range(4)
+BATCH_FULL, NEED_BYTES, DAMAGED = range(3)
 
 
 @inlined
@@ -100,7 +100,7 @@ class Framing(ABC):
 
     @abstractmethod
     def _walk(self, columns: FrameColumns) -> int:
-        """Run the kernel from state[POSITION] and state[FRAMES]; returns the reason it stopped."""
+        """Read records from state[POSITION] and state[FRAMES] on; returns the reason it stopped."""
 
     @abstractmethod
     def _find(self, start: int) -> tuple[bool, int]:
@@ -116,10 +116,6 @@ class Framing(ABC):
     @abstractmethod
     def _require_supported(self) -> None:
         """Raise UnreadableInput if there were frames and none has a supported link type."""
-
-    def _block(self) -> int:
-        """Read the block at state[POSITION], at which the kernel stopped for Python."""
-        raise NotImplementedError
 
     def batches(self) -> Iterator[FrameBatch]:
         """All frames up to the end of the stream or to damage that cannot be skipped."""
@@ -148,12 +144,7 @@ class Framing(ABC):
         state = self._state
         state[POSITION] = self._window.start
         state[FRAMES] = 0
-        while True:
-            reason = self._walk(columns)
-            if reason == BLOCK:
-                reason = self._block()
-            if reason != BLOCK:
-                break
+        reason = self._walk(columns)
         self._window.start = int(state[POSITION])
         return reason
 

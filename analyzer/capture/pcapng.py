@@ -18,8 +18,8 @@ from ..errors import UnreadableInput
 from ..wire.frames import FrameColumns
 from ..wire.taps import MANY_TAPS, Tap, Taps
 from . import linktypes, pcapng_walk
-from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, NO_TIME, POSITION, UNTIMED, Framing
-from .pcapng_walk import find_block, walk_blocks
+from .framing import DAMAGED, NEED, NEED_BYTES, NO_TIME, POSITION, UNTIMED, Framing
+from .pcapng_walk import BLOCK, find_block, walk_blocks
 from .window import Window
 
 MAGIC = struct.pack("<I", pcapng_walk.SECTION_HEADER)
@@ -100,15 +100,20 @@ class PcapngFraming(Framing):
         """Time of the last frame of each tap."""
 
     def _walk(self, columns: FrameColumns) -> int:
-        return walk_blocks(
-            self._window.data,
-            self._window.end,
-            self._order == ">",
-            self._table,
-            len(self._interfaces),
-            columns,
-            self._state,
-        )
+        while True:
+            reason = walk_blocks(
+                self._window.data,
+                self._window.end,
+                self._order == ">",
+                self._table,
+                len(self._interfaces),
+                columns,
+                self._state,
+            )
+            if reason == BLOCK:
+                reason = self._block()
+            if reason != BLOCK:
+                return reason
 
     def _find(self, start: int) -> tuple[bool, int]:
         window = self._window

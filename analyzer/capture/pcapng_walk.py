@@ -45,6 +45,9 @@ INTERFACE_DTYPE = np.dtype(
 )
 """State of an interface for the walk."""
 
+BLOCK = framing.DAMAGED + 1
+"""Why the kernel stopped, beside the reasons in framing.py: at a block that Python reads."""
+
 
 @inlined
 def scaled(value: np.uint64, shift: int) -> np.uint64:
@@ -109,7 +112,7 @@ def walk_blocks(
             break
         kind = load32(data, position, swapped)
         if kind == SECTION_HEADER or kind == INTERFACE_DESCRIPTION or kind == INTERFACE_STATISTICS:
-            reason = framing.BLOCK
+            reason = BLOCK
             break
         packet = kind == ENHANCED_PACKET or kind == SIMPLE_PACKET or kind == OBSOLETE_PACKET
         total = load32(data, position + 4, swapped)
