@@ -41,7 +41,7 @@ def decode(package: str) -> Callable[[str], float]:
 
 def analyze(package: str) -> Callable[[str], float]:
     """CPU seconds of the whole analysis."""
-    module = import_module(f"{package}.analyzer.analysis.analyze")
+    module = import_module(f"{package}.analyzer.pipeline.captures")
 
     def run(path: str) -> float:
         began = process_time()

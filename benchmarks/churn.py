@@ -183,25 +183,25 @@ class Replayed:
 
 def _live(path: str) -> Any:
     """The result of `analyze --live`."""
-    from rocescope.analyzer.analysis.heap import give_back_large_arrays
+    from rocescope.analyzer.pipeline.threads import give_back_large_arrays
     from rocescope.probes import live_analysis
     from rocescope.probes.live import LiveOptions
     from rocescope.probes.live_analysis import LiveAnalysis, warm_up
 
     live = LiveAnalysis(["lo"], LiveOptions())
-    source: Any = Replayed(path, live.registry)
-    live.source = source
+    source: Any = Replayed(path, live.pipeline.registry)
+    live.source = live.pipeline.source = source
     live_analysis.time = source.clock()
     live._ports = []
     give_back_large_arrays()
-    warm_up(live.options.window_ns)
+    warm_up(live.pipeline.options.window_ns)
     live.run(lambda _interval: None)
     return live.result()
 
 
 def _session(path: str) -> Any:
     """The result of a live session of the terminal user interface, drawn as often as it is."""
-    from rocescope.analyzer.analysis.heap import give_back_large_arrays
+    from rocescope.analyzer.pipeline.threads import give_back_large_arrays
     from rocescope.analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
     from rocescope.analyzer.wire.registry import Registry
     from rocescope.tui.session.feeds import live

@@ -10,14 +10,13 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...analyzer.analysis.options import AnalyzeOptions
-from ...analyzer.analysis.progress import Progress
-from ...analyzer.analysis.run import open_sources, ranks_of
 from ...analyzer.capture.unpacked import unpacked
 from ...analyzer.decode.sources import Source
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.logs.files import named
+from ...analyzer.pipeline.captures import open_sources, ranks_of
+from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.registry import Registry
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools, Ints, UInt16s

@@ -10,13 +10,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...analyzer.analysis.owners import merged, owners_in
 from ...analyzer.decode.sources import Source
 from ...analyzer.logs.files import named
 from ...analyzer.logs.job import Job
 from ...analyzer.logs.join import Join, Joined
 from ...analyzer.measures.measuring import Measuring
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
+from ...analyzer.pipeline.owners import merged, owners_in
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track.batch import OVERTAKEN, REORDERED, TrackedBatch
 from ...analyzer.track.sights import Sights

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from captures import DATA
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import groups_of
+from rocescope.analyzer.pipeline.captures import groups_of
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.cluster.merge import merge
 from rocescope.cluster.plan import make_plan, write_plan

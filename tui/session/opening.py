@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...analyzer.analysis.heap import give_back_large_arrays
-from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.logs.following import FollowedLogs
 from ...analyzer.measures.ending import IDLE_AFTER_NS
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
+from ...analyzer.pipeline.options import AnalyzeOptions
+from ...analyzer.pipeline.threads import give_back_large_arrays
 from ...probes.live import LiveOptions
 from ...probes.live_analysis import warm_up
 from ...probes.live_probes import LiveProbes
@@ -48,7 +48,7 @@ def open_live(
         nonlocal probes
         if probes.ended and not attach_now:
             probes = LiveProbes(interfaces, chosen)
-        feed = LiveFeed(probes, keep, idle_ns, logs)
+        feed = LiveFeed(probes, AnalyzeOptions(filter=keep, idle_ns=idle_ns), logs)
         session.on_close(probes.end)
         return feed
 

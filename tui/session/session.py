@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...analyzer.analysis.heap import give_back_freed
-from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.measures.paths.spraying import entropy_name
+from ...analyzer.pipeline.options import AnalyzeOptions
+from ...analyzer.pipeline.threads import give_back_freed
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
-from ...analyzer.summary.summarize import Summary
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools
 from .diagnosing import Diagnosing
@@ -196,7 +195,7 @@ class Session:
 
     def _reading(self) -> tuple[Feed | None, int, bool, str]:
         feed = self._feed
-        batches = 0 if feed is None else feed.measuring.batches
+        batches = 0 if feed is None else feed.pipeline.measuring.batches
         return feed, batches, self.running, self._error
 
     def _read(self, generation: int) -> None:
@@ -260,7 +259,7 @@ class Session:
 
     def known_ranks(self) -> Ranks | None:
         """Ranks of the packets, if a filter needed them."""
-        return self._feed.ranks if isinstance(self._feed, CaptureFeed) else None
+        return None if self._feed is None else self._feed.pipeline.ranks
 
     def passing(self, snapshot: Snapshot) -> Bools:
         """Which flows of a snapshot pass the filter of flows."""
@@ -342,9 +341,9 @@ class Session:
         if feed is not self._taken.feed:
             self._taken = Taken(feed)
             self.history.clear()
-        taken = self._taken
-        with feed.lock:
-            m = feed.measuring
+        taken, pipeline = self._taken, feed.pipeline
+        with pipeline.lock:
+            m = pipeline.measuring
             ended = bool(m.renumbered)
             if m.renumbered:
                 for kept in m.renumbered:
@@ -367,9 +366,9 @@ class Session:
             bin_ns, line = m.activity.width_ns, timeline(m.totals)
             activity_start_ns = m.activity.start_ns
             late = flow_bins(m.late, len(flows))
-            addresses = tuple(feed.registry.endpoints.texts())
+            addresses = tuple(pipeline.registry.endpoints.texts())
             owners = feed.owners
-            omitted = taken.update(feed, running, self._summary)
+            omitted = taken.update(pipeline, running)
         if ended:
             give_back_freed()  # the past without the ended flows leaves holes between its columns
         names = source.tap_names
@@ -378,7 +377,7 @@ class Session:
         if "tap" in paths:
             paths["tap"] = replace(paths["tap"], name=lambda key: names[key])
         if "srv6" in paths:
-            paths["srv6"] = replace(paths["srv6"], name=feed.registry.segments.name)
+            paths["srv6"] = replace(paths["srv6"], name=pipeline.registry.segments.name)
         start = int(flows.first_ns.min()) if len(flows) else 0
         start = start if earliest is None else min(start, earliest)
         end = int(flows.last_ns.max()) if len(flows) else 0
@@ -439,7 +438,7 @@ class Session:
         feed = self._feed
         if feed is None:
             raise RocescopeError(self._error or "no packet was read yet")
-        with feed.lock:
+        with feed.pipeline.lock:
             return feed.analysis()
 
     def focus(self, key: FlowKey | None) -> Flow | None:
@@ -465,24 +464,14 @@ class Session:
         feed = self._feed
         if feed is None:
             return None
-        with feed.lock:
-            src, dst = (
-                feed.registry.endpoints.index_of(key.src),
-                feed.registry.endpoints.index_of(key.dst),
-            )
+        pipeline = feed.pipeline
+        with pipeline.lock:
+            endpoints = pipeline.registry.endpoints
+            src, dst = endpoints.index_of(key.src), endpoints.index_of(key.dst)
             if src is None or dst is None:
                 return None
-            found = feed.measuring.tracker.find([(src, dst, key.qp)])
-            return self._summary(feed).flow(*found.values()) if found else None
-
-    def _summary(self, feed: Feed) -> Summary:
-        return Summary(
-            feed.measuring,
-            feed.registry,
-            "entropy",
-            in_passing=True,
-            plane_by=self.options.plane_by,
-        )
+            found = pipeline.measuring.tracker.find([(src, dst, key.qp)])
+            return pipeline.glance().flow(*found.values()) if found else None
 
     # --- text for the clipboard -------------------------------------------------------------
 

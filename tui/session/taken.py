@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import attrgetter
 
+from ...analyzer.pipeline.pipeline import Pipeline
 from ...analyzer.results.events import Event
 from ...analyzer.statistics.keeping import Kept
-from ...analyzer.summary.summarize import Summary
 from ...analyzer.track import state as st
 from .feeds.feeds import Feed
 from .snapshots.keeping import kept_events
@@ -25,15 +24,16 @@ class Taken:
         self._events: list[Event] = []
         self._cm_events: list[Event] = []
 
-    def update(self, feed: Feed, running: bool, summary: Callable[[Feed], Summary]) -> int:
+    def update(self, pipeline: Pipeline, running: bool) -> int:
         """Take the new events while the engine is paused; returns the number of omitted events."""
-        used = feed.measuring.tracker.state.used
+        measuring = pipeline.measuring
+        used = measuring.tracker.state.used
         have, known = int(used[st.USED_EVENTS]), len(self._events)
         if have > known:
-            self._events += summary(feed).events_between(known, have)
-        if len(feed.measuring.cm.messages) > len(self._cm_events):
-            self._cm_events = summary(feed).cm_events()
-        self.mrc.update(feed.measuring, running, lambda: summary(feed))
+            self._events += pipeline.glance().events_between(known, have)
+        if len(measuring.cm.messages) > len(self._cm_events):
+            self._cm_events = pipeline.glance().cm_events()
+        self.mrc.update(measuring, running, pipeline.glance)
         return int(used[st.OMITTED_EVENTS])
 
     def keep(self, kept: Kept) -> None:

@@ -5,27 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from ....analyzer.analysis.conclude import conclude
-from ....analyzer.analysis.fair_lock import FairLock
-from ....analyzer.analysis.heap import give_back_freed
-from ....analyzer.analysis.owners import merged
-from ....analyzer.analysis.prefetch import Prefetched
 from ....analyzer.decode.headers.cm import CmMessage
 from ....analyzer.errors import UnreadableInput
-from ....analyzer.filtering.compiler import Filter
 from ....analyzer.logs.following import FollowedLogs
-from ....analyzer.logs.join import Join, Joined
-from ....analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
-from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.messages.times import MessageTimes
 from ....analyzer.measures.series import DEFAULT_WINDOW_NS
+from ....analyzer.pipeline.options import AnalyzeOptions
+from ....analyzer.pipeline.owners import merged
+from ....analyzer.pipeline.threads import Prefetched, give_back_freed
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.flow import Owner
 from ....analyzer.statistics.keeping import Kept
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.words import printable
 from ....probes.hooks.attach import gone_text
-from ....probes.live_analysis import capture_summary, warm_up
+from ....probes.live_analysis import LivePipeline, warm_up
 from ....probes.live_probes import LiveProbes
 from ....probes.rights.priority import lower_own, raise_own
 from ..snapshots.snapshot import SourceState
@@ -56,33 +50,22 @@ class LiveFeed:
     def __init__(
         self,
         probes: LiveProbes,
-        keep: str | None,
-        idle_ns: int = IDLE_AFTER_NS,
+        options: AnalyzeOptions,
         logs: FollowedLogs | None = None,
     ) -> None:
-        """idle_ns: flows without a packet for this time are ended, see `measures.ending`.
-
-        logs: of the job whose queue pairs are watched.
-        """
-        self.lock = FairLock()
-        self.registry = probes.registry
+        """logs: of the job whose queue pairs are watched."""
         warm_up(DEFAULT_WINDOW_NS)
-        self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps=True)
-        self.measuring.most_flows = MOST_FLOWS
-        self.measuring.address_beyond = self.registry.endpoints.beyond
-        self._idle_ns, self._turns = idle_ns, Turns()
-        measure_for_screens(self.measuring)
-        self.measuring.tracker.expect(EXPECTED_FLOWS)
+        self.pipeline = pipeline = LivePipeline(probes.source, options, logs)
+        measuring = pipeline.measuring
+        measuring.most_flows = MOST_FLOWS
+        measure_for_screens(measuring)
+        measuring.tracker.expect(EXPECTED_FLOWS)
         self.owners: dict[int, Owner] = {}
         """By flow index: the process that owns its queue pair, of this host or from logs."""
-        self._probed: dict[int, Owner] = {}
         self._logged: dict[int, Owner] = {}
-        self._logs, self._logs_due = logs, 0.0
-        if logs is not None:
-            self.measuring.message_times = MessageTimes(MOST_ENDS, newest=True)
-        self._keep = Filter(keep) if keep else None
-        self.measuring.filtered = bool(keep or probes.source.options.filter)
-        self._packets = 0
+        self._logs_due = 0.0
+        if pipeline.logs is not None:
+            measuring.message_times = MessageTimes(MOST_ENDS, newest=True)
         self._ahead: Prefetched[tuple[PacketTable, list[CmMessage]]] | None = None
         probes.begin()
         give_back_freed()
@@ -101,21 +84,21 @@ class LiveFeed:
         self._ahead = Prefetched(
             self._tables, lambda: None, AHEAD_PACKETS, lambda taken: len(taken[0])
         )
+        pipeline = self.pipeline
         for table, cm in self._ahead:
             lower_own()  # only the thread that empties the rings, started by now, has priority
             if len(table) or cm:
-                with self.lock:
-                    self.measuring.update(table, cm)
-                    self._packets += len(table)
+                with pipeline.lock:
+                    pipeline.take(table, cm)
                     if len(table):
-                        self._end_idle()
-            with self.lock:
-                found = self._probes.owners(self.measuring.tracker)
+                        pipeline.end_idle_in_turn(self._end_idle)
+            with pipeline.lock:
+                found = self._probes.owners(pipeline.measuring.tracker)
             if found is not None:
-                self._probed = found
+                pipeline.probed = found
                 self.owners = merged(found, self._logged)
-            if self._logs is not None:
-                self._join_logs(self._logs)
+            if pipeline.logs is not None:
+                self._join_logs(pipeline.logs)
 
     def _join_logs(self, logs: FollowedLogs) -> None:
         """Owners with what the logs show by now; at most a 20th of the time."""
@@ -123,35 +106,26 @@ class LiveFeed:
         if began < self._logs_due:
             return
         logs.update()
-        with self.lock:
-            joined = Join(logs.job, self.measuring.tracker, self.registry.endpoints).result()
-            self._logged = joined.owners
-            self.owners = merged(self._probed, self._logged)
+        with self.pipeline.lock:
+            self._logged = self.pipeline.joined().owners
+            self.owners = merged(self.pipeline.probed, self._logged)
         took = time.monotonic() - began
         self._logs_due = time.monotonic() + max(LOGS_EVERY_S, SHARE_OF_TIME * took)
 
     def _end_idle(self) -> None:
-        measuring = self.measuring
-        if not self._turns.is_due(len(measuring.tracker), time.monotonic()):
-            return
-        began = time.thread_time()
-        readers, taps = measuring.renumbered or [], self.registry.tap_names
-        known = len(readers)
-        if end_idle(measuring, self._idle_ns, taps):
+        pipeline = self.pipeline
+        known = len(pipeline.measuring.renumbered or [])
+        if pipeline.end_idle():
             give_back_freed()
-            for kept in (measuring.renumbered or [])[known:]:
+            for kept in (pipeline.measuring.renumbered or [])[known:]:
                 self.owners = _renumbered(self.owners, kept)
-                self._probed = _renumbered(self._probed, kept)
+                pipeline.probed = _renumbered(pipeline.probed, kept)
                 self._logged = _renumbered(self._logged, kept)
-        spent_s = time.thread_time() - began
-        self._turns.taken(len(measuring.tracker), spent_s, time.monotonic())
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
         """Packet tables, from a thread that only empties the rings and decodes."""
         for table in self._source.tables(POLL_S):
-            if self._keep is not None and len(table):
-                table = table.take(self._keep.mask(table, self.registry))
-            yield table, self._source.decoder.take_cm_messages()
+            yield self.pipeline.kept(table), self._source.decoder.take_cm_messages()
 
     def stop(self) -> None:
         """End reading; the probes stay until the session is closed."""
@@ -170,34 +144,19 @@ class LiveFeed:
             kind=self.kind,
             error=gone_text(gone),
             frames=loss.seen,
-            packets=self._packets,
+            packets=self.pipeline.packets,
             dropped=loss.ring_full,
-            warnings=(*self._probes.warnings(), *ended_words(self.measuring.ended)),
+            warnings=(*self._probes.warnings(), *ended_words(self.pipeline.measuring.ended)),
             undecodable=sum(self._source.decoder.counters.undecodable().values()),
-            tap_names=tuple(self.registry.tap_names),
+            tap_names=tuple(self.pipeline.registry.tap_names),
         )
 
     def analysis(self) -> Analysis:
         """The packets of the probes as the result of an analysis."""
-        if not self._packets:
+        if not self.pipeline.packets:
             raise UnreadableInput(f"{self._name}: no RoCE packet yet")
         self._source.state_losses()
-        joined = Joined()
-        if self._logs is not None:
-            joined = Join(self._logs.job, self.measuring.tracker, self.registry.endpoints).result()
-            joined.notes += self._logs.notes()
-        return conclude(
-            self.measuring,
-            self.registry,
-            [capture_summary(self._source, self.measuring)],
-            path_by="entropy",
-            complete=False,
-            now_ns=time.time_ns(),
-            filtered=self.measuring.filtered,
-            owners=merged(self._probed, joined.owners),
-            job_events=joined.events,
-            job_notes=joined.notes,
-        )
+        return self.pipeline.conclude(complete=False)
 
     def close(self) -> None:
         """Does nothing: the session closes the probes."""

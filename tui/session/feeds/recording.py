@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
+from ....analyzer.pipeline.options import AnalyzeOptions
 from ....probes.files.capture_files import CaptureFiles
 from ....probes.hooks.attach import gone_text
 from ....probes.live import LiveOptions, LiveSource

@@ -124,10 +124,10 @@ def test_flows_know_their_owners_and_a_filter_leaves_the_probes_in_place(network
         assert (owner.pid, owner.rank, owner.end) == (job.pid, 5, "source")
         assert session.analysis().flows[0].owner == owner
         links = link_ids()
-        assert not session._feed.measuring.filtered
+        assert not session._feed.pipeline.measuring.filtered
         assert session.set_filter("psn > 30")
         seen(0)
-        assert session._feed.measuring.filtered
+        assert session._feed.pipeline.measuring.filtered
         for psn in range(25, 40):
             net.send([frame(HERE, THERE, 0x51, psn, 0x04)], "left")
         assert seen(9).owners[0] == owner

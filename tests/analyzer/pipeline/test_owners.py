@@ -6,9 +6,9 @@ import struct
 import pytest
 from examples import thorough
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.owners import merged
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.owners import merged
 from rocescope.analyzer.results.flow import Owner
 
 FLOWS = (
