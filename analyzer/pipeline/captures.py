@@ -391,7 +391,7 @@ class CapturePipeline(Pipeline):
         tables = [source.tables(self.kept) for source in self.sources]
         if len(tables) == 1:
             for table in tables[0]:
-                yield table, self._cm_messages()
+                yield table, self.cm_messages()
             return
         due: list[CmMessage] = []
         read: list[CmMessage] = []
@@ -399,14 +399,15 @@ class CapturePipeline(Pipeline):
 
         def apart() -> bool:
             due.extend(read)
-            read[:] = self._cm_messages()
+            read[:] = self.cm_messages()
             return bool(read)
 
         for table in merge_tables(tables, self.merge_counts, BATCH_FRAMES, apart):
             yield table, due.copy()
             due.clear()
 
-    def _cm_messages(self) -> list[CmMessage]:
+    def cm_messages(self) -> list[CmMessage]:
+        """Messages of connection management that were decoded since the last call."""
         return [m for source in self.sources for m in source.decoder.take_cm_messages()]
 
     @property

@@ -15,7 +15,7 @@ from ...analyzer.decode.sources import Source
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.logs.files import named
-from ...analyzer.pipeline.captures import open_sources, ranks_of
+from ...analyzer.pipeline.captures import CapturePipeline, open_sources, ranks_of
 from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.registry import Registry
 from ...analyzer.words import printable
@@ -69,9 +69,9 @@ def export_pcapng(
         ranks, _ = ranks_of(paths, options, report, needed_by=field)
         options = replace(options, ranks=ranks)
     with _reading(paths, options, report, "first reading") as reading:
-        known = known_after(reading, options.job_logs)
+        known = known_after(reading)
     done = Annotated()
-    with _reading(paths, options, report, "writing") as reading:
+    with _reading(paths, replace(options, job_logs=()), report, "writing") as reading:
         comments = Comments(known)
         source = reading.sources[0]
         writer: _Spliced | _Merged
@@ -121,9 +121,8 @@ def _reading(
                 return part
             return _kept(part, packet_filter.mask(part.table, registry, options.ranks))
 
-        reading = Reading(sources, registry, keep)
-        reading.measuring.filtered = packet_filter is not None
-        yield reading
+        pipeline = CapturePipeline(paths, sources, registry, packet_filter, options, None)
+        yield Reading(pipeline, keep)
 
 
 def _kept(part: Slice, rows: Bools) -> Slice:
