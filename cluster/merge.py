@@ -26,9 +26,9 @@ from ..analyzer.track.merge import index_records
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import NumberMaps
 from .captures import Captures
-from .outline import KEY, Outline
+from .order import KEY, Outline, in_order
 from .plan import Plan, analyze_options, read_plan
-from .reduce import TaskPipeline, in_order, merged_rows, read_result
+from .reduce import TaskPipeline, merged_rows, read_result
 from .rows import read_columns
 from .work import Work, damaged
 

@@ -22,7 +22,7 @@ from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.wire.packets import PacketTable
 from .captures import Captures
-from .outline import KEY, Outline
+from .order import KEY, Outline, in_order
 from .pairs import Partitions
 from .plan import Plan, analyze_options, read_plan
 from .rows import ColumnWriter
@@ -207,11 +207,6 @@ def merged_rows(
         keys = np.concatenate([keys for _, _, keys in found])
         order = in_order(keys)
         yield chunk, table.take(order), keys[order]
-
-
-def in_order(keys: Any) -> Any:
-    """int64[rows]: the order of one process."""
-    return np.lexsort((keys["row"], keys["front"], keys["time"], keys["chunk"]))
 
 
 def _of_whole(summary: CaptureSummary, names: Mapping[str, str], series: Series) -> CaptureSummary:

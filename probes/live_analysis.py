@@ -35,9 +35,6 @@ from .opened import Opened
 from .owners.watch import OwnerWatch
 from .rights.dropping import become_unprivileged
 
-POLL_S = 0.02
-"""Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
-
 
 class LivePipeline(Pipeline):
     """The pipeline of live probes: idle flows leave it, and owners come from this host."""
@@ -160,7 +157,7 @@ class LiveAnalysis(Opened):
         """
         began = time.monotonic_ns()
         due = began + self._interval_ns
-        for table in self.source.tables(POLL_S):
+        for table in self.source.tables():
             if not self._take(table):
                 break
             if self._watch is not None:

@@ -24,7 +24,7 @@ from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.track import state as st
 from rocescope.cluster import merge as module
 from rocescope.cluster.merge import merge
-from rocescope.cluster.outline import Outline
+from rocescope.cluster.order import Outline
 from rocescope.cluster.reduce import TRACKED
 from rocescope.cluster.rows import ColumnWriter
 

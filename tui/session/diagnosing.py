@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...analyzer.errors import RocescopeError
-from .feeds.feeds import Feed
+from .feeds import Feed
 from .snapshots.judged import Judged
 
 EVERY_S = 1.0

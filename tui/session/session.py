@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +20,17 @@ from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.measures.paths.spraying import entropy_name
 from ...analyzer.pipeline.options import AnalyzeOptions
+from ...analyzer.pipeline.pipeline import Pipeline
 from ...analyzer.pipeline.threads import give_back_freed
 from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
+from ...analyzer.statistics.keeping import Kept
+from ...analyzer.track import state as st
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools
 from .diagnosing import Diagnosing
-from .feeds.feeds import CaptureFeed, Feed
+from .feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
 from .snapshots.columns import (
@@ -37,8 +42,10 @@ from .snapshots.columns import (
     with_hops,
 )
 from .snapshots.judged import Judged
+from .snapshots.keeping import kept_events
+from .snapshots.mrc_columns import MrcView
+from .snapshots.rates import RateMeter
 from .snapshots.snapshot import FlowKey, Snapshot, SourceState
-from .taken import Taken
 from .words.command_words import analyze_command, wireshark_filter
 
 if TYPE_CHECKING:
@@ -52,6 +59,40 @@ LONGEST_NS = 60_000_000_000
 
 MakeFeed = Callable[[str | None], Feed]
 """Opens a feed with a packet filter."""
+
+
+class Taken:
+    """State between snapshots of one feed, events, rates, MRC: the next feed begins anew."""
+
+    def __init__(self, feed: Feed | None = None) -> None:
+        self.feed = feed
+        self.rates = RateMeter()
+        self.mrc = MrcView()
+        self._events: list[Event] = []
+        self._cm_events: list[Event] = []
+
+    def update(self, pipeline: Pipeline, running: bool) -> int:
+        """Take the new events while the engine is paused; returns the number of omitted events."""
+        measuring = pipeline.measuring
+        used = measuring.tracker.state.used
+        have, known = int(used[st.USED_EVENTS]), len(self._events)
+        if have > known:
+            self._events += pipeline.glance().events_between(known, have)
+        if len(measuring.cm.messages) > len(self._cm_events):
+            self._cm_events = pipeline.glance().cm_events()
+        self.mrc.update(measuring, running, pipeline.glance)
+        return int(used[st.OMITTED_EVENTS])
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows are left in the feed."""
+        self.rates.keep(kept)
+        self.mrc = MrcView()
+        self._events = list(kept_events(self._events, kept))
+
+    def events(self) -> tuple[Event, ...]:
+        """All of them in order of time."""
+        together = self._cm_events + self._events + self.mrc.events
+        return tuple(sorted(together, key=attrgetter("time_ns")))
 
 
 class Session:

@@ -30,7 +30,7 @@ from rocescope.report.words import human
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.flow_columns import COLUMNS
 from rocescope.tui.screens.flow_row import flow_cells
-from rocescope.tui.session.feeds.feeds import STOPPED_EARLY, ended_words, measure_for_screens
+from rocescope.tui.session.feeds import STOPPED_EARLY, ended_words, measure_for_screens
 from rocescope.tui.session.packets.packets import PacketScan
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.judged import Judged

@@ -19,7 +19,7 @@ from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.opening import open_recorded
+from rocescope.tui.session.live import open_recorded
 
 
 @pytest.mark.thorough

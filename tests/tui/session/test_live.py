@@ -24,7 +24,7 @@ from rocescope.probes.live import LiveOptions
 from rocescope.probes.rights import dropping
 from rocescope.probes.rights.dropping import LOADING, READING
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.opening import open_live
+from rocescope.tui.session.live import open_live
 
 
 def link_ids():
@@ -147,7 +147,7 @@ def test_privileges_are_given_up_before_the_screen_comes(network):
     code = f"""
 import re, sys
 from rocescope.probes.live import LiveOptions
-from rocescope.tui.session.opening import open_live
+from rocescope.tui.session.live import open_live
 session = open_live(["{net.interface("left")}"], LiveOptions(ring_bytes=1 << 20), attach_now=True)
 session.start()
 while session.snapshot().source.dropped is None:
