@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from ..analyzer.capture.stored import StoredObject, is_stored
 from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
 from ..analyzer.errors import UnreadableInput, UsageError
-from ..analyzer.pipeline.captures import groups_of, open_sources
+from ..analyzer.pipeline.captures import group_files, open_sources
 from ..analyzer.pipeline.options import AnalyzeOptions
 from ..analyzer.summary.options import PathBy, PlaneBy
 from ..analyzer.wire.registry import Registry
@@ -113,7 +113,7 @@ def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) ->
     registry = Registry()
     planned: list[PlannedSource] = []
     formats: set[str] = set()
-    for group in groups_of(paths, options):
+    for group in group_files(paths, options):
         before = len(registry.taps)
         with open_sources(group, options, registry) as sources:
             formats |= {source.capture.format for source in sources}

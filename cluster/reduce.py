@@ -12,7 +12,7 @@ import numpy as np
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.errors import RocescopeError, UsageError, too_many_flows
 from ..analyzer.pipeline.options import AnalyzeOptions
-from ..analyzer.pipeline.owners import owners_in
+from ..analyzer.pipeline.owners import read_owners
 from ..analyzer.pipeline.pipeline import Pipeline
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.results.flow import Owner
@@ -103,7 +103,7 @@ class TaskPipeline(Pipeline):
         if measuring.filtered:  # then rows show the taps, also those of other partitions
             measuring.tracker.see_taps(int(captures.taps_in_rows[chunk]))
 
-    def summaries(self, complete: bool) -> list[CaptureSummary]:
+    def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
         """Those of stage map, with the names of sessions and the bytes that tracking counts."""
         series = self.measuring.totals.series(self.registry.tap_names)
         summaries = [
@@ -115,10 +115,10 @@ class TaskPipeline(Pipeline):
         check_read(summaries, complete)
         return summaries
 
-    def host_owners(self) -> dict[int, Owner]:
+    def find_host_owners(self) -> dict[int, Owner]:
         """Processes by flow index, as comments of the captures name them."""
         comments = (line for capture in self._captures.captures for line in capture.owner_comments)
-        return owners_in(comments, self.measuring.tracker, self.registry.endpoints)
+        return read_owners(comments, self.measuring.tracker, self.registry.endpoints)
 
     def uses_outer_labels(self) -> bool:
         """Whether entropy values use the flow label of the outer header."""

@@ -65,23 +65,23 @@ class LivePipeline(Pipeline):
         """By flow index: the processes that probes of this host named last."""
         self._turns = Turns()
 
-    def summaries(self, complete: bool) -> list[CaptureSummary]:
+    def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
         """Counts and losses of the probes."""
         return [capture_summary(self.source, self.measuring, self.warnings)]
 
-    def host_owners(self) -> dict[int, Owner]:
+    def find_host_owners(self) -> dict[int, Owner]:
         """Processes by flow index, as probes of this host named them last."""
         return self.probed
 
-    def joined(self, in_passing: bool = True) -> Joined:
+    def join_logs(self, in_passing: bool = True) -> Joined:
         """What the logs say, as far as they were read: the pairing is always that of the probes."""
-        return super().joined(in_passing=True)
+        return super().join_logs(in_passing=True)
 
-    def rdma_ports(self) -> Sequence[RdmaPort]:
+    def read_rdma_ports(self) -> Sequence[RdmaPort]:
         """Growth of the counters of this host's ports."""
         return self.ports
 
-    def present_ns(self) -> int:
+    def find_present_ns(self) -> int:
         """The present."""
         return time.time_ns()
 

@@ -41,7 +41,7 @@ from ..wire.segments import SegmentLists
 from ..wire.taps import Taps
 from .ahead import compiled_ahead
 from .options import AnalyzeOptions, Progress
-from .owners import owners_in
+from .owners import read_owners
 from .pipeline import EndedFlows, Pipeline
 from .threads import Followed, Prefetched, Shared, give_back_freed, give_back_large_arrays
 
@@ -129,16 +129,16 @@ def open_sources(
         yield sources
 
 
-def groups_of(paths: Sequence[str], options: AnalyzeOptions) -> list[list[str]]:
+def group_files(paths: Sequence[str], options: AnalyzeOptions) -> list[list[str]]:
     """The captures that files are: of several files each with --concat and of rings."""
     if options.concat:
         return [list(paths)]
     if options.rings is None:
         return [[path] for path in paths]
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for path in paths:
-        found.setdefault(options.tap_names[path], []).append(path)
-    return list(found.values())
+        groups.setdefault(options.tap_names[path], []).append(path)
+    return list(groups.values())
 
 
 def _open(
@@ -149,7 +149,7 @@ def _open(
         return
     if options.rings is not None:
         check_twice(paths)
-        for group in groups_of(paths, options):
+        for group in group_files(paths, options):
             name = options.tap_names[group[0]]
             yield ring(group, name, taps, batch_frames=BATCH_FRAMES)
         return
@@ -163,7 +163,7 @@ def _open(
         )
 
 
-def ranks_of(
+def find_ranks(
     paths: Sequence[str],
     options: AnalyzeOptions,
     progress: Callable[[Progress], None] | None = None,
@@ -183,7 +183,7 @@ def ranks_of(
             pipeline.check_two_passes(needed_by)
         begun(pipeline)
         pipeline.read()
-        ranks, notes = pipeline.learned()
+        ranks, notes = pipeline.learn_ranks()
         if pipeline.ended_by is not None:
             notes.append(f"ranks: {pipeline.ended_by}")
     if needed_by is not None and not ranks and not pipeline.interrupted:
@@ -221,7 +221,7 @@ class CapturePipeline(Pipeline):
         self._began = time.monotonic()
         self._reader = threading.get_ident()
         """The thread of `read`."""
-        self._told = 0.0
+        self._reported_at = 0.0
         self._batches = 0
         self._alone = False
         self._followed: Followed | None = None
@@ -240,12 +240,9 @@ class CapturePipeline(Pipeline):
         """
         self._alone, self.take_ended = alone, ended
         self._reader = threading.get_ident()
-        if (
-            self.ranks is None
-            and self.packet_filter is not None
-            and self.packet_filter.of_job is not None
-        ):
-            self._learn_ranks(self.packet_filter.of_job)
+        field = None if self.packet_filter is None else self.packet_filter.of_job
+        if self.ranks is None and field is not None:
+            self._learn_ranks(field)
         with _interrupts(self._interrupted, self._stop_reading):
             if alone and self.measuring.many_taps and self.options.idle_ns is None:
                 self._read_and_follow()
@@ -315,7 +312,7 @@ class CapturePipeline(Pipeline):
             if self._interrupted.is_set():
                 first.stop()
 
-        self.ranks, self.rank_notes = ranks_of(
+        self.ranks, self.rank_notes = find_ranks(
             self._paths, self.options, self._tell, self.job, needed_by=field, begun=begun
         )
         if self._first_pass is not None and self._first_pass.interrupted:
@@ -344,13 +341,11 @@ class CapturePipeline(Pipeline):
         if self.measuring.departed is None:
             give_back_large_arrays()
         most = self.options.max_flows // _STAYING
-        gaps = gaps_of(self.registry.taps)
-        make_room(
-            self.measuring, most, self.registry.tap_names, gaps=gaps, leaving=self.records_leave()
-        )
+        gaps, leaving = gaps_of(self.registry.taps), self.hand_over_records()
+        make_room(self.measuring, most, self.registry.tap_names, gaps=gaps, leaving=leaving)
         give_back_freed()
 
-    def summaries(self, complete: bool) -> list[CaptureSummary]:
+    def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
         """Counts and quality of the captures; UnreadableInput where nothing was read."""
         series = self.measuring.totals.series(self.registry.tap_names)
         captures = [
@@ -360,15 +355,15 @@ class CapturePipeline(Pipeline):
         check_read(captures, complete)
         return captures
 
-    def host_owners(self) -> dict[int, Owner]:
+    def find_host_owners(self) -> dict[int, Owner]:
         """Processes by flow index, as comments of the captures name them."""
-        return owners_in(
+        return read_owners(
             (line for source in self.sources for line in source.capture.owner_comments),
             self.measuring.tracker,
             self.registry.endpoints,
         )
 
-    def mirror_checks(self) -> MirrorChecks | None:
+    def check_mirrors(self) -> MirrorChecks | None:
         """Integrity of mirrors that number their packets."""
         asked = self.options.mirror
         return checks_of(
@@ -381,17 +376,17 @@ class CapturePipeline(Pipeline):
         """Whether entropy values use the flow label of the outer header."""
         return any(source.decoder.flow_labels.outer for source in self.sources)
 
-    def joined(self, in_passing: bool = False) -> Joined:
+    def join_logs(self, in_passing: bool = False) -> Joined:
         """What the logs of the job say by now about the flows so far."""
         if self.logs is not None:
             self.logs.update()
-        return super().joined(in_passing)
+        return super().join_logs(in_passing)
 
     def _tables(self) -> Iterator[Decoded]:
-        tables = [source.tables(self.kept) for source in self.sources]
+        tables = [source.tables(self.filter_packets) for source in self.sources]
         if len(tables) == 1:
             for table in tables[0]:
-                yield table, self.cm_messages()
+                yield table, self.take_cm_messages()
             return
         due: list[CmMessage] = []
         read: list[CmMessage] = []
@@ -399,14 +394,14 @@ class CapturePipeline(Pipeline):
 
         def apart() -> bool:
             due.extend(read)
-            read[:] = self.cm_messages()
+            read[:] = self.take_cm_messages()
             return bool(read)
 
         for table in merge_tables(tables, self.merge_counts, BATCH_FRAMES, apart):
             yield table, due.copy()
             due.clear()
 
-    def cm_messages(self) -> list[CmMessage]:
+    def take_cm_messages(self) -> list[CmMessage]:
         """Messages of connection management that were decoded since the last call."""
         return [m for source in self.sources for m in source.decoder.take_cm_messages()]
 
@@ -443,9 +438,9 @@ class CapturePipeline(Pipeline):
         now = time.monotonic()
         if threading.get_ident() != self._reader:
             return  # `_tell` draws
-        if self._tell is None or (now - self._told < _PROGRESS_EVERY_S and not last):
+        if self._tell is None or (now - self._reported_at < _PROGRESS_EVERY_S and not last):
             return
-        self._told = now
+        self._reported_at = now
         captures = [source.capture for source in self.sources]
         totals = [capture.total_bytes for capture in captures]
         read = sum(capture.bytes_read for capture in captures)

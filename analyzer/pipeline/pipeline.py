@@ -37,7 +37,7 @@ from ..track.batch import TrackedBatch
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry
 from .options import AnalyzeOptions
-from .owners import merged
+from .owners import merge_owners
 from .threads import FairLock
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class Pipeline:
     """The state of one analysis.
 
     Each source of packets has a subclass, which opens and decodes, hands every batch to `take`, and
-    tells what only the source knows: `summaries`, `host_owners` and the other methods of the first
-    group. One thread feeds it. Other threads may read its state while they hold `lock`: a screen
-    copies columns of `measuring`, asks `glance` for single records and `conclude` for the rest.
+    answers what only the source knows, by the methods of the first group. One thread feeds it.
+    Other threads may read its state while they hold `lock`: a screen copies columns of `measuring`,
+    asks `glance` for single records and `conclude` for the rest.
     """
 
     def __init__(
@@ -106,15 +106,15 @@ class Pipeline:
 
     # --- what the source of the packets knows ------------------------------------------------
 
-    def summaries(self, complete: bool) -> list[CaptureSummary]:
+    def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
         """Counts and quality of the captures; UnreadableInput where nothing was read."""
         raise NotImplementedError
 
-    def host_owners(self) -> dict[int, Owner]:
+    def find_host_owners(self) -> dict[int, Owner]:
         """Processes by flow index, as the host that captured names them."""
         return {}
 
-    def mirror_checks(self) -> MirrorChecks | None:
+    def check_mirrors(self) -> MirrorChecks | None:
         """Integrity of a mirror that numbers its packets; its losses are the first warnings."""
         return None
 
@@ -122,17 +122,17 @@ class Pipeline:
         """Whether entropy values use the flow label of the outer header."""
         return False
 
-    def rdma_ports(self) -> Sequence[RdmaPort]:
+    def read_rdma_ports(self) -> Sequence[RdmaPort]:
         """Growth of the counters of this host's ports."""
         return ()
 
-    def present_ns(self) -> int | None:
+    def find_present_ns(self) -> int | None:
         """The present, while packets come; None where time ends with the capture."""
         return None
 
     # --- filter, track, measure, follow ------------------------------------------------------
 
-    def kept(self, table: PacketTable) -> PacketTable:
+    def filter_packets(self, table: PacketTable) -> PacketTable:
         """The packets that pass the filter."""
         if self.packet_filter is None or not len(table):
             return table
@@ -149,11 +149,11 @@ class Pipeline:
         idle_ns = self.options.idle_ns
         if idle_ns is None:
             return 0
-        gaps, leaving = gaps_of(self.registry.taps), self.records_leave()
+        gaps, leaving = gaps_of(self.registry.taps), self.hand_over_records()
         names = self.registry.tap_names
         return end_idle(self.measuring, idle_ns, names, gaps=gaps, leaving=leaving)
 
-    def records_leave(self) -> Callable[[Ints], None] | None:
+    def hand_over_records(self) -> Callable[[Ints], None] | None:
         """Hands over the records of flows that are about to leave memory."""
         if (take := self.take_ended) is None:
             return None
@@ -169,7 +169,7 @@ class Pipeline:
             self.measuring,
             self.registry,
             options.path_by,
-            self.owners_now(),
+            self.find_owners(),
             plane_by=options.plane_by,
             fabric=options.fabric,
         )
@@ -183,7 +183,7 @@ class Pipeline:
 
     # --- owners and ranks --------------------------------------------------------------------
 
-    def joined(self, in_passing: bool = False) -> Joined:
+    def join_logs(self, in_passing: bool = False) -> Joined:
         """What the logs of the job say about the flows so far.
 
         in_passing: of a running analysis, whose inferred pairing stays unchanged.
@@ -197,16 +197,16 @@ class Pipeline:
             joined.notes += self.logs.notes()
         return joined
 
-    def owners_now(self) -> dict[int, Owner]:
+    def find_owners(self) -> dict[int, Owner]:
         """Processes by flow index as hosts and logs name them now, for a running analysis."""
-        joined = self.joined(in_passing=True)
-        return self._with_known_ranks(merged(self.host_owners(), joined.owners))
+        joined = self.join_logs(in_passing=True)
+        return self._with_known_ranks(merge_owners(self.find_host_owners(), joined.owners))
 
-    def learned(self) -> tuple[Ranks, list[str]]:
+    def learn_ranks(self) -> tuple[Ranks, list[str]]:
         """The ranks of all flows, and what the logs of the job leave open."""
-        joined = self.joined()
+        joined = self.join_logs()
         texts, flows = self.registry.endpoints.texts(), self.measuring.tracker.flows
-        owners = merged(self.host_owners(), joined.owners)
+        owners = merge_owners(self.find_host_owners(), joined.owners)
         ranks = {_name(flows[number], texts): owner for number, owner in owners.items()}
         return Ranks(ranks), joined.notes
 
@@ -236,9 +236,9 @@ class Pipeline:
     def conclude(self, complete: bool) -> Analysis:
         """The Analysis of the packets so far; complete: none will come, and none was left out."""
         options, measuring, registry = self.options, self.measuring, self.registry
-        joined = self.joined()
-        owners = self._with_known_ranks(merged(self.host_owners(), joined.owners))
-        captures = self.summaries(complete)
+        joined = self.join_logs()
+        owners = self._with_known_ranks(merge_owners(self.find_host_owners(), joined.owners))
+        captures = self.summarize_captures(complete)
         summary = Summary(
             measuring,
             registry,
@@ -246,12 +246,12 @@ class Pipeline:
             owners,
             plane_by=options.plane_by,
             fabric=options.fabric,
-            now_ns=None if complete else self.present_ns(),
+            now_ns=None if complete else self.find_present_ns(),
         )
         flows = summary.flows()
         events, omitted = _with_job_events(*summary.events(MAX_EVENTS_REPORTED), joined.events)
         filtered = measuring.filtered or measuring.captured_in_part
-        mirror = self.mirror_checks()
+        mirror = self.check_mirrors()
         warnings = [] if mirror is None else mirror_warnings(mirror)
         warnings += warnings_of(
             captures,
@@ -302,7 +302,7 @@ class Pipeline:
             series=measuring.totals.series(registry.tap_names),
             warnings=warnings,
             ended=measuring.ended or UNSET,
-            rdma_ports=list(self.rdma_ports()) or UNSET,
+            rdma_ports=list(self.read_rdma_ports()) or UNSET,
             conformance=UNSET
             if checks is None
             else conformance(checks, measuring.tracker, registry, mirror),

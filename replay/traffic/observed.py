@@ -18,7 +18,7 @@ from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.logs.job import Job
 from ...analyzer.logs.join import Join
 from ...analyzer.measures.messages.measure import MessageStatistics
-from ...analyzer.pipeline.captures import ranks_of
+from ...analyzer.pipeline.captures import find_ranks
 from ...analyzer.pipeline.options import AnalyzeOptions
 from ...analyzer.pipeline.threads import Prefetched
 from ...analyzer.results.flow import Owner
@@ -84,7 +84,7 @@ def traffic_from_capture(
             options = AnalyzeOptions(
                 concat=concat, tap_names=tap_names or {}, udp_ports=tuple(udp_ports)
             )
-            ranks, _ = ranks_of(paths, options, None, job, needed_by=keep.of_job)
+            ranks, _ = find_ranks(paths, options, None, job, needed_by=keep.of_job)
 
         def tables(capture: Capture) -> Iterator[PacketTable]:
             decoder = Decoder(registry, udp_ports=udp_ports)

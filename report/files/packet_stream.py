@@ -13,7 +13,7 @@ from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.headers.extensions import decode_extensions
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.ranks import Ranks
-from ...analyzer.pipeline.captures import ranks_of
+from ...analyzer.pipeline.captures import find_ranks
 from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...analyzer.wire.registry import Registry
@@ -101,7 +101,7 @@ class PacketStream:
         field = None if self._filter is None else self._filter.of_job
         if self._ranks is not None or not (options.job_logs or field):
             return
-        self._ranks, notes = ranks_of(
+        self._ranks, notes = find_ranks(
             self._paths,
             AnalyzeOptions(
                 udp_ports=options.udp_ports, tap_names=options.tap_names, job_logs=options.job_logs

@@ -15,7 +15,7 @@ from ...analyzer.decode.sources import Source
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.logs.files import named
-from ...analyzer.pipeline.captures import CapturePipeline, open_sources, ranks_of
+from ...analyzer.pipeline.captures import CapturePipeline, find_ranks, open_sources
 from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.registry import Registry
 from ...analyzer.words import printable
@@ -66,7 +66,7 @@ def export_pcapng(
         for path in named(options.job_logs):
             if not os.path.isfile(path):
                 raise UsageError(f"--nccl-log: --pcapng reads {path} twice: give a file")
-        ranks, _ = ranks_of(paths, options, report, needed_by=field)
+        ranks, _ = find_ranks(paths, options, report, needed_by=field)
         options = replace(options, ranks=ranks)
     with _reading(paths, options, report, "first reading") as reading:
         known = known_after(reading)

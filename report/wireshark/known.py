@@ -92,7 +92,7 @@ class Reading:
         measuring = self.pipeline.measuring
         for part in map(self._keep, slices(self.sources)):
             measuring.date_taps(self.registry.taps)
-            batch = self.pipeline.take(part.table, self.pipeline.cm_messages())
+            batch = self.pipeline.take(part.table, self.pipeline.take_cm_messages())
             sights = None
             if batch is not None:
                 sights = self.sights.update(measuring.tracker, batch, begin + part.place)
@@ -106,7 +106,7 @@ def known_after(reading: Reading) -> Known:
     for _, batch, sights in reading.slices():
         if batch is not None:
             late.add(reading.sights.gaps, sights, batch)
-    ranks, notes = reading.pipeline.learned()
+    ranks, notes = reading.pipeline.learn_ranks()
     known = Known(late, notes=list(notes))
     if reading.sights.forgotten:
         known.late = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from captures import DATA
 
-from rocescope.analyzer.pipeline.captures import groups_of
+from rocescope.analyzer.pipeline.captures import group_files
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.cluster.merge import merge
@@ -47,7 +47,7 @@ def in_tasks(
 ) -> Analysis:
     """The analysis, one task after the other."""
     planned(folder, paths, partitions, options)
-    sources = groups_of(paths, options or AnalyzeOptions())
+    sources = group_files(paths, options or AnalyzeOptions())
     for number in range(len(sources)):
         map_capture(str(folder), number)
     for number in range(partitions):

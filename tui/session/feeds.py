@@ -103,7 +103,7 @@ class CaptureFeed:
             turn = int(time.monotonic() / LOGS_EVERY_S) if self._follows_logs else 0
             known = (comments, m.numbering, len(m.tracker), paired, turn)
         if known != self._owned:
-            self._owned, self._owners = known, self.pipeline.owners_now()
+            self._owned, self._owners = known, self.pipeline.find_owners()
         return self._owners
 
     def read(self) -> None:

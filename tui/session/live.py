@@ -21,7 +21,7 @@ from ...analyzer.measures.ending import IDLE_AFTER_NS
 from ...analyzer.measures.messages.times import MessageTimes
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...analyzer.pipeline.options import AnalyzeOptions
-from ...analyzer.pipeline.owners import merged
+from ...analyzer.pipeline.owners import merge_owners
 from ...analyzer.pipeline.threads import Prefetched, give_back_freed, give_back_large_arrays
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Owner
@@ -183,7 +183,7 @@ class LiveFeed:
                 found = self._probes.owners(pipeline.measuring.tracker)
             if found is not None:
                 pipeline.probed = found
-                self.owners = merged(found, self._logged)
+                self.owners = merge_owners(found, self._logged)
             if pipeline.logs is not None:
                 self._join_logs(pipeline.logs)
 
@@ -194,8 +194,8 @@ class LiveFeed:
             return
         logs.update()
         with self.pipeline.lock:
-            self._logged = self.pipeline.joined().owners
-            self.owners = merged(self.pipeline.probed, self._logged)
+            self._logged = self.pipeline.join_logs().owners
+            self.owners = merge_owners(self.pipeline.probed, self._logged)
         took = time.monotonic() - began
         self._logs_due = time.monotonic() + max(LOGS_EVERY_S, SHARE_OF_TIME * took)
 
@@ -212,7 +212,7 @@ class LiveFeed:
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
         """Packet tables, from a thread that only empties the rings and decodes."""
         for table in self._source.tables():
-            yield self.pipeline.kept(table), self._source.decoder.take_cm_messages()
+            yield self.pipeline.filter_packets(table), self._source.decoder.take_cm_messages()
 
     def stop(self) -> None:
         """End reading; the probes stay until the session is closed."""
