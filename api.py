@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from .analyzer.analysis.analyze import analyze as analyze_files
-from .analyzer.analysis.options import AnalyzeOptions
 from .analyzer.errors import UsageError
+from .analyzer.pipeline.captures import analyze as analyze_files
+from .analyzer.pipeline.options import AnalyzeOptions
 from .analyzer.results.analysis import Analysis as AnalysisRecord
 from .analyzer.results.captures import CaptureSummary
 from .analyzer.results.diagnosis import Diagnosis
@@ -162,12 +162,12 @@ def live(
     import time
 
     from .probes.live import LiveOptions
-    from .probes.live_analysis import LiveAnalysis, MeasureOptions
+    from .probes.live_analysis import LiveAnalysis
 
     if seconds <= 0:
         raise UsageError("seconds must be more than 0")
     given = _checked(LiveOptions, options)
-    with LiveAnalysis(interfaces, given, MeasureOptions(drop_privileges=False)) as run:
+    with LiveAnalysis(interfaces, given, drop_privileges=False) as run:
         end = time.monotonic() + seconds
 
         def check() -> None:

@@ -145,7 +145,7 @@ class Replayed:
         """Whether the reader has packets left to measure: those of an hour would all wait."""
         self._now_ns = _START_S * 10**9
 
-    def tables(self, _poll_s: float) -> Iterator[Any]:
+    def tables(self) -> Iterator[Any]:
         with self._capture as capture:
             for frames in capture.batches():
                 table = self.decoder.decode(frames)
@@ -183,28 +183,30 @@ class Replayed:
 
 def _live(path: str) -> Any:
     """The result of `analyze --live`."""
-    from rocescope.analyzer.analysis.heap import give_back_large_arrays
+    from rocescope.analyzer.pipeline.threads import give_back_large_arrays
     from rocescope.probes import live_analysis
     from rocescope.probes.live import LiveOptions
     from rocescope.probes.live_analysis import LiveAnalysis, warm_up
 
     live = LiveAnalysis(["lo"], LiveOptions())
-    source: Any = Replayed(path, live.registry)
-    live.source = source
+    source: Any = Replayed(path, live.pipeline.registry)
+    live.source = live.pipeline.source = source
     live_analysis.time = source.clock()
     live._ports = []
     give_back_large_arrays()
-    warm_up(live.options.window_ns)
+    warm_up(live.pipeline.options.window_ns)
     live.run(lambda _interval: None)
     return live.result()
 
 
 def _session(path: str) -> Any:
     """The result of a live session of the terminal user interface, drawn as often as it is."""
-    from rocescope.analyzer.analysis.heap import give_back_large_arrays
+    from rocescope.analyzer.pipeline.options import AnalyzeOptions
+    from rocescope.analyzer.pipeline.threads import give_back_large_arrays
     from rocescope.analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
     from rocescope.analyzer.wire.registry import Registry
-    from rocescope.tui.session.feeds import live
+    from rocescope.probes import live_analysis
+    from rocescope.tui.session.live import LiveFeed
     from rocescope.tui.session.session import Session
 
     registry = Registry(Endpoints(most=MOST_ADDRESSES))
@@ -215,8 +217,8 @@ def _session(path: str) -> Any:
     )  # fmt: skip
 
     def feed(keep: str | None) -> Any:
-        live.time = source.clock()
-        made = live.LiveFeed(probes, keep)
+        live_analysis.time = source.clock()
+        made = LiveFeed(probes, AnalyzeOptions(filter=keep))
         source.waits = lambda: made.backlog() > 0  # time passes with the packets that are measured
         return made
 

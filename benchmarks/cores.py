@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import dpkt
 from taps import BUNDLED
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_run
+from rocescope.analyzer.pipeline.captures import open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster.merge import merge
 from rocescope.cluster.plan import make_plan, write_plan
 from rocescope.cluster.reduce import reduce_partition
@@ -61,7 +61,7 @@ class Stages:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.spent = dict.fromkeys(("decode", "track", "follow", "conclude"), 0.0)
-        with open_run(paths, AnalyzeOptions()) as run:
+        with open_captures(paths, AnalyzeOptions()) as run:
             tables, tracked, hops = run._tables, run._tracked, run.measuring.hops
             run._tables = lambda: self.each("decode", tables())  # type: ignore[method-assign]
             run._tracked = lambda decoded: self.each("track", tracked(decoded))  # type: ignore[method-assign]

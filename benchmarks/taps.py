@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_run
+from rocescope.analyzer.pipeline.captures import open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 ROUNDS = 7
 LIMIT = 2.0
@@ -27,8 +27,8 @@ BUNDLED = Path(__file__).resolve().parent.parent / "tests/data/whole_leafspine/r
 def seconds(paths: Sequence[str]) -> float:
     """Processor time of reading and concluding."""
     begun = time.process_time()
-    with open_run(paths, AnalyzeOptions(), None) as run:
-        run.result(run.read())
+    with open_captures(paths, AnalyzeOptions(), None) as run:
+        run.conclude(run.read())
     return time.process_time() - begun
 
 

@@ -40,7 +40,7 @@ from textual._compositor import CompositorUpdate
 
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.opening import open_live, open_recorded
+from rocescope.tui.session.live import open_live, open_recorded
 from rocescope.tui.session.session import Session
 
 SIZE = (160, 50)

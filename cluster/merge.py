@@ -8,23 +8,17 @@ waiting times all packets share.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from ..analyzer.analysis.conclude import conclude
-from ..analyzer.analysis.owners import owners_in
-from ..analyzer.decode.merge import MergeCounts
 from ..analyzer.errors import RocescopeError, too_many_flows
 from ..analyzer.measures.hops.fabric_links import FabricLinks
 from ..analyzer.measures.hops.measure import HopMeasure
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.results.analysis import Analysis
-from ..analyzer.results.captures import CaptureSummary
-from ..analyzer.results.series import Series
 from ..analyzer.summary.options import FlowOrder
-from ..analyzer.summary.trust import check_read
 from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.track.connections import CmPairs
@@ -32,9 +26,9 @@ from ..analyzer.track.merge import index_records
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import NumberMaps
 from .captures import Captures
-from .outline import KEY, Outline
-from .plan import Plan, read_plan
-from .reduce import date_taps, empty_measuring, in_order, measured, merged_rows, read_result
+from .order import KEY, Outline, in_order
+from .plan import Plan, analyze_options, read_plan
+from .reduce import TaskPipeline, merged_rows, read_result
 from .rows import read_columns
 from .work import Work, damaged
 
@@ -63,12 +57,16 @@ def merge(
     packets = sum(outline.packets for outline in outlines)
     if flows > plan.options.max_flows:
         raise RocescopeError(too_many_flows(plan.options.max_flows, packets))
+    options = replace(
+        analyze_options(plan), flow_order=flow_order, fabric=fabric, dscp_priority=dscp_priority
+    )
+    whole = TaskPipeline(plan, captures, options)
     if _independent(outlines):
-        whole = _joined(work, plan, captures, outlines, tell)
+        _join(work, plan, captures, whole, outlines, tell)
     else:
-        whole = measured(plan, captures, range(plan.partitions), None).measuring
-    late_rows = sum(outline.late_rows for outline in outlines)
-    return _concluded(plan, captures, whole, late_rows, flow_order, fabric, dscp_priority)
+        whole.read(range(plan.partitions))
+    whole.merge_counts.late_rows = sum(outline.late_rows for outline in outlines)
+    return whole.conclude(complete=True)
 
 
 def _independent(outlines: Sequence[Outline]) -> bool:
@@ -85,12 +83,17 @@ def _independent(outlines: Sequence[Outline]) -> bool:
     return True
 
 
-def _joined(
-    work: Work, plan: Plan, captures: Captures, outlines: Sequence[Outline], tell: Tell
-) -> Measuring:
-    """The measures of the whole from those of its parts."""
-    whole = empty_measuring(plan, captures)
-    date_taps(whole, captures, 0, captures.chunks.count)
+def _join(
+    work: Work,
+    plan: Plan,
+    captures: Captures,
+    pipeline: TaskPipeline,
+    outlines: Sequence[Outline],
+    tell: Tell,
+) -> None:
+    """Take in the measures of all parts."""
+    whole = pipeline.measuring
+    pipeline.date_taps(captures.chunks.count)
     whole.many_taps = captures.many_from < captures.chunks.count
     flows = np.concatenate([outline.flows for outline in outlines])
     order = in_order(np.concatenate([outline.flow_keys for outline in outlines]))
@@ -115,7 +118,6 @@ def _joined(
     whole.hops = HopMeasure()
     if whole.many_taps:
         _follow(work, plan, captures, whole, flow_maps, tell)
-    return whole
 
 
 def _set_events(whole: Measuring, outlines: Sequence[Outline], flow_maps: Sequence[Any]) -> None:
@@ -181,46 +183,3 @@ def _tracked(
         tracked["flow"], tracked["verdict"] = flow_map[flow[: len(table)]], verdict[: len(table)]
         flow, verdict = flow[len(table) :], verdict[len(table) :]
         yield chunk, table, tracked
-
-
-def _concluded(
-    plan: Plan,
-    captures: Captures,
-    whole: Measuring,
-    late_rows: int,
-    flow_order: FlowOrder | None,
-    fabric: FabricLinks | None,
-    dscp_priority: Mapping[int, int] | None,
-) -> Analysis:
-    registry = captures.registry
-    series = whole.totals.series(registry.tap_names)
-    summaries = [
-        _of_whole(capture.summary, names, series)
-        for capture, names in zip(captures.captures, captures.session_names, strict=True)
-    ]
-    check_read(summaries, complete=True)
-    comments = [line for capture in captures.captures for line in capture.owner_comments]
-    return conclude(
-        whole,
-        registry,
-        summaries,
-        path_by=plan.options.path_by,
-        complete=True,
-        filtered=whole.filtered,
-        merge=MergeCounts(late_rows=late_rows),
-        owners=owners_in(comments, whole.tracker, registry.endpoints),
-        outer_labels=any(capture.outer_labels for capture in captures.captures),
-        flow_order=flow_order,
-        fabric=fabric,
-        dscp_priority=dscp_priority,
-    )
-
-
-def _of_whole(summary: CaptureSummary, names: Mapping[str, str], series: Series) -> CaptureSummary:
-    """The summary with the names of sessions, and with the bytes that tracking counts."""
-    taps = []
-    for tap in summary.taps:
-        name = names.get(tap.name, tap.name)
-        wire_bytes = sum(series.tap_wire_bytes.get(name, series.wire_bytes))
-        taps.append(msgspec.structs.replace(tap, name=name, wire_bytes=wire_bytes))
-    return msgspec.structs.replace(summary, taps=taps)

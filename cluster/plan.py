@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ..analyzer.analysis.options import AnalyzeOptions
-from ..analyzer.analysis.run import groups_of, open_sources
 from ..analyzer.capture.stored import StoredObject, is_stored
 from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
 from ..analyzer.errors import UnreadableInput, UsageError
+from ..analyzer.pipeline.captures import group_files, open_sources
+from ..analyzer.pipeline.options import AnalyzeOptions
 from ..analyzer.summary.options import PathBy, PlaneBy
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.segments import UsidFormat
@@ -113,7 +113,7 @@ def make_plan(paths: Sequence[str], options: AnalyzeOptions, partitions: int) ->
     registry = Registry()
     planned: list[PlannedSource] = []
     formats: set[str] = set()
-    for group in groups_of(paths, options):
+    for group in group_files(paths, options):
         before = len(registry.taps)
         with open_sources(group, options, registry) as sources:
             formats |= {source.capture.format for source in sources}

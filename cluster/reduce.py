@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.errors import RocescopeError, UsageError, too_many_flows
-from ..analyzer.measures.measuring import Measuring
+from ..analyzer.pipeline.options import AnalyzeOptions
+from ..analyzer.pipeline.owners import read_owners
+from ..analyzer.pipeline.pipeline import Pipeline
+from ..analyzer.results.captures import CaptureSummary
+from ..analyzer.results.flow import Owner
+from ..analyzer.results.series import Series
+from ..analyzer.summary.trust import check_read
 from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.wire.packets import PacketTable
 from .captures import Captures
-from .outline import KEY, Outline
+from .order import KEY, Outline, in_order
 from .pairs import Partitions
-from .plan import Plan, read_plan
+from .plan import Plan, analyze_options, read_plan
 from .rows import ColumnWriter
 from .state import read_state, write_state
 from .work import Work, opened, record_head
@@ -27,22 +33,42 @@ TRACKED: dict[str, np.dtype[Any]] = {"flow": np.dtype(np.int32), "verdict": np.d
 """Columns of `tracked.parquet`: of each row, in order, the number of its flow and its verdict."""
 
 
-@dataclass(slots=True)
-class Part:
-    """The measures of one partition, or of several."""
+class TaskPipeline(Pipeline):
+    """The pipeline of the rows of stage map: of one partition, of several, or of the whole."""
 
-    measuring: Measuring
-    outline: Outline = field(default_factory=Outline)
+    def __init__(
+        self, plan: Plan, captures: Captures, options: AnalyzeOptions | None = None
+    ) -> None:
+        chosen = options or analyze_options(plan)
+        super().__init__(chosen, captures.registry, many_taps=plan.many_taps)
+        self.measuring.tracker.see_taps(captures.initial_taps)
+        self.outline = Outline()
+        self._plan, self._captures = plan, captures
+        self._dated = 0
+        """Taps that the tracker knows."""
 
-    def update(
+    def read(self, numbers: Sequence[int], tracked: ColumnWriter | None = None) -> None:
+        """Measure partitions; with `tracked` without hops, for which it takes the verdicts."""
+        captures, measuring = self._captures, self.measuring
+        measuring.follows = tracked is None
+        for chunk, table, keys, messages in _chunks(self._plan, captures, numbers):
+            self.date_taps(chunk)
+            measuring.many_taps |= chunk >= captures.many_from
+            batch = self.take_rows(table, keys, messages)
+            if batch is not None and tracked is not None and measuring.many_taps:
+                tracked.write({"flow": batch.flow, "verdict": batch.verdict})
+            if len(measuring.tracker) > self.options.max_flows:
+                raise RocescopeError(too_many_flows(self.options.max_flows, self.packets))
+        self.date_taps(captures.chunks.count)
+        self.outline.packets, self.outline.late_rows = self.packets, captures.late_rows
+
+    def take_rows(
         self, table: PacketTable, keys: Any, messages: Sequence[CmMessage]
     ) -> TrackedBatch | None:
-        """Measure the rows of one chunk."""
-        tracker = self.measuring.tracker
+        """Measure the rows of one chunk, and note the places of new flows and events."""
+        tracker, outline = self.measuring.tracker, self.outline
         flows, events = len(tracker), int(tracker.state.used[st.USED_EVENTS])
-        batch = self.measuring.update(table, messages)
-        outline = self.outline
-        outline.packets += len(table)
+        batch = self.take(table, messages)
         if batch is None:
             return None
         if len(tracker) > flows:
@@ -60,6 +86,44 @@ class Part:
             outline.event_keys = np.concatenate([outline.event_keys, keys[places]])
         return batch
 
+    def date_taps(self, chunk: int) -> None:
+        """Tell the tracker of the taps known before a chunk since when they run."""
+        captures, measuring, taps = self._captures, self.measuring, self.registry.taps
+        while self._dated < len(taps) and captures.known_taps[self._dated].chunk <= chunk:
+            tap = self._dated
+            if not measuring.filtered:
+                if taps[tap].leaves_out_roce:
+                    measuring.captured_in_part = True
+                else:
+                    first_ns = captures.known_taps[taps.clock(tap)].first_ns
+                    if first_ns is not None:
+                        measuring.tracker.see_taps(tap + 1)
+                        measuring.tracker.ran(tap, first_ns)
+            self._dated += 1
+        if measuring.filtered:  # then rows show the taps, also those of other partitions
+            measuring.tracker.see_taps(int(captures.taps_in_rows[chunk]))
+
+    def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
+        """Those of stage map, with the names of sessions and the bytes that tracking counts."""
+        series = self.measuring.totals.series(self.registry.tap_names)
+        summaries = [
+            _of_whole(capture.summary, names, series)
+            for capture, names in zip(
+                self._captures.captures, self._captures.session_names, strict=True
+            )
+        ]
+        check_read(summaries, complete)
+        return summaries
+
+    def find_host_owners(self) -> dict[int, Owner]:
+        """Processes by flow index, as comments of the captures name them."""
+        comments = (line for capture in self._captures.captures for line in capture.owner_comments)
+        return read_owners(comments, self.measuring.tracker, self.registry.endpoints)
+
+    def uses_outer_labels(self) -> bool:
+        """Whether entropy values use the flow label of the outer header."""
+        return any(capture.outer_labels for capture in self._captures.captures)
+
 
 def reduce_partition(folder: str, number: int) -> None:
     """Task `number` of stage reduce, unless it is done. UsageError while map is not complete."""
@@ -72,13 +136,15 @@ def reduce_partition(folder: str, number: int) -> None:
     captures = Captures(work, plan)
     with work.task("reduce", str(number)) as into:
         tracked = ColumnWriter(os.path.join(into, "tracked.parquet"), TRACKED)
-        part = measured(plan, captures, [number], tracked)
+        pipeline = TaskPipeline(plan, captures)
+        pipeline.read([number], tracked)
         tracked.close()
-        outline, state = part.outline, part.measuring.tracker.state
-        outline.flows = part.measuring.tracker.flows
+        outline, tracker = pipeline.outline, pipeline.measuring.tracker
+        state = tracker.state
+        outline.flows = tracker.flows
         outline.events = state.events[: len(outline.event_keys)]
         outline.used = state.used
-        for name, value in (("outline", outline), ("state", part.measuring)):
+        for name, value in (("outline", outline), ("state", pipeline.measuring)):
             with open(os.path.join(into, name), "xb") as file:
                 file.write(record_head(plan.digest))
                 write_state(file, value)
@@ -93,35 +159,6 @@ def read_result(work: Work, plan: Plan, number: int, name: str) -> Any:
     path = work.path("reduce", str(number), name)
     with opened(path, plan.digest) as file:
         return read_state(file, path)
-
-
-def empty_measuring(plan: Plan, captures: Captures) -> Measuring:
-    """Measures before the first row, as one process begins."""
-    measuring = Measuring(plan.options.window_ns, plan.many_taps)
-    measuring.filtered = plan.options.filter is not None
-    measuring.tracker.see_taps(captures.initial_taps)
-    return measuring
-
-
-def measured(
-    plan: Plan, captures: Captures, numbers: Sequence[int], tracked: ColumnWriter | None
-) -> Part:
-    """The measures of partitions; with `tracked` without hops, for which it takes the verdicts."""
-    part = Part(empty_measuring(plan, captures))
-    part.measuring.follows = tracked is None
-    taps = 0
-    for chunk, table, keys, messages in _chunks(plan, captures, numbers):
-        taps = date_taps(part.measuring, captures, taps, chunk)
-        part.measuring.many_taps |= chunk >= captures.many_from
-        batch = part.update(table, keys, messages)
-        if batch is not None and tracked is not None and part.measuring.many_taps:
-            tracked.write({"flow": batch.flow, "verdict": batch.verdict})
-        flows, most = len(part.measuring.tracker), plan.options.max_flows
-        if flows > most:
-            raise RocescopeError(too_many_flows(most, part.outline.packets))
-    date_taps(part.measuring, captures, taps, captures.chunks.count)
-    part.outline.late_rows = captures.late_rows
-    return part
 
 
 def _chunks(
@@ -172,24 +209,11 @@ def merged_rows(
         yield chunk, table.take(order), keys[order]
 
 
-def in_order(keys: Any) -> Any:
-    """int64[rows]: the order of one process."""
-    return np.lexsort((keys["row"], keys["front"], keys["time"], keys["chunk"]))
-
-
-def date_taps(measuring: Measuring, captures: Captures, known: int, chunk: int) -> int:
-    """Tell the tracker of the taps known before a chunk since when they run; how many are known."""
-    taps = captures.registry.taps
-    while known < len(taps) and captures.known_taps[known].chunk <= chunk:
-        if not measuring.filtered:
-            if taps[known].leaves_out_roce:
-                measuring.captured_in_part = True
-            else:
-                first_ns = captures.known_taps[taps.clock(known)].first_ns
-                if first_ns is not None:
-                    measuring.tracker.see_taps(known + 1)
-                    measuring.tracker.ran(known, first_ns)
-        known += 1
-    if measuring.filtered:  # then rows show the taps, also those of other partitions
-        measuring.tracker.see_taps(int(captures.taps_in_rows[chunk]))
-    return known
+def _of_whole(summary: CaptureSummary, names: Mapping[str, str], series: Series) -> CaptureSummary:
+    """The summary with the names of sessions, and with the bytes that tracking counts."""
+    taps = []
+    for tap in summary.taps:
+        name = names.get(tap.name, tap.name)
+        wire_bytes = sum(series.tap_wire_bytes.get(name, series.wire_bytes))
+        taps.append(msgspec.structs.replace(tap, name=name, wire_bytes=wire_bytes))
+    return msgspec.structs.replace(summary, taps=taps)

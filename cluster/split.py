@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..analyzer.analysis.progress import Progress
-from ..analyzer.analysis.run import BATCH_FRAMES, open_sources
 from ..analyzer.decode.cuts import marks_of
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.decode.sources import Source
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.filtering.compiler import Filter
 from ..analyzer.measures.series import Totals
+from ..analyzer.pipeline.captures import BATCH_FRAMES, open_sources
+from ..analyzer.pipeline.options import Progress
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.summary.trust import capture_summary
 from ..analyzer.wire.packets import COLUMNS, I64, PacketTable

@@ -35,7 +35,7 @@ from ..analyzer.statistics.windows import WindowedSums
 from ..analyzer.track.connections import CmPairs, _Request
 from ..analyzer.track.state import State
 from ..analyzer.track.tracker import FlowTracker
-from .outline import Outline
+from .order import Outline
 from .work import damaged
 
 _CLASSES: tuple[type[Any], ...] = (

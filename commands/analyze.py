@@ -173,8 +173,8 @@ def analyze(
             write_analysis(analysis, to, top or 20, sort is not None, brief)
         return code or failed(analysis, fail_on)
 
-    from ..analyzer.analysis import analyze as engine
     from ..analyzer.measures.conformance.options import ConformanceOptions
+    from ..analyzer.pipeline import captures as engine
     from .options.fabric_links import fabric_links
 
     options = replace(

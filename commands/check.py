@@ -79,10 +79,10 @@ def check(
     if (counters is None) != (host is None):
         raise UsageError("--counters and --host must be given together")
 
-    from ..analyzer.analysis import analyze as engine
-    from ..analyzer.analysis.options import AnalyzeOptions
     from ..analyzer.measures.conformance.hosts import parse_at_host, parse_same_port
     from ..analyzer.measures.conformance.options import ConformanceOptions, HostCounters
+    from ..analyzer.pipeline import captures as engine
+    from ..analyzer.pipeline.options import AnalyzeOptions
 
     saved = None
     if counters is not None and host is not None:

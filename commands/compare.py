@@ -90,8 +90,8 @@ def _read(
     """The analysis of captures, or that in a JSON file."""
     if not captures:
         return _decoded(path)
-    from ..analyzer.analysis import analyze as engine
-    from ..analyzer.analysis.options import AnalyzeOptions
+    from ..analyzer.pipeline import captures as engine
+    from ..analyzer.pipeline.options import AnalyzeOptions
 
     paths, options = [input_name(one) for one in captures], AnalyzeOptions(tap_names=tap_names)
     with shown(to.progress) as report:

@@ -90,7 +90,7 @@ def _pcapng(
     if any(output.exists() and output.samefile(path) for path in paths if path != "-"):
         raise UsageError(f"--output {output} is one of the captures: give another name")
 
-    from ..analyzer.analysis.options import AnalyzeOptions
+    from ..analyzer.pipeline.options import AnalyzeOptions
     from ..report.wireshark.export import export_pcapng
 
     options = AnalyzeOptions(

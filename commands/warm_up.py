@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from ..analyzer.analysis.ahead import PARTS, call_of, in_python
 from ..analyzer.errors import RocescopeError
+from ..analyzer.pipeline.ahead import PARTS, call_of, in_python
 from ..kernels.cache import cache_base
 from .options.parameter import Parameter
 from .options.progress import ProgressAs

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from msgspec import UNSET
 
-from ..analyzer.analysis.conclude import MAX_FLOWS, conclude
-from ..analyzer.analysis.heap import give_back_freed, give_back_large_arrays
-from ..analyzer.analysis.owners import merged
 from ..analyzer.logs.following import FollowedLogs
-from ..analyzer.logs.join import Join, Joined
+from ..analyzer.logs.join import Joined
 from ..analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
 from ..analyzer.measures.measuring import Measuring
-from ..analyzer.measures.messages.times import MessageTimes
-from ..analyzer.measures.series import DEFAULT_WINDOW_NS
+from ..analyzer.pipeline.options import AnalyzeOptions
+from ..analyzer.pipeline.pipeline import Pipeline
+from ..analyzer.pipeline.threads import give_back_freed, give_back_large_arrays
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.results.diagnosis import Diagnosis
 from ..analyzer.results.flow import Owner
 from ..analyzer.results.live import LiveInterval, RdmaPort
-from ..analyzer.summary.options import FlowOrder, PathBy
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
 from ..analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..analyzer.wire.packets import PacketTable
@@ -38,29 +35,65 @@ from .opened import Opened
 from .owners.watch import OwnerWatch
 from .rights.dropping import become_unprivileged
 
-POLL_S = 0.02
-"""Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
 
+class LivePipeline(Pipeline):
+    """The pipeline of live probes: idle flows leave it, and owners come from this host."""
 
-@dataclass(frozen=True, slots=True)
-class MeasureOptions:
-    """Options of the analysis."""
+    def __init__(
+        self, source: LiveSource, options: AnalyzeOptions, logs: FollowedLogs | None = None
+    ) -> None:
+        """logs: of the job, which other pipelines read too."""
+        chosen = replace(
+            options,
+            follow=True,  # of the logs of the job
+            idle_ns=IDLE_AFTER_NS if options.idle_ns is None else options.idle_ns,
+            dscp_priority=None,
+        )
+        kept = None
+        if options.filter:
+            from ..analyzer.filtering.compiler import Filter  # loads a grammar
 
-    path_by: PathBy = "entropy"
-    window_ns: int = DEFAULT_WINDOW_NS
-    interval_ns: int = 1_000_000_000
-    count: int | None = None
-    """End after this many packets."""
-    idle_ns: int = IDLE_AFTER_NS
-    """Flows without a packet for this time are ended: their sums stay, the worst stay listed."""
-    max_flows: int = MAX_FLOWS
-    """End at more flows at once: memory grows with them."""
-    flow_order: FlowOrder | None = None
-    """Order of the flows in the result; default: order of their first packets."""
-    job_logs: tuple[str, ...] = ()
-    """Patterns of the logs of a job, which may appear and grow."""
-    drop_privileges: bool = True
-    """Give up privileges permanently after probes are attached; not for library use."""
+            kept = Filter(options.filter)
+        super().__init__(chosen, source.registry, many_taps=True, packet_filter=kept, logs=logs)
+        self.measuring.filtered = bool(options.filter or source.options.filter)
+        self.source = source
+        self.warnings: list[str] = []
+        """Of the capture."""
+        self.ports: list[RdmaPort] = []
+        """Growth of the counters of this host's ports."""
+        self.probed: dict[int, Owner] = {}
+        """By flow index: the processes that probes of this host named last."""
+        self._turns = Turns()
+
+    def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
+        """Counts and losses of the probes."""
+        return [capture_summary(self.source, self.measuring, self.warnings)]
+
+    def find_host_owners(self) -> dict[int, Owner]:
+        """Processes by flow index, as probes of this host named them last."""
+        return self.probed
+
+    def join_logs(self, in_passing: bool = True) -> Joined:
+        """What the logs say, as far as they were read: the pairing is always that of the probes."""
+        return super().join_logs(in_passing=True)
+
+    def read_rdma_ports(self) -> Sequence[RdmaPort]:
+        """Growth of the counters of this host's ports."""
+        return self.ports
+
+    def find_present_ns(self) -> int:
+        """The present."""
+        return time.time_ns()
+
+    def end_idle_in_turn(self, end_idle: Callable[[], object]) -> None:
+        """Call `end_idle` if it is time for a look at idle flows."""
+        flows = self.measuring.tracker
+        if not self._turns.is_due(len(flows), time.monotonic()):
+            return
+        spent_s = -time.thread_time()
+        end_idle()
+        spent_s += time.thread_time()
+        self._turns.taken(len(flows), spent_s, time.monotonic())
 
 
 class LiveAnalysis(Opened):
@@ -74,41 +107,44 @@ class LiveAnalysis(Opened):
         self,
         interfaces: Sequence[str],
         live: LiveOptions,
-        options: MeasureOptions | None = None,
+        options: AnalyzeOptions | None = None,
+        *,
+        interval_ns: int = 1_000_000_000,
+        count: int | None = None,
+        drop_privileges: bool = True,
         rdma_devices: Path = sysfs.DEVICES,
     ) -> None:
-        self.registry = Registry(Endpoints(most=MOST_ADDRESSES))
-        self.source = LiveSource(interfaces, live, registry=self.registry)
-        self.options = options or MeasureOptions()
-        self.measuring = Measuring(self.options.window_ns, many_taps=True)
-        self.measuring.filtered = live.filter is not None
-        self.measuring.address_beyond = self.registry.endpoints.beyond
-        self._logs = FollowedLogs(self.options.job_logs) if self.options.job_logs else None
-        if self._logs is not None:
-            self.measuring.message_times = MessageTimes(newest=True)
-        self._renumbered = self.measuring.renumbered = []
+        """options: those of files alone have no effect, and the filter is that of `live`.
+
+        count: end after this many packets. drop_privileges: give up privileges permanently after
+        probes are attached; not for library use.
+        """
+        registry = Registry(Endpoints(most=MOST_ADDRESSES))
+        self.source = LiveSource(interfaces, live, registry=registry)
+        self.pipeline = LivePipeline(self.source, options or AnalyzeOptions())
+        self._renumbered = self.pipeline.measuring.renumbered = []
         self.reasons: list[str] = []
         """Limits of the information on owners."""
-        self.packets = 0
         self.ended_by: str | None = None
         """Reason if it ended without a request."""
+        self._interval_ns, self._count = interval_ns, count
+        self._drop_privileges = drop_privileges
         self._watch: OwnerWatch | None = None
         self._rdma_devices = rdma_devices
         super().__init__()
         self._intervals = 0
         self._busy_left = self._missing_left = 0
         """Flows that ended after packets in the present interval; PSNs that ended flows miss."""
-        self._turns = Turns()
-        self._before = _Counted(self.measuring, Loss())
+        self._before = _Counted(self.pipeline.measuring, Loss())
 
     def _open(self) -> None:
         self.source.check()  # before work that may take a minute
         give_back_large_arrays()
-        warm_up(self.options.window_ns)
+        warm_up(self.pipeline.options.window_ns)
         self._watch_owners()  # takes a second; the rings would overflow
         self._ports = sysfs.read_ports(self._rdma_devices)[0]
         self._stack.enter_context(self.source)
-        if self.options.drop_privileges:
+        if self._drop_privileges:
             become_unprivileged(self.source.privileges())
 
     def run(
@@ -120,22 +156,18 @@ class LiveAnalysis(Opened):
         check: called after every poll.
         """
         began = time.monotonic_ns()
-        due = began + self.options.interval_ns
-        for table in self.source.tables(POLL_S):
+        due = began + self._interval_ns
+        for table in self.source.tables():
             if not self._take(table):
                 break
             if self._watch is not None:
                 self._guarded(self._watch.listen)
+            self.pipeline.end_idle_in_turn(self._end_idle)
             now = time.monotonic_ns()
-            if self._turns.is_due(len(self.measuring.tracker), now / 1e9):
-                spent_s = -time.thread_time()
-                self._end_idle()
-                spent_s += time.thread_time()
-                self._turns.taken(len(self.measuring.tracker), spent_s, time.monotonic())
             if now >= due:
                 tell(self._interval(now - began))
                 began = now
-                due += -(-(now - due + 1) // self.options.interval_ns) * self.options.interval_ns
+                due += -(-(now - due + 1) // self._interval_ns) * self._interval_ns
             check()
         self.source.finish()
         last = self._interval(time.monotonic_ns() - began)
@@ -144,29 +176,30 @@ class LiveAnalysis(Opened):
 
     def _take(self, table: PacketTable) -> bool:
         """Measure a batch; False if it was the last one."""
-        limit = self.options.count
+        pipeline, limit = self.pipeline, self._count
         if limit is not None:
-            table = table.slice(0, min(len(table), limit - self.packets))
+            table = table.slice(0, min(len(table), limit - pipeline.packets))
         cm = self.source.decoder.take_cm_messages()
         if len(table) or cm:
-            self.measuring.update(table, cm)
-            self.packets += len(table)
-        if len(self.measuring.tracker) > self.options.max_flows:
+            pipeline.take(table, cm)
+        most = pipeline.options.max_flows
+        if len(pipeline.measuring.tracker) > most:
             self._end_idle()
-        if len(self.measuring.tracker) > self.options.max_flows:
+        if len(pipeline.measuring.tracker) > most:
             self.ended_by = (
-                f"more than {self.options.max_flows} flows at once: give a --filter to analyse a"
-                " part, or a shorter --idle-after"
+                f"more than {most} flows at once: give a --filter to analyse a part, or a shorter"
+                " --idle-after"
             )
             return False
-        return limit is None or self.packets < limit
+        return limit is None or pipeline.packets < limit
 
     def _end_idle(self) -> None:
         """End idle flows; the counts of the present interval stay right."""
-        before, missing = self._grown(), _missing(self.measuring)
-        if not end_idle(self.measuring, self.options.idle_ns, self.registry.tap_names):
+        measuring = self.pipeline.measuring
+        before, missing = self._grown(), _missing(measuring)
+        if not self.pipeline.end_idle():
             return
-        self._missing_left += missing - _missing(self.measuring)
+        self._missing_left += missing - _missing(measuring)
         for kept in self._renumbered:
             self._busy_left += int(np.count_nonzero(before[kept.number < 0]))
             counted = self._before.packets
@@ -176,7 +209,7 @@ class LiveAnalysis(Opened):
 
     def _grown(self) -> Ints:
         """Packets of each flow since the last interval."""
-        grown: Ints = self.measuring.tracker.flows["packets"].copy()
+        grown: Ints = self.pipeline.measuring.tracker.flows["packets"].copy()
         grown[: len(self._before.packets)] -= self._before.packets
         return grown
 
@@ -185,7 +218,8 @@ class LiveAnalysis(Opened):
             self._guarded(self._watch.update)
         self._intervals += 1
         busy = self._grown()
-        now, before = _Counted(self.measuring, self.source.loss()), self._before
+        measuring = self.pipeline.measuring
+        now, before = _Counted(measuring, self.source.loss()), self._before
         self._before = now
         grown = {name: now.sums[name] - before.sums[name] for name in now.sums}
         busy_left, self._busy_left = self._busy_left, 0
@@ -203,8 +237,8 @@ class LiveAnalysis(Opened):
             packets_per_second=grown["packets"] / seconds,
             bits_per_second=grown["wire_bytes"] * 8 / seconds,
             flows=int(np.count_nonzero(busy)) + busy_left,
-            flows_total=len(busy) + self.measuring.ended.flows,
-            missing_packets_total=_missing(self.measuring) + self._missing_left,
+            flows_total=len(busy) + measuring.ended.flows,
+            missing_packets_total=_missing(measuring) + self._missing_left,
             interfaces_gone=[interface.label for interface in self.source.gone()],
             **grown,
         )
@@ -218,44 +252,22 @@ class LiveAnalysis(Opened):
         if self._watch is not None:
             watch = self._watch
             self._guarded(lambda: watch.update(wait=True))
+        if self.pipeline.logs is not None:
+            self.pipeline.logs.update()  # what they got since the start
         return self._concluded(complete=True)
 
     def _concluded(self, complete: bool) -> Analysis:
-        owners: dict[int, Owner] = {}
+        pipeline = self.pipeline
+        pipeline.probed = {}
         if self._watch is not None:
-            watch = self._watch
-            self._guarded(
-                lambda: owners.update(watch.owners(self.measuring.tracker, self.registry.endpoints))
-            )
-        joined = self._joined(complete)
+            watch, of = self._watch, (pipeline.measuring.tracker, pipeline.registry.endpoints)
+            self._guarded(lambda: pipeline.probed.update(watch.owners(*of)))
         grown = sysfs.growth(self._ports, sysfs.read_ports(self._rdma_devices)[0])
-        return conclude(
-            self.measuring,
-            self.registry,
-            [capture_summary(self.source, self.measuring, self._warnings())],
-            path_by=self.options.path_by,
-            complete=complete,
-            now_ns=None if complete else time.time_ns(),
-            filtered=self.measuring.filtered,
-            owners=merged(owners, joined.owners),
-            job_events=joined.events,
-            job_notes=joined.notes,
-            rdma_ports=[
-                RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown
-            ],
-            flow_order=self.options.flow_order,
-        )
-
-    def _joined(self, complete: bool) -> Joined:
-        """What the logs show; what they got since the start is read at the end only."""
-        if self._logs is None:
-            return Joined()
-        if complete:
-            self._logs.update()
-        tracker, endpoints = self.measuring.tracker, self.registry.endpoints
-        joined = Join(self._logs.job, tracker, endpoints).result()
-        joined.notes += self._logs.notes()
-        return joined
+        pipeline.ports = [
+            RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown
+        ]
+        pipeline.warnings = self._warnings()
+        return pipeline.conclude(complete)
 
     def _warnings(self) -> list[str]:
         loss = self.source.loss()

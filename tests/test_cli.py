@@ -12,7 +12,6 @@ import resource
 import signal
 import subprocess
 import sys
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -25,13 +24,11 @@ import pytest
 from factories import Frame, write_pcap
 from network import roce
 
-import rocescope.analyzer.analysis
 from rocescope import cli
-from rocescope.analyzer.analysis.conclude import MAX_FLOWS
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.progress import Progress
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
+from rocescope.analyzer.pipeline import captures
+from rocescope.analyzer.pipeline.options import MAX_FLOWS, AnalyzeOptions, Progress
 from rocescope.analyzer.summary.options import PlaneBy
 from rocescope.analyzer.wire.segments import UsidFormat
 from rocescope.commands.options.progress import COMPILES
@@ -40,7 +37,7 @@ from rocescope.tui.session.words.command_words import reading_words
 
 @dataclass
 class Engine:
-    """Stands in for analyzer/analysis/analyze.py: returns or raises what a test wants."""
+    """Stands in for the analysis of captures: returns or raises what a test wants."""
 
     outcome: Any = None
     paths: list[str] = field(default_factory=list)
@@ -63,10 +60,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine(factories.analysis())
-    module = types.ModuleType("rocescope.analyzer.analysis.analyze")
-    module.analyze = engine.analyze  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(rocescope.analyzer.analysis, "analyze", module, raising=False)
+    monkeypatch.setattr(captures, "analyze", engine.analyze)
     return engine
 
 

@@ -28,7 +28,7 @@ def test_a_report_loads_nothing_of_the_terminal_ui(checkout: Path, format: str) 
     capture = checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap"
     words = ["analyze", str(capture), "--format", format]
     loaded = all_modules_after(f"import rocescope.cli\nassert rocescope.cli.run({words}) == 0")
-    assert "rocescope.analyzer.analysis.analyze" in loaded
+    assert "rocescope.analyzer.pipeline.captures" in loaded
     assert not {name for name in loaded if name.startswith("rocescope.tui")}
 
 

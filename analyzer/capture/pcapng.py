@@ -33,7 +33,7 @@ _IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_FILTER, _IF_TSOFFSET = 2, 8, 9, 11, 14
 _ISB_IFDROP, _ISB_OSDROP = 5, 7
 _COMMENT = 1
 
-_OWNER = b"owner: "  # see analyzer/analysis/owners.py
+_OWNER = b"owner: "  # see analyzer/pipeline/owners.py
 _MAX_OWNERS = 100_000
 """Limit far above the queue pairs of one host, because a file may hold any number of comments."""
 _MOST_OWNER_BYTES = 512

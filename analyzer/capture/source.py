@@ -92,7 +92,7 @@ class Capture:
 
     @property
     def owner_comments(self) -> list[str]:
-        """Comments that name owners of queue pairs, see analyzer/analysis/owners.py."""
+        """Comments that name owners of queue pairs, see analyzer/pipeline/owners.py."""
         return self._framing.counts.owner_comments
 
     @property

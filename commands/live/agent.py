@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ...analyzer.analysis.heap import give_back_large_arrays
 from ...analyzer.errors import CaptureError, UsageError
+from ...analyzer.pipeline.threads import give_back_large_arrays
 from ...analyzer.units import parse_duration, parse_size
 from ..options.capturing import Hook
 from ..options.parameter import Parameter

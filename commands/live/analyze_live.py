@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ...analyzer.analysis.heap import give_back_large_arrays
+from ...analyzer.pipeline.threads import give_back_large_arrays
 from ..options.capturing import Until
 from .capturing import (
     Ending,
@@ -45,19 +45,18 @@ def analyze_live(
 ) -> tuple[Analysis, int]:
     """Analyse interfaces and print the intervals; returns the analysis and the exit code."""
     give_back_large_arrays()
-    from ...probes.live_analysis import LiveAnalysis, MeasureOptions
+    from ...analyzer.pipeline.options import AnalyzeOptions
+    from ...probes.live_analysis import LiveAnalysis
 
     seconds = until.seconds
-    options = MeasureOptions(
+    options = AnalyzeOptions(
         path_by=path_by,
         window_ns=window_ns,
-        interval_ns=interval_ns,
         idle_ns=idle_ns,
-        count=until.count,
         flow_order=flow_order,
         job_logs=job_logs,
     )
-    analysis = LiveAnalysis(interfaces, live, options)
+    analysis = LiveAnalysis(interfaces, live, options, interval_ns=interval_ns, count=until.count)
 
     criticals = Criticals(analysis.diagnosis)
 
@@ -69,7 +68,7 @@ def analyze_live(
                 raise  # else the terminal is gone: the file still gets the result
         came = interval.packets + interval.dropped_frames
         room_s = analysis.source.room_s(came * 1e9 / interval.duration_ns)
-        for line in criticals.lines(len(analysis.measuring.tracker), room_s):
+        for line in criticals.lines(len(analysis.pipeline.measuring.tracker), room_s):
             say(line)
 
     with ended_by_signals(analysis.source), ExitStack() as stack:

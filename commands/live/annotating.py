@@ -21,7 +21,7 @@ def annotate(
 
     If that fails or is interrupted, the file stays as it is, and a message says so.
     """
-    from ...analyzer.analysis.options import AnalyzeOptions
+    from ...analyzer.pipeline.options import AnalyzeOptions
     from ...report.whole_file import whole_file
     from ...report.wireshark.export import export_pcapng
 

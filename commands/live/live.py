@@ -47,7 +47,7 @@ def live(
     from ...report.whole_file import made_by
     from ...tui.app.app import RocescopeApp
     from ...tui.session.export import FORMATS
-    from ...tui.session.opening import open_live, open_recorded
+    from ...tui.session.live import open_live, open_recorded
     from ...tui.settings import load
 
     options = capturing.options(selection, sample)

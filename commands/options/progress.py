@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import ProgressColumn
 
-    from ...analyzer.analysis.progress import Progress
+    from ...analyzer.pipeline.options import Progress
 
 COMPILES = "rocescope: compiling kernels (first run only, up to three minutes of processor time)"
 
@@ -46,7 +46,7 @@ def shown(how: ProgressAs) -> Iterator[Report | None]:
 @contextmanager
 def reading_shown(how: ProgressAs, name: str) -> Iterator[Callable[[int, int | None], None]]:
     """The function to call with the bytes read of an input, and their number if it is known."""
-    from ...analyzer.analysis.progress import Progress
+    from ...analyzer.pipeline.options import Progress
 
     with shown(how) as report:
 

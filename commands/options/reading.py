@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ...analyzer.analysis.options import AnalyzeOptions
+    from ...analyzer.pipeline.options import AnalyzeOptions
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ReadingInTasks(Naming, Selection):
     def options(self, files: Sequence[object], tap_names: Mapping[str, str]) -> AnalyzeOptions:
         """The options for `analyze` of these files. UsageError before a file is opened."""
         check_uncombined(tap_names, self.concat)
-        from ...analyzer.analysis.options import AnalyzeOptions
+        from ...analyzer.pipeline.options import AnalyzeOptions
         from ...analyzer.wire.segments import parse_usid_format
 
         if self.filter is not None:

@@ -17,7 +17,7 @@ from .progress import ProgressAs
 from .steps import steps_shown
 
 if TYPE_CHECKING:
-    from ...analyzer.analysis.options import AnalyzeOptions
+    from ...analyzer.pipeline.options import AnalyzeOptions
     from ...analyzer.results.analysis import Analysis
 
 

@@ -8,9 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...analyzer.analysis.options import AnalyzeOptions
-from ...analyzer.analysis.prefetch import Prefetched
-from ...analyzer.analysis.run import ranks_of
 from ...analyzer.capture.concat import concatenated
 from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
@@ -21,6 +18,9 @@ from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.logs.job import Job
 from ...analyzer.logs.join import Join
 from ...analyzer.measures.messages.measure import MessageStatistics
+from ...analyzer.pipeline.captures import find_ranks
+from ...analyzer.pipeline.options import AnalyzeOptions
+from ...analyzer.pipeline.threads import Prefetched
 from ...analyzer.results.flow import Owner
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.track.tracker import FlowTracker
@@ -84,7 +84,7 @@ def traffic_from_capture(
             options = AnalyzeOptions(
                 concat=concat, tap_names=tap_names or {}, udp_ports=tuple(udp_ports)
             )
-            ranks, _ = ranks_of(paths, options, None, job, needed_by=keep.of_job)
+            ranks, _ = find_ranks(paths, options, None, job, needed_by=keep.of_job)
 
         def tables(capture: Capture) -> Iterator[PacketTable]:
             decoder = Decoder(registry, udp_ports=udp_ports)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...analyzer.analysis.options import AnalyzeOptions
-from ...analyzer.analysis.progress import Progress
-from ...analyzer.analysis.run import ranks_of
 from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.headers.extensions import decode_extensions
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.ranks import Ranks
+from ...analyzer.pipeline.captures import find_ranks
+from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...analyzer.wire.registry import Registry
 from .packets import packet_schema, record_batch
@@ -102,7 +101,7 @@ class PacketStream:
         field = None if self._filter is None else self._filter.of_job
         if self._ranks is not None or not (options.job_logs or field):
             return
-        self._ranks, notes = ranks_of(
+        self._ranks, notes = find_ranks(
             self._paths,
             AnalyzeOptions(
                 udp_ports=options.udp_ports, tap_names=options.tap_names, job_logs=options.job_logs

@@ -10,14 +10,13 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...analyzer.analysis.options import AnalyzeOptions
-from ...analyzer.analysis.progress import Progress
-from ...analyzer.analysis.run import open_sources, ranks_of
 from ...analyzer.capture.unpacked import unpacked
 from ...analyzer.decode.sources import Source
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.logs.files import named
+from ...analyzer.pipeline.captures import CapturePipeline, find_ranks, open_sources
+from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.registry import Registry
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools, Ints, UInt16s
@@ -67,12 +66,12 @@ def export_pcapng(
         for path in named(options.job_logs):
             if not os.path.isfile(path):
                 raise UsageError(f"--nccl-log: --pcapng reads {path} twice: give a file")
-        ranks, _ = ranks_of(paths, options, report, needed_by=field)
+        ranks, _ = find_ranks(paths, options, report, needed_by=field)
         options = replace(options, ranks=ranks)
     with _reading(paths, options, report, "first reading") as reading:
-        known = known_after(reading, options.job_logs)
+        known = known_after(reading)
     done = Annotated()
-    with _reading(paths, options, report, "writing") as reading:
+    with _reading(paths, replace(options, job_logs=()), report, "writing") as reading:
         comments = Comments(known)
         source = reading.sources[0]
         writer: _Spliced | _Merged
@@ -122,9 +121,8 @@ def _reading(
                 return part
             return _kept(part, packet_filter.mask(part.table, registry, options.ranks))
 
-        reading = Reading(sources, registry, keep)
-        reading.measuring.filtered = packet_filter is not None
-        yield reading
+        pipeline = CapturePipeline(paths, sources, registry, packet_filter, options, None)
+        yield Reading(pipeline, keep)
 
 
 def _kept(part: Slice, rows: Bools) -> Slice:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
 
-from ...analyzer.analysis.owners import merged, owners_in
-from ...analyzer.decode.sources import Source
-from ...analyzer.logs.files import named
-from ...analyzer.logs.job import Job
-from ...analyzer.logs.join import Join, Joined
-from ...analyzer.measures.measuring import Measuring
-from ...analyzer.measures.series import DEFAULT_WINDOW_NS
+from ...analyzer.pipeline.captures import CapturePipeline
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track.batch import OVERTAKEN, REORDERED, TrackedBatch
 from ...analyzer.track.sights import Sights
 from ...analyzer.wire.packets import PacketTable
-from ...analyzer.wire.registry import Registry
 from ...kernels.kernel import Ints, Records
 from .merged import Slice, slices
 
@@ -87,52 +80,41 @@ class Known:
 class Reading:
     """The tracked packets of captures; a reading to the end and the one that writes are equal."""
 
-    def __init__(
-        self, sources: Sequence[Source], registry: Registry, keep: Callable[[Slice], Slice]
-    ) -> None:
-        self.sources, self.registry = sources, registry
-        many_taps = len(registry.taps) > 1 or any(s.capture.format != "pcap" for s in sources)
-        self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps)
-        self.measuring.tracker.see_taps(len(registry.taps))
+    def __init__(self, pipeline: CapturePipeline, keep: Callable[[Slice], Slice]) -> None:
+        self.pipeline = pipeline
+        self.sources, self.registry = pipeline.sources, pipeline.registry
         self.sights = Sights()
         self._keep = keep
 
     def slices(self) -> Any:
         """(slice, tracked batch or None, SIGHT) until the end; numbers count from 1."""
         begin = 1
+        measuring = self.pipeline.measuring
         for part in map(self._keep, slices(self.sources)):
-            self.measuring.date_taps(self.registry.taps)
-            messages = [m for s in self.sources for m in s.decoder.take_cm_messages()]
-            batch = self.measuring.update(part.table, messages)
+            measuring.date_taps(self.registry.taps)
+            batch = self.pipeline.take(part.table, self.pipeline.take_cm_messages())
             sights = None
             if batch is not None:
-                sights = self.sights.update(self.measuring.tracker, batch, begin + part.place)
+                sights = self.sights.update(measuring.tracker, batch, begin + part.place)
             yield part, batch, sights
             begin += part.length
 
 
-def known_after(reading: Reading, logs: Sequence[str]) -> Known:
+def known_after(reading: Reading) -> Known:
     """Read captures to their end."""
     late = LateOfGaps()
-    job = Job(named(logs)) if logs else None
     for _, batch, sights in reading.slices():
         if batch is not None:
             late.add(reading.sights.gaps, sights, batch)
-    measuring, registry = reading.measuring, reading.registry
-    comments = (line for source in reading.sources for line in source.capture.owner_comments)
-    probed = owners_in(comments, measuring.tracker, registry.endpoints)
-    joined = Joined()
-    if job is not None:
-        joined = Join(job, measuring.tracker, registry.endpoints, measuring.cm).result()
-    owners = merged(probed, joined.owners)
-    known = Known(late, notes=list(joined.notes))
+    ranks, notes = reading.pipeline.learn_ranks()
+    known = Known(late, notes=list(notes))
     if reading.sights.forgotten:
         known.late = None
         known.notes.append(
             "too many flows to know which packets of a gap arrived late: no comment says "
             "'lost before'"
         )
-    summary = Summary(measuring, registry, "entropy", owners)
+    summary = Summary(reading.pipeline.measuring, reading.registry, "entropy")
     lost = defaultdict[int, dict[int, int]](dict)
     for way in () if summary.ways is None else summary.ways.hops:
         frames = way.lost["frame"]
@@ -141,13 +123,9 @@ def known_after(reading: Reading, logs: Sequence[str]) -> Known:
         if next_taps:
             by_frame = np.array(sorted(next_taps.items()), np.int64)
             known.never_seen[tap] = by_frame[:, 0].copy(), by_frame[:, 1].copy()
-    texts, flows = registry.endpoints.texts(), measuring.tracker.flows
-    ranks = {}
-    for number, owner in owners.items():
-        sender, receiver = owner.ranks
-        if sender is not None or receiver is not None:
-            flow = flows[number]
-            key = texts[flow["src"]], texts[flow["dst"]], int(flow["dest_qp"])
-            ranks[key] = sender, receiver, owner.comm
-    known.ranks = ranks
+    known.ranks = {
+        name: (*owner.ranks, owner.comm)
+        for name, owner in ranks.owners.items()
+        if owner.ranks != (None, None)
+    }
     return known

@@ -13,9 +13,9 @@ from rocescope.agent import evidence as keeping
 from rocescope.agent import recorder as under_test
 from rocescope.agent.recorder import Recorder
 from rocescope.agent.results import AgentFinding
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.probes.live import LiveOptions, LiveSource
 
 FINDING = AgentFinding(

@@ -9,9 +9,9 @@ import pytest
 from captures import data
 from clusters import SPRAYED, mapped, planned
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.pipeline.captures import open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.cluster.captures import Captures
 from rocescope.cluster.plan import read_plan
@@ -32,7 +32,7 @@ def captures_of(folder: str) -> Captures:
 def test_rows_addresses_and_taps_are_those_of_one_process(
     tmp_path: Path, paths: list[str], partitions: int
 ) -> None:
-    with open_run(paths, AnalyzeOptions()) as run:
+    with open_captures(paths, AnalyzeOptions()) as run:
         expected = list(run._tables())
         registry = run.registry
     captures = captures_of(mapped(tmp_path, paths, partitions))

@@ -17,14 +17,14 @@ from captures import DATA, data
 from clusters import REROUTED, SPRAYED, in_tasks
 from encapsulations import erspan2, ethernet, ipv4, udp
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.track import state as st
 from rocescope.cluster import merge as module
 from rocescope.cluster.merge import merge
-from rocescope.cluster.outline import Outline
+from rocescope.cluster.order import Outline
 from rocescope.cluster.reduce import TRACKED
 from rocescope.cluster.rows import ColumnWriter
 

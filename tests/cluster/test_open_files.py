@@ -10,8 +10,8 @@ import pytest
 from captures import data
 from clusters import planned
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster.plan import make_plan
 from rocescope.cluster.reduce import reduce_partition
 from rocescope.cluster.split import map_capture

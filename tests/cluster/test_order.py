@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from rocescope.analyzer.decode.cuts import marks_of
 from rocescope.analyzer.decode.merge import MergeCounts, merge_tables
 from rocescope.analyzer.wire.packets import PacketTable
-from rocescope.cluster.order import Chunks, MarkedTables, chunks_of
-from rocescope.cluster.outline import KEY
+from rocescope.cluster.order import (
+    KEY,
+    Chunks,
+    MarkedTables,
+    Outline,
+    chunks_of,
+    in_order,
+)
 
 TIMES = st.lists(st.integers(0, 30), max_size=12)
 CAPTURES = st.lists(st.lists(TIMES, max_size=5), min_size=2, max_size=4)
@@ -30,7 +36,7 @@ def tables_of(capture: list[list[int]], tap: int) -> list[PacketTable]:
     return tables
 
 
-def in_order(table: PacketTable) -> PacketTable:
+def rows_in_order(table: PacketTable) -> PacketTable:
     return table.take(np.argsort(table.time_ns, kind="stable"))
 
 
@@ -39,7 +45,7 @@ def chunks(captures: list[list[PacketTable]], rows: int = 1) -> Chunks:
 
 
 def marked(tables: list[PacketTable], rows: int) -> MarkedTables:
-    marks = [marks_of(in_order(t).time_ns, rows) for t in tables if len(t)]
+    marks = [marks_of(rows_in_order(t).time_ns, rows) for t in tables if len(t)]
     return MarkedTables(
         np.array([len(t) for t in tables], np.int64),
         np.concatenate([np.zeros(0, np.int64), *marks]),
@@ -84,7 +90,7 @@ def test_chunks_and_order_are_those_of_the_merge(
         for number, unsorted in enumerate(capture):
             if not len(unsorted):
                 continue
-            table = in_order(unsorted)
+            table = rows_in_order(unsorted)
             late += order.late_rows(source, number, table.time_ns)
             keys = np.zeros(len(table), KEY)
             order.key_rows(keys, source, number, table.time_ns)
@@ -145,3 +151,12 @@ def test_captures_without_rows_have_no_chunk() -> None:
     order = chunks([tables_of([[]], 0), tables_of([], 1)])
     assert (order.count, order.decoding()) == (0, [(0, 0)])
     assert order.goes_with(0, 0) == 0
+
+
+def test_keys_sort_by_chunk_time_capture_and_row() -> None:
+    keys = np.array([(1, 5, 0, 0), (0, 9, 1, 3), (0, 9, 0, 7), (0, 9, 1, 2), (0, 8, 1, 9)], KEY)
+    assert in_order(keys).tolist() == [4, 2, 3, 1, 0]
+
+
+def test_a_partition_without_rows_has_an_empty_outline() -> None:
+    assert (len(Outline().flow_keys), Outline().packets) == (0, 0)

@@ -13,11 +13,11 @@ import pytest
 from captures import data
 from clusters import SPRAYED, in_tasks, planned
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.filtering.ranks import Ranks
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.summary.options import PlaneBy
 from rocescope.analyzer.wire.segments import UsidFormat
 from rocescope.cluster.merge import merge

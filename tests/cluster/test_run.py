@@ -14,9 +14,9 @@ import pytest
 from clusters import SPRAYED, planned
 from dying_workers import STAGES, DyingExecutor
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster.merge import merge
 from rocescope.cluster.run import run_tasks
 from rocescope.cluster.workers import workers_of

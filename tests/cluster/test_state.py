@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from captures import data
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import Run, open_run
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.pipeline.captures import open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.pipeline import Pipeline
 from rocescope.cluster.state import read_state, write_state
 
 
@@ -24,32 +25,32 @@ def stored(value: object) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
+def run() -> Iterator[Pipeline]:
     """A capture with CM messages."""
-    with open_run([str(data("c10"))], AnalyzeOptions()) as run:
+    with open_captures([str(data("c10"))], AnalyzeOptions()) as run:
         assert run.read()
         yield run
 
 
 @pytest.fixture(scope="module")
-def whole(run: Run) -> bytes:
+def whole(run: Pipeline) -> bytes:
     """Its measures in a file."""
     return stored(run.measuring)
 
 
-def test_the_measures_come_back_and_give_the_same_result(run: Run, whole: bytes) -> None:
-    expected = msgspec.json.encode(run.result(True))
+def test_the_measures_come_back_and_give_the_same_result(run: Pipeline, whole: bytes) -> None:
+    expected = msgspec.json.encode(run.conclude(True))
     before = run.measuring
     measuring = read_state(io.BytesIO(whole), "x")
     assert isinstance(measuring, Measuring)
     run.measuring = measuring
     try:
-        assert msgspec.json.encode(run.result(True)) == expected
+        assert msgspec.json.encode(run.conclude(True)) == expected
     finally:
         run.measuring = before
 
 
-def test_layouts_of_arrays_stay_so_that_kernels_take_them(run: Run, whole: bytes) -> None:
+def test_layouts_of_arrays_stay_so_that_kernels_take_them(run: Pipeline, whole: bytes) -> None:
     measuring = read_state(io.BytesIO(whole), "x")
     for name, array in measuring.tracker.state._asdict().items():
         same = getattr(run.measuring.tracker.state, name)

@@ -13,9 +13,9 @@ import pytest
 from captures import data
 from clusters import planned
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster import workers as module
 from rocescope.cluster.merge import merge
 from rocescope.cluster.run import run_tasks

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from captures import data
 
-from rocescope.analyzer.analysis.run import BATCH_FRAMES
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
+from rocescope.analyzer.pipeline.captures import BATCH_FRAMES
 from rocescope.analyzer.track.batch import AHEAD, REORDERED
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry

@@ -14,8 +14,8 @@ import pytest
 from captures import DATA
 from examples import first
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 SECOND = 10**9
 TRUE = {"r03_link_down_reroute": ("link-down", 71), "r09_packet_spray_h1": ("rate-limit", 609)}

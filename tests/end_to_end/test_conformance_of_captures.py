@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from captures import DATA, data, truth
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 HOSTS = {"A": "10.0.0.1", "B": "10.0.0.2"}
 CHECK = ConformanceOptions()

@@ -25,10 +25,10 @@ from encapsulations import (
 )
 from factories import Frame, write_pcap
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.decode.sessions import MAX_SESSIONS
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.captures import Sampling, UltraEthernet
 from rocescope.analyzer.results.flow import Flow

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.wire.segments import parse_usid_format

@@ -12,8 +12,8 @@ from conformance_traces import NAK
 from factories import START_NS, Frame, write_pcap
 from go_back_n import MESSAGE, Connection
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.flow import Flow
 

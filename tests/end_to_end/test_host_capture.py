@@ -8,9 +8,9 @@ Beside: what ib_write_bw printed of itself, and what rxe0 counted meanwhile.
 import pytest
 from captures import DATA
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 CAPTURE = DATA / "h01_rxe_at_the_host.pcapng.gz"
 HERE, THERE = "10.0.0.1", "10.0.0.2"

@@ -17,9 +17,9 @@ from examples import first
 from factories import Frame, pcap_bytes
 
 from rocescope import cli
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 TIME_NS = 1_700_000_000_000_000_000
 NOBODY = 65534
@@ -106,7 +106,7 @@ def test_paths_that_are_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str
 def test_a_file_of_somebody_else(small: Path) -> None:
     small.chmod(0o600)
     code = (
-        "import os, sys, rocescope.analyzer.analysis.analyze; from rocescope import cli;"
+        "import os, sys, rocescope.analyzer.pipeline.captures; from rocescope import cli;"
         f"os.seteuid({NOBODY}); sys.exit(cli.run([*{ANALYZE}, sys.argv[1]]))"
     )
     command = [sys.executable, "-c", code, str(small)]

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 READ_OR_ATOMIC = ("c04_rc_read_q4_64k", "c05_rc_atomic_fetchadd")
 

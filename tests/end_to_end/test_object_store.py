@@ -11,9 +11,9 @@ import pytest
 from clusters import SPRAYED, in_tasks, planned
 from stores import KEY_ID, SECRET, Store, store
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import StoreError, UnreadableInput, UsageError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster.merge import merge
 from rocescope.cluster.plan import check_unchanged, read_plan
 from rocescope.cluster.reduce import reduce_partition

@@ -13,8 +13,8 @@ from clusters import in_tasks
 from examples import first
 from ring_files import HEADER, ring_files, rings
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 
 CLEAN = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap*"))

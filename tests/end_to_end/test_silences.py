@@ -12,8 +12,8 @@ from captures import data
 from examples import first
 from factories import Frame, write_pcap
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 HOP_NS = 2_000_000
 SILENCE_NS = 15 * 10**9

@@ -13,8 +13,8 @@ import pytest
 from captures import DATA
 from examples import first, thorough
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 LOST = {"r03_link_down_reroute": 71, "r09_packet_spray_h1": 609}
 WAY = {

@@ -10,8 +10,8 @@ import pytest
 from captures import DATA, Tracked, tracked, truth
 from examples import first
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED, TAP_COPY
 

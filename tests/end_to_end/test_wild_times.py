@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from factories import Pcapng
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.replay.generate.mrc.frames import Format
 from rocescope.replay.generate.mrc.pair import Settings
 from rocescope.replay.generate.mrc.traffic import Traffic

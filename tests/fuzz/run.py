@@ -25,8 +25,6 @@ import msgspec
 import numpy as np
 from factories import Frame, pcap_bytes
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.merge import merge_tables
@@ -34,6 +32,8 @@ from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.series import Totals
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.wire.endpoints import Endpoints

@@ -11,12 +11,13 @@ from network import ethernet, ipv4, roce, udp
 from rocescope.analyzer.measures.ending import end_idle
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.series import DEFAULT_WINDOW_NS
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.kernels.kernel import Kernel
 from rocescope.kernels.shape import shape_of
 from rocescope.probes import live_analysis
 from rocescope.probes.live import LiveOptions
-from rocescope.probes.live_analysis import LiveAnalysis, MeasureOptions
+from rocescope.probes.live_analysis import LiveAnalysis
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report
 
@@ -78,14 +79,14 @@ def test_owner_probes_that_fail_do_not_end_the_capture(network, monkeypatch, whe
 @pytest.mark.parametrize("keep", [None, "psn > 3"])
 def test_with_a_filter_flows_begin_later_than_cm_messages_say(network, keep):
     live = LiveOptions(ring_bytes=1 << 20, namespace=network().name, filter=keep)
-    assert LiveAnalysis(["left"], live).measuring.filtered == (keep is not None)
+    assert LiveAnalysis(["left"], live).pipeline.measuring.filtered == (keep is not None)
 
 
 @pytest.mark.thorough
 def test_more_flows_than_fit_end_it_and_are_said(network):
     net = network()
     intervals = []
-    with opened(net, MeasureOptions(max_flows=3)) as live:
+    with opened(net, AnalyzeOptions(max_flows=3)) as live:
         net.send([roce(1, qp=qp) for qp in range(0x20, 0x25)])
         live.run(intervals.append)
         analysis = live.result()

@@ -13,9 +13,9 @@ import pytest
 from captures import data
 from factories import START_NS, Frame, pcap_bytes
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.report.files import encode_json
 from rocescope.report.files.flowtable import flow_columns

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from captures import DATA
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import groups_of
+from rocescope.analyzer.pipeline.captures import group_files
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.cluster.merge import merge
 from rocescope.cluster.plan import make_plan, write_plan
@@ -47,7 +47,7 @@ def in_tasks(
 ) -> Analysis:
     """The analysis, one task after the other."""
     planned(folder, paths, partitions, options)
-    sources = groups_of(paths, options or AnalyzeOptions())
+    sources = group_files(paths, options or AnalyzeOptions())
     for number in range(len(sources)):
         map_capture(str(folder), number)
     for number in range(partitions):

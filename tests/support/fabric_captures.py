@@ -20,9 +20,9 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.diagnosis import Diagnosis, Finding
 
 START_NS = 1_700_000_000_000_000_000

@@ -12,7 +12,7 @@ import pytest
 from captures import data
 from fabric_captures import fabric_links
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.tui.session.packets.packets import Point
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import FlowKey

@@ -62,7 +62,7 @@ def live_session(interfaces: list[str], file: str = "") -> Session:
     """A session on interfaces. CaptureError, UsageError: missing interface or privilege."""
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
-    from ..session.opening import open_live, open_recorded
+    from ..session.live import open_live, open_recorded
 
     privileges.check([name.rpartition(":")[0] for name in interfaces])
     find_interfaces(interfaces, None)

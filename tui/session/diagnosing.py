@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...analyzer.errors import RocescopeError
-from .feeds.feeds import Feed
+from .feeds import Feed
 from .snapshots.judged import Judged
 
 EVERY_S = 1.0
@@ -44,16 +44,17 @@ class Diagnosing:
 
     def run(self, feed: Feed, running: bool) -> None:
         """Diagnose what was read so far."""
-        flows = len(feed.measuring.tracker)
+        measuring = feed.pipeline.measuring
+        flows = len(measuring.tracker)
         before = self.judged
         if flows > (MOST_LIVE_FLOWS if running else MOST_FLOWS):
             why = f"{flows:,} flows are too many to diagnose here: rocescope analyze --brief"
-            judged = Judged(why=why, final=not running, numbering=feed.measuring.numbering)
+            judged = Judged(why=why, final=not running, numbering=measuring.numbering)
         else:
             begin = self._worked()
             try:
-                with feed.lock:
-                    analysis, numbering = feed.analysis(), feed.measuring.numbering
+                with feed.pipeline.lock:
+                    analysis, numbering = feed.analysis(), measuring.numbering
                 judged = Judged.of(analysis, not running, numbering)
             except RocescopeError as error:
                 # A session that runs may have read no frame yet.

@@ -27,7 +27,7 @@ from .snapshots.judged import Judged
 from .snapshots.snapshot import FlowColumns, FlowKey, Snapshot, SourceState
 
 if TYPE_CHECKING:
-    from .feeds.feeds import Feed
+    from .feeds import Feed
 
 SCREENS = ("diagnosis", "evidence", "qps", "hops", "events", "doctor")
 """Those that need no packets."""

@@ -11,22 +11,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...analyzer.analysis.heap import give_back_freed
-from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.measures.paths.spraying import entropy_name
+from ...analyzer.pipeline.options import AnalyzeOptions
+from ...analyzer.pipeline.pipeline import Pipeline
+from ...analyzer.pipeline.threads import give_back_freed
 from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
-from ...analyzer.summary.summarize import Summary
+from ...analyzer.statistics.keeping import Kept
+from ...analyzer.track import state as st
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools
 from .diagnosing import Diagnosing
-from .feeds.feeds import CaptureFeed, Feed
+from .feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
 from .snapshots.columns import (
@@ -38,8 +42,10 @@ from .snapshots.columns import (
     with_hops,
 )
 from .snapshots.judged import Judged
+from .snapshots.keeping import kept_events
+from .snapshots.mrc_columns import MrcView
+from .snapshots.rates import RateMeter
 from .snapshots.snapshot import FlowKey, Snapshot, SourceState
-from .taken import Taken
 from .words.command_words import analyze_command, wireshark_filter
 
 if TYPE_CHECKING:
@@ -53,6 +59,40 @@ LONGEST_NS = 60_000_000_000
 
 MakeFeed = Callable[[str | None], Feed]
 """Opens a feed with a packet filter."""
+
+
+class Taken:
+    """State between snapshots of one feed, events, rates, MRC: the next feed begins anew."""
+
+    def __init__(self, feed: Feed | None = None) -> None:
+        self.feed = feed
+        self.rates = RateMeter()
+        self.mrc = MrcView()
+        self._events: list[Event] = []
+        self._cm_events: list[Event] = []
+
+    def update(self, pipeline: Pipeline, running: bool) -> int:
+        """Take the new events while the engine is paused; returns the number of omitted events."""
+        measuring = pipeline.measuring
+        used = measuring.tracker.state.used
+        have, known = int(used[st.USED_EVENTS]), len(self._events)
+        if have > known:
+            self._events += pipeline.glance().events_between(known, have)
+        if len(measuring.cm.messages) > len(self._cm_events):
+            self._cm_events = pipeline.glance().cm_events()
+        self.mrc.update(measuring, running, pipeline.glance)
+        return int(used[st.OMITTED_EVENTS])
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows are left in the feed."""
+        self.rates.keep(kept)
+        self.mrc = MrcView()
+        self._events = list(kept_events(self._events, kept))
+
+    def events(self) -> tuple[Event, ...]:
+        """All of them in order of time."""
+        together = self._cm_events + self._events + self.mrc.events
+        return tuple(sorted(together, key=attrgetter("time_ns")))
 
 
 class Session:
@@ -196,7 +236,7 @@ class Session:
 
     def _reading(self) -> tuple[Feed | None, int, bool, str]:
         feed = self._feed
-        batches = 0 if feed is None else feed.measuring.batches
+        batches = 0 if feed is None else feed.pipeline.measuring.batches
         return feed, batches, self.running, self._error
 
     def _read(self, generation: int) -> None:
@@ -260,7 +300,7 @@ class Session:
 
     def known_ranks(self) -> Ranks | None:
         """Ranks of the packets, if a filter needed them."""
-        return self._feed.ranks if isinstance(self._feed, CaptureFeed) else None
+        return None if self._feed is None else self._feed.pipeline.ranks
 
     def passing(self, snapshot: Snapshot) -> Bools:
         """Which flows of a snapshot pass the filter of flows."""
@@ -342,9 +382,9 @@ class Session:
         if feed is not self._taken.feed:
             self._taken = Taken(feed)
             self.history.clear()
-        taken = self._taken
-        with feed.lock:
-            m = feed.measuring
+        taken, pipeline = self._taken, feed.pipeline
+        with pipeline.lock:
+            m = pipeline.measuring
             ended = bool(m.renumbered)
             if m.renumbered:
                 for kept in m.renumbered:
@@ -367,9 +407,9 @@ class Session:
             bin_ns, line = m.activity.width_ns, timeline(m.totals)
             activity_start_ns = m.activity.start_ns
             late = flow_bins(m.late, len(flows))
-            addresses = tuple(feed.registry.endpoints.texts())
+            addresses = tuple(pipeline.registry.endpoints.texts())
             owners = feed.owners
-            omitted = taken.update(feed, running, self._summary)
+            omitted = taken.update(pipeline, running)
         if ended:
             give_back_freed()  # the past without the ended flows leaves holes between its columns
         names = source.tap_names
@@ -378,7 +418,7 @@ class Session:
         if "tap" in paths:
             paths["tap"] = replace(paths["tap"], name=lambda key: names[key])
         if "srv6" in paths:
-            paths["srv6"] = replace(paths["srv6"], name=feed.registry.segments.name)
+            paths["srv6"] = replace(paths["srv6"], name=pipeline.registry.segments.name)
         start = int(flows.first_ns.min()) if len(flows) else 0
         start = start if earliest is None else min(start, earliest)
         end = int(flows.last_ns.max()) if len(flows) else 0
@@ -439,7 +479,7 @@ class Session:
         feed = self._feed
         if feed is None:
             raise RocescopeError(self._error or "no packet was read yet")
-        with feed.lock:
+        with feed.pipeline.lock:
             return feed.analysis()
 
     def focus(self, key: FlowKey | None) -> Flow | None:
@@ -465,24 +505,14 @@ class Session:
         feed = self._feed
         if feed is None:
             return None
-        with feed.lock:
-            src, dst = (
-                feed.registry.endpoints.index_of(key.src),
-                feed.registry.endpoints.index_of(key.dst),
-            )
+        pipeline = feed.pipeline
+        with pipeline.lock:
+            endpoints = pipeline.registry.endpoints
+            src, dst = endpoints.index_of(key.src), endpoints.index_of(key.dst)
             if src is None or dst is None:
                 return None
-            found = feed.measuring.tracker.find([(src, dst, key.qp)])
-            return self._summary(feed).flow(*found.values()) if found else None
-
-    def _summary(self, feed: Feed) -> Summary:
-        return Summary(
-            feed.measuring,
-            feed.registry,
-            "entropy",
-            in_passing=True,
-            plane_by=self.options.plane_by,
-        )
+            found = pipeline.measuring.tracker.find([(src, dst, key.qp)])
+            return pipeline.glance().flow(*found.values()) if found else None
 
     # --- text for the clipboard -------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from captures import data
 from cases import case_of
 from conformance_traces import answer, last, write
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.case import queue_pairs
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 
 def test_a_queue_pair_and_its_answers():

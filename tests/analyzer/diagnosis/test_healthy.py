@@ -9,11 +9,11 @@ from cases import capture, case_of, table_of
 from conformance_traces import NAK, answer, last, response, write
 from factories_results import diagnosis, hop
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.healthy import healthy
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.measures.hops.ways import Way, Ways
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.ended import Ended
 from rocescope.commands.replay.generate_mrc import generate_mrc
 

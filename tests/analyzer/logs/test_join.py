@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from job_logs import COMM, FORMS, ground_truth, nccl, ucx, ucx_dc, ucx_end, write_logs
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_run
+from rocescope.analyzer.pipeline.captures import analyze, open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 CLEAN, LOSSY = "c16_rc_write_bidir.atB.pcap.gz", "i01_write_loss0.5_AtoB.atB.pcap.gz"
 FAILED = (
@@ -220,9 +219,9 @@ def test_results_of_a_running_analysis_repeat(data, tmp_path, sender):
     path = tmp_path / "x.log"
     path.write_text("".join(f"{x}\n" for x in nccl("nodea", 100, 11, 3, "10.0.0.1", sender)))
     options = replace(AnalyzeOptions(), job_logs=(str(path),))
-    with open_run([str(data / LOSSY)], options) as run:
+    with open_captures([str(data / LOSSY)], options) as run:
         run.read()
-        assert run.result(True) == run.result(True)
+        assert run.conclude(True) == run.conclude(True)
 
 
 def test_a_filter_by_rank_keeps_the_owners_of_the_whole_capture(data, tmp_path):

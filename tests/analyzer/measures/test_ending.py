@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic import ACK, WRITE_ONLY, packets
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.decode.headers.cm import CmMessage
 from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle, make_room
 from rocescope.analyzer.measures.late_activity import LateActivity
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.packet_clock import LATEST
+from rocescope.analyzer.pipeline.captures import open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.ended import Ended
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.track.tracker import FlowTracker
@@ -42,7 +42,7 @@ def generations(paths, rounds, apart_ns=2 * SECOND_NS):
 
     Yields (registry, many_taps) first, then tables.
     """
-    with open_run([str(path) for path in paths], AnalyzeOptions()) as run:
+    with open_captures([str(path) for path in paths], AnalyzeOptions()) as run:
         tables = [table.take(np.arange(len(table))) for table, _ in run._tables()]
         yield run.registry, run.measuring.many_taps
     times = np.concatenate([table.time_ns for table in tables])

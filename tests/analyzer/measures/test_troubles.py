@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tracked_batches import ACK, CNP, CUTS, START_NS, parts, renumbered, tracked, updated
 from traffic import packets
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.measures import troubles as tr
 from rocescope.analyzer.measures.troubles import Troubles
+from rocescope.analyzer.pipeline.captures import open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.track import batch as verdicts
 from rocescope.analyzer.track.state import EVIDENCE_CM
 from rocescope.analyzer.track.tracker import FlowTracker
@@ -342,7 +342,7 @@ def test_losses_are_on_the_right_side_of_the_tap(seed, first, side):
 
 
 def measured(name):
-    with open_run([str(data(name))], AnalyzeOptions(), None) as run:
+    with open_captures([str(data(name))], AnalyzeOptions(), None) as run:
         run.read()
         return run.measuring
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from captures import DATA, data
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.hops import CaptureLoss, Hop, LostAt, TapClock
 
 

@@ -6,8 +6,8 @@ import pytest
 from captures import data
 from msgspec import structs
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.summary.gaps import as_hidden, gaps_in, gaps_of
 from rocescope.analyzer.wire.taps import Gap, Tap, Taps

@@ -14,9 +14,9 @@ from job_logs import nccl
 from lua_tshark import tshark
 from network import bth, ethernet, ipv4, roce_frames, udp
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.commands.live.annotating import annotate
 
 from .test_capture import Capturing, read

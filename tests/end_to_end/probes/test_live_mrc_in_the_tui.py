@@ -13,7 +13,7 @@ from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.messages import FocusReady
-from rocescope.tui.session.opening import open_live
+from rocescope.tui.session.live import open_live
 from rocescope.tui.session.snapshots.snapshot import FlowKey
 
 

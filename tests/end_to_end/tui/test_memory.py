@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from generate import write
 
-from rocescope.analyzer.analysis.fair_lock import FairLock
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.measures.late_activity import LateActivity
-from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.pipeline import Pipeline
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.tui.session.history import History
 from rocescope.tui.session.session import Session
@@ -38,16 +38,14 @@ def test_a_longer_session_takes_no_more_memory(tmp_path):
     path = tmp_path / "long.pcap"
     with path.open("wb") as file:
         write(file, 200_000, CONNECTIONS)
-    registry, measuring = Registry(), Measuring(10_000_000, many_taps=True)
+    registry = Registry()
+    pipeline = Pipeline(AnalyzeOptions(window_ns=10_000_000), registry, many_taps=True)
+    measuring = pipeline.measuring
     measuring.late = LateActivity()
     session = Session(lambda keep: None, "eth0", "live")
     session.history = History(BUDGET)
     session._feed = SimpleNamespace(
-        lock=FairLock(),
-        measuring=measuring,
-        registry=registry,
-        owners={},
-        state=lambda: SourceState("eth0", "live"),
+        pipeline=pipeline, owners={}, state=lambda: SourceState("eth0", "live")
     )
     taken = []
     tracemalloc.start()

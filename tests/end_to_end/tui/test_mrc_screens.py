@@ -11,8 +11,8 @@ import pytest
 from captures import data
 from tui_driver import drive, svg_of, text_of
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.mrc import MrcFlow
 from rocescope.analyzer.summary.options import parse_plane_by
 from rocescope.commands.replay.generate_mrc import generate_mrc

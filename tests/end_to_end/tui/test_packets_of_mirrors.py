@@ -11,8 +11,8 @@ import pytest
 from encapsulations import WRAPPERS
 from factories import Frame, write_pcap
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.tui.session.export import save
 from rocescope.tui.session.packets.export import PacketExport
 from rocescope.tui.session.packets.flow_pass import Wanted

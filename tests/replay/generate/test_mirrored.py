@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cli import run
 from rocescope.replay.generate.craft import outer_headers
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.replay.fabrics.addressing import AddressPlan
 from rocescope.replay.generate.from_pattern import generate
 from rocescope.replay.generate.patterns.demands import Settings

@@ -7,9 +7,9 @@ import io
 import pytest
 from captures import DATA
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.report.terminal.conformance import CheckReport
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report

@@ -8,8 +8,8 @@ from pathlib import Path
 import encapsulations as enc
 from factories import START_NS, Frame, write_pcap
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.report.terminal.mirrors import mirrors
 
 from ...analyzer.decode.test_decoder import frame as roce

@@ -9,8 +9,8 @@ from factories_results import analysis, flow
 from job_logs import LOSSY, write_logs
 from msgspec.structs import replace
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.base import Quantiles
 from rocescope.analyzer.results.flow import Owner
 from rocescope.analyzer.results.ranks import CommunicatorTiming, Ranks, RankTiming

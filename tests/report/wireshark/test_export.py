@@ -15,10 +15,10 @@ from factories import Frame, Pcapng, option
 from job_logs import nccl
 from lua_tshark import tshark
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.errors import UnreadableInput, UsageError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.taps import Taps
 from rocescope.report.wireshark.export import export_pcapng
 

@@ -8,8 +8,8 @@ from factories import Frame, write_pcap
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_sources
+from rocescope.analyzer.pipeline.captures import open_sources
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.report.wireshark.merged import slices
 

@@ -3,7 +3,7 @@
 import pytest
 from lua_tshark import tshark
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.report.wireshark.export import export_pcapng
 from rocescope.report.wireshark.plugin import COLOURS, NAME, PROFILE, text
 

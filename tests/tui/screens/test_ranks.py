@@ -9,7 +9,7 @@ from job_logs import LOSSY, write_logs
 from rings import measured, ring
 from tui_driver import Still, drive, each, text_of
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.tui.screens.ranks import NOTHING, pair_cells
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.judged import Judged

@@ -43,7 +43,8 @@ def feed(clock, took=0.0, flows=6, error=None):
         return factories.analysis()
 
     measuring = SimpleNamespace(tracker=range(flows), numbering=0)
-    return SimpleNamespace(lock=nullcontext(), measuring=measuring, analysis=analysis)
+    pipeline = SimpleNamespace(lock=nullcontext(), measuring=measuring)
+    return SimpleNamespace(pipeline=pipeline, analysis=analysis)
 
 
 def test_a_running_session_waits_a_second_then_twenty_times_the_processor_time():

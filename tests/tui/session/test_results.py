@@ -14,9 +14,9 @@ from captures import data
 from tui_driver import drive, text_of
 
 from rocescope import cli
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.report.out_folder import out_folder
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.results import ResultsSession

@@ -17,12 +17,11 @@ from job_logs import LOSSY, ground_truth, nccl, write_logs
 from traffic import packets
 from waiting import until
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.fair_lock import FairLock
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.measures.ending import end_idle
-from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.pipeline import Pipeline
 from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
@@ -31,7 +30,7 @@ from rocescope.report.words import human
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.flow_columns import COLUMNS
 from rocescope.tui.screens.flow_row import flow_cells
-from rocescope.tui.session.feeds.feeds import STOPPED_EARLY, ended_words, measure_for_screens
+from rocescope.tui.session.feeds import STOPPED_EARLY, ended_words, measure_for_screens
 from rocescope.tui.session.packets.packets import PacketScan
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.judged import Judged
@@ -63,7 +62,7 @@ def test_flows_are_those_of_the_independent_parser():
 def test_packets_and_the_end_are_news_until_the_next_snapshot():
     session, _ = whole("c16_rc_write_bidir")
     assert not session.has_news
-    session._feed.measuring.update(packets([{"psn": 5}]))
+    session._feed.pipeline.measuring.update(packets([{"psn": 5}]))
     assert session.has_news
     session.snapshot()
     assert not session.has_news
@@ -303,7 +302,9 @@ def test_screens_leave_time_to_probes_that_are_behind(monkeypatch):
     assert not session.hurried
     behind = [0.0]
     measuring = SimpleNamespace(batches=0)
-    session._feed = SimpleNamespace(backlog=lambda: behind[0], measuring=measuring)
+    session._feed = SimpleNamespace(
+        backlog=lambda: behind[0], pipeline=SimpleNamespace(measuring=measuring)
+    )
     app, made = RocescopeApp(session), []
     monkeypatch.setattr(app, "request_snapshot", lambda: made.append(1))
     monkeypatch.setattr("rocescope.tui.app.snapshots.monotonic", lambda: 100.0)
@@ -374,11 +375,12 @@ class Churning:
     kind = "live"
 
     def __init__(self):
-        self.lock, self.registry, self.owners = FairLock(), Registry(), {}
+        self.owners = {}
+        self.pipeline = Pipeline(AnalyzeOptions(), Registry(), many_taps=True)
         for number in range(2):
-            self.registry.endpoints.add(f"10.0.0.{number}")
-        self.registry.taps.add(Tap("eth0", LINKTYPE_ETHERNET))
-        self.measuring = Measuring(10_000, many_taps=True)
+            self.pipeline.registry.endpoints.add(f"10.0.0.{number}")
+        self.pipeline.registry.taps.add(Tap("eth0", LINKTYPE_ETHERNET))
+        self.measuring = self.pipeline.measuring
         measure_for_screens(self.measuring)
 
     def write(self, qps, second):

@@ -15,13 +15,13 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from ....analyzer.analysis.options import AnalyzeOptions
-from ....analyzer.analysis.run import open_sources
 from ....analyzer.capture.concat import ConcatenatedCapture, Part
 from ....analyzer.capture.source import Capture
 from ....analyzer.decode.merge import merge_tables
 from ....analyzer.decode.sources import Source
 from ....analyzer.filtering.compiler import Filter
+from ....analyzer.pipeline.captures import open_sources
+from ....analyzer.pipeline.options import AnalyzeOptions
 from ....analyzer.track import batch as verdicts
 from ....analyzer.track.sights import Sights
 from ....analyzer.track.tracker import FlowTracker

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.measures.hops.passing import FIRST_HORIZON_NS
+from ....analyzer.pipeline.options import AnalyzeOptions
 from ....analyzer.track.sights import SIGHT
 from ....analyzer.wire.opcodes import ACKNOWLEDGE, MARKS_RESENDS, OPCODE_CLASS
 from ....analyzer.wire.packets import IPV6, RTX, PacketTable

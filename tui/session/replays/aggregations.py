@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import UsageError
+from ....analyzer.pipeline.options import AnalyzeOptions
 from ....replay.aggregation.request import AggregationRequest, PreparedAggregation
 from ....replay.compare.packets import COMPILING
 from ....replay.compare.request import once, sorted_out

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError, UsageError
+from ....analyzer.pipeline.options import AnalyzeOptions
 from ....analyzer.words import scaled
 from ....discovery.asking.commands import Line
 from ....discovery.dialects.dialect import Dialect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ....analyzer.analysis.options import AnalyzeOptions
+from ....analyzer.pipeline.options import AnalyzeOptions
 from ....analyzer.summary.options import PlaneBy
 from ....analyzer.wire.ports import ROCE_UDP_PORT
 from ....analyzer.wire.segments import UsidFormat

@@ -11,10 +11,10 @@ import pytest
 from batches import batch
 from factories import START_NS, Frame, write_pcap
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
 from rocescope.analyzer.errors import RocescopeError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap, Taps
 

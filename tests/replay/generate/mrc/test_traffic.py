@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.results.mrc import MrcFlow

@@ -15,7 +15,7 @@ import pytest
 from captures import data
 from factories import Frame, write_pcap
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, OVERTAKEN, REORDERED
 from rocescope.tui.session.export import save
 from rocescope.tui.session.packets.dissect import dissect

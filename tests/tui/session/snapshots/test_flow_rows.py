@@ -11,9 +11,9 @@ import pytest
 from captures import data
 from msgspec import structs
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UnreadableInput
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.flow import Flow
 from rocescope.report.files.arrow import arrow_table
 from rocescope.report.files.flowtable import flow_columns

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.commands.analyze import analyze
 from rocescope.commands.options.reading import Reading
 from rocescope.commands.plain_words import arguments_of

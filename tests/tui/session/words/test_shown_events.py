@@ -10,8 +10,8 @@ import pytest
 from captures import data
 from tui_driver import drive, text_of, typed
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.events import Event
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.words.shown_events import sentence, shown_events

@@ -22,8 +22,8 @@ from fabric_captures import (
     warnings,
 )
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 HOP = "leaf2-spine3", "leaf1-spine3"
 PLACE = (*HOP, "spine3", "leaf2 to leaf1")

@@ -20,12 +20,12 @@ from fabric_captures import (
 )
 from msgspec import structs
 
-from rocescope.analyzer.analysis import conclude
 from rocescope.analyzer.diagnosis.finders.hops import ports
 from rocescope.analyzer.diagnosis.finders.hops.losses import hop_losses
 from rocescope.analyzer.diagnosis.finders.hops.ports import DECLARED_NS, of_ports
 from rocescope.analyzer.diagnosis.finders.hosts.mrc_path import mrc_ports
 from rocescope.analyzer.diagnosis.known import Known
+from rocescope.analyzer.pipeline import pipeline
 from rocescope.analyzer.results.mrc import MrcPortOutage
 
 HOST = address(3)
@@ -37,13 +37,13 @@ PORT = MrcPortOutage(HOST, 2, DOWN, UP)
 def case_with(tmp_path, monkeypatch, fault, *outages):
     """The case of captures with a fault, in which hosts declare ports down."""
     kept = []
-    real = conclude.diagnose
+    real = pipeline.diagnose
 
     def keeping(case):
         kept.append(case)
         return real(case)
 
-    monkeypatch.setattr(conclude, "diagnose", keeping)
+    monkeypatch.setattr(pipeline, "diagnose", keeping)
     run = simulate(fault=fault)
     diagnosis(write(tmp_path, run.taps))
     return replace(kept[0], mrc=SimpleNamespace(outages=list(outages))), run

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.commands.replay.generate_mrc import generate_mrc
 
 

@@ -23,11 +23,11 @@ from fabric_captures import (
     write,
 )
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.finders.paths import placement
 from rocescope.analyzer.diagnosis.finders.paths.placement import CHANCE, Choice, chance_of_idle
 from rocescope.analyzer.diagnosis.known import Known
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.diagnosis import Place
 
 FABRIC = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap.*"))

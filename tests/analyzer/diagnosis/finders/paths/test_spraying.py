@@ -6,10 +6,10 @@ from captures import data
 from cases import case_of
 from conformance_traces import write
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.finders.paths.spraying import sprays
 from rocescope.analyzer.diagnosis.known import Known
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 
 def found(ports):

@@ -21,10 +21,10 @@ from fabric_captures import (
 from fabric_captures import write as write_taps
 from msgspec import UNSET
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.finders.taps.pause import pauses
 from rocescope.analyzer.diagnosis.known import CLOCKS_NS, PAUSED_NS, PRIORITY, Known
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.captures import Pause
 from rocescope.analyzer.results.diagnosis import Place
 

@@ -7,24 +7,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from ....analyzer.analysis.fair_lock import FairLock
-from ....analyzer.analysis.options import AnalyzeOptions
-from ....analyzer.analysis.progress import Progress
-from ....analyzer.analysis.run import Run, open_run
-from ....analyzer.capture.concat import ConcatenatedCapture
-from ....analyzer.capture.source import Capture
-from ....analyzer.filtering.ranks import Ranks
-from ....analyzer.measures.late_activity import LateActivity
-from ....analyzer.measures.measuring import Measuring
-from ....analyzer.measures.series import Totals
-from ....analyzer.results.analysis import Analysis
-from ....analyzer.results.ended import Ended
-from ....analyzer.results.flow import Owner
-from ....analyzer.wire.registry import Registry
-from ....analyzer.words import printable
-from ....probes.rights.priority import lower_own
-from ....report.words.human import counted
-from ..snapshots.snapshot import SourceState
+from ...analyzer.capture.concat import ConcatenatedCapture
+from ...analyzer.capture.source import Capture
+from ...analyzer.measures.late_activity import LateActivity
+from ...analyzer.measures.measuring import Measuring
+from ...analyzer.measures.series import Totals
+from ...analyzer.pipeline.captures import open_captures
+from ...analyzer.pipeline.options import AnalyzeOptions, Progress
+from ...analyzer.pipeline.pipeline import Pipeline
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.ended import Ended
+from ...analyzer.results.flow import Owner
+from ...analyzer.words import printable
+from ...probes.rights.priority import lower_own
+from ...report.words.human import counted
+from .snapshots.snapshot import SourceState
 
 STOPPED_EARLY = "reading was stopped: later packets are not counted (X reads all)"
 _FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192
@@ -46,12 +43,13 @@ LOGS_EVERY_S = 5.0
 
 
 class Feed(Protocol):
-    """Feeds packets into measures; `lock` pauses it."""
+    """Feeds packets into a pipeline, whose `lock` pauses it."""
 
     kind: str
-    lock: FairLock
-    measuring: Measuring
-    registry: Registry
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What is known so far."""
 
     @property
     def owners(self) -> dict[int, Owner]:
@@ -87,11 +85,8 @@ class CaptureFeed:
         self._complete = False
         name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
         self._name = printable(name)
-        self._run: Run = self._stack.enter_context(open_run(paths, options, self._tell))
-        self.lock = self._run.lock
-        self.measuring = self._run.measuring
-        measure_for_screens(self.measuring)
-        self.registry = self._run.registry
+        self.pipeline = self._stack.enter_context(open_captures(paths, options, self._tell))
+        measure_for_screens(self.pipeline.measuring)
         self._owners: dict[int, Owner] = {}
         self._logged = bool(options.job_logs)
         self._follows_logs = self._logged and options.follow
@@ -100,34 +95,29 @@ class CaptureFeed:
     @property
     def owners(self) -> dict[int, Owner]:
         """Queue pair owners in the captures so far and in logs; the lock must be held."""
-        comments = sum(len(source.capture.owner_comments) for source in self._run.sources)
-        m = self.measuring
+        comments = sum(len(source.capture.owner_comments) for source in self.pipeline.sources)
+        m = self.pipeline.measuring
         known = (0,) * 5
         if comments or self._logged:
             paired = int((m.tracker.flows["peer"] >= 0).sum()) if self._logged else 0
             turn = int(time.monotonic() / LOGS_EVERY_S) if self._follows_logs else 0
             known = (comments, m.numbering, len(m.tracker), paired, turn)
         if known != self._owned:
-            self._owned, self._owners = known, self._run.owners()
+            self._owned, self._owners = known, self.pipeline.find_owners()
         return self._owners
-
-    @property
-    def ranks(self) -> Ranks | None:
-        """Ranks of the packets, if the filter needs them."""
-        return self._run.ranks
 
     def read(self) -> None:
         """Read all captures to their ends."""
         lower_own()
-        self._complete = self._run.read()
+        self._complete = self.pipeline.read()
 
     def stop(self) -> None:
         """End reading early."""
-        self._run.stop()
+        self.pipeline.stop()
 
     def end_following(self) -> None:
         """Read a growing file to its current end, and no further."""
-        self._run.end_following()
+        self.pipeline.end_following()
 
     def backlog(self) -> float:
         """A file waits."""
@@ -135,40 +125,40 @@ class CaptureFeed:
 
     def state(self) -> SourceState:
         """Counts of the captures so far."""
-        captures = [source.capture for source in self._run.sources]
+        captures = [source.capture for source in self.pipeline.sources]
         progress = self._progress
         done = sum(capture.bytes_read for capture in captures)
         total = progress.bytes_total if progress else None
-        stopped_early = self._run.interrupted and (total is None or done < total)
-        drops = [tap.dropped for tap in self.registry.taps.items]
+        stopped_early = self.pipeline.interrupted and (total is None or done < total)
+        drops = [tap.dropped for tap in self.pipeline.registry.taps.items]
         known = [d for d in drops if d is not None]
         undecodable = sum(
-            sum(source.decoder.counters.undecodable().values()) for source in self._run.sources
+            sum(source.decoder.counters.undecodable().values()) for source in self.pipeline.sources
         )
         return SourceState(
             name=self._name,
             kind=self.kind,
             compiling=progress is not None and progress.compiling,
             frames=sum(capture.frames for capture in captures),
-            packets=self._run.packets,
+            packets=self.pipeline.packets,
             bytes_done=done,
             bytes_total=total,
             dropped=sum(known) if known else None,
             truncated=sum(capture.truncated_frames for capture in captures),
             undecodable=undecodable,
             warnings=(
-                *([self._run.ended_by] if self._run.ended_by else []),
-                *ended_words(self.measuring.ended),
+                *([self.pipeline.ended_by] if self.pipeline.ended_by else []),
+                *ended_words(self.pipeline.measuring.ended),
                 *_warnings(captures),
                 *([STOPPED_EARLY] if stopped_early else []),
             ),
-            tap_names=tuple(self.registry.tap_names),
+            tap_names=tuple(self.pipeline.registry.tap_names),
             stopped_early=stopped_early,
         )
 
     def analysis(self) -> Analysis:
         """The analysis as `rocescope analyze` makes it."""
-        return self._run.result(self._complete)
+        return self.pipeline.conclude(self._complete)
 
     def close(self) -> None:
         """Close the files."""

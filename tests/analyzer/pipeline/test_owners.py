@@ -6,9 +6,9 @@ import struct
 import pytest
 from examples import thorough
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.owners import merged
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.owners import merge_owners
 from rocescope.analyzer.results.flow import Owner
 
 FLOWS = (
@@ -135,8 +135,8 @@ def test_the_host_knows_the_process_and_the_log_its_ranks():
     host = Owner(12, "python", None, "source")
     log = Owner(4711, None, 11, "source", "nodea", "mlx5_0", "0xabc", 3)
     both = Owner(12, "python", 11, "source", "nodea", "mlx5_0", "0xabc", 3)
-    assert merged({1: host, 2: host}, {2: log, 3: log}) == {1: host, 2: both, 3: log}
+    assert merge_owners({1: host, 2: host}, {2: log, 3: log}) == {1: host, 2: both, 3: log}
     other_end = Owner(13, "python", 5, "destination")
-    assert merged({1: other_end}, {1: log}) == {1: log}
+    assert merge_owners({1: other_end}, {1: log}) == {1: log}
     without = Owner(4711, None, None, "source", "nodea")
-    assert merged({1: other_end}, {1: without})[1].rank is None
+    assert merge_owners({1: other_end}, {1: without})[1].rank is None

@@ -15,11 +15,11 @@ from real_terminal import terminals
 from tui_driver import press, text_of
 from tui_driver import until_shown as until
 
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.opening import open_recorded
+from rocescope.tui.session.live import open_recorded
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""The options of an analysis of captures."""
+"""The options of an analysis; its reports of progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from ..measures.series import DEFAULT_WINDOW_NS
 from ..summary.options import FlowOrder, PathBy, PlaneBy
 from ..wire.ports import ROCE_UDP_PORT
 from ..wire.segments import UsidFormat
-from .conclude import MAX_FLOWS
+
+MAX_FLOWS = 100_000
+"""Each flow takes about 25 KB with its results; reports of more flows are not readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,9 @@ class AnalyzeOptions:
     """Verify the ICRC of frames captured in full."""
     link_rate_bits_per_second: int | None = None
     """Link rate for the pause times of taps that do not state their rate."""
-    dscp_priority: Mapping[int, int] = field(default_factory=dict)
-    """Priority of packets by DSCP in the switches, for pauses of one priority; others: DSCP / 8."""
+    dscp_priority: Mapping[int, int] | None = field(default_factory=dict)
+    """Priority of packets by DSCP in the switches, for pauses of one priority; others: DSCP / 8.
+    None: as empty, and the user has no way to state it."""
     max_flows: int = MAX_FLOWS
     """More flows end the analysis; the result covers what was read."""
     trimmed_dscps: tuple[int, ...] = ()
@@ -67,3 +70,21 @@ class AnalyzeOptions:
     """Ranks for a filter, as an earlier pass over the captures found them."""
     conformance: ConformanceOptions | None = None
     """Also check the rules of the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One progress report; the engine sends a few per second and one at the end."""
+
+    path: str
+    """The file being read."""
+    bytes_done: int
+    """Bytes of all input files read so far, as stored (possibly compressed)."""
+    bytes_total: int | None
+    """Bytes of all input files; None when unknown (standard input, a growing file)."""
+    frames: int
+    """Frames read so far."""
+    packets: int
+    """RoCE packets decoded so far."""
+    compiling: bool = False
+    """Kernels are being compiled; happens once per machine and takes some seconds."""

@@ -1,4 +1,4 @@
-"""A running analysis of captures: reads, decodes, tracks and measures."""
+"""Capture files through the pipeline: opened, decoded ahead, tracked and followed in threads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any
-
-from msgspec import structs
+from typing import TYPE_CHECKING
 
 from ...kernels.kernel import compiling
 from ..capture.concat import ConcatenatedCapture, concatenated
@@ -19,25 +17,21 @@ from ..capture.ring import check_twice, ring
 from ..capture.source import Capture, open_capture
 from ..decode.decoder import Decoder
 from ..decode.headers.cm import CmMessage
-from ..decode.merge import MergeCounts, merge_tables
+from ..decode.merge import merge_tables
 from ..decode.mirrors.restore import Mirrors
 from ..decode.sources import Source
 from ..errors import UsageError, too_many_flows
-from ..filtering.ranks import FlowName, Ranks
-from ..logs.files import named
-from ..logs.following import FollowedLogs
+from ..filtering.ranks import Ranks
 from ..logs.job import Job
-from ..logs.join import Join, Joined
-from ..measures.ending import end_idle, make_room
+from ..logs.join import Joined
+from ..measures.ending import make_room
 from ..measures.hops.measure import Prepared
-from ..measures.measuring import Measuring
-from ..measures.messages.times import MessageTimes
 from ..results.analysis import Analysis
-from ..results.flow import Flow, Owner
+from ..results.captures import CaptureSummary, MirrorChecks
+from ..results.flow import Owner
 from ..summary.gaps import gaps_of
 from ..summary.mirror_checks import checks_of
 from ..summary.sampling import sampled_taps
-from ..summary.summarize import Summary
 from ..summary.trust import capture_summary, check_read
 from ..track.batch import TrackedBatch
 from ..wire.endpoints import MOST_ADDRESSES, Endpoints
@@ -46,23 +40,14 @@ from ..wire.registry import Registry
 from ..wire.segments import SegmentLists
 from ..wire.taps import Taps
 from .ahead import compiled_ahead
-from .conclude import conclude
-from .fair_lock import FairLock
-from .followed import Followed
-from .heap import give_back_freed, give_back_large_arrays
-from .options import AnalyzeOptions
-from .owners import merged, owners_in
-from .prefetch import Prefetched
-from .progress import Progress
-from .shared import Shared
+from .options import AnalyzeOptions, Progress
+from .owners import read_owners
+from .pipeline import EndedFlows, Pipeline
+from .threads import Followed, Prefetched, Shared, give_back_freed, give_back_large_arrays
 
 if TYPE_CHECKING:
-    from ...kernels.kernel import Ints
     from ..filtering.compiler import Filter
 
-EndedFlows = Callable[[Iterator[Flow]], None]
-"""Takes the records of flows that leave memory. Their ids, and those of their connections, begin at
-`AnalyzeOptions.max_flows`: the flows of the result have smaller ones."""
 Decoded = tuple[PacketTable, list[CmMessage]]
 BATCH_FRAMES = 1 << 15
 """Large enough for a small share of Python time; larger batches only touch more fresh memory."""
@@ -73,13 +58,33 @@ _STAYING = 4
 """Of the most flows in memory one part in N stays when others have to leave."""
 
 
+def analyze(
+    paths: Sequence[str],
+    options: AnalyzeOptions,
+    progress: Callable[[Progress], None] | None = None,
+    ended: EndedFlows | None = None,
+) -> Analysis:
+    """Analyse capture files, "-" for standard input.
+
+    Several files are several taps unless `options.concat`. SIGINT ends reading; the result then has
+    `complete=False`, except with `follow`, which only SIGINT ends. More flows than
+    `options.max_flows` end reading too, with `complete=False` and a warning. Raises UnreadableInput
+    when nothing could be read, UsageError for invalid options.
+
+    ended: takes the records of flows that leave memory; errors of it end the analysis.
+    """
+    with open_captures(paths, options, progress) as pipeline:
+        complete = pipeline.read(alone=True, ended=ended)
+        return pipeline.conclude(complete or (options.follow and pipeline.ended_by is None))
+
+
 @contextmanager
-def open_run(
+def open_captures(
     paths: Sequence[str],
     options: AnalyzeOptions,
     progress: Callable[[Progress], None] | None = None,
     job: Job | None = None,
-) -> Iterator[Run]:
+) -> Iterator[CapturePipeline]:
     """Open captures for an analysis that other threads observe; errors as `analyze`.
 
     job: logs of the job that are read already, in place of those of `options`.
@@ -99,7 +104,7 @@ def open_run(
         give_back_large_arrays()
     registry = Registry(Endpoints(most=most), segments=SegmentLists(options.usid))
     with open_sources(paths, options, registry) as sources, compiled_ahead():
-        yield Run(paths, sources, registry, packet_filter, options, progress, job)
+        yield CapturePipeline(paths, sources, registry, packet_filter, options, progress, job)
 
 
 @contextmanager
@@ -124,16 +129,16 @@ def open_sources(
         yield sources
 
 
-def groups_of(paths: Sequence[str], options: AnalyzeOptions) -> list[list[str]]:
+def group_files(paths: Sequence[str], options: AnalyzeOptions) -> list[list[str]]:
     """The captures that files are: of several files each with --concat and of rings."""
     if options.concat:
         return [list(paths)]
     if options.rings is None:
         return [[path] for path in paths]
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for path in paths:
-        found.setdefault(options.tap_names[path], []).append(path)
-    return list(found.values())
+        groups.setdefault(options.tap_names[path], []).append(path)
+    return list(groups.values())
 
 
 def _open(
@@ -144,7 +149,7 @@ def _open(
         return
     if options.rings is not None:
         check_twice(paths)
-        for group in groups_of(paths, options):
+        for group in group_files(paths, options):
             name = options.tap_names[group[0]]
             yield ring(group, name, taps, batch_frames=BATCH_FRAMES)
         return
@@ -158,40 +163,39 @@ def _open(
         )
 
 
-def ranks_of(
+def find_ranks(
     paths: Sequence[str],
     options: AnalyzeOptions,
     progress: Callable[[Progress], None] | None = None,
     job: Job | None = None,
     *,
     needed_by: str | None = None,
-    begun: Callable[[Run], None] = lambda run: None,
+    begun: Callable[[CapturePipeline], None] = lambda pipeline: None,
 ) -> tuple[Ranks, list[str]]:
     """Read captures once: the ranks of their flows, and what the logs of the job leave open.
 
     job: logs that are read already. needed_by: the field of a filter: UsageError if no rank is
-    known. begun: called with the run, which may be stopped.
+    known. begun: called with the pipeline, which may be stopped.
     """
-    whole = replace(options, filter=None, conformance=None, icrc=False, ranks=None)
-    with open_run(paths, whole, progress, job) as run:
+    all_packets = replace(options, filter=None, conformance=None, icrc=False, ranks=None)
+    with open_captures(paths, all_packets, progress, job) as pipeline:
         if needed_by is not None:
-            run.check_two_passes(needed_by)
-        begun(run)
-        run.read()
-        ranks, notes = run.learned()
-        if run.ended_by is not None:
-            notes.append(f"ranks: {run.ended_by}")
-    if needed_by is not None and not ranks and not run.interrupted:
+            pipeline.check_two_passes(needed_by)
+        begun(pipeline)
+        pipeline.read()
+        ranks, notes = pipeline.learn_ranks()
+        if pipeline.ended_by is not None:
+            notes.append(f"ranks: {pipeline.ended_by}")
+    if needed_by is not None and not ranks and not pipeline.interrupted:
         why = notes[0] if notes else "--nccl-log 'logs/*' names the logs of the job"
         raise UsageError(f"filter: {needed_by}: no rank is known in this capture; {why}")
     return ranks, notes
 
 
-class Run:
-    """One running analysis.
+class CapturePipeline(Pipeline):
+    """The pipeline of capture files.
 
-    `read` runs in one thread. Other threads may read `measuring`, `registry` and `sources` while
-    they hold `lock`, and may call `stop`.
+    `read` runs in one thread; other threads may call `stop`.
     """
 
     def __init__(
@@ -204,48 +208,22 @@ class Run:
         progress: Callable[[Progress], None] | None,
         job: Job | None = None,
     ) -> None:
+        many_taps = len(registry.taps) > 1 or any(s.capture.format != "pcap" for s in sources)
+        super().__init__(
+            options, registry, many_taps=many_taps, packet_filter=packet_filter, job=job
+        )
         self._paths = paths
         self.sources = sources
-        self.registry = registry
-        self.lock = FairLock()
-        self._filter = packet_filter
-        self._options = options
         self._tell = progress
-        self._merge = MergeCounts()
-        self._logs: FollowedLogs | None = None
-        if job is None and options.job_logs and options.follow:
-            self._logs = FollowedLogs(options.job_logs)
-            job = self._logs.job
-        elif job is None and options.job_logs:
-            job = Job(named(options.job_logs))
-        self._job = job
-        self.ranks = options.ranks
-        """Of the flows of the whole capture, if the filter needs them; after `read` began."""
-        self._first_pass: Run | None = None
-        self._notes: list[str] = []
-        """Of the first pass."""
-        many_taps = len(registry.taps) > 1 or any(s.capture.format != "pcap" for s in sources)
-        conformance = options.conformance
-        if conformance is not None:
-            conformance = replace(conformance, interface_of=registry.taps.interface)
-        if conformance is not None and conformance.same_port:
-            conformance = replace(conformance, address_of=registry.endpoints.text)
-        self.measuring = Measuring(options.window_ns, many_taps, conformance)
-        if job is not None:
-            self.measuring.message_times = MessageTimes(newest=options.follow)
-        self.measuring.filtered = packet_filter is not None
-        self.measuring.address_beyond = registry.endpoints.beyond
+        self._first_pass: CapturePipeline | None = None
+        """While it finds the ranks that the filter needs."""
         self.measuring.tracker.see_taps(len(registry.taps))  # also before each has a packet
         self._began = time.monotonic()
         self._reader = threading.get_ident()
         """The thread of `read`."""
-        self._told = 0.0
-        self.packets = 0
-        self.ended_by: str | None = None
-        """Why `read` ended before the end of the captures, unless somebody stopped it."""
+        self._reported_at = 0.0
         self._batches = 0
         self._alone = False
-        self._take_ended: EndedFlows | None = None
         self._followed: Followed | None = None
         """While packets are followed in another thread than they are tracked."""
         self._interrupted = threading.Event()
@@ -260,12 +238,13 @@ class Run:
         numbers: those that are idle for longest leave when there are more than `max_flows`.
         ended: called with the flows that leave memory, in the thread that tracks.
         """
-        self._alone, self._take_ended = alone, ended
+        self._alone, self.take_ended = alone, ended
         self._reader = threading.get_ident()
-        if self.ranks is None and self._filter is not None and self._filter.of_job is not None:
-            self._learn_ranks(self._filter.of_job)
+        field = None if self.packet_filter is None else self.packet_filter.of_job
+        if self.ranks is None and field is not None:
+            self._learn_ranks(field)
         with _interrupts(self._interrupted, self._stop_reading):
-            if alone and self.measuring.many_taps and self._options.idle_ns is None:
+            if alone and self.measuring.many_taps and self.options.idle_ns is None:
                 self._read_and_follow()
             else:
                 decoded = Prefetched(self._tables, self._report)
@@ -282,12 +261,13 @@ class Run:
         for table, cm in decoded:
             with self.lock:
                 self.measuring.date_taps(self.registry.taps)
-                batch = self.measuring.update(table, cm)
-                self.packets += len(table)
-                self._end_idle(table)
+                batch = self.take(table, cm)
+                if self.options.idle_ns is not None and len(table):
+                    if not sampled_taps(self.registry.taps):
+                        self.end_idle()
             self._batches += 1
             yield batch
-            limit = self._options.max_flows
+            limit = self.options.max_flows
             if len(self.measuring.tracker) > limit:
                 self._make_room()
             if len(self.measuring.tracker) > limit:
@@ -327,13 +307,13 @@ class Run:
 
         self.check_two_passes(field)
 
-        def begun(first: Run) -> None:
+        def begun(first: CapturePipeline) -> None:
             self._first_pass = first
             if self._interrupted.is_set():
                 first.stop()
 
-        self.ranks, self._notes = ranks_of(
-            self._paths, self._options, self._tell, self._job, needed_by=field, begun=begun
+        self.ranks, self.rank_notes = find_ranks(
+            self._paths, self.options, self._tell, self.job, needed_by=field, begun=begun
         )
         if self._first_pass is not None and self._first_pass.interrupted:
             self._interrupted.set()
@@ -342,32 +322,17 @@ class Run:
 
     def check_two_passes(self, field: str) -> None:
         """UsageError if a filter with a field of the job is not possible here."""
-        if self._options.follow or any(s.capture.total_bytes is None for s in self.sources):
+        if self.options.follow or any(s.capture.total_bytes is None for s in self.sources):
             raise UsageError(
                 f"filter: {field} needs two passes over a capture: it cannot be combined with"
                 " --follow, standard input or pipes"
             )
-        if self._job is None and all(s.capture.format == "pcap" for s in self.sources):
+        if self.job is None and all(s.capture.format == "pcap" for s in self.sources):
             raise UsageError(f"filter: {field} needs the logs of the job: --nccl-log 'logs/*'")
-
-    def learned(self) -> tuple[Ranks, list[str]]:
-        """The ranks of all flows, and what the logs of the job leave open."""
-        joined = self._joined()
-        texts, flows = self.registry.endpoints.texts(), self.measuring.tracker.flows
-        owners = merged(self._probed(), joined.owners)
-        named = {_name(flows[number], texts): owner for number, owner in owners.items()}
-        return Ranks(named), joined.notes
-
-    def _end_idle(self, table: PacketTable) -> None:
-        idle_ns = self._options.idle_ns
-        if idle_ns is not None and len(table) and not sampled_taps(self.registry.taps):
-            gaps = gaps_of(self.registry.taps)
-            names = self.registry.tap_names
-            end_idle(self.measuring, idle_ns, names, gaps=gaps, leaving=self._leaving())
 
     def _make_room(self) -> None:
         """End the flows that are idle for longest, where that is exact and possible."""
-        if not self._alone or self._options.idle_ns is not None or self._job is not None:
+        if not self._alone or self.options.idle_ns is not None or self.job is not None:
             return
         if sampled_taps(self.registry.taps):
             return
@@ -375,117 +340,53 @@ class Run:
             return
         if self.measuring.departed is None:
             give_back_large_arrays()
-        most = self._options.max_flows // _STAYING
-        gaps = gaps_of(self.registry.taps)
-        make_room(self.measuring, most, self.registry.tap_names, gaps=gaps, leaving=self._leaving())
+        most = self.options.max_flows // _STAYING
+        gaps, leaving = gaps_of(self.registry.taps), self.hand_over_records()
+        make_room(self.measuring, most, self.registry.tap_names, gaps=gaps, leaving=leaving)
         give_back_freed()
 
-    def _leaving(self) -> Callable[[Ints], None] | None:
-        """Hands over the records of flows that are about to leave memory."""
-        if (take := self._take_ended) is None:
-            return None
-
-        def leaving(gone: Ints) -> None:
-            take(self._records(gone))
-
-        return leaving
-
-    def _records(self, gone: Ints) -> Iterator[Flow]:
-        options, left = self._options, self.measuring.ended
-        summary = Summary(
-            self.measuring,
-            self.registry,
-            options.path_by,
-            self.owners(),
-            plane_by=options.plane_by,
-            fabric=options.fabric,
-        )
-        connections: dict[int | None, int | None] = {None: None}
-        for place, number in enumerate(gone.tolist()):
-            flow = summary.flow(number)
-            after = options.max_flows + left.connections + len(connections) - 1
-            connection = connections.setdefault(flow.connection, after)
-            id = options.max_flows + left.flows + place
-            yield structs.replace(flow, id=id, connection=connection)
-
-    def result(self, complete: bool) -> Analysis:
-        """The results so far."""
+    def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
+        """Counts and quality of the captures; UnreadableInput where nothing was read."""
         series = self.measuring.totals.series(self.registry.tap_names)
         captures = [
-            capture_summary(source, self.registry.taps, series, self._options.icrc)
+            capture_summary(source, self.registry.taps, series, self.options.icrc)
             for source in self.sources
         ]
         check_read(captures, complete)
-        mirrors = [source.decoder.mirrors for source in self.sources]
-        asked = self._options.mirror
-        joined = self._joined()
-        return conclude(
-            self.measuring,
-            self.registry,
-            captures,
-            path_by=self._options.path_by,
-            complete=complete,
-            ended_by=self.ended_by,
-            filtered=self.measuring.filtered,
-            rows_kept=self._take_ended is not None,
-            merge=self._merge,
-            owners=self._with_first_pass(merged(self._probed(), joined.owners)),
-            job_events=joined.events,
-            job_notes=joined.notes if self.ranks is None else self._notes,
-            plane_by=self._options.plane_by,
-            outer_labels=any(source.decoder.flow_labels.outer for source in self.sources),
-            mirror=checks_of(
-                [mirror for mirror in mirrors if mirror is not None],
-                self.registry.endpoints.texts(),
-                None if asked is None else asked.switch_counters,
-            ),
-            flow_order=self._options.flow_order,
-            fabric=self._options.fabric,
-            dscp_priority=self._options.dscp_priority,
-        )
+        return captures
 
-    def owners(self) -> dict[int, Owner]:
-        """Processes by flow index, as comments of the captures and logs of the job name them now,
-        for a running analysis."""
-        return self._with_first_pass(merged(self._probed(), self._joined(in_passing=True).owners))
-
-    def _with_first_pass(self, owners: dict[int, Owner]) -> dict[int, Owner]:
-        """Owners as the whole capture tells them, where a filter hides the other direction."""
-        if self.ranks is None:
-            return owners
-        texts = self.registry.endpoints.texts()
-        for number, flow in enumerate(self.measuring.tracker.flows):
-            known = self.ranks.owners.get(_name(flow, texts))
-            if known is not None:
-                owners[number] = known
-        return owners
-
-    def _probed(self) -> dict[int, Owner]:
-        return owners_in(
+    def find_host_owners(self) -> dict[int, Owner]:
+        """Processes by flow index, as comments of the captures name them."""
+        return read_owners(
             (line for source in self.sources for line in source.capture.owner_comments),
             self.measuring.tracker,
             self.registry.endpoints,
         )
 
-    def _joined(self, in_passing: bool = False) -> Joined:
-        """What the logs of the job say about the flows so far."""
-        if self._job is None:
-            return Joined()
-        if self._logs is not None:
-            self._logs.update()
-        endpoints = self.registry.endpoints
-        measuring = self.measuring
-        cm = None if in_passing else measuring.cm
-        joined = Join(self._job, measuring.tracker, endpoints, cm).result()
-        if self._logs is not None:
-            joined.notes += self._logs.notes()
-        return joined
+    def check_mirrors(self) -> MirrorChecks | None:
+        """Integrity of mirrors that number their packets."""
+        asked = self.options.mirror
+        return checks_of(
+            [s.decoder.mirrors for s in self.sources if s.decoder.mirrors is not None],
+            self.registry.endpoints.texts(),
+            None if asked is None else asked.switch_counters,
+        )
+
+    def uses_outer_labels(self) -> bool:
+        """Whether entropy values use the flow label of the outer header."""
+        return any(source.decoder.flow_labels.outer for source in self.sources)
+
+    def join_logs(self, in_passing: bool = False) -> Joined:
+        """What the logs of the job say by now about the flows so far."""
+        if self.logs is not None:
+            self.logs.update()
+        return super().join_logs(in_passing)
 
     def _tables(self) -> Iterator[Decoded]:
-        tables = [source.tables(self._keep) for source in self.sources]
+        tables = [source.tables(self.filter_packets) for source in self.sources]
         if len(tables) == 1:
             for table in tables[0]:
-                yield table, self._cm_messages()
+                yield table, self.take_cm_messages()
             return
         due: list[CmMessage] = []
         read: list[CmMessage] = []
@@ -493,20 +394,16 @@ class Run:
 
         def apart() -> bool:
             due.extend(read)
-            read[:] = self._cm_messages()
+            read[:] = self.take_cm_messages()
             return bool(read)
 
-        for table in merge_tables(tables, self._merge, BATCH_FRAMES, apart):
+        for table in merge_tables(tables, self.merge_counts, BATCH_FRAMES, apart):
             yield table, due.copy()
             due.clear()
 
-    def _cm_messages(self) -> list[CmMessage]:
+    def take_cm_messages(self) -> list[CmMessage]:
+        """Messages of connection management that were decoded since the last call."""
         return [m for source in self.sources for m in source.decoder.take_cm_messages()]
-
-    def _keep(self, table: PacketTable) -> PacketTable:
-        if self._filter is None:
-            return table
-        return table.take(self._filter.mask(table, self.registry, self.ranks))
 
     @property
     def interrupted(self) -> bool:
@@ -541,9 +438,9 @@ class Run:
         now = time.monotonic()
         if threading.get_ident() != self._reader:
             return  # `_tell` draws
-        if self._tell is None or (now - self._told < _PROGRESS_EVERY_S and not last):
+        if self._tell is None or (now - self._reported_at < _PROGRESS_EVERY_S and not last):
             return
-        self._told = now
+        self._reported_at = now
         captures = [source.capture for source in self.sources]
         totals = [capture.total_bytes for capture in captures]
         read = sum(capture.bytes_read for capture in captures)
@@ -553,7 +450,7 @@ class Run:
                 path=current.name,
                 bytes_done=read,
                 bytes_total=None
-                if self._options.follow or None in totals
+                if self.options.follow or None in totals
                 else sum(t for t in totals if t is not None),
                 frames=sum(capture.frames for capture in captures),
                 packets=self.packets,
@@ -563,10 +460,6 @@ class Run:
                 and now - self._began > _COMPILING_AFTER_S,
             )
         )
-
-
-def _name(flow: Any, texts: Sequence[str]) -> FlowName:
-    return texts[flow["src"]], texts[flow["dst"]], int(flow["dest_qp"])
 
 
 @contextmanager

@@ -16,14 +16,13 @@ from clusters import SPRAYED
 from factories import Frame, Pcapng, write_pcap
 from network import roce
 
-from rocescope.analyzer.analysis import run as engine
-from rocescope.analyzer.analysis.analyze import analyze
-from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.decode.merge import merge_tables
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.paths.imbalance import expected_fim
+from rocescope.analyzer.pipeline import captures as engine
+from rocescope.analyzer.pipeline.captures import analyze, open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 
 LEAFSPINE = DATA / "leafspine"
 
@@ -216,10 +215,10 @@ def test_what_was_decoded_before_an_interrupt_is_counted(taps, monkeypatch):
     """Bytes and packets are conserved in the part that was read, too."""
     monkeypatch.setattr(engine, "BATCH_FRAMES", 50)
     names = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in taps]
-    with open_run(names, AnalyzeOptions()) as interrupted:
+    with open_captures(names, AnalyzeOptions()) as interrupted:
         interrupted._tell = lambda progress: interrupted.stop() if progress.packets else None
         assert not interrupted.read()
-        analysis = interrupted.result(False)
+        analysis = interrupted.conclude(False)
     assert not analysis.complete
     read = sum(capture.roce_packets for capture in analysis.captures)
     assert 0 < read < 10_000
@@ -232,7 +231,7 @@ def test_waiting_for_packets_is_not_compiling(kernels, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "compiling", kernels)
     path = str(write_pcap(tmp_path / "empty.pcap", []))
     told = []
-    with open_run([path], AnalyzeOptions(follow=True)) as waiting:
+    with open_captures([path], AnalyzeOptions(follow=True)) as waiting:
 
         def tell(progress):
             told.append(progress.compiling)
@@ -274,21 +273,21 @@ def test_most_packets_late_is_not_most_packets_unseen(tmp_path):
 
 def test_all_taps_are_known_before_the_first_packet():
     names = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in "AB"]
-    with open_run(names, AnalyzeOptions()) as two:
+    with open_captures(names, AnalyzeOptions()) as two:
         assert two.measuring.tracker.copies.shape == (2, 2)
 
 
 def test_an_analysis_leaves_memory_at_its_end(monkeypatch):
     """Nothing waits for a collection of circles, which large arrays alone never start."""
     owned = []
-    begin = engine.Run.__init__
+    begin = engine.CapturePipeline.__init__
 
     def noted(one, *words):
         begin(one, *words)
         parts = one, one.measuring, one.measuring.tracker, one.sources[0].decoder
         owned.extend(map(weakref.ref, parts))
 
-    monkeypatch.setattr(engine.Run, "__init__", noted)
+    monkeypatch.setattr(engine.CapturePipeline, "__init__", noted)
     gc.disable()
     try:
         run(data("i03"))
@@ -304,10 +303,10 @@ def test_following_in_a_thread_of_its_own_changes_nothing(most):
     options = AnalyzeOptions(max_flows=most)
     found = []
     for alone in (False, True):
-        with open_run(SPRAYED, options) as run:
+        with open_captures(SPRAYED, options) as run:
             whole = run.read(alone)
             assert whole == (most > 20)
-            result = run.result(whole)
+            result = run.conclude(whole)
             if not whole:  # frames that were read ahead
                 result = msgspec.structs.replace(result, captures=[], warnings=[])
             found.append((msgspec.json.encode(result), run.packets))
@@ -319,7 +318,7 @@ def test_an_error_while_packets_are_followed_is_raised(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(HopMeasure, "follow", broken)
-    with open_run(SPRAYED, AnalyzeOptions()) as run, pytest.raises(MemoryError):
+    with open_captures(SPRAYED, AnalyzeOptions()) as run, pytest.raises(MemoryError):
         run.read(alone=True)
 
 
@@ -330,7 +329,7 @@ def test_connection_messages_come_before_the_same_rows_in_tables_of_any_size(tmp
     def places(merge):
         monkeypatch.setattr(engine, "merge_tables", merge)
         rows, found = 0, []
-        with open_run(names, AnalyzeOptions()) as run:
+        with open_captures(names, AnalyzeOptions()) as run:
             for table, messages in run._tables():
                 found += [(rows, message.kind, message.time_ns) for message in messages]
                 rows += len(table)

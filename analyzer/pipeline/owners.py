@@ -62,7 +62,7 @@ class _FlowsByEnd:
             self._from[qp, src].append((number, dst))
             self._to[qp, dst].append((number, src))
 
-    def matching(
+    def match(
         self, qp: int, sources: frozenset[str], destinations: frozenset[str]
     ) -> tuple[list[int], int]:
         """The flows to a queue pair from and to one of these addresses each (any if none is given),
@@ -74,7 +74,7 @@ class _FlowsByEnd:
         return sorted(n for n, far in near if not theirs or far in theirs), len(near) + len(ours)
 
 
-def owners_in(
+def read_owners(
     comments: Iterable[str], tracker: FlowTracker, endpoints: Endpoints
 ) -> dict[int, Owner]:
     """Owners by flow index.
@@ -84,11 +84,11 @@ def owners_in(
     exists on every host. Connections whose two ends a comment names are paired in the tracker as
     exact.
     """
-    pairs = [pair for comment in comments if (pair := _parsed(comment)) is not None]
+    pairs = [pair for comment in comments if (pair := _parse(comment)) is not None]
     if not pairs:
         return {}
     flows = _FlowsByEnd(tracker, endpoints, {qp for pair in pairs for qp in pair.ends()})
-    found: dict[tuple[int, str], set[Owner]] = defaultdict(set)
+    owners_by_end: dict[tuple[int, str], set[Owner]] = defaultdict(set)
     partners: dict[int, set[int]] = defaultdict(set)
     looked = 0
     for pair in pairs:
@@ -99,14 +99,14 @@ def owners_in(
         ):
             if qp is None or not (here or there):
                 continue
-            matching, of = flows.matching(qp, here, there)
+            matching, of = flows.match(qp, here, there)
             looked += of
             if looked > _MOST_LOOKED_AT:
                 return {}
             seen.append(matching)
             for number in matching:
-                if len(found[number, end]) < 2:  # two already contradict each other
-                    found[number, end].add(Owner(pair.pid, pair.command, pair.rank, end))
+                if len(owners_by_end[number, end]) < 2:  # two already contradict each other
+                    owners_by_end[number, end].add(Owner(pair.pid, pair.command, pair.rank, end))
         if pair.addresses and pair.remote_addresses and len(seen) == 2:
             to_here, from_here = seen
             for ends, far in ((to_here, from_here), (from_here, to_here)):
@@ -118,13 +118,13 @@ def owners_in(
             tracker.pair(number, last, EVIDENCE_HOST_PROBE)
     owners: dict[int, Owner] = {}
     for end in ("source", "destination"):
-        for (number, which), candidates in found.items():
+        for (number, which), candidates in owners_by_end.items():
             if which == end and len(candidates) == 1:
                 (owners[number],) = candidates
     return owners
 
 
-def merged(probed: Mapping[int, Owner], logged: Mapping[int, Owner]) -> dict[int, Owner]:
+def merge_owners(probed: Mapping[int, Owner], logged: Mapping[int, Owner]) -> dict[int, Owner]:
     """Owners from the host and from logs: the host knows the process, the log its ranks.
 
     Where they name different ends of a flow, the log is taken: it may name both ranks.
@@ -140,21 +140,21 @@ def merged(probed: Mapping[int, Owner], logged: Mapping[int, Owner]) -> dict[int
     return both
 
 
-def _parsed(comment: str) -> _QueuePair | None:
+def _parse(comment: str) -> _QueuePair | None:
     match = _LINE.fullmatch(comment)
     if match is None:
         return None
     qp, address, remote_qp, remote_address, pid, command, rank = match.groups()
     return _QueuePair(
         int(qp, 16),
-        _addresses(address),
+        _split_addresses(address),
         None if remote_qp is None else int(remote_qp, 16),
-        _addresses(remote_address),
+        _split_addresses(remote_address),
         int(pid),
         command,
         None if rank is None else int(rank),
     )
 
 
-def _addresses(text: str | None) -> frozenset[str]:
+def _split_addresses(text: str | None) -> frozenset[str]:
     return frozenset(text.split(" or ") if text else ())

@@ -24,7 +24,7 @@ from rocescope.probes.live import LiveOptions
 from rocescope.probes.rights import dropping
 from rocescope.probes.rights.dropping import LOADING, READING
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.opening import open_live
+from rocescope.tui.session.live import open_live
 
 
 def link_ids():
@@ -124,10 +124,10 @@ def test_flows_know_their_owners_and_a_filter_leaves_the_probes_in_place(network
         assert (owner.pid, owner.rank, owner.end) == (job.pid, 5, "source")
         assert session.analysis().flows[0].owner == owner
         links = link_ids()
-        assert not session._feed.measuring.filtered
+        assert not session._feed.pipeline.measuring.filtered
         assert session.set_filter("psn > 30")
         seen(0)
-        assert session._feed.measuring.filtered
+        assert session._feed.pipeline.measuring.filtered
         for psn in range(25, 40):
             net.send([frame(HERE, THERE, 0x51, psn, 0x04)], "left")
         assert seen(9).owners[0] == owner
@@ -147,7 +147,7 @@ def test_privileges_are_given_up_before_the_screen_comes(network):
     code = f"""
 import re, sys
 from rocescope.probes.live import LiveOptions
-from rocescope.tui.session.opening import open_live
+from rocescope.tui.session.live import open_live
 session = open_live(["{net.interface("left")}"], LiveOptions(ring_bytes=1 << 20), attach_now=True)
 session.start()
 while session.snapshot().source.dropped is None:

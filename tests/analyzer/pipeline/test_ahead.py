@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from rocescope.analyzer.analysis import ahead
+from rocescope.analyzer.pipeline import ahead
 
 
 @pytest.mark.parametrize("part", ahead.PARTS)

@@ -1,1 +1,0 @@
-"""The analysis of captures: from frames to an Analysis."""

@@ -1,0 +1,1 @@
+"""One analysis, from packets of any source to its conclusions."""

@@ -1,1 +1,0 @@
-"""Sources of the packets of a session."""
