@@ -17,8 +17,8 @@ from ..analyzer.analysis.conclude import conclude
 from ..analyzer.analysis.owners import owners_in
 from ..analyzer.decode.merge import MergeCounts
 from ..analyzer.errors import RocescopeError, too_many_flows
-from ..analyzer.measures.hops.fabric_links import FabricLinks
 from ..analyzer.measures.hops.measure import HopMeasure
+from ..analyzer.measures.hops.vantage import FabricLinks
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.captures import CaptureSummary

@@ -10,7 +10,7 @@ from ...version import VERSION
 from ..decode.merge import MergeCounts
 from ..diagnosis.case import Case
 from ..diagnosis.diagnose import diagnose
-from ..measures.hops.fabric_links import FabricLinks
+from ..measures.hops.vantage import FabricLinks
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis
 from ..results.captures import CaptureSummary, MirrorChecks

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...kernels.kernel import Floats, Ints, Records
 from ..measures.hops import state
+from ..measures.hops.hops import TapHop, TapHops
 from ..measures.hops.measure import HopMeasure
-from ..measures.hops.ways import Way, Ways
 from ..results.base import Quantiles
 from ..results.hops import CaptureLoss, Hop, LostAt, TapClock
 from ..statistics.histogram import HistogramPool
@@ -25,12 +25,12 @@ _QUEUED_NS = 20_000
 """A round trip this much above the minimum waits in a queue: its offset shows nothing."""
 
 
-def hop_records(ways: Ways, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:
+def hop_records(ways: TapHops, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:
     """One record per hop and direction, most packets first."""
     return [_hop(i, way, ways, measure, names) for i, way in enumerate(ways.hops)]
 
 
-def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence[str]) -> Hop:
+def _hop(number: int, way: TapHop, ways: TapHops, measure: HopMeasure, names: Sequence[str]) -> Hop:
     whole, lost = way.whole, way.lost
     drop = None
     if whole is not None and whole["drop_min"] == whole["drop_max"]:
@@ -83,14 +83,14 @@ def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence
     )
 
 
-def _lost_frames(way: Way) -> list[int]:
+def _lost_frames(way: TapHop) -> list[int]:
     known = way.lost[way.lost["frame"] > 0]
     first = known[np.argsort(known["time"], kind="stable")][:LISTED_FRAMES]
     frames: list[int] = first["frame"].tolist()
     return frames
 
 
-def _lost_by_flow(way: Way) -> list[LostAt]:
+def _lost_by_flow(way: TapHop) -> list[LostAt]:
     flows, index, counts = np.unique(way.lost["flow"], return_inverse=True, return_counts=True)
     passed = dict(zip(way.passed["flow"].tolist(), way.passed["packets"].tolist(), strict=True))
     found = []
@@ -132,7 +132,7 @@ def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
     return Quantiles(count, low, base + total / count, p50, p90, p99, p999, high)
 
 
-def capture_losses(ways: Ways, names: Sequence[str]) -> list[CaptureLoss]:
+def capture_losses(ways: TapHops, names: Sequence[str]) -> list[CaptureLoss]:
     """What each capture missed."""
     return [
         CaptureLoss(
@@ -147,7 +147,7 @@ def capture_losses(ways: Ways, names: Sequence[str]) -> list[CaptureLoss]:
     ]
 
 
-def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
+def clocks(ways: TapHops, names: Sequence[str]) -> list[TapClock]:
     """The clocks of neighbouring taps with packets in both directions."""
     by_taps = {(way.from_tap, way.to_tap): way for way in ways.hops if way.whole is not None}
     found = []
@@ -174,7 +174,7 @@ def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
     return found
 
 
-def _offsets(there: Way, back: Way) -> tuple[Floats, Floats]:
+def _offsets(there: TapHop, back: TapHop) -> tuple[Floats, Floats]:
     """Offset and round trip per window with packets of both directions, from the least delays."""
     both = (there.windows[:, state.PACKETS_IN] > 0) & (back.windows[:, state.PACKETS_IN] > 0)
     one, other = (

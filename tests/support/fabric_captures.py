@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
+from rocescope.analyzer.measures.hops.vantage import FabricLinks
 from rocescope.analyzer.results.diagnosis import Diagnosis, Finding
 
 START_NS = 1_700_000_000_000_000_000

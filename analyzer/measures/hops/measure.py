@@ -13,7 +13,7 @@ from ...track.batch import Rows, TrackedBatch
 from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
 from . import passing, state
-from .jumps import SampledTimes
+from .clocks import SampledTimes
 from .passing import (
     FIRST_HORIZON_NS,
     MOST_MOMENTS,
