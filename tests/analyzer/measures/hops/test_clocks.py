@@ -167,16 +167,3 @@ def test_a_full_sample_has_the_same_packets_at_all_taps(rows):
     assert len(times.samples) <= 1 << 10
     assert all(kept[key] == every[key] for key in kept)
     assert len(kept) > 0 or not rows
-
-
-def test_parts_are_merged_as_if_they_were_one():
-    rows = passing(lambda psn, tap: 5 * SECOND * (tap == 1 and psn >= 100))
-    rows.sort(key=lambda row: row["time_ns"])
-    first, second = seen(rows[:300]), seen([row | {"tap": 2 - row["tap"]} for row in rows[300:]])
-    merged = SampledTimes()
-    merged.merge(first, np.arange(3, dtype=np.uint16))
-    merged.merge(second, np.array([2, 1, 0], np.uint16))
-    assert merged.samples.tolist() == seen(rows).samples.tolist()
-    assert merged.jumps([0, 1, 2], set()) == {1: (1, 5 * SECOND)}
-    merged.update(tracked(rows[:10]).table)
-    assert len(merged.samples) == len(rows) + 10
