@@ -123,15 +123,15 @@ class SampledTimes:
         _, packet, sightings = np.unique(seen["key"], return_inverse=True, return_counts=True)
         earliest = time[np.cumsum(sightings) - sightings]
         several = sightings[packet] > 1
-        found: dict[int, tuple[int, int]] = {}
-        for one in np.unique(clock[several]).tolist():
-            mine = several & (clock == one)
+        jumps: dict[int, tuple[int, int]] = {}
+        for number in np.unique(clock[several]).tolist():
+            mine = several & (clock == number)
             in_time = np.argsort(time[mine], kind="stable")
             own = time[mine][in_time]
             jump = _jumps(own, own - earliest[packet[mine]][in_time])
             if jump is not None:
-                found |= {t: jump for t, its in enumerate(clocks) if its == one}
-        return found
+                jumps |= {t: jump for t, its in enumerate(clocks) if its == number}
+        return jumps
 
 
 def _jumps(own: Ints, offsets: Ints) -> tuple[int, int] | None:

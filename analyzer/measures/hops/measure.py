@@ -33,7 +33,7 @@ _RINGS = "sightings", "transmissions", "buckets"
 
 
 class HopMeasure:
-    """The way of every packet between taps; memory is bounded by packets in flight and by flows."""
+    """The path of every packet between taps; packets in flight and flows bound its memory."""
 
     def __init__(self) -> None:
         self.histograms = HistogramPool(3)
@@ -63,7 +63,7 @@ class HopMeasure:
         clock[state.WIDTH] = FIRST_WINDOW_NS
         clock[state.FROM], clock[state.TO] = 1, 0
         self.histograms.grow(64)
-        self._way = np.zeros(MOST_TAPS, np.int64)
+        self._path = np.zeros(MOST_TAPS, np.int64)
         self._copies = np.zeros(MOST_TAPS, np.int64)
         self._reason = np.zeros(1, np.int64)
 
@@ -85,7 +85,7 @@ class HopMeasure:
         while row < len(hashes):
             self._grow_moments()
             row = follow(
-                self.state, self.histograms.arrays, rows, row, may_grow, self._reason, self._way,
+                self.state, self.histograms.arrays, rows, row, may_grow, self._reason, self._path,
                 self._copies, hashes,
             )  # fmt: skip
             if row < len(hashes):
@@ -100,7 +100,7 @@ class HopMeasure:
         while not done:
             self._grow_moments()
             reason = conclude_until(
-                self.state, self.histograms.arrays, self._way, self._copies, before_ns,
+                self.state, self.histograms.arrays, self._path, self._copies, before_ns,
             )  # fmt: skip
             done = reason == passing.DONE
             if not done:
@@ -145,14 +145,14 @@ class HopMeasure:
 
         Counts of all flows together do not change.
         """
-        whole, of_flow = self.edges["flow"] < 0, kept.holds(self.edges["flow"])
-        number = np.full(len(whole), -1, np.int64)
-        number[whole | of_flow] = np.arange(int((whole | of_flow).sum()))
+        of_all, of_flow = self.edges["flow"] < 0, kept.holds(self.edges["flow"])
+        number = np.full(len(of_all), -1, np.int64)
+        number[of_all | of_flow] = np.arange(int((of_all | of_flow).sum()))
         left = self.visits[["flow", "tap", "packets"]]
         left = left[~kept.holds(left["flow"]) & (left["tap"] < state.START)]
         for tap, packets in zip(left["tap"].tolist(), left["packets"].tolist(), strict=True):
             self.left_at[tap] = self.left_at.get(tap, 0) + packets
-        self._keep("edges", state.EDGES, whole | of_flow, kept)
+        self._keep("edges", state.EDGES, of_all | of_flow, kept)
         for name, item in (
             ("visits", state.VISITS), ("ends", state.ENDS), ("resent", state.RESENT),
         ):  # fmt: skip

@@ -41,7 +41,7 @@ def tap_imbalances(
     records = usage.records()
     taps = records.paths["key"].astype(np.int64)
     groups, seen = _crossings(records, src, dst)
-    found = []
+    results = []
     for parallel in parallel_points(seen, copies, len(tap_names)):
         members = [tap for tap in parallel if tap not in unplaced]
         if len(members) < 2:
@@ -52,7 +52,7 @@ def tap_imbalances(
         labels = [tap_names[t] for t in members]
         name = _listed(labels)
         if side is None:
-            found.append(_of_taps(f"{name}, both directions", labels, records, inside, members))
+            results.append(_of_taps(f"{name}, both directions", labels, records, inside, members))
             continue
         side_of = np.full(len(host_names), -1)
         side_of[list(side)] = list(side.values())
@@ -60,8 +60,8 @@ def tap_imbalances(
             rows = inside & (side_of[src[records.flow]] == direction)
             hosts = sorted(host_names[h] for h in np.unique(src[records.flow[rows]]))
             where = f"{name}, from {_listed(hosts)}"
-            found.append(_of_taps(where, labels, records, rows, members))
-    return [imbalance for imbalance in found if imbalance is not None]
+            results.append(_of_taps(where, labels, records, rows, members))
+    return [imbalance for imbalance in results if imbalance is not None]
 
 
 def _crossings(records: UsageRecords, src: UInt32s, dst: UInt32s) -> tuple[Ints, Crossings]:
@@ -95,10 +95,10 @@ def _of_taps(
     by_tap = by_tap[np.argsort(records.paths["key"][by_tap], kind="stable")]
     ends = np.searchsorted(records.paths["key"][by_tap], np.add.outer(members, (0, 1)))
     for i, (first, end) in enumerate(ends):
-        here = by_tap[first:end]
-        paths[i] = together(carried(records.paths[here]))
-        flows[i] = len(np.unique(records.flow[here[counted[here]]]))
-        every[i] = len(np.unique(records.flow[here]))
+        at_tap = by_tap[first:end]
+        paths[i] = together(carried(records.paths[at_tap]))
+        flows[i] = len(np.unique(records.flow[at_tap[counted[at_tap]]]))
+        every[i] = len(np.unique(records.flow[at_tap]))
     distinct = len(np.unique(records.flow[counted]))
     return imbalance_of(
         name,
@@ -121,14 +121,14 @@ def entropy_imbalances(
         paths = usage.paths(flow)
         if len(paths) > 1 and width(paths["wire_bytes"]) >= SPRAYED_WIDTH:
             sprayed.append((-int(paths["wire_bytes"].sum()), flow, paths))
-    found = []
+    imbalances = []
     for _, flow, paths in sorted(sprayed, key=lambda s: s[:2])[:LISTED_FLOWS]:
         labels = [usage.path_name(int(key)) for key in paths["key"]]
         name = f"entropy values of {flow_name(flow)}"
         imbalance = imbalance_of(name, usage.key, usage.inferred, labels, carried(paths), 1)
         if imbalance is not None:
-            found.append(imbalance)
-    return found
+            imbalances.append(imbalance)
+    return imbalances
 
 
 def _listed(names: Sequence[str]) -> str:
