@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..analyzer.errors import RocescopeError, too_many_flows
-from ..analyzer.measures.hops.fabric_links import FabricLinks
 from ..analyzer.measures.hops.measure import HopMeasure
+from ..analyzer.measures.hops.vantage import FabricLinks
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.summary.options import FlowOrder

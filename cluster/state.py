@@ -14,7 +14,7 @@ import zstandard
 
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.measures.congestion import CongestionMeasure
-from ..analyzer.measures.hops.jumps import SampledTimes
+from ..analyzer.measures.hops.clocks import SampledTimes
 from ..analyzer.measures.hops.measure import HopMeasure
 from ..analyzer.measures.hops.state import Passing
 from ..analyzer.measures.idle import Idle

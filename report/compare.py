@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from ..analyzer.measures.hops.names import short_names
+from ..analyzer.measures.hops.vantage import short_names
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.compare import (
     CHANGES,

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import UNSET
 
-from ..measures.hops.ways import Ways
+from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
 from ..measures.troubles import LATE, LATE_AFTER
 from ..results.captures import CaptureSummary
@@ -35,7 +35,7 @@ class Case:
     """Flow i has the id i."""
     connections: Sequence[Connection]
     imbalance: Sequence[Imbalance]
-    ways: Ways | None
+    ways: TapHops | None
     """The packets behind `hops`, which has the same order; None with one tap."""
     hops: Sequence[Hop]
     capture_losses: Sequence[CaptureLoss]

@@ -19,7 +19,8 @@ from ..track.connections import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
 from ..wire.taps import Gap
 from .departed import Departed
-from .hops.ways import Ways, ways_of
+from .hops.hops import TapHops
+from .hops.losses import tap_hops
 from .measuring import Measuring
 
 Gaps = Mapping[str, Sequence[Gap]]
@@ -126,7 +127,7 @@ def _end_some(
     _join_partners(tracker, leaves)
     ways = None
     if measuring.hops.between_taps():  # no flow that leaves has a packet in flight
-        ways = ways_of(measuring.hops.settled(), tracker, tap_names)
+        ways = tap_hops(measuring.hops.settled(), tracker, tap_names)
     troubled = _trouble(measuring, ways)
     idle = np.flatnonzero(leaves)
     wire_bytes = tracker.flows["wire_bytes"][idle]  # a view would keep all flows in memory
@@ -175,7 +176,7 @@ def _join_partners(tracker: FlowTracker, leaves: Bools) -> None:
     leaves[flow[stays]] = leaves[peer[stays]] = False
 
 
-def _trouble(measuring: Measuring, ways: Ways | None) -> Ints:
+def _trouble(measuring: Measuring, ways: TapHops | None) -> Ints:
     """int64[flows]: packets in trouble of each flow, for the choice of the worst."""
     tracker = measuring.tracker
     flows, count = tracker.flows, len(tracker)
@@ -200,7 +201,7 @@ def _end(
     measuring: Measuring,
     leaves: Bools,
     troubled: Ints,
-    ways: Ways | None,
+    ways: TapHops | None,
     gaps: list[Sequence[Gap]],
 ) -> int:
     """gaps: by tap."""

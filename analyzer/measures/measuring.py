@@ -217,7 +217,6 @@ class Measuring:
             self.late.merge(other.late, flow_map)
         self.entropy.merge(other.entropy, flow_map)
         self.taps.merge(other.taps, flow_map, tap_map)
-        self.hops.merge(other.hops, flow_map, tap_map)
         self.srv6.merge(other.srv6, flow_map, path_map)
         self.messages.merge(other.messages, flow_map)
         self.idle.merge(other.idle, flow_map)

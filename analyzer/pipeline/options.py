@@ -9,7 +9,7 @@ from ..decode.mirrors.restore import MirrorOptions
 from ..decode.multipath.flow_labels import FlowLabelOf
 from ..filtering.ranks import Ranks
 from ..measures.conformance.options import ConformanceOptions
-from ..measures.hops.fabric_links import FabricLinks
+from ..measures.hops.vantage import FabricLinks
 from ..measures.series import DEFAULT_WINDOW_NS
 from ..summary.options import FlowOrder, PathBy, PlaneBy
 from ..wire.ports import ROCE_UDP_PORT

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from ..measures.hops.ways import Ways
+from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import tap_places
 from ..results.flow import Flow, Owner, Recovery, Reordering
@@ -41,7 +41,7 @@ class FlowSummary:
         owners: Mapping[int, Owner],
         sampled: Mapping[str, float],
         mrc: MrcSummary | None,
-        ways: Ways | None,
+        ways: TapHops | None,
         gaps: Gaps,
     ) -> None:
         self._m = measuring

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...kernels.kernel import Floats, Ints, Records
 from ..measures.hops import state
+from ..measures.hops.hops import TapHop, TapHops
 from ..measures.hops.measure import HopMeasure
-from ..measures.hops.ways import Way, Ways
 from ..results.base import Quantiles
 from ..results.hops import CaptureLoss, Hop, LostAt, TapClock
 from ..statistics.histogram import HistogramPool
@@ -25,13 +25,15 @@ _QUEUED_NS = 20_000
 """A round trip this much above the minimum waits in a queue: its offset shows nothing."""
 
 
-def hop_records(ways: Ways, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:
+def hop_records(tap_hops: TapHops, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:
     """One record per hop and direction, most packets first."""
-    return [_hop(i, way, ways, measure, names) for i, way in enumerate(ways.hops)]
+    return [_hop(i, hop, tap_hops, measure, names) for i, hop in enumerate(tap_hops.hops)]
 
 
-def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence[str]) -> Hop:
-    whole, lost = way.whole, way.lost
+def _hop(
+    number: int, hop: TapHop, tap_hops: TapHops, measure: HopMeasure, names: Sequence[str]
+) -> Hop:
+    whole, lost = hop.whole, hop.lost
     drop = None
     if whole is not None and whole["drop_min"] == whole["drop_max"]:
         drop = int(whole["drop_min"])
@@ -48,25 +50,25 @@ def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence
             delay.p999 - delay.min,
             delay.max - delay.min,
         )
-    flows = np.union1d(way.passed["flow"], lost["flow"])
+    flows = np.union1d(hop.passed["flow"], lost["flow"])
 
     def counted(name: str) -> int:
         return 0 if whole is None else int(whole[name])
 
     return Hop(
         id=number,
-        from_tap=names[way.from_tap],
-        to_tap=names[way.to_tap] if way.to_tap >= 0 else None,
-        device=ways.devices.get((way.from_tap, way.to_tap)),
-        expected_by=way.expected_by if len(lost) else None,
+        from_tap=names[hop.from_tap],
+        to_tap=names[hop.to_tap] if hop.to_tap >= 0 else None,
+        device=tap_hops.devices.get((hop.from_tap, hop.to_tap)),
+        expected_by=hop.expected_by if len(lost) else None,
         flows=len(flows),
-        packets=way.packets,
+        packets=hop.packets,
         wire_bytes=counted("wire_bytes") + int(lost["wire_bytes"].sum()),
-        passed_packets=way.passed_packets,
+        passed_packets=hop.passed_packets,
         lost_packets=len(lost),
-        lost_percent=100 * len(lost) / way.packets,
-        lost_by_flow=_lost_by_flow(way),
-        lost_frames=_lost_frames(way),
+        lost_percent=100 * len(lost) / hop.packets,
+        lost_by_flow=_lost_by_flow(hop),
+        lost_frames=_lost_frames(hop),
         first_lost_ns=int(lost["time"].min()) if len(lost) else None,
         last_lost_ns=int(lost["time"].max()) if len(lost) else None,
         ce_marked_packets=counted("marked"),
@@ -83,24 +85,24 @@ def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence
     )
 
 
-def _lost_frames(way: Way) -> list[int]:
-    known = way.lost[way.lost["frame"] > 0]
+def _lost_frames(hop: TapHop) -> list[int]:
+    known = hop.lost[hop.lost["frame"] > 0]
     first = known[np.argsort(known["time"], kind="stable")][:LISTED_FRAMES]
     frames: list[int] = first["frame"].tolist()
     return frames
 
 
-def _lost_by_flow(way: Way) -> list[LostAt]:
-    flows, index, counts = np.unique(way.lost["flow"], return_inverse=True, return_counts=True)
-    passed = dict(zip(way.passed["flow"].tolist(), way.passed["packets"].tolist(), strict=True))
-    found = []
+def _lost_by_flow(hop: TapHop) -> list[LostAt]:
+    flows, index, counts = np.unique(hop.lost["flow"], return_inverse=True, return_counts=True)
+    passed = dict(zip(hop.passed["flow"].tolist(), hop.passed["packets"].tolist(), strict=True))
+    losses = []
     for i in np.argsort(-counts, kind="stable")[:LISTED_FLOWS].tolist():
-        flow, times = int(flows[i]), way.lost["time"][index == i]
+        flow, times = int(flows[i]), hop.lost["time"][index == i]
         lost = int(counts[i])
-        found.append(
+        losses.append(
             LostAt(flow, lost, lost + passed.get(flow, 0), int(times.min()), int(times.max()))
         )
-    return found
+    return losses
 
 
 def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
@@ -132,7 +134,7 @@ def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
     return Quantiles(count, low, base + total / count, p50, p90, p99, p999, high)
 
 
-def capture_losses(ways: Ways, names: Sequence[str]) -> list[CaptureLoss]:
+def capture_losses(tap_hops: TapHops, names: Sequence[str]) -> list[CaptureLoss]:
     """What each capture missed."""
     return [
         CaptureLoss(
@@ -143,46 +145,46 @@ def capture_losses(ways: Ways, names: Sequence[str]) -> list[CaptureLoss]:
             last_ns=int(missed.times.max()),
             flows=np.unique(missed.flows)[:LISTED_FLOWS].tolist(),
         )
-        for missed in ways.missed
+        for missed in tap_hops.missed
     ]
 
 
-def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
+def clocks(tap_hops: TapHops, names: Sequence[str]) -> list[TapClock]:
     """The clocks of neighbouring taps with packets in both directions."""
-    by_taps = {(way.from_tap, way.to_tap): way for way in ways.hops if way.whole is not None}
-    found = []
+    by_taps = {(hop.from_tap, hop.to_tap): hop for hop in tap_hops.hops if hop.whole is not None}
+    records = []
     for (near, far), there in by_taps.items():
         back = by_taps.get((far, near))
         if back is None or far < near:
             continue
-        one, other = int(there.whole["delay_min"]), int(back.whole["delay_min"])
+        forth_ns, back_ns = int(there.whole["delay_min"]), int(back.whole["delay_min"])
         offsets, trips = _offsets(there, back)
-        drift = _drift_ppm(offsets, trips, ways.window_ns)
-        begins = (_steps(offsets, trips) * ways.window_ns + ways.origin_ns).tolist()
-        found.append(
+        drift = _drift_ppm(offsets, trips, tap_hops.window_ns)
+        begins = (_steps(offsets, trips) * tap_hops.window_ns + tap_hops.origin_ns).tolist()
+        records.append(
             TapClock(
                 tap=names[far],
                 relative_to=names[near],
-                offset_ns=(one - other) / 2,
-                uncertainty_ns=abs(one + other) / 2,
+                offset_ns=(forth_ns - back_ns) / 2,
+                uncertainty_ns=abs(forth_ns + back_ns) / 2,
                 drift_ppm=drift,
                 steps=len(begins),
                 first_step_ns=begins[0] if begins else None,
                 last_step_ns=begins[-1] if begins else None,
             )
         )
-    return found
+    return records
 
 
-def _offsets(there: Way, back: Way) -> tuple[Floats, Floats]:
+def _offsets(there: TapHop, back: TapHop) -> tuple[Floats, Floats]:
     """Offset and round trip per window with packets of both directions, from the least delays."""
     both = (there.windows[:, state.PACKETS_IN] > 0) & (back.windows[:, state.PACKETS_IN] > 0)
-    one, other = (
-        np.where(both, way.windows[:, state.DELAY_LEAST], 0).astype(np.float64)
-        for way in (there, back)
+    forth, backward = (
+        np.where(both, hop.windows[:, state.DELAY_LEAST], 0).astype(np.float64)
+        for hop in (there, back)
     )
     unknown = np.where(both, 0.0, np.nan)
-    return (one - other) / 2 + unknown, one + other + unknown
+    return (forth - backward) / 2 + unknown, forth + backward + unknown
 
 
 def _drift_ppm(offsets: Floats, trips: Floats, window_ns: int) -> float | None:

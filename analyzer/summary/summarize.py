@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..measures.hops.fabric_links import FabricLinks
-from ..measures.hops.gaps import without_hidden
-from ..measures.hops.ways import Ways, ways_of
+from ..measures.hops.captures import without_hidden
+from ..measures.hops.hops import TapHops
+from ..measures.hops.losses import tap_hops
+from ..measures.hops.vantage import FabricLinks
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import entropy_imbalances, tap_imbalances
 from ..results.events import Event
@@ -60,7 +61,7 @@ class Summary:
         self._shared = {tap for tap in range(len(registry.taps)) if registry.taps[tap].shared}
         gaps = gaps_of(registry.taps)
         self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
-        self.ways: Ways | None = None
+        self.ways: TapHops | None = None
         if self._settled is not None:
             taps = registry.taps
             unplaced = self._shared | {names.taps.index(tap) for tap in self._sampled}
@@ -68,7 +69,7 @@ class Summary:
             clocks = [taps.clock(tap) for tap in range(len(taps))]
             set_forward = self._settled.times.jumps(clocks, set_back)
             unclocked = set_back | set(set_forward)
-            ways = ways_of(
+            ways = tap_hops(
                 self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked,
                 now_ns,
             )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from ...analyzer.measures.hops.fabric_links import FabricLinks
+from ...analyzer.measures.hops.vantage import FabricLinks
 
 
 def fabric_links(spec: str) -> FabricLinks:

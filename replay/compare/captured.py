@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from ...analyzer.measures.hops.names import parts_of, short_names
+from ...analyzer.measures.hops.vantage import parts_of, short_names
 from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import Placement

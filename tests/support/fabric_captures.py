@@ -20,7 +20,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
-from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
+from rocescope.analyzer.measures.hops.vantage import FabricLinks
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.diagnosis import Diagnosis, Finding

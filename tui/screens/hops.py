@@ -11,7 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ...analyzer.measures.hops.names import direction, parts_of
+from ...analyzer.measures.hops.vantage import direction, parts_of
 from ...analyzer.results.hops import Hop
 from ...analyzer.words import printable
 from ...report.words import hops as words

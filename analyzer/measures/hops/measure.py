@@ -6,53 +6,34 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ....kernels.kernel import Array, Bools, Int32s, Ints, UInt16s
+from ....kernels.kernel import Array, Bools, Int32s, Ints
 from ...statistics.histogram import HistogramPool
 from ...statistics.keeping import Kept, front_of, longer
 from ...track.batch import Rows, TrackedBatch
-from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
 from . import passing, state
-from .jumps import SampledTimes
+from .clocks import SampledTimes
 from .passing import (
     FIRST_HORIZON_NS,
     MOST_MOMENTS,
     MOST_TAPS,
-    RECENT,
     conclude_until,
-    edge_of,
     follow,
     hash_rows,
     rehash,
-    visit_of,
-    window_of,
 )
 from .state import Passing
 
 FIRST_WINDOW_NS = 1_000_000
 MOST_IN_FLIGHT = 1 << 20
 """Sightings, and transmissions, kept at most."""
-_SUMS = (
-    "packets", "wire_bytes", "marked", "late", "copies", "trimmed", "fragmented", "dscp_changed",
-    "corrupted",
-)  # fmt: skip
-_LEAST = (
-    "drop_min", "limit_min", "bytes_min", "first_ns", "first_marked_ns", "first_late_ns",
-    "first_copy_ns", "first_trimmed_ns", "first_dscp_ns", "first_corrupted_ns",
-    "first_fragmented_ns", "delay_min",
-)  # fmt: skip
-_MOST = (
-    "drop_max", "limit_max", "bytes_max", "last_ns", "last_marked_ns", "last_late_ns",
-    "last_copy_ns", "last_trimmed_ns", "last_dscp_ns", "last_corrupted_ns", "last_fragmented_ns",
-    "delay_max",
-)  # fmt: skip
 Prepared: TypeAlias = tuple[Rows, Ints]
 """The columns of a batch, and a hash of each row."""
 _RINGS = "sightings", "transmissions", "buckets"
 
 
 class HopMeasure:
-    """The way of every packet between taps; memory is bounded by packets in flight and by flows."""
+    """The path of every packet between taps; packets in flight and flows bound its memory."""
 
     def __init__(self) -> None:
         self.histograms = HistogramPool(3)
@@ -82,7 +63,7 @@ class HopMeasure:
         clock[state.WIDTH] = FIRST_WINDOW_NS
         clock[state.FROM], clock[state.TO] = 1, 0
         self.histograms.grow(64)
-        self._way = np.zeros(MOST_TAPS, np.int64)
+        self._path = np.zeros(MOST_TAPS, np.int64)
         self._copies = np.zeros(MOST_TAPS, np.int64)
         self._reason = np.zeros(1, np.int64)
 
@@ -104,7 +85,7 @@ class HopMeasure:
         while row < len(hashes):
             self._grow_moments()
             row = follow(
-                self.state, self.histograms.arrays, rows, row, may_grow, self._reason, self._way,
+                self.state, self.histograms.arrays, rows, row, may_grow, self._reason, self._path,
                 self._copies, hashes,
             )  # fmt: skip
             if row < len(hashes):
@@ -119,7 +100,7 @@ class HopMeasure:
         while not done:
             self._grow_moments()
             reason = conclude_until(
-                self.state, self.histograms.arrays, self._way, self._copies, before_ns,
+                self.state, self.histograms.arrays, self._path, self._copies, before_ns,
             )  # fmt: skip
             done = reason == passing.DONE
             if not done:
@@ -164,14 +145,14 @@ class HopMeasure:
 
         Counts of all flows together do not change.
         """
-        whole, of_flow = self.edges["flow"] < 0, kept.holds(self.edges["flow"])
-        number = np.full(len(whole), -1, np.int64)
-        number[whole | of_flow] = np.arange(int((whole | of_flow).sum()))
+        of_all, of_flow = self.edges["flow"] < 0, kept.holds(self.edges["flow"])
+        number = np.full(len(of_all), -1, np.int64)
+        number[of_all | of_flow] = np.arange(int((of_all | of_flow).sum()))
         left = self.visits[["flow", "tap", "packets"]]
         left = left[~kept.holds(left["flow"]) & (left["tap"] < state.START)]
         for tap, packets in zip(left["tap"].tolist(), left["packets"].tolist(), strict=True):
             self.left_at[tap] = self.left_at.get(tap, 0) + packets
-        self._keep("edges", state.EDGES, whole | of_flow, kept)
+        self._keep("edges", state.EDGES, of_all | of_flow, kept)
         for name, item in (
             ("visits", state.VISITS), ("ends", state.ENDS), ("resent", state.RESENT),
         ):  # fmt: skip
@@ -193,129 +174,6 @@ class HopMeasure:
         self.state.used[item] = len(places)
         flow = getattr(self, name)["flow"]
         flow[:] = np.where(flow < 0, flow, kept.number[flow])
-
-    def merge(self, other: HopMeasure, flow_map: Int32s, tap_map: UInt16s) -> None:
-        """Add a later part; its flow i is our flow `flow_map[i]`, its tap t our `tap_map[t]`.
-
-        Transmissions in flight end in their part: no packet may cross the seam.
-        """
-        self.conclude()
-        theirs = other.settled()
-        self.times.merge(theirs.times, tap_map)
-        taps = np.arange(1 << 16, dtype=np.uint16)
-        taps[: len(tap_map)] = tap_map
-        number = self._add_edges(theirs, flow_map, taps)
-        self._add_visits(theirs.visits, flow_map, taps)
-        for tap, packets in theirs.left_at.items():
-            mine_at = int(taps[tap])
-            self.left_at[mine_at] = self.left_at.get(mine_at, 0) + packets
-        for name, item in (("ends", state.ENDS), ("resent", state.RESENT)):
-            added = getattr(theirs, name).copy()
-            added["flow"], added["tap"] = flow_map[added["flow"]], taps[added["tap"]]
-            if name == "ends":
-                added["edge"] = number[added["edge"]]
-            self._grow_moments()
-            used = int(self.state.used[item])
-            array = getattr(self.state, name)
-            if len(array) < min(used + len(added), MOST_MOMENTS):
-                self._replace(**{name: longer(array, min(used + len(added), MOST_MOMENTS))})
-            kept = added[: len(getattr(self.state, name)) - used]
-            getattr(self.state, name)[used : used + len(kept)] = kept
-            self.state.used[item] += len(kept)
-            self.state.used[state.UNLOGGED] += len(added) - len(kept)
-        mine, clock = self.state.clock, theirs.state.clock
-        for item in (state.NEWEST, state.LONGEST):
-            mine[item] = max(mine[item], clock[item])
-        mine[state.HURRIED] += clock[state.HURRIED]
-        self.state.used[state.UNLOGGED] += theirs.state.used[state.UNLOGGED]
-
-    def _add_edges(self, theirs: HopMeasure, flow_map: Int32s, taps: UInt16s) -> Ints:
-        """Add edges, windows and delays; our numbers of their edges."""
-        number = np.zeros(len(theirs.edges), np.int64)
-        for index, edge in enumerate(theirs.edges):
-            if self.state.used[state.EDGES] + 2 > len(self.state.edges):
-                self._grow(passing.NO_EDGES)
-            if self.state.used[state.HOPS] + 1 > len(self.state.hops):
-                self._grow(passing.NO_HOPS)
-            flow = -1 if edge["flow"] < 0 else int(flow_map[edge["flow"]])
-            near, far = int(taps[edge["from_tap"]]), int(taps[edge["to_tap"]])
-            mine = number[index] = edge_of(self.state, flow, near, far)
-            into = self.state.edges[mine]
-            if flow < 0:
-                self._add_hop(theirs, edge, into)
-            for kind in np.flatnonzero(edge["shown_frame"]).tolist():
-                slower = kind == state.SLOWEST and edge["delay_max"] > into["delay_max"]
-                if slower or not into["shown_frame"][kind]:
-                    into["shown_frame"][kind] = edge["shown_frame"][kind]
-                    into["shown_ns"][kind] = edge["shown_ns"][kind]
-            for name in _SUMS:
-                into[name] += edge[name]
-            for name in _LEAST:
-                into[name] = min(into[name], edge[name])
-            for name in _MOST:
-                into[name] = max(into[name], edge[name])
-        return number
-
-    def _add_hop(self, theirs: HopMeasure, edge: Any, into: Any) -> None:
-        """Add the windows and delays of one hop."""
-        if edge["to_tap"] == state.END or edge["from_tap"] == state.START:
-            return
-        if not into["packets"]:
-            into["delay_base"] = edge["delay_base"]
-        shift = int(edge["delay_base"]) - int(into["delay_base"])
-        mine, hop = int(into["hop"]), int(edge["hop"])
-        for kind, sign in ((0, 1), (1, -1)):
-            if not shift:
-                self.histograms.add(mine, kind, theirs.histograms, hop)
-                continue
-            for delay in theirs.histograms.bins(hop, kind):
-                value = shift + sign * (delay.low + delay.high - 1) // 2
-                self.histograms.add_values(mine, int(value < 0), abs(value), delay.count)
-        width, origin = (int(theirs.state.clock[item]) for item in (state.WIDTH, state.ORIGIN))
-        windows = theirs.state.windows[int(edge["hop"])]
-        for w in np.flatnonzero(windows[:, state.PACKETS_IN]).tolist():
-            at = window_of(self.state, (origin + w) * width)
-            into_row = self.state.windows[int(into["hop"]), at]
-            into_row[: state.DELAY_LEAST] += windows[w, : state.DELAY_LEAST]
-            into_row[state.DELAY_LEAST] = min(
-                into_row[state.DELAY_LEAST], windows[w, state.DELAY_LEAST]
-            )
-            for value in (state.DELAY_MOST, state.BYTES_MOST):
-                into_row[value] = max(into_row[value], windows[w, value])
-
-    def _add_visits(self, visits: Array, flow_map: Int32s, taps: UInt16s) -> None:
-        for visit in visits:
-            if self.state.used[state.VISITS] + 1 > len(self.state.visits):
-                self._grow(passing.NO_VISITS)
-            flow, tap = int(flow_map[visit["flow"]]), int(taps[visit["tap"]])
-            into = self.state.visits[visit_of(self.state, flow, tap)]
-            moved = visit["went_on"] and into["went_on"]
-            moved = moved and into["next_tap"] != taps[visit["first_next_tap"]]
-            if visit["moves"]:
-                if not into["moves"]:
-                    into["first_move_ns"] = visit["first_move_ns"]
-                into["last_move_ns"] = visit["last_move_ns"]
-            into["moves"] += visit["moves"] + bool(moved)
-            if visit["went_on"]:
-                if not into["went_on"]:
-                    into["first_next_tap"] = taps[visit["first_next_tap"]]
-                into["next_tap"] = taps[visit["next_tap"]]
-            for name in ("packets", "went_on", "long_runs", "in_long_runs"):
-                into[name] += visit[name]
-            into["run"] = visit["run"]
-            for which in range(2):
-                if not visit["started"][which]:
-                    continue
-                theirs, ours = int(visit["highest"][which]), int(into["highest"][which])
-                later, recent = int(visit["recent"][which]), int(into["recent"][which])
-                ahead = ((theirs - ours + PSN_HALF) & PSN_MASK) - PSN_HALF
-                if not into["started"][which] or ahead >= 0:
-                    into["highest"][which] = theirs
-                    recent <<= min(abs(ahead), RECENT)
-                else:
-                    later <<= min(-ahead, RECENT)
-                into["recent"][which] = (recent | later) & ((1 << RECENT) - 1)
-                into["started"][which] = 1
 
     @property
     def edges(self) -> Array:

@@ -1,4 +1,4 @@
-"""The kernel of the hop measure: pairs the sightings of every packet and follows its way.
+"""The kernel of the hop measure: pairs the sightings of every packet and follows its path.
 
 Two rows are sightings of one transmission when flow, opcode, PSN, IPv4 identification and, for
 acknowledgements, the AETH agree. Without identification (IPv6, or 0) a second sighting at the same
@@ -168,22 +168,22 @@ def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
 
     Room is there for both.
     """
-    found = np.int64(p.edge_slots[_edge_place(p, flow, from_tap, to_tap)])
-    if found != _EMPTY:
-        return found
-    whole: Int = np.int64(p.edge_slots[_edge_place(p, -1, from_tap, to_tap)])
-    if whole == _EMPTY:
+    number = np.int64(p.edge_slots[_edge_place(p, flow, from_tap, to_tap)])
+    if number != _EMPTY:
+        return number
+    of_all: Int = np.int64(p.edge_slots[_edge_place(p, -1, from_tap, to_tap)])
+    if of_all == _EMPTY:
         hop = p.used[st.HOPS]
         p.used[st.HOPS] += 1
-        whole = _new_edge(p, -1, from_tap, to_tap, hop)
-        p.hops[hop] = whole
+        of_all = _new_edge(p, -1, from_tap, to_tap, hop)
+        p.hops[hop] = of_all
         for w in range(st.WINDOWS):
             p.windows[hop, w, st.DELAY_LEAST] = _ALWAYS
             p.windows[hop, w, st.DELAY_MOST] = _NEVER
             p.windows[hop, w, st.BYTES_MOST] = 0
     if flow < 0:
-        return whole
-    return _new_edge(p, flow, from_tap, to_tap, p.edges[whole].hop)
+        return of_all
+    return _new_edge(p, flow, from_tap, to_tap, p.edges[of_all].hop)
 
 
 @subkernel
@@ -293,8 +293,8 @@ def _note_pass(
 
     overtaken: on the way, by so many packets.
     """
-    own = edge_of(p, flow, np.int64(near.tap), np.int64(far.tap))
-    hop = np.int64(p.edges[own].hop)
+    of_flow = edge_of(p, flow, np.int64(near.tap), np.int64(far.tap))
+    hop = np.int64(p.edges[of_flow].hop)
     at = window_of(p, near.time)
     delay = far.time - near.time
     drop = np.int64(near.hop_limit) - np.int64(far.hop_limit)
@@ -304,7 +304,7 @@ def _note_pass(
     trimmed = far.payload_bytes < near.payload_bytes and not fragmented  # tags come and go
     dscp = not trimmed and (near.traffic_class >> 2) != (far.traffic_class >> 2)
     for which in range(2):
-        edge = p.edges[own if which == 0 else np.int64(p.hops[hop])]
+        edge = p.edges[of_flow if which == 0 else np.int64(p.hops[hop])]
         if which == 1 and edge.packets == 0 and abs(delay) >= OFFSET_NS:
             edge.delay_base = delay
         _grown(edge, near.time, np.int64(near.wire_bytes), np.int64(near.hop_limit))
@@ -369,34 +369,35 @@ def _note_pass(
 
 
 @inlined
-def _is_before(p: Passing, one: SightingRecord, other: SightingRecord, direction: Int) -> bool:
-    """Whether a transmission was at one tap before the other: by hop limits, else by times.
+def _is_before(p: Passing, sighting: SightingRecord, other: SightingRecord, direction: Int) -> bool:
+    """Whether a transmission was at the tap of `sighting` before that of `other`: by hop limits,
+    else by times.
 
-    Clocks may differ by more than the way between two taps takes. If so, packets of both directions
-    seem to go the same way; those of the real direction take longer, always.
+    Clocks may differ by more than the path between two taps takes. If so, packets of both
+    directions seem to go the same way; those of the real direction take longer, always.
     """
-    if one.hop_limit != other.hop_limit:
-        return bool(one.hop_limit > other.hop_limit)
-    a, b = np.int64(one.tap), np.int64(other.tap)
+    if sighting.hop_limit != other.hop_limit:
+        return bool(sighting.hop_limit > other.hop_limit)
+    a, b = np.int64(sighting.tap), np.int64(other.tap)
     if a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
-        return bool(one.time < other.time)
+        return bool(sighting.time < other.time)
     lags = p.lags[min(a, b), max(a, b)]
     if lags[0, st.SAMPLES] < LEAST_SAMPLES or lags[1, st.SAMPLES] < LEAST_SAMPLES:
-        return bool(one.time < other.time)
+        return bool(sighting.time < other.time)
     if lags[direction, st.LEAST] > lags[1 - direction, st.MOST]:
         return bool(a < b)
     if lags[direction, st.MOST] < lags[1 - direction, st.LEAST]:
         return bool(a > b)
-    return bool(one.time < other.time)
+    return bool(sighting.time < other.time)
 
 
 @inlined
-def _note_lag(p: Passing, one: SightingRecord, other: SightingRecord, direction: Int) -> None:
+def _note_lag(p: Passing, sighting: SightingRecord, other: SightingRecord, direction: Int) -> None:
     """Learn the time between two taps with the same hop limit."""
-    a, b = np.int64(one.tap), np.int64(other.tap)
-    if one.hop_limit != other.hop_limit or a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
+    a, b = np.int64(sighting.tap), np.int64(other.tap)
+    if sighting.hop_limit != other.hop_limit or a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
         return
-    lag = other.time - one.time if a < b else one.time - other.time
+    lag = other.time - sighting.time if a < b else sighting.time - other.time
     lags = p.lags[min(a, b), max(a, b), direction]
     lags[st.LEAST] = lag if lags[st.SAMPLES] == 0 else min(lags[st.LEAST], lag)
     lags[st.MOST] = lag if lags[st.SAMPLES] == 0 else max(lags[st.MOST], lag)
@@ -418,10 +419,10 @@ def _note_next(p: Passing, visit: VisitRecord, next_tap: Int, time: Int) -> None
 
 
 @inlined
-def _conclude(p: Passing, histograms: Histograms, way: Ints, copies: Ints) -> None:
+def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> None:
     """Follow the oldest transmission from tap to tap, and forget it. Room is there for its edges.
 
-    `way`, int64[MOST_TAPS]: its sightings, one per tap; `copies`: further sightings there.
+    `path`, int64[MOST_TAPS]: its sightings, one per tap; `copies`: further sightings there.
     """
     t = p.transmissions[p.used[st.TAIL] & (len(p.transmissions) - 1)]
     p.used[st.TAIL] += 1
@@ -438,13 +439,13 @@ def _conclude(p: Passing, histograms: Histograms, way: Ints, copies: Ints) -> No
         # In the order of hop limits, then of times.
         place = taps
         while place > 0:
-            if _is_before(p, p.sightings[way[place - 1] & mask], s, np.int64(t.direction)):
+            if _is_before(p, p.sightings[path[place - 1] & mask], s, np.int64(t.direction)):
                 break
             if place < MOST_TAPS:
-                way[place] = way[place - 1]
+                path[place] = path[place - 1]
             place -= 1
         if place < MOST_TAPS:
-            way[place] = number
+            path[place] = number
         taps = min(taps + 1, MOST_TAPS)
 
     for k in range(taps):
@@ -455,10 +456,10 @@ def _conclude(p: Passing, histograms: Histograms, way: Ints, copies: Ints) -> No
         at = np.int64(s.previous)
         if s.copy != 0:
             for k in range(taps):
-                if p.sightings[way[k] & mask].tap == s.tap:
+                if p.sightings[path[k] & mask].tap == s.tap:
                     copies[k] += 1
 
-    first = p.sightings[way[0] & mask]
+    first = p.sightings[path[0] & mask]
     begun = edge_of(p, flow, st.START, np.int64(first.tap))
     edge = p.edges[begun]
     for which in range(2):
@@ -475,15 +476,15 @@ def _conclude(p: Passing, histograms: Histograms, way: Ints, copies: Ints) -> No
     _note_next(p, visit, np.int64(first.tap), first.time)
 
     for k in range(taps - 1):
-        near, far = p.sightings[way[k] & mask], p.sightings[way[k + 1] & mask]
+        near, far = p.sightings[path[k] & mask], p.sightings[path[k + 1] & mask]
         # Late at the first tap, it was sent late; parallel taps before this hop hid that.
-        here = near.overtaken == 0 and first.overtaken == 0
-        overtaken = np.int64(far.overtaken) if here else np.int64(0)
+        in_order = near.overtaken == 0 and first.overtaken == 0
+        overtaken = np.int64(far.overtaken) if in_order else np.int64(0)
         _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0), overtaken)
         visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(near.tap))]]
         _note_next(p, visit, np.int64(far.tap), near.time)
 
-    last = p.sightings[way[taps - 1] & mask]
+    last = p.sightings[path[taps - 1] & mask]
     ended = edge_of(p, flow, np.int64(last.tap), st.END)
     visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(last.tap))]]
     if visit.went_on or p.edges[ended].packets < FIRST_ENDS:
@@ -496,15 +497,15 @@ def _conclude(p: Passing, histograms: Histograms, way: Ints, copies: Ints) -> No
         visit.in_long_runs += 1
     edge = p.edges[ended]
     _grown(edge, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
-    whole = p.edges[np.int64(p.hops[np.int64(edge.hop)])]
-    _grown(whole, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
+    of_all = p.edges[np.int64(p.hops[np.int64(edge.hop)])]
+    _grown(of_all, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
 
 
 @subkernel
 def conclude_until(
     p: Passing,
     histograms: Histograms,
-    way: Ints,
+    path: Ints,
     copies: Ints,
     time: int,
 ) -> int:
@@ -517,7 +518,7 @@ def conclude_until(
             return NO_EDGES
         if p.used[st.HOPS] + MOST_TAPS + 2 > len(p.hops):
             return NO_HOPS
-        _conclude(p, histograms, way, copies)
+        _conclude(p, histograms, path, copies)
     return DONE
 
 
@@ -679,7 +680,7 @@ def follow(
     start: int,
     may_grow: bool,
     reason: Ints,
-    way: Ints,
+    path: Ints,
     copies: Ints,
     hashes: Ints,
 ) -> int:
@@ -718,7 +719,7 @@ def follow(
                 return i
             if oldest.first_ns >= until:
                 p.clock[st.HURRIED] += 1
-            _conclude(p, histograms, way, copies)
+            _conclude(p, histograms, path, copies)
         if p.used[st.HEAD] - p.used[st.TAIL] >= len(p.transmissions):
             reason[0] = NO_TRANSMISSIONS
             return i
@@ -731,21 +732,21 @@ def follow(
         label, ip_id, extra = _identity(rows, i)
         bucket = hashes[i] & (len(p.buckets) - 1)
         overtaken = _overtaken(p.visits[visit_of(p, flow, tap)], opcode, psn)
-        found = _match(p, rows, i, label, ip_id, extra, np.int64(p.buckets[bucket]))
-        if found == -2:
+        match = _match(p, rows, i, label, ip_id, extra, np.int64(p.buckets[bucket]))
+        if match == -2:
             continue
-        copy = found >= _COPY
+        copy = match >= _COPY
         if copy:
-            found -= _COPY
+            match -= _COPY
         number = p.used[st.SIGHTED]
         p.used[st.SIGHTED] += 1
         s = p.sightings[number & (len(p.sightings) - 1)]
         s.previous = _EMPTY
-        if found < 0:
-            found = p.used[st.HEAD]
+        if match < 0:
+            match = p.used[st.HEAD]
             p.used[st.HEAD] += 1
             visit_of(p, flow, st.START)
-            t = p.transmissions[found & (len(p.transmissions) - 1)]
+            t = p.transmissions[match & (len(p.transmissions) - 1)]
             t.flow = flow
             t.direction = rows.src[i] < rows.dst[i]
             t.label = label
@@ -754,13 +755,13 @@ def follow(
             t.first_ns = p.clock[st.NEWEST]
             t.first_sighting = number
             t.chain = p.buckets[bucket]
-            p.buckets[bucket] = found
+            p.buckets[bucket] = match
             verdict = rows.verdict[i]
             if verdict == RETRANSMITTED or verdict == RECOVERED or verdict == OVERTAKEN:
                 overtaken = max(overtaken, 1)
                 _log_resent(p, rows, i, label)
         else:
-            t = p.transmissions[found & (len(p.transmissions) - 1)]
+            t = p.transmissions[match & (len(p.transmissions) - 1)]
             s.previous = t.sighting
             span = abs(time - t.first_ns)
             if not copy and p.clock[st.LONGEST] < span <= FIRST_HORIZON_NS:

@@ -8,8 +8,8 @@ from conformance_traces import ACK, NAK, answer, last, write
 from factories_results import hop
 
 from rocescope.analyzer.diagnosis.deaths import death_of, may_be_answered
+from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import EDGE, VISIT
-from rocescope.analyzer.measures.hops.ways import Way, Ways
 from rocescope.analyzer.results.hops import TapClock
 
 MS = 1000
@@ -107,9 +107,9 @@ def between_taps(longest_ns):
     passed = np.zeros(2, EDGE)
     passed["flow"] = 0, -1
     passed["delay_max"], passed["delay_min"] = longest_ns, 1000
-    way = Way(0, 1, whole=passed[1], passed=passed[:1])
+    way = TapHop(0, 1, whole=passed[1], passed=passed[:1])
     empty = np.zeros(0, VISIT)
-    ways = Ways([way], [], empty, 1, 0, 0, 0, 0, 0, ["a", "b"], {})
+    ways = TapHops([way], [], empty, 1, 0, 0, 0, 0, 0, ["a", "b"], {})
     return {"ways": ways, "hops": [hop(from_tap="a", to_tap="b")]}
 
 

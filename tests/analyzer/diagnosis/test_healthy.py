@@ -10,8 +10,8 @@ from conformance_traces import NAK, answer, last, response, write
 from factories_results import diagnosis, hop
 
 from rocescope.analyzer.diagnosis.healthy import healthy
+from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
-from rocescope.analyzer.measures.hops.ways import Way, Ways
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.ended import Ended
@@ -132,7 +132,7 @@ def test_queue_pairs_whose_answers_may_pass_no_tap_are_not_claimed_to_live():
 def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():
     one = hop(lost_packets=0, lost_percent=0.0, lost_by_flow=[], passed_packets=100)
     for left, claimed in ((0, True), (1, False)):
-        ways = Ways([Way(1, 2)], [], np.zeros(0, VISIT), 0, 0, 0, 0, 0, 0, [], {}, left=left)
+        ways = TapHops([TapHop(1, 2)], [], np.zeros(0, VISIT), 0, 0, 0, 0, 0, 0, [], {}, left=left)
         claims = healthy(case_of(CLEAN, hops=[one], ways=ways), [])
         assert ("1 hop, 100 packet hops: no loss" in claims) == claimed
 

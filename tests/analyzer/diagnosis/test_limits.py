@@ -9,8 +9,8 @@ from cases import capture, case_of, table_of
 from conformance_traces import answer, last, write
 
 from rocescope.analyzer.diagnosis.limits import limits
+from rocescope.analyzer.measures.hops.hops import TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
-from rocescope.analyzer.measures.hops.ways import Ways
 from rocescope.analyzer.results.captures import CaptureGap, Pause, Sampling
 from rocescope.analyzer.results.ended import Ended
 
@@ -41,7 +41,7 @@ def test_drops_of_the_capture():
 
 
 def test_packets_whose_way_is_known_in_part():
-    ways = Ways([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, ["1 of 2 taps"], 1)
+    ways = TapHops([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, ["1 of 2 taps"], 1)
     assert "3 packets still between two taps" in said(ways=ways)
     assert "2 packets tracked for a short time only" in said(ways=ways)
     assert "1 of 2 taps" in said(ways=ways)
@@ -49,7 +49,7 @@ def test_packets_whose_way_is_known_in_part():
 
 
 def test_taps_that_no_packet_passes_one_after_the_other():
-    alone = Ways([], [], np.zeros(0, VISIT), 1, 0, 0, 0, 0, 0, [], {}, (), 0)
+    alone = TapHops([], [], np.zeros(0, VISIT), 1, 0, 0, 0, 0, 0, [], {}, (), 0)
     text = "no packet was seen at two of the 2 taps"
     taps = [msgspec.structs.replace(capture(table_of(ROWS)), name=name) for name in ("a", "b")]
     assert text in said(ways=alone, captures=taps)

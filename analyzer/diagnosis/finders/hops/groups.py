@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ....measures.hops.names import direction, parts_of
+from ....measures.hops.hops import TapHop, TapHops
 from ....measures.hops.state import DELAY_MOST, PACKETS_IN, SHOWN, WINDOWS
-from ....measures.hops.ways import Way, Ways
+from ....measures.hops.vantage import direction, parts_of
 from ....results.diagnosis import Evidence, Place
 from ....words import printable
 from ...case import Case
@@ -21,8 +21,8 @@ from ...case import Case
 class HopGroup:
     """Hops with the same fault."""
 
-    ways: Ways
-    hops: Sequence[Way]
+    ways: TapHops
+    hops: Sequence[TapHop]
 
     @property
     def from_tap(self) -> int | None:
@@ -38,7 +38,7 @@ class HopGroup:
         return tap if tap >= 0 else None
 
     @cached_property
-    def beside(self) -> list[Way]:
+    def beside(self) -> list[TapHop]:
         """Where the next tap of lost packets is unknown: hops that begin at the same tap with the
         same hop limit, so that packets pass the same device."""
         limits = {
@@ -170,7 +170,7 @@ class HopGroup:
         return sum(hop.packets for hop in (*self.hops, *self.beside))
 
 
-def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
+def groups(ways: TapHops, hit: Callable[[TapHop], bool]) -> list[HopGroup]:
     """The hops with `hit`, joined where they share a device and a tap on the same side.
 
     A hop over several devices, because a tap is missing, is joined with the hops of the device that
@@ -208,17 +208,17 @@ def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
         for i in members[1:]:
             if _together(hops[members[0]], hops[i]):
                 parent[root(i)] = root(members[0])
-    found: dict[int, list[Way]] = {}
+    found: dict[int, list[TapHop]] = {}
     for i, hop in enumerate(hops):
         found.setdefault(root(i), []).append(hop)
     return [HopGroup(ways, members) for members in found.values()]
 
 
-def _device(ways: Ways, hop: Way) -> str | None:
+def _device(ways: TapHops, hop: TapHop) -> str | None:
     return ways.devices.get((hop.from_tap, hop.to_tap))
 
 
-def _at_end(ways: Ways, hop: Way, side: str, device: str | None, tap: int) -> bool:
+def _at_end(ways: TapHops, hop: TapHop, side: str, device: str | None, tap: int) -> bool:
     """Whether a hop over several devices ends (`to`) with this device and the tap after it, or
     begins (`from`) with the tap and the device.
 
@@ -236,11 +236,11 @@ def _at_end(ways: Ways, hop: Way, side: str, device: str | None, tap: int) -> bo
     return device in parts_of(ways.names[tap]) and not any(flows & _flows(o) for o in outside)
 
 
-def _flows(hop: Way) -> set[int]:
+def _flows(hop: TapHop) -> set[int]:
     return {*hop.passed["flow"].tolist(), *hop.lost["flow"].tolist()}
 
 
-def _together(one: Way, other: Way) -> bool:
+def _together(one: TapHop, other: TapHop) -> bool:
     """Whether two hops may have one fault: if both lose packets, at the same time."""
     if not len(one.lost) or not len(other.lost):
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ....measures.hops.ways import Way
+from ....measures.hops.hops import TapHop
 from ....results.diagnosis import Finding, Kind
 from ...case import Case
 from ...finding import finding
@@ -74,7 +74,7 @@ def _arisen(
     if case.ways is None:
         return
 
-    def is_hit(hop: Way) -> bool:
+    def is_hit(hop: TapHop) -> bool:
         return hop.whole is not None and bool(hop.whole[counter] > 0)
 
     for group in groups(case.ways, is_hit):

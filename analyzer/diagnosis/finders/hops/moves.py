@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....measures.hops.names import parts_of
 from ....measures.hops.state import START
+from ....measures.hops.vantage import parts_of
 from ....results.diagnosis import Finding, Place
 from ....words import printable
 from ...case import Case

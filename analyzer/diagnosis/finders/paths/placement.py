@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import UNSET
 
-from ....measures.hops.ways import Ways
+from ....measures.hops.hops import TapHops
 from ....results.diagnosis import Finding, Kind, Place
 from ....words import printable
 from ...case import Case
@@ -157,7 +157,7 @@ def choices(case: Case) -> list[Choice]:
 
 
 def _parallel(
-    ways: Ways, device: str, by_host: list[dict[int, set[int]]]
+    ways: TapHops, device: str, by_host: list[dict[int, set[int]]]
 ) -> list[dict[int, set[int]]]:
     """Sets of parallel links with their flows, those without flows included."""
     sets: list[dict[int, set[int]]] = []
@@ -182,7 +182,7 @@ def _parallel(
     return found
 
 
-def _twins(ways: Ways, device: str, tap: int) -> set[int]:
+def _twins(ways: TapHops, device: str, tap: int) -> set[int]:
     """Taps on links of the device to others that stand where the device behind `tap` stands: each
     tap by which packets leave this one has a namesake there."""
     names = ways.names

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from ....measures.hops.hops import TapHops
 from ....measures.hops.state import START
-from ....measures.hops.ways import Ways
 from ....measures.troubles import CORRUPT, Trouble
 from ....results.diagnosis import Finding, Place
 from ....words import printable
@@ -65,7 +65,7 @@ class _Sightings:
     mean over the packets of the flow.
     """
 
-    def __init__(self, case: Case, ways: Ways, wanted: Collection[int]) -> None:
+    def __init__(self, case: Case, ways: TapHops, wanted: Collection[int]) -> None:
         """wanted: the flows that `before_the_taps` will be asked for."""
         self._checked = _checked_shares(case)
         """By tap: the share of its packets whose ICRC could be checked."""

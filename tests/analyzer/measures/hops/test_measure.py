@@ -1,14 +1,11 @@
-"""The hop measure: growth, horizon, bounds, and parts merged."""
+"""The hop measure: growth, horizon and bounds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from examples import examples
-from hypothesis import given
-from hypothesis import strategies as st
 from journeys import edge, hop
-from tracked_batches import START_NS, parts, renumbered, tracked
+from tracked_batches import parts, tracked
 
 from rocescope.analyzer.measures.hops import measure as measure_module
 from rocescope.analyzer.measures.hops import state
@@ -122,79 +119,9 @@ def test_moments_beyond_the_bound_are_counted(monkeypatch):
     assert measure.state.used[state.UNLOGGED] >= end["packets"] - logged
 
 
-def facts(measure):
-    """Everything that parts must agree on, without order."""
-    found = {}
-    for e in measure.edges:
-        key = int(e["flow"]), int(e["from_tap"]), int(e["to_tap"])
-        assert key not in found
-        names = [n for n in e.dtype.names if n != "hop"]
-        found[key] = tuple(e[n].tolist() for n in names)
-        if e["flow"] < 0 and key[1] != state.START and key[2] != state.END:
-            number = int(e["hop"])
-            clock = measure.state.clock
-            width, origin = int(clock[state.WIDTH]), int(clock[state.ORIGIN])
-            windows = measure.state.windows[number]
-            used = np.flatnonzero(windows[:, state.PACKETS_IN])
-            found[key, "windows"] = [((origin + int(w)) * width, windows[w].tolist()) for w in used]
-            found[key, "delays"] = [measure.histograms.bins(number, kind) for kind in (0, 1)]
-    for v in measure.visits:
-        found[int(v["flow"]), int(v["tap"]), "visit"] = tuple(
-            v[n].tolist() for n in v.dtype.names if n not in ("long_runs", "in_long_runs", "run")
-        )
-    return found
-
-
-@pytest.mark.thorough
-@examples(60)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 8), st.integers(0, 3), st.integers(1, 9_000)),
-        min_size=1,
-        max_size=30,
-    ),
-    st.integers(0, 30),
-)
-def test_parts_merge_to_the_whole(packets, at):
-    """Parts between packets: none is in flight across the seam."""
-    rows, seam = [], 0
-    for n, (flow, psn, last, delay) in enumerate(packets):
-        seam = len(rows) if n <= at else seam
-        rows += [
-            hop(100_000 * n + delay * tap, tap, psn, flow=flow, ip_id=n + 1)
-            for tap in range(last + 1)
-        ]
-    batch = tracked(rows, 3)
-    whole = updated(rows, n_flows=3).settled()
-    merged = HopMeasure()
-    if seam:
-        merged.update(parts(batch, [seam])[0])
-    rest, flow_map = renumbered(batch, seam)
-    later = HopMeasure()
-    later.update(rest)
-    before = later.state.edges.copy()
-    merged.merge(later, flow_map, np.arange(4, dtype=np.uint16))
-    assert np.array_equal(later.state.edges, before)  # the other part is not changed
-    assert facts(merged.settled()) == facts(whole)
-
-
-def test_merging_translates_taps_and_shifted_clocks():
-    one, other = updated(series(5, 2)), HopMeasure()
-    rows = [hop(SECOND + 10_000 * n + 5_000_000 * tap, tap, n) for n in range(5) for tap in (1, 0)]
-    other.update(tracked(sorted(rows, key=lambda row: row["time_ns"])))
-    one.merge(other, np.array([0], np.int32), np.array([1, 0], np.uint16))
-    settled = one.settled()
-    # Tap 0 of the part is tap 1 here; hop limits 64 and 63 go with the taps of the part.
-    assert edge(settled, 1, 0)["packets"] == 5
-    assert edge(settled, 0, 1)["packets"] == 5
-    assert settled.histograms.quantiles(int(edge(settled, 1, 0)["hop"]), 0) is not None
-    assert int(edge(settled, 1, 0)["first_ns"]) == START_NS + SECOND
-
-
-def test_packets_of_flows_that_left_are_merged_and_settled_by_tap():
-    one, other = HopMeasure(), HopMeasure()
-    one.left_at, other.left_at = {0: 3, 1: 4}, {0: 10, 1: 20}
-    settled = one.settled()
-    one.merge(other, np.zeros(0, np.int32), np.array([1, 2], np.uint16))
-    assert one.left_at == {0: 3, 1: 14, 2: 20}
-    assert (settled.left_at, other.left_at) == ({0: 3, 1: 4}, {0: 10, 1: 20})
+def test_packets_of_flows_that_left_are_settled_by_tap():
+    measure = HopMeasure()
+    measure.left_at = {0: 3, 1: 4}
+    settled = measure.settled()
+    measure.left_at[1] = 14
+    assert settled.left_at == {0: 3, 1: 4}

@@ -1,18 +1,15 @@
-"""Parallel taps and directions, by hand and on the links of a real fabric."""
+"""The imbalance of parallel taps and directions, by hand and on the links of a real fabric."""
 
 from __future__ import annotations
 
 import gzip
 import ipaddress
-import itertools
 from collections import defaultdict
 from typing import Any
 
 import dpkt
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tracked_batches import ACK, tracked, updated
 
 from rocescope.analyzer.capture.source import open_capture
@@ -21,10 +18,7 @@ from rocescope.analyzer.decode.merge import merge_tables
 from rocescope.analyzer.measures.paths.imbalance import fim
 from rocescope.analyzer.measures.paths.spraying import PathUsage
 from rocescope.analyzer.measures.paths.tapsets import (
-    Crossings,
     entropy_imbalances,
-    parallel_tap_sets,
-    sides,
     tap_imbalances,
 )
 from rocescope.analyzer.track.batch import TAP_COPY
@@ -32,109 +26,6 @@ from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry
 
 H1, H2, H3, H4 = range(4)
-
-
-def no_copies(taps):
-    return np.zeros((taps, taps), np.int64)
-
-
-def sets_of(seen, copies):
-    """`seen`: packets of each group at each tap."""
-    seen = np.array(seen, np.int64).reshape(-1, len(copies))
-    group, tap = np.nonzero(seen)
-    return parallel_tap_sets(Crossings(group, tap, seen[group, tap]), copies, len(copies))
-
-
-def test_taps_that_split_the_packets_of_a_pair_are_parallel():
-    seen = [[10, 12, 0, 0], [0, 9, 11, 0], [0, 0, 0, 50]]
-    assert sets_of(seen, no_copies(4)) == [[0, 1, 2]]
-
-
-def test_taps_that_see_the_same_packets_are_in_series():
-    copies = no_copies(2)
-    copies[0, 1] = 99
-    assert sets_of([[100, 99]], copies) == []
-
-
-def test_third_tap_in_series_though_copies_name_only_the_first():
-    """Host link, two parallel links, far host link; no hop limit tells them apart."""
-    copies = no_copies(4)
-    copies[0, 1], copies[0, 2], copies[0, 3] = 60, 40, 100
-    assert sets_of([[100, 60, 40, 100]], copies) == [[1, 2]]
-
-
-def test_an_unused_link_belongs_to_the_only_set():
-    assert sets_of([[5, 0, 7]], no_copies(3)) == [[0, 1, 2]]
-
-
-def test_an_unused_link_belongs_to_neither_of_two_sets():
-    seen = [[5, 7, 0, 0, 0], [0, 0, 5, 7, 0]]
-    assert sets_of(seen, no_copies(5)) == [[0, 1], [2, 3]]
-
-
-def test_nothing_seen():
-    assert sets_of([], no_copies(3)) == []
-
-
-def plain_sets(seen, copies):
-    """The definition, for each two taps."""
-    taps = len(copies)
-    first_here = [max(0, seen[:, f].sum() - copies[:, f].sum()) for f in range(taps)]
-    joined = [{t} for t in range(taps)]
-    for a, b in itertools.combinations(range(taps), 2):
-        least = np.minimum(seen[:, a], seen[:, b]).sum()
-        shared = max(
-            copies[a, b] + copies[b, a],
-            *(
-                copies[f, a] + copies[f, b] - first_here[f]
-                for f in range(taps)
-                if copies[f, a] and copies[f, b]
-            ),
-            0,
-        )
-        if least and shared <= 0.1 * least:
-            union = joined[a] | joined[b]
-            for tap in union:
-                joined[tap] = union
-    parallel = sorted({tuple(sorted(s)) for s in joined if len(s) > 1})
-    if len(parallel) == 1:
-        idle = (t for t in range(taps) if not seen[:, t].any())
-        parallel = [tuple(sorted({*parallel[0], *idle}))]
-    return [list(s) for s in parallel]
-
-
-@given(st.data())
-def test_sets_equal_their_plain_twin(data):
-    taps = data.draw(st.integers(1, 6))
-    counts = st.sampled_from([0, 0, 0, 1, 5, 50])
-    rows = st.lists(counts, min_size=taps, max_size=taps)
-    seen = np.array(data.draw(st.lists(rows, max_size=4)), np.int64).reshape(-1, taps)
-    copies = np.array(data.draw(st.lists(rows, min_size=taps, max_size=taps)), np.int64)
-    np.fill_diagonal(copies, 0)
-    assert sets_of(seen, copies) == plain_sets(seen, copies)
-
-
-def test_a_thousand_taps_that_see_one_packet_are_in_series():
-    copies = no_copies(1000)
-    copies[0, 1:] = 1
-    assert sets_of(np.ones((1, 1000)), copies) == []
-
-
-def test_sides_of_a_leaf():
-    pairs = [(H1, H3, 63), (H3, H1, 62), (H1, H4, 63), (H4, H2, 62), (H1, H1, 63)]
-    assert sides(pairs) == {H1: 0, H2: 0, H3: 1, H4: 1}
-
-
-def test_hop_limits_join_pairs_that_never_mix():
-    """A permutation: H1 to H4 and H3 to H2. Without hop limits nobody knows who is together."""
-    pairs = [(H1, H4, 7), (H4, H1, 6), (H2, H3, 7), (H3, H2, 6)]
-    assert sides(pairs) == {H1: 0, H2: 0, H3: 1, H4: 1}
-    assert sides([(a, b, 0) for a, b, _ in pairs]) is None
-
-
-def test_no_sides_when_everyone_talks_to_everyone():
-    assert sides([(H1, H2, 0), (H2, H3, 0), (H3, H1, 0)]) is None
-    assert sides([]) is None
 
 
 def fabric_rows(spine_of):
@@ -155,7 +46,7 @@ def test_exact_imbalance_of_two_uplinks():
     down = [{"flow": 3, "tap": 2, "hop_limit": 62, "opcode": ACK, "wire_bytes": 62}] * 3
     usage = updated(PathUsage("tap"), [tracked(rows + down)])
     src, dst = np.array([H1, H2, H1, H3], np.uint32), np.array([H3, H3, H3, H1], np.uint32)
-    copies = no_copies(4)
+    copies = np.zeros((4, 4), np.int64)
     copies[0, 2], copies[1, 2], copies[0, 3] = 3, 2, 1
     names = ["H1-leaf", "H2-leaf", "up1", "up2"]
     up, back = tap_imbalances(usage, src, dst, copies, names, ["h1", "h2", "h3", "h4"])
@@ -175,7 +66,7 @@ def test_a_tap_that_stands_for_many_links_is_no_path(unplaced, paths):
     rows = fabric_rows({0: [0, 1, 2, 2, 2], 1: [2, 2]})
     usage = updated(PathUsage("tap"), [tracked(rows)])
     src, dst = np.array([H1, H2], np.uint32), np.array([H3, H3], np.uint32)
-    copies = no_copies(5)
+    copies = np.zeros((5, 5), np.int64)
     copies[0, 2:], copies[1, 4] = (1, 1, 3), 2
     names = ["H1-leaf", "H2-leaf", "up1", "up2", "further interfaces"]
     found = tap_imbalances(usage, src, dst, copies, names, ["h1", "h2", "h3", "h4"], unplaced)

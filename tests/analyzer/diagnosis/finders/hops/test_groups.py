@@ -8,9 +8,9 @@ from fabric_captures import MS
 
 from rocescope.analyzer.diagnosis.finders.hops.groups import groups, hits_by_flow
 from rocescope.analyzer.measures.hops import state
-from rocescope.analyzer.measures.hops.names import device_between
+from rocescope.analyzer.measures.hops.hops import LOST, TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import DELAY_LEAST, DELAY_MOST, PACKETS_IN, WINDOWS
-from rocescope.analyzer.measures.hops.ways import LOST, Way, Ways
+from rocescope.analyzer.measures.hops.vantage import device_between
 
 NAMED = ["H1-leaf1", "H2-leaf1", "leaf1-spine1", "leaf1-spine2", "leaf2-spine1", "H3-leaf2"]
 NAMELESS = list("abcdef")
@@ -23,7 +23,7 @@ def ways(hops, names=NAMED):
         for hop in hops
         if hop.to_tap >= 0 and (device := device_between(names[hop.from_tap], names[hop.to_tap]))
     }
-    return Ways(
+    return TapHops(
         hops=hops,
         missed=[],
         visits=np.zeros(0, state.VISIT),
@@ -40,7 +40,7 @@ def ways(hops, names=NAMED):
 
 def grouped(taps, names=NAMED):
     """The groups of hops between these taps, as sets; with name, way and direction."""
-    found = groups(ways([Way(*pair) for pair in taps], names), lambda hop: True)
+    found = groups(ways([TapHop(*pair) for pair in taps], names), lambda hop: True)
     return [
         ({(hop.from_tap, hop.to_tap) for hop in group.hops}, group.name(), group.way())
         for group in found
@@ -79,7 +79,7 @@ def test_hops_of_two_faults(taps, names):
 
 
 def test_names_that_a_terminal_would_obey_are_escaped():
-    (group,) = groups(ways([Way(0, 1)], ["\x1b[31ma", "b"]), lambda hop: True)
+    (group,) = groups(ways([TapHop(0, 1)], ["\x1b[31ma", "b"]), lambda hop: True)
     assert "\x1b" not in group.name()
 
 
@@ -95,7 +95,7 @@ def hop(taps, delays):
             windows[at, [PACKETS_IN, DELAY_LEAST, DELAY_MOST]] = 1, *delay
     whole = np.zeros(1, state.EDGE)[0]
     whole["delay_min"] = min(delay[0] for delay in delays if delay is not None)
-    return Way(*taps, whole=whole, windows=windows)
+    return TapHop(*taps, whole=whole, windows=windows)
 
 
 def test_the_span_of_a_queue_is_that_of_its_windows():
@@ -108,7 +108,7 @@ def test_the_span_of_a_queue_is_that_of_its_windows():
 def with_flows(taps, *flows):
     passed = np.zeros(len(flows), state.EDGE)
     passed["flow"] = flows
-    return Way(*taps, passed=passed)
+    return TapHop(*taps, passed=passed)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def swallowing(tap, *times):
     """A hop from a tap to an unknown one; other packets from there pass leaf1."""
     hop = losing((tap, -1), tap, *times)
     hop.lost["hop_limit"] = 64
-    beside = Way(tap, 2, whole=np.zeros(1, state.EDGE)[0])
+    beside = TapHop(tap, 2, whole=np.zeros(1, state.EDGE)[0])
     beside.whole["limit_min"] = beside.whole["limit_max"] = 64
     return hop, beside
 

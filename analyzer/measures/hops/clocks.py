@@ -93,17 +93,6 @@ class SampledTimes:
         other._samples, other._used, other._limit = self._samples.copy(), self._used, self._limit
         return other
 
-    def merge(self, other: SampledTimes, tap_map: UInt16s) -> None:
-        """Add a later part; its tap t is our `tap_map[t]`."""
-        added = other.samples.copy()
-        added["tap"] = tap_map[added["tap"]]
-        self._limit = min(self._limit, other._limit)
-        both = np.concatenate([self.samples, added])
-        self._samples = both[both["key"] <= self._limit]
-        self._used = len(self._samples)
-        while self._used > MOST_SAMPLES:
-            self._make_room()
-
     def _make_room(self) -> None:
         if len(self._samples) < MOST_SAMPLES:
             room = min(max(2 * len(self._samples), 1 << 10), MOST_SAMPLES)
@@ -134,15 +123,15 @@ class SampledTimes:
         _, packet, sightings = np.unique(seen["key"], return_inverse=True, return_counts=True)
         earliest = time[np.cumsum(sightings) - sightings]
         several = sightings[packet] > 1
-        found: dict[int, tuple[int, int]] = {}
-        for one in np.unique(clock[several]).tolist():
-            mine = several & (clock == one)
+        jumps: dict[int, tuple[int, int]] = {}
+        for number in np.unique(clock[several]).tolist():
+            mine = several & (clock == number)
             in_time = np.argsort(time[mine], kind="stable")
             own = time[mine][in_time]
             jump = _jumps(own, own - earliest[packet[mine]][in_time])
             if jump is not None:
-                found |= {t: jump for t, its in enumerate(clocks) if its == one}
-        return found
+                jumps |= {t: jump for t, its in enumerate(clocks) if its == number}
+        return jumps
 
 
 def _jumps(own: Ints, offsets: Ints) -> tuple[int, int] | None:

@@ -10,9 +10,10 @@ import pytest
 from journeys import hop
 from tracked_batches import START_NS, tracked
 
-from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
+from rocescope.analyzer.measures.hops.hops import spread_times
+from rocescope.analyzer.measures.hops.losses import tap_hops
 from rocescope.analyzer.measures.hops.measure import HopMeasure
-from rocescope.analyzer.measures.hops.ways import spread_times, ways_of
+from rocescope.analyzer.measures.hops.vantage import FabricLinks
 from rocescope.analyzer.track.batch import RETRANSMITTED
 from rocescope.analyzer.track.state import FLOW
 
@@ -36,7 +37,7 @@ class Tracker:
 def ways(rows, names, tracker=None, fabric=None, addresses=(), **more):
     measure = HopMeasure()
     measure.update(tracked(sorted(rows, key=lambda row: row["time_ns"]), 8))
-    return ways_of(measure.settled(), tracker or Tracker(), names, fabric, addresses, **more)
+    return tap_hops(measure.settled(), tracker or Tracker(), names, fabric, addresses, **more)
 
 
 def journey(number, taps, flow=0, first_limit=64, **more):

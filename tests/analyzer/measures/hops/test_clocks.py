@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import tracked
 
-from rocescope.analyzer.measures.hops import jumps
-from rocescope.analyzer.measures.hops.jumps import LEAST_SAMPLES, SampledTimes
+from rocescope.analyzer.measures.hops import clocks as module
+from rocescope.analyzer.measures.hops.clocks import LEAST_SAMPLES, SampledTimes
 from rocescope.analyzer.measures.hops.passing import LEAST_HORIZON_NS
 
 MS, SECOND = 10**6, 10**9
@@ -131,14 +131,14 @@ def test_jumps_against_a_plain_twin(spans, chance):
             own.append(now)
             offsets.append(level + chance.randrange(jitter * MS + 1))
     arrays = np.array(own, np.int64), np.array(offsets, np.int64)
-    assert jumps._jumps(*arrays) == plain(own, offsets)
+    assert module._jumps(*arrays) == plain(own, offsets)
 
 
 @examples(30)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3)), max_size=300))
 def test_a_full_sample_has_the_same_packets_at_all_taps(rows):
     """Whatever stays is complete: all sightings of its packets."""
-    most, jumps.MOST_SAMPLES = jumps.MOST_SAMPLES, 1 << 10
+    most, module.MOST_SAMPLES = module.MOST_SAMPLES, 1 << 10
     try:
         times, every = SampledTimes(), defaultdict(list)
         for part in range(8):
@@ -149,7 +149,7 @@ def test_a_full_sample_has_the_same_packets_at_all_taps(rows):
             if batch:
                 times.update(tracked(batch).table)
         whole = SampledTimes()
-        jumps.MOST_SAMPLES = most
+        module.MOST_SAMPLES = most
         for part in range(8):
             batch = [
                 sighting(part << 12 | psn, tap, part * SECOND + i)
@@ -158,7 +158,7 @@ def test_a_full_sample_has_the_same_packets_at_all_taps(rows):
             if batch:
                 whole.update(tracked(batch).table)
     finally:
-        jumps.MOST_SAMPLES = most
+        module.MOST_SAMPLES = most
     for sample in whole.samples.tolist():
         every[sample[0]].append(sample)
     kept = defaultdict(list)
@@ -167,16 +167,3 @@ def test_a_full_sample_has_the_same_packets_at_all_taps(rows):
     assert len(times.samples) <= 1 << 10
     assert all(kept[key] == every[key] for key in kept)
     assert len(kept) > 0 or not rows
-
-
-def test_parts_are_merged_as_if_they_were_one():
-    rows = passing(lambda psn, tap: 5 * SECOND * (tap == 1 and psn >= 100))
-    rows.sort(key=lambda row: row["time_ns"])
-    first, second = seen(rows[:300]), seen([row | {"tap": 2 - row["tap"]} for row in rows[300:]])
-    merged = SampledTimes()
-    merged.merge(first, np.arange(3, dtype=np.uint16))
-    merged.merge(second, np.array([2, 1, 0], np.uint16))
-    assert merged.samples.tolist() == seen(rows).samples.tolist()
-    assert merged.jumps([0, 1, 2], set()) == {1: (1, 5 * SECOND)}
-    merged.update(tracked(rows[:10]).table)
-    assert len(merged.samples) == len(rows) + 10

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocescope.analyzer.measures.hops import gaps as module
+from rocescope.analyzer.measures.hops import captures as module
+from rocescope.analyzer.measures.hops.hops import GRACE_NS, LOST, TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import EDGE, VISIT
-from rocescope.analyzer.measures.hops.ways import GRACE_NS, LOST, Way, Ways
 from rocescope.analyzer.wire.taps import Gap
 
 BEGIN, END, DELAY = 1_000_000_000, 2_000_000_000, 5_000_000
@@ -22,7 +22,7 @@ def way(from_tap, to_tap, passed=(), lost=()):
     whole = np.zeros((), EDGE) if len(passed) else None
     if whole is not None:
         whole["packets"], whole["delay_min"], whole["delay_max"] = 10, -DELAY, DELAY // 2
-    return Way(from_tap, to_tap, whole=whole, passed=edges, lost=packets)
+    return TapHop(from_tap, to_tap, whole=whole, passed=edges, lost=packets)
 
 
 def ways(*hops, visits=()):
@@ -31,7 +31,7 @@ def ways(*hops, visits=()):
     for row, (flow, tap, first, last) in zip(table, visits, strict=True):
         row["flow"], row["tap"], row["moves"] = flow, tap, 2
         row["first_next_tap"], row["next_tap"] = first, last
-    return Ways(list(hops), [], table, 1, 0, END, 0, 0, 0, names, {}, unknown={0: 1})
+    return TapHops(list(hops), [], table, 1, 0, END, 0, 0, 0, names, {}, unknown={0: 1})
 
 
 def without_hidden(ways, gaps, lives=()):

@@ -1,0 +1,158 @@
+"""The result of following packets: what passed and what was lost from tap to tap."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import state
+
+GRACE_NS = 1_000_000
+"""At the end of the captures packets may be in flight: a packet counts as lost only if the
+captures continue for twice the longest delay of the hop after it (this long if nothing passed), or
+if a packet that entered the hop later passed. Senders also retransmit what waits in a queue."""
+
+LOST = np.dtype(
+    [
+        ("flow", np.int32),
+        ("label", np.uint32),
+        ("time", np.int64),  # when it was last seen; of unlogged packets the first or last time
+        ("frame", np.int64),  # 0 for packets without their own moment
+        ("wire_bytes", np.int64),
+        ("udp_sport", np.uint16),  # of packets with a moment
+        ("hop_limit", np.int16),
+        ("resent", np.bool_),  # its PSN was retransmitted later
+        ("again", np.bool_),  # it is a retransmission itself
+    ]
+)
+
+ENDED = np.dtype([("flow", np.int32), ("tap", np.int32), ("last_ns", np.int64)])
+"""A tap after which no tap saw some packets of a flow, and when it saw the last of them."""
+
+
+@dataclass(slots=True)
+class TapHop:
+    """One hop, from tap to tap in one direction."""
+
+    from_tap: int
+    to_tap: int
+    """-1 when nothing shows the next tap of lost packets."""
+    expected_by: str | None = None
+    whole: Any = None
+    """EDGE of all flows together; None when nothing passed."""
+    passed: NDArray[Any] = field(default_factory=lambda: np.zeros(0, state.EDGE))
+    """EDGE per flow that passed."""
+    lost: NDArray[Any] = field(default_factory=lambda: np.zeros(0, LOST))
+    windows: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros((0, state.WINDOW_VALUES), np.int64)
+    )
+
+    @property
+    def passed_packets(self) -> int:
+        """Packets that went from tap to tap."""
+        return 0 if self.whole is None else int(self.whole["packets"])
+
+    @property
+    def packets(self) -> int:
+        """Packets that entered the hop."""
+        return self.passed_packets + len(self.lost)
+
+
+@dataclass(slots=True)
+class Missed:
+    """Packets that the capture of a tap missed: seen on both sides of it, or acknowledged."""
+
+    tap: int
+    flows: NDArray[np.int32]
+    """The flow of each packet."""
+    times: NDArray[np.int64]
+    passed: int
+    """Packets that the tap saw."""
+
+
+@dataclass(slots=True)
+class TapHops:
+    """All hops, and what the captures missed."""
+
+    hops: list[TapHop]
+    missed: list[Missed]
+    visits: NDArray[Any]
+    """VISIT per flow and tap: moves between next taps."""
+    window_ns: int
+    origin_ns: int
+    """Width and start of the first of `TapHop.windows`."""
+    newest_ns: int
+    undecided: int
+    """Packets whose end cannot be judged: in flight when the captures ended."""
+    elsewhere: int
+    """Flows that took paths without a tap."""
+    hurried: int
+    """Packets followed for less than the horizon, for lack of memory."""
+    names: list[str]
+    """Short names of the taps."""
+    devices: dict[tuple[int, int], str]
+    """The device between two taps, where names show."""
+    fabric_limits: Sequence[str] = ()
+    """What the fabric does not show, one line each."""
+    unlogged: int = 0
+    """Ends and retransmissions without their own moment, for lack of memory."""
+    left: int = 0
+    """Packets that no later tap saw, of flows that also took paths without a tap: unknown whether
+    they arrived."""
+    hidden: int = 0
+    """Packets that no later tap saw, and that a tap with gaps in its capture may have seen."""
+    open_sources: frozenset[int] = frozenset()
+    """Endpoints that spray packets, some of them over paths without a tap."""
+
+    ended: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ENDED))
+    """ENDED per flow and tap, arrived or not."""
+    unknown: dict[int, int] = field(default_factory=dict)
+    """By flow, the packets counted in `undecided`, `left` and `hidden`."""
+    untapped: frozenset[int] = frozenset()
+    """The flows counted in `elsewhere`."""
+    set_forward: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By tap whose clock is set forward: how many times, and by how much in all, ns."""
+
+    def arisen(self, counter: str) -> dict[int, int]:
+        """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
+        of EDGE over all hops."""
+        sums: dict[int, int] = defaultdict(int)
+        for hop in self.hops:
+            hit = hop.passed[hop.passed[counter] > 0]
+            for flow, packets in zip(hit["flow"].tolist(), hit[counter].tolist(), strict=True):
+                sums[flow] += packets
+        return sums
+
+    def lost(self) -> dict[int, int]:
+        """Packets per flow that were lost between taps."""
+        sums: dict[int, int] = defaultdict(int)
+        for hop in self.hops:
+            flows, packets = np.unique(hop.lost["flow"], return_counts=True)
+            for flow, count in zip(flows.tolist(), packets.tolist(), strict=True):
+                sums[flow] += count
+        return sums
+
+    def without(self, taps: set[int]) -> TapHops:
+        """Without hops from or to these taps, and moves between them and others.
+
+        Different samples at both ends are no loss, and neither are packets that a clock that was
+        set puts before or after those of the other taps.
+        """
+        hops = [hop for hop in self.hops if not taps & {hop.from_tap, hop.to_tap}]
+        missed = [part for part in self.missed if part.tap not in taps]
+        ends = [self.visits[name] for name in ("tap", "first_next_tap", "next_tap")]
+        visits = self.visits.copy()
+        visits["moves"][np.isin(ends, list(taps)).any(axis=0)] = 0
+        return replace(self, hops=hops, missed=missed, visits=visits)
+
+
+def spread_times(begin: int, end: int, count: int) -> NDArray[np.int64]:
+    """count times with equal gaps, the last one at end, as int64 ns. In whole numbers: as a float
+    the last time of int64 is one too many."""
+    gap = (end - begin) // max(count, 1)
+    return np.int64(end) - np.arange(count - 1, -1, -1) * np.int64(gap if count > 1 else 0)

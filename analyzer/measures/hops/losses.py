@@ -1,0 +1,493 @@
+"""Which packets were lost, and after which tap.
+
+A packet that ends at a tap is lost only on evidence that it should have gone on (`Vantage`). Its
+loss belongs to the network if it was retransmitted later, or if nothing says that it arrived; if it
+was acknowledged and never retransmitted, the next capture missed it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Bools
+from ...track.state import REQUESTS
+from ...track.tracker import FlowTracker
+from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED, UC, UD
+from ...wire.psn import PSN_HALF, PSN_MASK
+from . import state
+from .captures import Misses, add_skipped_packets, captures_ended_early, packets_at_taps
+from .hops import ENDED, GRACE_NS, LOST, Missed, TapHop, TapHops, spread_times
+from .measure import HopMeasure
+from .state import END, START
+from .vantage import (
+    MOST_DIRECT,
+    Evidence,
+    FabricLinks,
+    FabricTaps,
+    Vantage,
+    points_of,
+    rows_of,
+    short_names,
+)
+
+MOST_MOVES = 4
+"""Flows that change their next tap more often are sprayed."""
+MOST_ACKED = 0.5
+"""Share of the requests of a flow that lost nothing that are acknowledged; others are in flight."""
+UNANSWERED = (UC, UD)
+RESENT_WITHIN_NS = 500_000_000
+"""A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
+MOST_FURTHER = 0.1
+"""Packets of a flow that go to a tap further away than its nearest next tap, up to this share."""
+LIVE_GRACE_NS = 1_000_000_000
+"""While the captures run, no packet counts as lost earlier: a paused output may hold it back, and
+packets of other priorities pass."""
+
+_TIMES = np.iinfo(np.int64)
+
+Packets: TypeAlias = NDArray[Any]
+"""LOST records."""
+HopKey: TypeAlias = tuple[int, int]
+"""The numbers of a tap and the next tap, -1 where that is unknown."""
+
+
+def tap_hops(
+    measure: HopMeasure,
+    tracker: FlowTracker,
+    tap_names: list[str],
+    fabric: FabricLinks | None = None,
+    addresses: Sequence[str] = (),
+    unclocked: AbstractSet[int] = frozenset(),
+    now_ns: int | None = None,
+) -> TapHops:
+    """The hops of a concluded measure. addresses: of all endpoints, for the fabric. unclocked: taps
+    whose clock was set, so that their packets and those of other taps do not meet. now_ns: the
+    present, while the captures run."""
+    names = short_names(tap_names)
+    fabric_taps = None if fabric is None else FabricTaps(fabric, points_of(names), addresses)
+    flows = tracker.flows
+    vantage = Vantage(measure.edges, flows["src"], flows["dst"], names, fabric_taps)
+    losses = _Losses(measure, tracker, vantage, unclocked, now_ns)
+    losses.collect()
+    losses.leave_out_ended_captures()
+    losses.leave_out_flows_in_part()
+    hops, misses = losses.decide()
+    for (near, far), edge in vantage.hops.items():
+        hop = hops.setdefault((near, far), TapHop(near, far))
+        hop.whole = edge
+        passes = vantage.passes
+        hop.passed = passes[(passes["from_tap"] == near) & (passes["to_tap"] == far)]
+        hop.windows = measure.state.windows[int(edge["hop"])]
+    add_skipped_packets(misses, vantage, losses.moments, losses.start_numbers, unclocked)
+    at_taps = packets_at_taps(measure, len(names))
+    ended = np.zeros(len(vantage.ends), ENDED)
+    for name, column in (("flow", "flow"), ("tap", "from_tap"), ("last_ns", "last_ns")):
+        ended[name] = vantage.ends[column]
+    clock = measure.state.clock
+    devices = {hop: vantage.device_between(*hop) if hop[1] >= 0 else None for hop in hops}
+    return TapHops(
+        hops=sorted(hops.values(), key=lambda hop: -hop.packets),
+        missed=[
+            Missed(
+                tap,
+                np.concatenate([flows for flows, _ in parts]),
+                np.concatenate([times for _, times in parts]),
+                int(at_taps[tap]),
+            )
+            for tap, parts in sorted(misses.items())
+        ],
+        visits=measure.visits,
+        window_ns=int(clock[state.WIDTH]),
+        origin_ns=int(clock[state.ORIGIN] * clock[state.WIDTH]),
+        newest_ns=losses.newest_ns,
+        undecided=losses.undecided,
+        left=losses.left,
+        open_sources=frozenset(source for source, _ in losses.open_ends) | vantage.partly_covered,
+        elsewhere=len(losses.elsewhere),
+        ended=ended,
+        unknown=losses.unknown,
+        untapped=frozenset(losses.elsewhere),
+        hurried=int(clock[state.HURRIED]),
+        fabric_limits=() if fabric_taps is None else fabric_taps.limits,
+        unlogged=int(measure.state.used[state.UNLOGGED]),
+        names=names,
+        devices={hop: device for hop, device in devices.items() if device is not None},
+    )
+
+
+class _Losses:
+    """Packets that no later tap saw: the tables that the rules share, and what they decide."""
+
+    def __init__(
+        self,
+        measure: HopMeasure,
+        tracker: FlowTracker,
+        vantage: Vantage,
+        unclocked: AbstractSet[int],
+        now_ns: int | None,
+    ) -> None:
+        self._tracker, self._vantage = tracker, vantage
+        self._unclocked, self._now_ns = unclocked, now_ns
+        self.moments = _moments_by_edge(measure)
+        """By number of an edge: MOMENT records."""
+        self._resent = measure.resent[
+            np.lexsort((measure.resent["time"], _flow_and_psn(measure.resent)))
+        ]
+        edges = measure.edges
+        of_flow = edges["flow"] >= 0
+        ends, starts = of_flow & (edges["to_tap"] == END), of_flow & (edges["from_tap"] == START)
+        self._end_numbers: list[int] = np.flatnonzero(ends).tolist()
+        self.start_numbers: list[int] = np.flatnonzero(starts).tolist()
+        visits = measure.visits
+        self._moves = {
+            (flow, tap): moves
+            for flow, tap, moves in rows_of(visits[visits["moves"] > 0], "flow", "tap", "moves")
+        }
+        """By flow and tap: consecutive packets that went to different next taps."""
+        self.last_seen = np.full(len(vantage.points), _TIMES.min)
+        """By tap: the time of its last packet."""
+        for near, far, last_ns in rows_of(edges[~of_flow], "from_tap", "to_tap", "last_ns"):
+            tap = far if near == START else near
+            self.last_seen[tap] = max(self.last_seen[tap], last_ns)
+        self.newest_ns = int(measure.state.clock[state.NEWEST])
+        if unclocked:
+            self.newest_ns = int(np.delete(self.last_seen, list(unclocked)).max(initial=-1))
+        self.undecided = self.left = 0
+        self.unknown: dict[int, int] = defaultdict(int)
+        self.elsewhere: set[int] = set()
+        self._ended: dict[HopKey, Packets] = {}
+        """By hop: packets that should have passed it, in the order of time."""
+        self._arrived: dict[HopKey, Bools] = {}
+        """Which of them arrived."""
+        self._evidence: dict[HopKey, set[Evidence]] = defaultdict(set)
+        self.open_ends = self._find_open_ends()
+
+    def collect(self) -> None:
+        """Find the packets that a next tap should have seen, without those that nobody can judge
+        and those that may have taken paths without a tap."""
+        parts: dict[HopKey, list[Packets]] = defaultdict(list)
+        for number, edge in zip(self._end_numbers, self._vantage.ends, strict=True):
+            flow, near = int(edge["flow"]), int(edge["from_tap"])
+            downstream = self._vantage.downstream(edge)
+            if downstream is None or near in self._unclocked:
+                continue
+            if self._took_another_path(edge):
+                self.elsewhere.add(flow)
+                continue
+            far = downstream.point
+            packets = self._packets_of(number, edge)
+            is_judged = self._can_be_judged(packets, (near, far))
+            self.undecided += self._count_unknown(packets[~is_judged])
+            packets = packets[is_judged]
+            is_away = self._may_be_off_the_taps(edge, far, packets)
+            if is_away.any():
+                self.elsewhere.add(flow)
+                self.left += self._count_unknown(packets[is_away])
+                packets = packets[~is_away]
+            is_between = self._is_between_paths(edge, far, packets)
+            for tap, some in ((far, packets[~is_between]), (-1, packets[is_between])):
+                if len(some):
+                    parts[near, tap].append(some)
+                    self._evidence[near, tap].add(downstream.evidence)
+        for hop, some_parts in parts.items():
+            self._ended[hop] = np.sort(np.concatenate(some_parts), order="time")
+            self._arrived[hop] = _arrived(self._ended[hop], self._tracker)
+
+    def leave_out_ended_captures(self) -> None:
+        """Leave out what no capture could see, because that of the next tap had ended."""
+        last_seen = self.last_seen
+        early = captures_ended_early(self._vantage, self._ended, self._arrived, last_seen)
+        for hop, packets in self._ended.items():
+            if hop[1] in early:
+                is_before = packets["time"] + self._grace_ns(hop) <= last_seen[hop[1]]
+                self.undecided += self._leave_out(hop, ~is_before)
+
+    def leave_out_flows_in_part(self) -> None:
+        """Leave out what may have been retransmitted on a path without a tap."""
+        in_part = cache(self._tracker.in_part)
+        for hop, packets in self._ended.items():
+            is_hidden = _maybe_resent_elsewhere(packets, self._arrived[hop], in_part)
+            self._arrived[hop] &= ~is_hidden
+            if np.count_nonzero(is_hidden) > np.count_nonzero(packets["resent"]):
+                self.left += self._leave_out(hop, is_hidden)
+
+    def decide(self) -> tuple[dict[HopKey, TapHop], Misses]:
+        """The hops with lost packets, and what the captures of the next taps missed."""
+        hops: dict[HopKey, TapHop] = {}
+        misses: Misses = defaultdict(list)
+        missing = {far for (_, far), is_arrived in self._arrived.items() if is_arrived.any()}
+        for (near, far), packets in self._ended.items():
+            is_arrived = self._arrived[near, far]
+            if far >= 0 and far in missing:
+                is_unknown = ~is_arrived & ~packets["resent"]
+                arrived, resent = map(np.count_nonzero, (is_arrived, packets["resent"]))
+                if arrived > resent or is_unknown.all():
+                    is_arrived |= is_unknown
+            if far >= 0 and is_arrived.any():
+                misses[far].append((packets["flow"][is_arrived], packets["time"][is_arrived]))
+            if not is_arrived.all():
+                evidence = min(self._evidence[near, far], key=list(Evidence).index)
+                lost = packets[~is_arrived]
+                hops[near, far] = TapHop(near, far, expected_by=evidence.value, lost=lost)
+        return hops, misses
+
+    def _count_unknown(self, packets: Packets) -> int:
+        """Count packets as unknown, by flow; their number."""
+        flows, counts = np.unique(packets["flow"], return_counts=True)
+        for flow, count in zip(flows.tolist(), counts.tolist(), strict=True):
+            self.unknown[flow] += count
+        return len(packets)
+
+    def _leave_out(self, hop: HopKey, is_out: Bools) -> int:
+        """Leave out packets of a hop as unknown; their number."""
+        packets = self._ended[hop]
+        self._ended[hop], self._arrived[hop] = packets[~is_out], self._arrived[hop][~is_out]
+        return self._count_unknown(packets[is_out])
+
+    def _packets_of(self, number: int, edge: Any) -> Packets:
+        """All packets of an END edge; those without a moment spread over its time."""
+        moments = self.moments.get(number)
+        logged = 0 if moments is None else len(moments)
+        packets = np.zeros(int(edge["packets"]), LOST)
+        packets["flow"] = edge["flow"]
+        packets["hop_limit"] = edge["limit_max"]
+        if moments is not None:
+            for name in ("label", "time", "frame", "wire_bytes", "udp_sport"):
+                packets[name][:logged] = moments[name]
+        rest = packets[logged:]
+        if len(rest):
+            begin = int(edge["first_ns"]) if moments is None else int(moments["time"][-1])
+            rest["time"] = spread_times(begin, int(edge["last_ns"]), len(rest))
+            rest["wire_bytes"] = int(edge["wire_bytes"]) // int(edge["packets"])
+        packets["resent"], packets["again"] = _sent_later(packets, self._resent)
+        return packets
+
+    def _grace_ns(self, hop: HopKey) -> int:
+        """How long packets of a hop are waited for."""
+        passed = self._vantage.hops.get(hop)
+        return GRACE_NS if passed is None else max(2 * int(passed["delay_max"]), 0)
+
+    def _can_be_judged(self, packets: Packets, hop: HopKey) -> Bools:
+        """Which packets are not in flight."""
+        is_judged: Bools = packets["time"] + self._grace_ns(hop) <= self.newest_ns
+        passed = self._vantage.hops.get(hop)
+        if passed is not None:
+            is_judged |= packets["time"] < passed["last_ns"]
+        if self._now_ns is not None:
+            is_judged &= packets["time"] + LIVE_GRACE_NS <= self._now_ns
+        return is_judged
+
+    def _took_another_path(self, edge: Any) -> bool:
+        """Whether the packets that ended here continued where no tap is: their flow lost nothing,
+        and a large part of it is not seen again, or it is sprayed.
+
+        Answers are lost without a trace. Those to a host whose every link has a tap have no other
+        path.
+        """
+        flow, ended = int(edge["flow"]), int(edge["packets"])
+        onward = self._vantage.next_of.get((flow, int(edge["from_tap"])), {})
+        if onward and self._vantage.destinations[flow] in self._vantage.tapped_hosts:
+            if not self._tracker.flows[flow]["request_packets"]:
+                return False
+        went_on = sum(passed.packets for passed in onward.values())
+        is_scattered = len(onward) > 1 or ended > MOST_DIRECT * (ended + went_on)
+        return is_scattered and _lost_nothing(self._tracker, flow)
+
+    def _is_between_paths(self, edge: Any, far: int, packets: Packets) -> Bools:
+        """Which packets ended while their flow, which has several next taps, did not use `far`:
+        they took another path, or were lost on it before the flow moved."""
+        onward = self._vantage.next_of.get((int(edge["flow"]), int(edge["from_tap"])), {})
+        if len(onward) < 2 or far not in onward:
+            return np.zeros(len(packets), np.bool_)
+        is_outside: Bools = packets["time"] < onward[far].first_ns
+        is_outside |= packets["time"] > onward[far].last_ns
+        return is_outside
+
+    def _may_be_off_the_taps(self, edge: Any, far: int, packets: Packets) -> Bools:
+        """Which of the packets that ended here may have gone on where no tap is.
+
+        The path of a flow is known between two packets that passed to the next tap. Before the
+        first and after the last of them, and wherever packets of a sprayed flow are missing, some
+        packets that arrived show that the flow has a path without a tap. The others may be lost on
+        either path.
+        """
+        flow, near = int(edge["flow"]), int(edge["from_tap"])
+        none = np.zeros(len(packets), np.bool_)
+        destination = self._vantage.destinations[flow]
+        if far in self._vantage.link_of.get(destination, ()):
+            return none  # the tap on the link of the receiver sees what arrives on any path
+        if destination in self._vantage.tapped_hosts:
+            return none
+        record = self._tracker.flows[flow]
+        asks = bool(record["request_packets"])
+        requester = flow if asks else int(record["peer"])
+        if requester < 0 or record["transport"] in UNANSWERED:
+            return none
+        resent = self._resent[self._resent["flow"] == requester]
+        onward = self._vantage.next_of.get((flow, near), {}).values()
+        is_scattered = self._is_scattered(edge, packets)
+        if (self._vantage.sources[flow], near) in self.open_ends:
+            if is_scattered or (flow, near) in self._moves:
+                return ~none
+        elif is_scattered and asks and self._shows_a_path(packets):
+            return ~none
+        time = packets["time"]
+        begin = min((passed.first_ns for passed in onward), default=_TIMES.max)
+        end = max((passed.last_ns for passed in onward), default=-1)
+        last = int(resent["time"].max()) if len(resent) else -1
+        is_away = none
+        for some, until in ((time < begin, begin), (time > end, self.newest_ns + 1)):
+            is_quiet = some & (time > last) if onward and until > self.newest_ns else some
+            if asks:
+                shows = bool(_arrived(packets[is_quiet], self._tracker).any())
+                shows |= not onward and self._all_ended(edge)
+            else:
+                shows = bool((time[some & (time > last)] + RESENT_WITHIN_NS < self.newest_ns).any())
+                shows |= _was_answer_heard(packets[some], resent[resent["time"] < until])
+            if shows:
+                is_away = is_away | some
+        return is_away
+
+    def _all_ended(self, edge: Any) -> bool:
+        """Whether every transmission of the flow ended at this tap although requests arrived."""
+        flow = int(edge["flow"])
+        record, requests = self._tracker.flows[flow], self._tracker.stream(flow, REQUESTS)
+        acked = (int(record["ack_psn"]) - int(requests["first"])) & PSN_MASK
+        is_complete = int(edge["packets"]) >= int(record["request_packets"])
+        return bool(is_complete and record["acked"] and requests["started"] and acked < PSN_HALF)
+
+    def _is_scattered(self, edge: Any, packets: Packets) -> bool:
+        """Whether several taps see a sprayed flow, or one tap sees a part of it all the time."""
+        flow, near = int(edge["flow"]), int(edge["from_tap"])
+        onward = self._vantage.next_of.get((flow, near), {}).values()
+        if not onward:
+            return False
+        begin = min(passed.first_ns for passed in onward)
+        end = max(passed.last_ns for passed in onward)
+        inside = np.count_nonzero((packets["time"] >= begin) & (packets["time"] <= end))
+        went_on = sum(passed.packets for passed in onward)
+        sees_part = inside > MOST_DIRECT * (inside + went_on)
+        return bool(sees_part) or self._moves.get((flow, near), 0) > MOST_MOVES
+
+    def _shows_a_path(self, packets: Packets) -> bool:
+        """Whether packets of a scattered flow that ended at a tap arrived: more than a capture
+        misses beside a loss."""
+        arrived = np.count_nonzero(_arrived(packets, self._tracker))
+        return bool(arrived > MOST_DIRECT * len(packets))
+
+    def _find_open_ends(self) -> set[tuple[int, int]]:
+        """Sources and taps after which sprayed packets take paths without a tap: requests arrived
+        that no next tap saw, or of one flow some next taps are further away than others."""
+        vantage = self._vantage
+        open_ends: set[tuple[int, int]] = set()
+        for number, edge in zip(self._end_numbers, vantage.ends, strict=True):
+            flow, near = int(edge["flow"]), int(edge["from_tap"])
+            if self._tracker.flows[flow]["request_packets"] and (flow, near) in vantage.next_of:
+                packets = self._packets_of(number, edge)
+                if self._is_scattered(edge, packets) and self._shows_a_path(packets):
+                    open_ends.add((vantage.sources[flow], near))
+        drops: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for flow, near, drop, n in rows_of(
+            vantage.passes, "flow", "from_tap", "drop_max", "packets"
+        ):
+            drops[flow, near][drop] += n
+        for (flow, near), by_drop in drops.items():
+            further = sum(by_drop.values()) - by_drop[min(by_drop)]
+            if further > MOST_FURTHER * sum(by_drop.values()):
+                if self._moves.get((flow, near), 0) > MOST_MOVES:
+                    open_ends.add((vantage.sources[flow], near))
+        return open_ends
+
+
+def _was_answer_heard(answers: Packets, resent: NDArray[Any]) -> bool:
+    """Whether one of the answers arrived: the sender then retransmitted from a PSN after it on.
+
+    resent: the retransmissions before any other answer could tell the sender the same.
+    """
+    for time, label in zip(answers["time"].tolist(), answers["label"].tolist(), strict=True):
+        later = resent["label"][resent["time"] > time].astype(np.int64)
+        beyond = (later - label) & PSN_MASK
+        if len(later) and ((beyond > 0) & (beyond < PSN_HALF)).all():
+            return True
+    return False
+
+
+def _lost_nothing(tracker: FlowTracker, flow: int) -> bool:
+    """Whether a flow of requests was never retransmitted although its sender would have done so, or
+    a flow of answers left none of its requests unanswered."""
+    record = tracker.flows[flow]
+    if not record["request_packets"]:
+        peer = int(record["peer"])
+        if peer >= 0:
+            return bool(tracker.flows[peer]["request_packets"] and _lost_nothing(tracker, peer))
+        waiting = tracker.flows[(tracker.flows["peer"] < 0) & (tracker.flows["rewinds"] > 0)]
+        return not ((waiting["src"] == record["dst"]) & (waiting["dst"] == record["src"])).any()
+    requests = tracker.stream(flow, REQUESTS)
+    if not requests["started"] or record["transport"] in UNANSWERED:
+        return False
+    if requests["retransmitted"] or requests["recovered"] or record["rewinds"]:
+        return False
+    if not record["acked"]:
+        return int(record["last_time"]) - int(record["first_time"]) > RESENT_WITHIN_NS
+    sent = (int(requests["next"]) - int(requests["first"])) & PSN_MASK
+    acked = (int(record["ack_psn"]) - int(requests["first"])) & PSN_MASK
+    return acked <= sent and acked + 1 >= MOST_ACKED * sent
+
+
+def _moments_by_edge(measure: HopMeasure) -> dict[int, NDArray[Any]]:
+    ends = measure.ends
+    order = np.argsort(ends["edge"], kind="stable")
+    numbers, begin = np.unique(ends["edge"][order], return_index=True)
+    parts = np.split(order, begin)[1:]  # no part without ends
+    return {int(number): ends[part] for number, part in zip(numbers, parts, strict=True)}
+
+
+def _flow_and_psn(records: NDArray[Any]) -> NDArray[np.uint64]:
+    """One number per flow and PSN."""
+    psn = records["label"].astype(np.uint64) & np.uint64(PSN_MASK)
+    return (records["flow"].astype(np.uint64) << np.uint64(24)) | psn
+
+
+def _sent_later(packets: Packets, resent: NDArray[Any]) -> tuple[Bools, Bools]:
+    """Which packets were retransmitted after they were last seen, and which ones before."""
+    if not len(resent):
+        none = np.zeros(len(packets), np.bool_)
+        return none, none
+    keys, times = _flow_and_psn(resent), resent["time"]
+    wanted = _flow_and_psn(packets)
+    begin, end = (np.searchsorted(keys, wanted, side) for side in ("left", "right"))
+    is_resent = begin < end
+    earliest = times[np.minimum(begin, len(times) - 1)]
+    latest = times[np.maximum(end - 1, 0)]
+    return is_resent & (latest > packets["time"]), is_resent & (earliest <= packets["time"])
+
+
+def _arrived(packets: Packets, tracker: FlowTracker) -> Bools:
+    """Requests that the peer acknowledged although each was sent only once."""
+    flows = tracker.flows[packets["flow"]]
+    bits = OPCODE_CLASS[packets["label"] >> np.uint32(24)]
+    is_request = (bits & REQUEST != 0) & (bits & SEQUENCED != 0)
+    psn = (packets["label"] & np.uint32(PSN_MASK)).astype(np.int64)
+    distance = ((flows["ack_psn"].astype(np.int64) - psn + PSN_HALF) & PSN_MASK) - PSN_HALF
+    is_known = is_request & (packets["frame"] > 0) & (flows["acked"] != 0)
+    is_acked = is_known & (distance >= 0) & ~packets["resent"] & ~packets["again"]
+    waits = is_known & (distance < 0)  # the captures ended before its ACK, or its loss
+    requesters = np.unique(packets["flow"][flows["request_packets"] > 0]).tolist()
+    complete = [flow for flow in requesters if _lost_nothing(tracker, flow)]
+    return is_acked | (np.isin(packets["flow"], complete) & ~waits)
+
+
+def _maybe_resent_elsewhere(
+    packets: Packets, is_arrived: Bools, in_part: Callable[[int], bool]
+) -> Bools:
+    """Which of the packets that arrived may have been retransmitted on a path without a tap: their
+    flows have many PSNs that no tap saw, and are seen `in_part`."""
+    flows = [flow for flow in np.unique(packets["flow"][is_arrived]).tolist() if in_part(flow)]
+    return is_arrived & np.isin(packets["flow"], flows)
