@@ -1,11 +1,16 @@
 """Columns of the table of flows on screen 2."""
 
+from ..analyzer.results.base import facts_of
+from ..analyzer.results.flow import Flow
 from .widgets.grid_columns import GridColumn
 
 FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
 """Number of path bars on narrow, medium and wide terminals."""
 LONG_LINE = 60
 """Most columns of a sparkline."""
+
+DECLARED = tuple(fact for fact in facts_of(Flow) if fact.short)
+"""Counts that are shown as they are."""
 
 COLUMNS = (
     GridColumn("src", "SOURCE", 10, grows=True, ends=True),
@@ -21,9 +26,7 @@ COLUMNS = (
     GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2, grows=True),
     GridColumn("late", "LATE %", 6, True),
     GridColumn("extent", "EXT", 5, True, 4),
-    GridColumn("resent", "RETRANS", 7, True, 1),
-    GridColumn("lost", "LOST", 5, True, 6),
-    GridColumn("missing", "MISSING", 7, True, 7),
+    *(GridColumn(fact.key, fact.short, fact.width, True, fact.priority) for fact in DECLARED),
     GridColumn("naks", "NAK", 4, True, 3),
     GridColumn("cnps", "CNP", 5, True, 4),
     GridColumn("ce", "CE %", 6, True, 8),

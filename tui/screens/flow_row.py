@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from rich.text import Text
 
+from ...analyzer.results.base import Fact
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...report.words import human
 from ...report.words.human import UNICODE
-from ..flow_columns import MAX_BARS
+from ..flow_columns import DECLARED, MAX_BARS
 from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
 from ..widgets.grid_columns import Cell
 
@@ -65,9 +66,7 @@ def flow_cells(
         (spray(paths, f, bars), "accent"),
         share(late, arrivals),
         bad(int(flows.max_extent[f]) if late > 0 else late),
-        bad(int(flows.retransmitted[f])),
-        bad(int(flows.recovered[f])),
-        bad(int(flows.missing[f])),
+        *(declared(fact, int(flows.counts_of(fact)[f])) for fact in DECLARED),
         bad(naks),
         bad(int(flows.cnps[f])),
         share(ce, int(flows.packets[f])),
@@ -84,6 +83,11 @@ def state(snapshot: Snapshot, f: int) -> Cell:
 def bad(value: int) -> Cell:
     """A count that should be 0."""
     return (count(value), "bad") if value > 0 else (count(value), "dim")
+
+
+def declared(fact: Fact, value: int) -> Cell:
+    """A count of a declared column."""
+    return bad(value) if fact.is_trouble else count(value)
 
 
 def share(part: int, of: int) -> Cell:

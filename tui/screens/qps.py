@@ -10,11 +10,21 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
+from ...analyzer.results.base import Fact
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Ints
 from ...report.terminal.ranks import ranks_of_owner
 from ...report.words import human
-from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MRC_COLUMNS, RANKS
+from ..flow_columns import (
+    COLUMNS,
+    DECLARED,
+    FEW_BARS,
+    LONG_LINE,
+    MANY_BARS,
+    MAX_BARS,
+    MRC_COLUMNS,
+    RANKS,
+)
 from ..messages import FlowSelected
 from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
 from ..session.words import sentences
@@ -30,6 +40,12 @@ WIDE, TALL = 100, 36
 """From this width on rows have more bars; from this height on the flow has more details."""
 
 Values = Callable[[Snapshot, PathColumns], Array]
+
+
+def _by(fact: Fact) -> Values:
+    return lambda s, p: s.flows.counts_of(fact)
+
+
 _SORTS: dict[str, Values] = {
     "src": lambda s, p: s.flows.src,
     "dst": lambda s, p: s.flows.dst,
@@ -43,9 +59,7 @@ _SORTS: dict[str, Values] = {
     "width": lambda s, p: p.width,
     "late": lambda s, p: s.flows.late / np.maximum(s.flows.arrivals, 1),
     "extent": lambda s, p: s.flows.max_extent,
-    "resent": lambda s, p: s.flows.retransmitted,
-    "lost": lambda s, p: s.flows.recovered,
-    "missing": lambda s, p: s.flows.missing,
+    **{fact.key: _by(fact) for fact in DECLARED},
     "naks": lambda s, p: s.flows.naks + s.flows.rnr_naks,
     "cnps": lambda s, p: s.flows.cnps,
     "ce": lambda s, p: s.flows.ecn_marked / np.maximum(s.flows.packets, 1),

@@ -21,6 +21,8 @@ from ...analyzer.filtering import grammar
 from ...analyzer.filtering.fields import FIELDS
 from ...analyzer.filtering.grammar import Node, parse
 from ...analyzer.filtering.ranks import rank_numbers
+from ...analyzer.results.base import Fact, facts_of
+from ...analyzer.results.flow import Flow
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Bools
 from ...report.words.human import queue_pair
@@ -50,6 +52,12 @@ def _count(name: str, meaning: str, of: str | None = None) -> FlowField:
     )
 
 
+def _declared(fact: Fact) -> FlowField:
+    return FlowField(
+        lambda s: s.flows.counts_of(fact), fact.title or fact.meaning, lambda s: s.flows.arrivals
+    )
+
+
 def _of_mrc(name: str, meaning: str) -> FlowField:
     def values(snapshot: Snapshot) -> Array:
         if snapshot.mrc is None:
@@ -67,10 +75,7 @@ FLOW_FIELDS: dict[str, FlowField] = {
     "rate": _count("rate", "bits per second, as in rate > 10G"),
     "late": _count("late", "late packets, or their share: late > 1%", "arrivals"),
     "extent": _count("max_extent", "largest reordering extent, packets"),
-    "resent": _count("retransmitted", "retransmitted packets", "arrivals"),
-    "lost": _count("recovered", "packets lost before the tap and retransmitted", "arrivals"),
-    "missing": _count("missing", "PSNs never seen", "arrivals"),
-    "doubled": _count("duplicates", "packets duplicated by the network", "arrivals"),
+    **{fact.key: _declared(fact) for fact in facts_of(Flow) if fact.key},
     "naks": _count("naks", "NAKs the flow caused"),
     "rnrs": _count("rnr_naks", "RNR NAKs the flow caused"),
     "cnps": _count("cnps", "CNPs that its sender received"),

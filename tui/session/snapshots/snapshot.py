@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....analyzer.results.base import Fact
 from ....analyzer.results.events import Event
-from ....analyzer.results.flow import Owner
+from ....analyzer.results.flow import Owner, counted_facts
 from ....analyzer.results.mrc import MrcPortOutage
 from ....analyzer.words import printable
 from ....kernels.kernel import Bools, Bytes, Floats, Int32s, Ints, UInt32s
@@ -94,13 +95,15 @@ class FlowColumns:
     max_extent: Ints
     retransmitted: Ints
     recovered: Ints
-    duplicates: Ints
+    duplicate: Ints
     missing: Ints
     rewinds: Ints
     naks: Ints
     rnr_naks: Ints
     cnps: Ints
     ecn_marked: Ints
+    counted: Ints
+    """[flows, counters]: in the order of `counted_facts`."""
     rate: Floats
     """Bits per second: of the last second in live sessions, else over the flow's lifetime."""
 
@@ -111,7 +114,16 @@ class FlowColumns:
     def none(cls) -> FlowColumns:
         kinds = {"src": "u4", "dst": "u4", "qp": "u4", "transport": "u1", "peer": "i4"}
         kinds["rate"] = "f8"
-        return cls(*(np.zeros(0, kinds.get(f.name, "i8")) for f in fields(cls)))
+        empty = {f.name: np.zeros(0, kinds.get(f.name, "i8")) for f in fields(cls)}
+        return cls(**empty | {"counted": np.zeros((0, len(counted_facts())), np.int64)})
+
+    def counts_of(self, fact: Fact) -> Ints:
+        """The column of a field of `Flow` that declares a key."""
+        if fact.measure:
+            counted: Ints = self.counted[:, counted_facts().index(fact)]
+            return counted
+        column: Ints = getattr(self, fact.name.removesuffix("_packets"))
+        return column
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""Counters of flows grow, merge and lose flows like every measure."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.measures import counters
+from rocescope.analyzer.measures.counters import Counters, FlowCounter
+from rocescope.analyzer.results.base import Fact
+from rocescope.analyzer.statistics.keeping import kept_flows
+
+
+class Packets(FlowCounter):
+    def count(self, rows):
+        np.add.at(self.counts, rows.flow, 1)
+
+
+class Batch:
+    """What a counter reads of a batch."""
+
+    def __init__(self, flow):
+        self.flow = np.array(flow, np.int32)
+        self.n_flows = max(flow, default=-1) + 1
+        self.rows = self
+
+
+@pytest.fixture
+def declared(monkeypatch):
+    fact = Fact(name="seen_packets", measure="here:Packets")
+    monkeypatch.setattr(counters, "counted_facts", lambda: (fact,))
+    monkeypatch.setattr(counters, "import_module", lambda *place: sys.modules[__name__])
+
+
+def counted(*batches):
+    found = Counters()
+    for flow in batches:
+        found.update(Batch(flow))
+    return found
+
+
+def test_without_a_declaration_there_is_no_counter():
+    assert counted([0]).of(0) == {}
+    assert counted([0]).columns(3).shape == (3, 0)
+
+
+def test_counts_of_flows_and_of_flows_without_packets(declared):
+    found = counted([0, 2, 2], [2])
+    assert found.of(2) == {"seen_packets": 3}
+    assert found.of(99) == {"seen_packets": 0}
+    assert found.columns(4).tolist() == [[1], [0], [3], [0]]
+
+
+@given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5)), st.permutations(range(8)))
+def test_parts_give_the_sum_of_the_whole(first, second, order):
+    flow_map = np.array(order[:6], np.int32)
+    one, other = Packets(), Packets()
+    one.update(Batch(first))
+    other.update(Batch(second))
+    one.merge(other, flow_map)
+    expected = np.bincount(np.array([*first, *flow_map[second]], np.int64), minlength=8)
+    assert one.counts[:8].tolist() == expected[: len(one.counts)].tolist()
+    assert not expected[len(one.counts) :].any()
+
+
+def test_flows_that_leave_take_their_counts(declared):
+    found = counted([0, 1, 1, 2])
+    found.keep(kept_flows(np.array([False, True, True])))
+    assert found.columns(3).tolist() == [[2], [1], [0]]
