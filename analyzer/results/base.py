@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -37,6 +37,8 @@ class Fact:
     """The value of a flow without a PSN sequence, for a sum of streams."""
     measure: str = ""
     """`module:Class` below `analyzer/measures`: the `FlowCounter` that counts it."""
+    total: Literal["sum", "min", "max"] = "sum"
+    """How several values become one."""
     is_trouble: bool = False
     """A value above 0 is a problem."""
     from_samples: bool = True
