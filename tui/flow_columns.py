@@ -2,6 +2,7 @@
 
 from ..analyzer.results.base import facts_of
 from ..analyzer.results.flow import Flow
+from .session.snapshots.snapshot import MRC_FACTS
 from .widgets.grid_columns import GridColumn
 
 FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
@@ -36,16 +37,6 @@ COLUMNS = (
 RANKS = GridColumn("ranks", "RANKS", 9)
 """After the queue pair, where a rank is known."""
 
-MRC_COLUMNS = (
-    GridColumn("evs", "EVs", 4, True, 2),
-    GridColumn("out", "OUT", 4, True, 6),
-    GridColumn("planes", "PLANES", 6, True, 3),
-    GridColumn("rtx", "RTX", 6, True, 1),
-    GridColumn("nacks", "NACK", 5, True, 1),
-    GridColumn("trim", "TRIM", 5, True, 5),
-    GridColumn("skip", "SKIP", 6, True, 4),
-    GridColumn("depth", "SACK", 5, True, 3),
+MRC_COLUMNS = tuple(
+    GridColumn(fact.key, fact.title, fact.width, True, fact.priority) for fact in MRC_FACTS
 )
-"""Entropy values, retired ones, planes, packets with the RTX bit, NACKs, trimmed packets,
-SKIP_ONCE and ALWAYS_SKIP, and the maximum distance from the cumulative PSN of a SACK to the
-highest PSN in its bitmap."""

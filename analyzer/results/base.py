@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -43,7 +43,7 @@ class Fact:
     """A value above 0 is a problem."""
     from_samples: bool = True
     """Whether samples (sFlow) can show it."""
-    meaning: str = field(default="", repr=False)
+    meaning: str = ""
 
 
 def about(meaning: str = "", **declared: Any) -> Meta:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from .base import Record, about, facts_of
 
@@ -98,7 +98,7 @@ class Ended(Record, frozen=True, kw_only=True):
     def joined(self, other: Ended) -> Ended:
         """The sums of both."""
         declared = {fact.name: fact.total for fact in facts_of(Ended)}
-        totals = {}
+        totals: dict[str, Any] = {}
         for name in self.__struct_fields__:
             known = [n for n in (getattr(self, name), getattr(other, name)) if n is not None]
             form = _TOTALS[declared.get(name, "sum")]

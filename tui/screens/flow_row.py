@@ -12,7 +12,14 @@ from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...report.words import human
 from ...report.words.human import UNICODE
 from ..flow_columns import DECLARED, MAX_BARS
-from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
+from ..session.snapshots.snapshot import (
+    MRC_FACTS,
+    UNKNOWN,
+    MrcColumns,
+    MrcFact,
+    PathColumns,
+    Snapshot,
+)
 from ..widgets.grid_columns import Cell
 
 
@@ -72,6 +79,19 @@ def flow_cells(
         share(ce, int(flows.packets[f])),
         activity,
     )
+
+
+def mrc_cells(mrc: MrcColumns, f: int) -> list[Cell]:
+    """Cells of one flow, in the order of MRC_COLUMNS; empty without MRC data."""
+    if mrc.values[f] == UNKNOWN:
+        return [("·", "dim")] * len(MRC_FACTS)
+    return [_mrc_cell(fact, int(getattr(mrc, fact.name)[f])) for fact in MRC_FACTS]
+
+
+def _mrc_cell(fact: MrcFact, value: int) -> Cell:
+    if value == UNKNOWN:
+        return (human.UNKNOWN, "dim")
+    return bad(value) if fact.is_trouble else human.count(value)
 
 
 def state(snapshot: Snapshot, f: int) -> Cell:

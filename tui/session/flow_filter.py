@@ -26,7 +26,7 @@ from ...analyzer.results.flow import Flow
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Bools
 from ...report.words.human import queue_pair
-from .snapshots.snapshot import UNKNOWN, Snapshot, SourceState
+from .snapshots.snapshot import MRC_FACTS, UNKNOWN, MrcFact, Snapshot, SourceState
 
 Mask: TypeAlias = Bools
 
@@ -58,14 +58,14 @@ def _declared(fact: Fact) -> FlowField:
     )
 
 
-def _of_mrc(name: str, meaning: str) -> FlowField:
+def _of_mrc(fact: MrcFact) -> FlowField:
     def values(snapshot: Snapshot) -> Array:
         if snapshot.mrc is None:
             return np.full(len(snapshot.flows), UNKNOWN)
-        found: Array = getattr(snapshot.mrc, name)
-        return found
+        column: Array = getattr(snapshot.mrc, fact.name)
+        return column
 
-    return FlowField(values, f"of MRC: {meaning}")
+    return FlowField(values, f"of MRC: {fact.meaning}")
 
 
 FLOW_FIELDS: dict[str, FlowField] = {
@@ -82,14 +82,7 @@ FLOW_FIELDS: dict[str, FlowField] = {
     "ce": _count("ecn_marked", "packets marked CE", "packets"),
     "paths": FlowField(lambda s: s.paths["entropy"].seen(), "UDP source ports used"),
     "width": FlowField(lambda s: s.paths["entropy"].width, "spraying width"),
-    "evs": _of_mrc("values", "entropy values of the sender"),
-    "out": _of_mrc("fell_out", "retired entropy values"),
-    "planes": _of_mrc("planes", "planes it uses"),
-    "rtx": _of_mrc("resends", "packets with the RTX bit"),
-    "nacks": _of_mrc("nacks", "NACKs of the receiver"),
-    "trim": _of_mrc("trimmed", "trimmed packets"),
-    "skip": _of_mrc("skips", "SACKs with SKIP_ONCE or ALWAYS_SKIP"),
-    "sack": _of_mrc("depth", "largest distance from the cumulative to the highest PSN of a SACK"),
+    **{fact.filter: _of_mrc(fact) for fact in MRC_FACTS},
 }
 _ADDRESSES = {"src": ("src",), "dst": ("dst",), "addr": ("src", "dst")}
 _OF_JOBS = {name: field.of_job for name, field in FIELDS.items() if field.of_job}

@@ -232,6 +232,45 @@ class MrcColumns:
     """Columns that only grow."""
 
 
+class MrcFact(NamedTuple):
+    """What a column of `MrcColumns` is in the filter and on screen 2."""
+
+    name: str
+    key: str
+    title: str
+    width: int
+    priority: int
+    """On narrow terminals columns with the highest number are omitted first."""
+    meaning: str
+    is_trouble: bool = False
+    """A value above 0 is a problem."""
+
+    @property
+    def filter(self) -> str:
+        """Its name in filters."""
+        return "sack" if self.key == "depth" else self.key
+
+
+MRC_FACTS = (
+    MrcFact("values", "evs", "EVs", 4, 2, "entropy values of the sender"),
+    MrcFact("fell_out", "out", "OUT", 4, 6, "retired entropy values", True),
+    MrcFact("planes", "planes", "PLANES", 6, 3, "planes it uses"),
+    MrcFact("resends", "rtx", "RTX", 6, 1, "packets with the RTX bit", True),
+    MrcFact("nacks", "nacks", "NACK", 5, 1, "NACKs of the receiver", True),
+    MrcFact("trimmed", "trim", "TRIM", 5, 5, "trimmed packets", True),
+    MrcFact("skips", "skip", "SKIP", 6, 4, "SACKs with SKIP_ONCE or ALWAYS_SKIP", True),
+    MrcFact(
+        "depth",
+        "depth",
+        "SACK",
+        5,
+        3,
+        "largest distance from the cumulative to the highest PSN of a SACK",
+    ),
+)
+"""In the order of the columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """Totals of all flows in equal windows."""
