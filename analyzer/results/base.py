@@ -36,7 +36,7 @@ class Fact:
     unsequenced: int | None = None
     """The value of a flow without a PSN sequence, for a sum of streams."""
     measure: str = ""
-    """`module:Class` below `analyzer/measures`: the `FlowCounter` that counts it."""
+    """`module:function` below `analyzer/measures`: the kernel that counts it, see `Counters`."""
     total: Literal["sum", "min", "max"] = "sum"
     """How several values become one."""
     is_trouble: bool = False

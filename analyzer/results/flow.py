@@ -304,7 +304,7 @@ class Flow(Record, frozen=True, kw_only=True):
 
 
 def counted_facts() -> tuple[Fact, ...]:
-    """The fields of `Flow` that a `FlowCounter` counts."""
+    """The fields of `Flow` that a kernel of their own counts."""
     return tuple(fact for fact in facts_of(Flow) if fact.measure)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import io
 
 import numpy as np
 import pytest
@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.measures import counters
-from rocescope.analyzer.measures.counters import Counters, FlowCounter
-from rocescope.analyzer.results.base import Fact
+from rocescope.analyzer.measures.counters import Counters
 from rocescope.analyzer.statistics.keeping import kept_flows
+from rocescope.cluster.state import read_state, write_state
 
 
-class Packets(FlowCounter):
-    def count(self, rows):
-        np.add.at(self.counts, rows.flow, 1)
+def count_packets(counts, rows):
+    np.add.at(counts, rows.flow, 1)
 
 
 class Batch:
@@ -31,9 +30,7 @@ class Batch:
 
 @pytest.fixture
 def declared(monkeypatch):
-    fact = Fact(name="seen_packets", measure="here:Packets")
-    monkeypatch.setattr(counters, "counted_facts", lambda: (fact,))
-    monkeypatch.setattr(counters, "import_module", lambda *place: sys.modules[__name__])
+    monkeypatch.setattr(counters, "kernels", lambda: {"seen_packets": count_packets})
 
 
 def counted(*batches):
@@ -58,13 +55,19 @@ def test_counts_of_flows_and_of_flows_without_packets(declared):
 @given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5)), st.permutations(range(8)))
 def test_parts_give_the_sum_of_the_whole(first, second, order):
     flow_map = np.array(order[:6], np.int32)
-    one, other = Packets(), Packets()
-    one.update(Batch(first))
-    other.update(Batch(second))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counters, "kernels", lambda: {"seen_packets": count_packets})
+        one, other = counted(first), counted(second)
     one.merge(other, flow_map)
     expected = np.bincount(np.array([*first, *flow_map[second]], np.int64), minlength=8)
-    assert one.counts[:8].tolist() == expected[: len(one.counts)].tolist()
-    assert not expected[len(one.counts) :].any()
+    assert one.columns(8)[:, 0].tolist() == expected.tolist()
+
+
+def test_a_file_of_the_state_holds_them(declared):
+    file = io.BytesIO()
+    write_state(file, counted([0, 1, 1]))
+    file.seek(0)
+    assert read_state(file, "state").columns(2).tolist() == [[1], [2]]
 
 
 def test_flows_that_leave_take_their_counts(declared):
