@@ -7,7 +7,7 @@ entry since the last reading is added here, so that sums do not shrink when entr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,30 +16,59 @@ from ..analyzer.wire.opcodes import RC, UC, XRC
 from ..kernels.kernel import Array, Ints
 from ..probes.counters.layout import COUNTERS, IS_IPV6, KEY
 
-COUNTED: Final = (
-    "packets",
-    "wire_bytes",
-    "payload_bytes",
-    "requests",
-    "responses",
-    "messages",
-    "acks",
-    "late",
-    "gap_psns",
-    "naks",
-    "rnr_naks",
-    "cnps",
-    "ecn_capable",
-    "ecn_marked",
-    "jumps",
-    "restarts",
-    "unordered",
-    "ordered",
+
+class Count(NamedTuple):
+    """Declaration of a sum, and of its metric."""
+
+    field: str
+    """Of COUNTERS."""
+    metric: str = ""
+    """Without `rocescope_`; empty: it is not exported."""
+    meaning: str = ""
+    of_peers: bool = False
+    """Exported by peer too."""
+
+
+COUNTS: Final = (
+    Count("packets", "packets", "RoCE packets", True),
+    Count("wire_bytes", "wire_bytes", "Bytes of RoCE packets on the wire", True),
+    Count("payload_bytes", "payload_bytes", "RDMA payload of the packets"),
+    Count("requests"),
+    Count("responses"),
+    Count("messages", "messages", "Requests that begin a message"),
+    Count("acks"),
+    Count(
+        "late", "late_packets", "Packets with a PSN below the expected, and retransmissions", True
+    ),
+    Count(
+        "gap_psns",
+        "skipped_psns",
+        "PSNs skipped: late packets may fill them, others are lost",
+        True,
+    ),
+    Count("naks", "naks", "NAKs without RNR NAKs", True),
+    Count("rnr_naks", "rnr_naks", "RNR NAKs: the receiver was not ready", True),
+    Count("cnps", "cnps", "Congestion notification packets", True),
+    Count("ecn_capable", "ecn_capable_packets", "ECN-capable packets, marked packets included"),
+    Count("ecn_marked", "ecn_marked_packets", "Packets marked by ECN (CE)", True),
+    Count("jumps"),
+    Count(
+        "restarts",
+        "sequence_restarts",
+        "PSNs that jumped far: a new connection, or loss of many",
+    ),
+    Count(
+        "unordered",
+        "unordered_packets",
+        "Packets that were counted, but whose order is unknown",
+    ),
+    Count("ordered"),
 )
-"""Fields of COUNTERS that are summed, in the order of the columns of all sums.
+"""In the order of the columns of all sums.
 
 Last, and of our own: data packets of transports whose PSNs have an order.
 """
+COUNTED: Final = tuple(count.field for count in COUNTS)
 REQUESTS, RESPONSES = COUNTED.index("requests"), COUNTED.index("responses")
 ORDERED = COUNTED.index("ordered")
 PACKETS, WIRE_BYTES = COUNTED.index("packets"), COUNTED.index("wire_bytes")

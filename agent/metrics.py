@@ -19,25 +19,10 @@ from ..kernels.kernel import Array, Ints
 from ..version import VERSION
 from .adapters import AdapterState
 from .findings import Place
-from .flows import COUNTED, WIDTH_BOUNDS
+from .flows import COUNTED, COUNTS, WIDTH_BOUNDS
 from .results import AgentFinding, Blind
 
 _PLACE: Final = ["device", "direction"]
-_COUNTERS: Final = {
-    "payload_bytes": ("payload_bytes", "RDMA payload of the packets"),
-    "messages": ("messages", "Requests that begin a message"),
-    "late": ("late_packets", "Packets with a PSN below the expected, and retransmissions"),
-    "gap_psns": ("skipped_psns", "PSNs skipped: late packets may fill them, others are lost"),
-    "naks": ("naks", "NAKs without RNR NAKs"),
-    "rnr_naks": ("rnr_naks", "RNR NAKs: the receiver was not ready"),
-    "cnps": ("cnps", "Congestion notification packets"),
-    "ecn_capable": ("ecn_capable_packets", "ECN-capable packets, marked packets included"),
-    "ecn_marked": ("ecn_marked_packets", "Packets marked by ECN (CE)"),
-    "restarts": ("sequence_restarts", "PSNs that jumped far: a new connection, or loss of many"),
-    "unordered": ("unordered_packets", "Packets that were counted, but whose order is unknown"),
-}
-"""Field of COUNTED -> name and help."""
-_OF_PEERS: Final = ("late", "gap_psns", "naks", "rnr_naks", "cnps", "ecn_marked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +128,6 @@ def _packets(places: Sequence[Seen]) -> list[Metric]:
     def gauge(name: str, text: str) -> GaugeMetricFamily:
         return GaugeMetricFamily(f"rocescope_{name}", text, labels=_PLACE)
 
-    packets = counter("packets", "RoCE packets")
-    wire_bytes = counter("wire_bytes", "Bytes of RoCE packets on the wire")
     dropped = counter(
         "probe_dropped_packets", "Packets in the totals without details: the table was full"
     )
@@ -164,11 +147,9 @@ def _packets(places: Sequence[Seen]) -> list[Metric]:
         "Effective number of paths of a flow's data, once per flow and interval",
         labels=_PLACE,
     )
-    others = {field: counter(name, text) for field, (name, text) in _COUNTERS.items()}
+    counts = {c.field: counter(c.metric, c.meaning) for c in COUNTS if c.metric}
     for seen in places:
         labels = [seen.place.interface, seen.place.direction]
-        packets.add_metric(labels, seen.packets)
-        wire_bytes.add_metric(labels, seen.wire_bytes)
         dropped.add_metric(labels, seen.dropped)
         merged.add_metric(labels, seen.merged)
         ultra.add_metric(labels, seen.ultra_ethernet)
@@ -178,31 +159,31 @@ def _packets(places: Sequence[Seen]) -> list[Metric]:
         bounds = [*(f"{bound:g}" for bound in WIDTH_BOUNDS), "+Inf"]
         buckets = list(zip(bounds, seen.width_bins.cumsum().tolist(), strict=True))
         widths.add_metric(labels, buckets=buckets, sum_value=seen.width_sum)
-        for name, family in others.items():
+        totals = dict(zip(COUNTED, seen.sums.tolist(), strict=True))
+        totals |= {"packets": seen.packets, "wire_bytes": seen.wire_bytes}
+        for name, family in counts.items():
             worst = seen.worst.get(name)
             family.add_metric(
                 labels,
-                int(seen.sums[COUNTED.index(name)]),
+                int(totals[name]),
                 exemplar=None if worst is None else worst.exemplar(),
             )
     return [
-        *(packets, wire_bytes, *others.values(), dropped, merged, ultra),
+        *(*counts.values(), dropped, merged, ultra),
         *(active, unsprayed, missing, widths),
     ]
 
 
 def _peers(places: Sequence[Seen]) -> list[Metric]:
-    named = {
-        "packets": ("packets", "RoCE packets"),
-        "wire_bytes": ("wire_bytes", "Bytes of RoCE packets on the wire"),
-        **{field: _COUNTERS[field] for field in _OF_PEERS},
-    }
     found: list[Metric] = []
-    for name, (metric, text) in named.items():
+    for column, count in enumerate(COUNTS):
+        if not count.of_peers:
+            continue
         family = CounterMetricFamily(
-            f"rocescope_peer_{metric}", f"{text}, by peer", labels=[*_PLACE, "peer"]
+            f"rocescope_peer_{count.metric}",
+            f"{count.meaning}, by peer",
+            labels=[*_PLACE, "peer"],
         )
-        column = COUNTED.index(name)
         for seen in places:
             labels = [seen.place.interface, seen.place.direction]
             for peer, sums in seen.peers:

@@ -14,6 +14,7 @@ import zstandard
 
 from ..analyzer.decode.headers.cm import CmMessage
 from ..analyzer.measures.congestion import CongestionMeasure
+from ..analyzer.measures.counters import Counters
 from ..analyzer.measures.hops.clocks import SampledTimes
 from ..analyzer.measures.hops.measure import HopMeasure
 from ..analyzer.measures.hops.state import Passing
@@ -39,8 +40,8 @@ from .order import Outline
 from .work import damaged
 
 _CLASSES: tuple[type[Any], ...] = (
-    Activity, CmMessage, CmPairs, CongestionMeasure, Densities, DensityArrays, Ended, FlowTracker,
-    HistogramPool, Histograms, HopMeasure, Idle, LaneRecords, Measuring, MessageArrays,
+    Activity, CmMessage, CmPairs, CongestionMeasure, Counters, Densities, DensityArrays, Ended,
+    FlowTracker, HistogramPool, Histograms, HopMeasure, Idle, LaneRecords, Measuring, MessageArrays,
     MessageStatistics, MrcMeasure, MrcState, PacketClock, Passing, PathTable, PathUsage,
     SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from ..analyzer.measures.hops.vantage import short_names
 from ..analyzer.results.analysis import Analysis
+from ..analyzer.results.base import facts_of
 from ..analyzer.results.compare import (
     CHANGES,
     Change,
@@ -37,17 +38,15 @@ Key = TypeVar("Key", bound=tuple[Any, ...])
 Side = TypeVar("Side", Figures, HopFigures)
 Judged: TypeAlias = tuple[list[str], list[str]]
 Verdict = Literal["worse", "better", "unchanged"]
-SHARES = (
-    "lost_packets",
-    "lost_retransmissions",
-    "reordered_packets",
-    "retransmitted_packets",
-    "duplicate_packets",
-    "ecn_marked_packets",
-)
-"""Figures that are judged as shares of the packets: more is worse."""
-HOP_SHARES = ("lost_packets", "ecn_marked_packets", "reordered_packets", "duplicate_packets")
-"""Figures of a hop that are judged as shares of its packets: more is worse."""
+
+
+def _shares(kind: type) -> tuple[str, ...]:
+    """The figures that are judged as shares of the packets, where more is worse; losses first."""
+    names = [fact.name for fact in facts_of(kind) if fact.is_trouble]
+    return tuple(sorted(names, key=lambda name: not name.startswith("lost_")))
+
+
+SHARES, HOP_SHARES = _shares(Figures), _shares(HopFigures)
 QUEUEING = "queueing_p99_ns"
 HOP_ORDER: tuple[Change, ...] = ("worse", "better", "new", "gone", "unchanged")
 _QUEUEING_FACTOR, _QUEUEING_LEAST_NS = 2, 100_000

@@ -1,11 +1,17 @@
 """Columns of the table of flows on screen 2."""
 
+from ..analyzer.results.base import facts_of
+from ..analyzer.results.flow import Flow
+from .session.snapshots.snapshot import MRC_FACTS
 from .widgets.grid_columns import GridColumn
 
 FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
 """Number of path bars on narrow, medium and wide terminals."""
 LONG_LINE = 60
 """Most columns of a sparkline."""
+
+DECLARED = tuple(fact for fact in facts_of(Flow) if fact.short)
+"""Counts that are shown as they are."""
 
 COLUMNS = (
     GridColumn("src", "SOURCE", 10, grows=True, ends=True),
@@ -21,9 +27,7 @@ COLUMNS = (
     GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2, grows=True),
     GridColumn("late", "LATE %", 6, True),
     GridColumn("extent", "EXT", 5, True, 4),
-    GridColumn("resent", "RETRANS", 7, True, 1),
-    GridColumn("lost", "LOST", 5, True, 6),
-    GridColumn("missing", "MISSING", 7, True, 7),
+    *(GridColumn(fact.key, fact.short, fact.width, True, fact.priority) for fact in DECLARED),
     GridColumn("naks", "NAK", 4, True, 3),
     GridColumn("cnps", "CNP", 5, True, 4),
     GridColumn("ce", "CE %", 6, True, 8),
@@ -33,16 +37,6 @@ COLUMNS = (
 RANKS = GridColumn("ranks", "RANKS", 9)
 """After the queue pair, where a rank is known."""
 
-MRC_COLUMNS = (
-    GridColumn("evs", "EVs", 4, True, 2),
-    GridColumn("out", "OUT", 4, True, 6),
-    GridColumn("planes", "PLANES", 6, True, 3),
-    GridColumn("rtx", "RTX", 6, True, 1),
-    GridColumn("nacks", "NACK", 5, True, 1),
-    GridColumn("trim", "TRIM", 5, True, 5),
-    GridColumn("skip", "SKIP", 6, True, 4),
-    GridColumn("depth", "SACK", 5, True, 3),
+MRC_COLUMNS = tuple(
+    GridColumn(fact.key, fact.title, fact.width, True, fact.priority) for fact in MRC_FACTS
 )
-"""Entropy values, retired ones, planes, packets with the RTX bit, NACKs, trimmed packets,
-SKIP_ONCE and ALWAYS_SKIP, and the maximum distance from the cumulative PSN of a SACK to the
-highest PSN in its bitmap."""

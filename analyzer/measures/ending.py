@@ -13,7 +13,9 @@ from types import MappingProxyType
 import numpy as np
 
 from ...kernels.kernel import Bools, Ints, Records
+from ..results.base import facts_of
 from ..results.ended import Ended
+from ..results.flow import Flow
 from ..statistics.keeping import kept_flows
 from ..track.connections import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
@@ -38,17 +40,8 @@ _EVERY_S, _SHARE = 1.0, 20
 _GROWTH = 2
 _TIMES = np.iinfo(np.int64)
 
-_FLOW_SUMS = {
-    "packets": "packets", "wire_bytes": "wire_bytes", "payload_bytes": "payload_bytes",
-    "request_packets": "request_packets", "response_packets": "response_packets",
-    "ack_packets": "ack_packets", "tap_copies": "tap_copies", "naks": "naks",
-    "rnr_naks": "rnr_naks", "cnps": "cnps", "ecn_marked_packets": "ecn_marked",
-}  # fmt: skip
-_STREAM_SUMS = {
-    "reordered_packets": ("reordered",), "retransmitted_packets": ("recovered", "retransmitted"),
-    "recovered_packets": ("recovered",), "duplicate_packets": ("duplicates",),
-    "mirror_duplicates": ("mirror_duplicates",), "sequence_restarts": ("restarts",),
-}  # fmt: skip
+_FLOW_SUMS = {fact.name: fact.flow_column for fact in facts_of(Flow) if fact.flow_column}
+_STREAM_SUMS = {fact.name: fact.stream_columns for fact in facts_of(Flow) if fact.stream_columns}
 
 
 def end_idle(

@@ -23,6 +23,7 @@ from ..wire.registry import NumberMaps
 from ..wire.taps import Taps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
+from .counters import Counters
 from .departed import Departed
 from .hops.measure import HopMeasure
 from .idle import Idle
@@ -94,6 +95,7 @@ class Measuring:
         self.troubles = Troubles()
         self.congestion = CongestionMeasure()
         self.mrc = MrcMeasure()
+        self.counters = Counters()
         self._dated = 0
         """Taps whose first frame the tracker knows."""
 
@@ -169,6 +171,7 @@ class Measuring:
         self.idle.update(batch)
         self.troubles.update(batch)
         self.congestion.update(batch)
+        self.counters.update(batch)
         if batch.table.mrc is not None:
             self.mrc.update(batch, self.tracker.flows["path_mtu"])
         if self.conformance is not None:
@@ -180,7 +183,7 @@ class Measuring:
         keep_flows(self.tracker, kept)
         measures = (
             self.activity, self.entropy, self.taps, self.hops, self.srv6, self.messages, self.idle,
-            self.troubles, self.congestion, self.mrc,
+            self.troubles, self.congestion, self.mrc, self.counters,
         )  # fmt: skip
         for measure in measures:
             measure.keep(kept)
@@ -222,6 +225,7 @@ class Measuring:
         self.idle.merge(other.idle, flow_map)
         self.troubles.merge(other.troubles, flow_map, tap_map)
         self.congestion.merge(other.congestion, flow_map)
+        self.counters.merge(other.counters, flow_map)
         self.mrc.merge(other.mrc, flow_map, endpoint_map, tap_map, path_map)
         if self.conformance is not None and other.conformance is not None:
             self.conformance.merge(other.conformance, self.tracker, flow_map, endpoint_map, tap_map)

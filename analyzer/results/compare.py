@@ -27,15 +27,24 @@ class Figures(Record, frozen=True):
     packets: int
     lost_packets: Annotated[
         int | None,
-        about("lost before or between taps, or never seen, each PSN once; not capture loss"),
+        about(
+            "lost before or between taps, or never seen, each PSN once; not capture loss",
+            title="lost",
+            is_trouble=True,
+        ),
     ]
-    reordered_packets: int | None
-    retransmitted_packets: int | None
-    duplicate_packets: int | None
-    ecn_marked_packets: int
-    goodput_bits_per_second: Annotated[float | None, about("the sum of all flows")]
+    reordered_packets: Annotated[int | None, about(title="reordered", is_trouble=True)]
+    retransmitted_packets: Annotated[int | None, about(title="retransmitted", is_trouble=True)]
+    duplicate_packets: Annotated[int | None, about(title="duplicated", is_trouble=True)]
+    ecn_marked_packets: Annotated[int, about(title="marked CE", is_trouble=True)]
+    goodput_bits_per_second: Annotated[float | None, about("the sum of all flows", title="goodput")]
     lost_retransmissions: Annotated[
-        int | None, about("also lost before the tap; null: not counted, as for single flows")
+        int | None,
+        about(
+            "also lost before the tap; null: not counted, as for single flows",
+            title="lost again",
+            is_trouble=True,
+        ),
     ] = None
 
 
@@ -56,11 +65,15 @@ class HopFigures(Record, frozen=True):
     """Key figures of a hop."""
 
     packets: Annotated[int, about("entered the hop: passed or lost")]
-    lost_packets: int
-    ecn_marked_packets: Annotated[int, about("marked CE on this hop")]
-    reordered_packets: int
-    duplicate_packets: int
-    queueing_p99_ns: Annotated[float | None, about("delay above the smallest delay of the hop")]
+    lost_packets: Annotated[int, about(title="lost", is_trouble=True)]
+    ecn_marked_packets: Annotated[
+        int, about("marked CE on this hop", title="marked CE", is_trouble=True)
+    ]
+    reordered_packets: Annotated[int, about(title="reordered", is_trouble=True)]
+    duplicate_packets: Annotated[int, about(title="duplicated", is_trouble=True)]
+    queueing_p99_ns: Annotated[
+        float | None, about("delay above the smallest delay of the hop", title="queueing p99")
+    ]
 
 
 class HopChange(Record, frozen=True):

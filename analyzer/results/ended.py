@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from .base import Record, about
+from .base import Record, about, facts_of
+
+_TOTALS: dict[str, Callable[[list[int]], int]] = {"sum": sum, "min": min, "max": max}
 
 
 class Ended(Record, frozen=True, kw_only=True):
@@ -29,8 +32,8 @@ class Ended(Record, frozen=True, kw_only=True):
             " the worst idle flows stay in `flows`"
         ),
     ] = 0
-    first_time_ns: int | None = None
-    last_time_ns: int | None = None
+    first_time_ns: Annotated[int | None, about(total="min")] = None
+    last_time_ns: Annotated[int | None, about(total="max")] = None
     packets: int = 0
     wire_bytes: int = 0
     payload_bytes: int = 0
@@ -94,20 +97,10 @@ class Ended(Record, frozen=True, kw_only=True):
 
     def joined(self, other: Ended) -> Ended:
         """The sums of both."""
-        times = ("first_time_ns", "last_time_ns")
-        back = [n for n in (self.returned_flows, other.returned_flows) if n is not None]
-        sums = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in self.__struct_fields__
-            if name not in (*times, "returned_flows")
-        }
-        first, last = (
-            [t for t in (getattr(self, name), getattr(other, name)) if t is not None]
-            for name in times
-        )
-        return Ended(
-            first_time_ns=min(first, default=None),
-            last_time_ns=max(last, default=None),
-            returned_flows=sum(back) if back else None,
-            **sums,
-        )
+        declared = {fact.name: fact.total for fact in facts_of(Ended)}
+        totals: dict[str, Any] = {}
+        for name in self.__struct_fields__:
+            known = [n for n in (getattr(self, name), getattr(other, name)) if n is not None]
+            form = _TOTALS[declared.get(name, "sum")]
+            totals[name] = form(known) if known else None
+        return Ended(**totals)

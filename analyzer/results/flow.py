@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from .base import HistogramBin, Quantiles, Record, about
+from .base import Fact, HistogramBin, Quantiles, Record, about, facts_of
 from .captures import Sampling
 from .mrc import MrcFlow
 from .paths import PathShare, Spraying
@@ -56,21 +56,33 @@ class Recovery(Record, frozen=True):
         dict[str, int] | None,
         about(
             "retransmitted requests by trigger: nak, rnr, timeout, implied, unknown; "
-            "null for counters and samples, and if only READ or atomic responses are retransmitted"
+            "null for counters and samples, and if only READ or atomic responses are retransmitted",
+            from_samples=False,
         ),
     ]
     rewinds: Annotated[
         int | None,
-        about("times the requester went back to an earlier PSN; null as `retransmitted_by`"),
+        about(
+            "times the requester went back to an earlier PSN; null as `retransmitted_by`",
+            from_samples=False,
+        ),
     ]
     rewound_bytes: Annotated[
-        int | None, about("wire bytes of retransmitted requests; null as `retransmitted_by`")
+        int | None,
+        about(
+            "wire bytes of retransmitted requests; null as `retransmitted_by`", from_samples=False
+        ),
     ]
     gap_to_nak_ns: Annotated[
-        Quantiles | None, about("first packet after a gap to the NAK for the gap")
+        Quantiles | None,
+        about("first packet after a gap to the NAK for the gap", from_samples=False),
     ]
-    nak_to_resend_ns: Annotated[Quantiles | None, about("NAK to the first retransmitted packet")]
-    timeout_ns: Annotated[Quantiles | None, about("silence before a retransmission without a NAK")]
+    nak_to_resend_ns: Annotated[
+        Quantiles | None, about("NAK to the first retransmitted packet", from_samples=False)
+    ]
+    timeout_ns: Annotated[
+        Quantiles | None, about("silence before a retransmission without a NAK", from_samples=False)
+    ]
 
 
 class Messages(Record, frozen=True):
@@ -151,17 +163,27 @@ class Flow(Record, frozen=True, kw_only=True):
     connection: Annotated[int | None, about("id of its connection; null when unknown")]
     first_time_ns: int
     last_time_ns: int
-    packets: Annotated[int, about("without copies at other taps (tap_copies)")]
-    wire_bytes: int
-    payload_bytes: int
-    request_packets: int
-    response_packets: Annotated[int, about("READ responses and atomic ACKs")]
-    ack_packets: Annotated[int, about("ACKs and NAKs")]
+    packets: Annotated[
+        int, about("without copies at other taps (tap_copies)", flow_column="packets")
+    ]
+    wire_bytes: Annotated[int, about(flow_column="wire_bytes")]
+    payload_bytes: Annotated[int, about(flow_column="payload_bytes")]
+    request_packets: Annotated[int, about(flow_column="request_packets")]
+    response_packets: Annotated[
+        int, about("READ responses and atomic ACKs", flow_column="response_packets")
+    ]
+    ack_packets: Annotated[int, about("ACKs and NAKs", flow_column="ack_packets")]
     opcodes: dict[str, int]
     path_mtu: Annotated[int | None, about("inferred; null when no First or Middle packet was seen")]
-    messages: Annotated[int | None, about("null for samples")]
+    messages: Annotated[int | None, about("null for samples", from_samples=False)]
     reordered_packets: Annotated[
-        int | None, about("original transmissions that arrived late at their first tap")
+        int | None,
+        about(
+            "original transmissions that arrived late at their first tap",
+            stream_columns=("reordered",),
+            is_trouble=True,
+            from_samples=False,
+        ),
     ]
     reordered_between_taps: Annotated[
         int | None, about("in order at a tap and late at the next; null for flows of one tap")
@@ -170,30 +192,88 @@ class Flow(Record, frozen=True, kw_only=True):
         int | None, about("seen at a tap and lost before the next; null for flows of one tap")
     ] = None
     retransmitted_packets: Annotated[
-        int | None, about("retransmissions, whether or not the original was seen")
+        int | None,
+        about(
+            "retransmissions, whether or not the original was seen",
+            title="retransmitted packets",
+            key="resent",
+            short="RETRANS",
+            priority=1,
+            stream_columns=("recovered", "retransmitted"),
+            is_trouble=True,
+            from_samples=False,
+        ),
     ]
     recovered_packets: Annotated[
-        int | None, about("retransmissions of packets that were lost before the tap")
+        int | None,
+        about(
+            "retransmissions of packets that were lost before the tap",
+            title="packets lost before the tap and retransmitted",
+            key="lost",
+            short="LOST",
+            width=5,
+            priority=6,
+            stream_columns=("recovered",),
+            is_trouble=True,
+            from_samples=False,
+        ),
     ]
     duplicate_packets: Annotated[
-        int | None, about("one transmission seen twice: duplicated by the network")
+        int | None,
+        about(
+            "one transmission seen twice: duplicated by the network",
+            title="packets duplicated by the network",
+            key="doubled",
+            stream_columns=("duplicates",),
+            is_trouble=True,
+            from_samples=False,
+        ),
     ]
-    mirror_duplicates: Annotated[int | None, about("one transmission mirrored at two hops")]
-    tap_copies: Annotated[int, about("copies of packets already counted at another tap")]
-    missing_packets: Annotated[int | None, about("PSNs never seen by the end")]
+    mirror_duplicates: Annotated[
+        int | None,
+        about(
+            "one transmission mirrored at two hops",
+            stream_columns=("mirror_duplicates",),
+            is_trouble=True,
+            from_samples=False,
+        ),
+    ]
+    tap_copies: Annotated[
+        int, about("copies of packets already counted at another tap", flow_column="tap_copies")
+    ]
+    missing_packets: Annotated[
+        int | None,
+        about(
+            "PSNs never seen by the end",
+            title="PSNs never seen",
+            key="missing",
+            short="MISSING",
+            priority=7,
+            is_trouble=True,
+            from_samples=False,
+        ),
+    ]
     capture_loss_suspected_packets: Annotated[
-        int | None, about("missing packets that the peer acknowledged: they arrived there")
+        int | None,
+        about("missing packets that the peer acknowledged: they arrived there", from_samples=False),
     ]
-    sequence_restarts: int | None
-    naks: Annotated[int, about("NAKs this flow carried (PSN error and others, not RNR)")]
-    rnr_naks: Annotated[int, about("RNR NAKs this flow carried")]
-    cnps: int
-    ecn_marked_packets: Annotated[int, about("marked CE at any tap; each packet counts once")]
+    sequence_restarts: Annotated[
+        int | None, about(stream_columns=("restarts",), unsequenced=0, from_samples=False)
+    ]
+    naks: Annotated[
+        int,
+        about("NAKs this flow carried (PSN error and others, not RNR)", flow_column="naks"),
+    ]
+    rnr_naks: Annotated[int, about("RNR NAKs this flow carried", flow_column="rnr_naks")]
+    cnps: Annotated[int, about(flow_column="cnps")]
+    ecn_marked_packets: Annotated[
+        int, about("marked CE at any tap; each packet counts once", flow_column="ecn_marked")
+    ]
     entropy_values: Annotated[int, about("different UDP source ports")]
     spraying_width: float
     paths: Annotated[list[PathShare], about("paths by the chosen path key")]
     spraying: list[Spraying]
-    reordering: Reordering | None
+    reordering: Annotated[Reordering | None, about(from_samples=False)]
     recovery: Recovery
     message_statistics: Messages
     latency: Latency
@@ -203,7 +283,8 @@ class Flow(Record, frozen=True, kw_only=True):
         float | None,
         about(
             "acknowledged payload, or that of READ responses; null: none, UC or UD,"
-            " or no answer was seen"
+            " or no answer was seen",
+            from_samples=False,
         ),
     ]
     activity_bytes: Annotated[
@@ -220,6 +301,11 @@ class Flow(Record, frozen=True, kw_only=True):
     def data_packets(self) -> int:
         """Requests and responses: all but ACKs and CNPs."""
         return self.request_packets + self.response_packets
+
+
+def counted_facts() -> tuple[Fact, ...]:
+    """The fields of `Flow` that a kernel of their own counts."""
+    return tuple(fact for fact in facts_of(Flow) if fact.measure)
 
 
 class Connection(Record, frozen=True):

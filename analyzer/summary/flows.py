@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import tap_places
+from ..results.base import facts_of
 from ..results.flow import Flow, Owner, Recovery, Reordering
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
@@ -104,20 +105,17 @@ class FlowSummary:
         if m.messages.unacknowledged(f):
             notes.append("no answer to its requests was seen: goodput is unknown")
 
-        def count(field: str) -> int | None:
-            return int(requests[field] + responses[field]) if sequenced else None
-
         mrc = self._mrc.flow(f) if self._mrc else None
         if mrc is not None:
             notes += unknowns(mrc)
-        recovered = count("recovered")
-        retransmitted = count("retransmitted")
         answered_again = int(responses["recovered"] + responses["retransmitted"])
         if answered_again:
             notes.append(
                 f"{answered_again} retransmitted packets answer READs or atomics, mostly repeated"
                 " ones: rewinds and triggers are those of the requests only"
             )
+        counts = _counts(record, requests, responses, sequenced) | m.counters.of(f)
+        counts["ecn_marked_packets"] += self._marked.get(f, 0)
         several = bool(record["tap_copies"]) or f in self._lost
         summary = Flow(
             id=f,
@@ -128,32 +126,13 @@ class FlowSummary:
             connection=self._connection_of.get(f),
             first_time_ns=int(record["first_time"]),
             last_time_ns=int(record["last_time"]),
-            packets=int(record["packets"]),
-            wire_bytes=int(record["wire_bytes"]),
-            payload_bytes=int(record["payload_bytes"]),
-            request_packets=int(record["request_packets"]),
-            response_packets=int(record["response_packets"]),
-            ack_packets=int(record["ack_packets"]),
             opcodes={opcode_name(int(op)): int(packets[op]) for op in np.flatnonzero(packets)},
             path_mtu=int(record["path_mtu"]) or None,
             messages=messages.count,
-            reordered_packets=count("reordered"),
             reordered_between_taps=self._late.get(f, 0) if several else None,
             lost_between_taps=self._lost.get(f, 0) if several else None,
-            retransmitted_packets=None
-            if recovered is None or retransmitted is None
-            else recovered + retransmitted,
-            recovered_packets=recovered,
-            duplicate_packets=count("duplicates"),
-            mirror_duplicates=count("mirror_duplicates"),
-            tap_copies=int(record["tap_copies"]),
             missing_packets=missing,
             capture_loss_suspected_packets=acknowledged,
-            sequence_restarts=int(requests["restarts"] + responses["restarts"]),
-            naks=int(record["naks"]),
-            rnr_naks=int(record["rnr_naks"]),
-            cnps=int(record["cnps"]),
-            ecn_marked_packets=int(record["ecn_marked"]) + self._marked.get(f, 0),
             entropy_values=m.entropy.paths_seen(f),
             spraying_width=chosen.width if chosen else 1.0,
             paths=chosen.paths if chosen else [],
@@ -171,6 +150,7 @@ class FlowSummary:
             owner=self._owners.get(f),
             notes=notes,
             mrc=mrc or UNSET,
+            **counts,
         )
         return as_hidden(as_sampled(summary, self._sampled), self._gaps)
 
@@ -243,6 +223,18 @@ class FlowSummary:
             nak_to_resend_ns=h.quantiles(f, st.NAK_TO_RESEND),
             timeout_ns=h.quantiles(f, st.TIMEOUT),
         )
+
+
+def _counts(record: Any, requests: Any, responses: Any, sequenced: bool) -> dict[str, Any]:
+    """The fields of `Flow` that are columns of the tracker, by name."""
+    counts: dict[str, Any] = {}
+    for fact in facts_of(Flow):
+        if fact.flow_column:
+            counts[fact.name] = int(record[fact.flow_column])
+        elif fact.stream_columns:
+            streams = sum(requests[name] + responses[name] for name in fact.stream_columns)
+            counts[fact.name] = int(streams) if sequenced else fact.unsequenced
+    return counts
 
 
 def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:

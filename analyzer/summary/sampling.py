@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec import structs
 
+from ..results.base import facts_of
 from ..results.captures import Sampling
-from ..results.flow import Flow
+from ..results.flow import Flow, Recovery
 from ..wire.taps import SampledFrames, Taps
 
 PSN_EVENTS = ("rewind", "sequence_restart")
@@ -39,30 +40,7 @@ def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
     whole = sum(n * rates.get(tap, 1.0) for tap, n in flow.taps.items())
     count = sum(flow.taps.values())
     one_in = whole / count
-    unknown: dict[str, Any] = dict.fromkeys(
-        (
-            "reordered_packets",
-            "retransmitted_packets",
-            "recovered_packets",
-            "duplicate_packets",
-            "mirror_duplicates",
-            "missing_packets",
-            "capture_loss_suspected_packets",
-            "sequence_restarts",
-            "messages",
-            "reordering",
-            "goodput_bits_per_second",
-        )
-    )
-    recovery = structs.replace(
-        flow.recovery,
-        retransmitted_by=None,
-        rewinds=None,
-        rewound_bytes=None,
-        gap_to_nak_ns=None,
-        nak_to_resend_ns=None,
-        timeout_ns=None,
-    )
+    recovery = structs.replace(flow.recovery, **_unknown(Recovery))
     statistics = structs.replace(
         flow.message_statistics, **dict.fromkeys(flow.message_statistics.__struct_fields__)
     )
@@ -76,10 +54,15 @@ def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
     )
     return structs.replace(
         flow,
-        **unknown,
+        **_unknown(Flow),
         recovery=recovery,
         message_statistics=statistics,
         latency=latency,
         sampling=sampling,
         notes=[note, *flow.notes],
     )
+
+
+def _unknown(kind: type) -> dict[str, Any]:
+    """None for each field that samples cannot give."""
+    return {fact.name: None for fact in facts_of(kind) if not fact.from_samples}

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from rich.table import Table
 from rich.text import Text
 
+from ...analyzer.results.base import facts_of
 from ...analyzer.results.compare import (
     CHANGES,
     Comparison,
@@ -26,16 +27,7 @@ from .diagnosis import STYLES
 from .page import Page, folded, numbers, texts
 from .replay_parts import NONE
 
-NAMES = {
-    "lost_packets": "lost",
-    "lost_retransmissions": "lost again",
-    "reordered_packets": "reordered",
-    "retransmitted_packets": "retransmitted",
-    "duplicate_packets": "duplicated",
-    "ecn_marked_packets": "marked CE",
-    GOODPUT: "goodput",
-    QUEUEING: "queueing p99",
-}
+NAMES = {fact.name: fact.title for kind in (Figures, HopFigures) for fact in facts_of(kind)}
 _HEADINGS = {"Hops": ("from", "to"), "Flows": ("source and destination", "QP")}
 _COLORS = {"new": "red", "worse": "red", "better": "green", "gone": "green", "unchanged": ""}
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from ...analyzer.results.analysis import Analysis
-from ...analyzer.results.base import Quantiles
+from ...analyzer.results.base import Quantiles, facts_of
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, Spraying
 from ...analyzer.words import printable
@@ -221,14 +221,7 @@ def is_orderly(analysis: Analysis) -> bool:
         and all(
             value == 0
             for flow in sequenced_flows(analysis)
-            for value in (
-                flow.reordered_packets,
-                flow.retransmitted_packets,
-                flow.recovered_packets,
-                flow.duplicate_packets,
-                flow.mirror_duplicates,
-                flow.missing_packets,
-            )
+            for value in (getattr(flow, fact.name) for fact in facts_of(Flow) if fact.is_trouble)
         )
         and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
         and not any(

@@ -1,15 +1,19 @@
-"""The strategy of CONTRIBUTING.md works as it stands on the page."""
+"""The examples of CONTRIBUTING.md work as they stand on the page."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from captures import data
 
 from rocescope import cli
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -18,6 +22,92 @@ from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.offers.collectives import collective
 from rocescope.replay.strategies import registry as strategies
+from rocescope.report.words import human
+
+WITH_THE_COUNTER = """
+import csv, importlib.util, json, sys
+import pyarrow.parquet
+import rocescope.cli
+from rocescope.report.files.schemas import json_schema
+from rocescope.tui.flow_columns import COLUMNS
+from rocescope.tui.screens.flow_row import flow_cells
+from rocescope.tui.session.session import Session
+
+tree, capture = sys.argv[1:]
+assert rocescope.cli.__file__.startswith(tree)
+
+def run(*words):
+    assert rocescope.cli.run([*words, "-o", f"{tree}/output"]) == 0
+    return f"{tree}/output"
+
+analysis = json.load(open(run("analyze", capture, "--format", "json")))
+sort = "--sort", "short_packets"
+rows = list(csv.DictReader(open(run("analyze", capture, "--format", "csv", *sort))))
+parquet = pyarrow.parquet.read_table(run("analyze", capture, "--format", "parquet"))
+schema = json_schema("analyze")
+spec = importlib.util.spec_from_file_location("generate", f"{tree}/docs/generate.py")
+generate = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(generate)
+
+session = Session.open([capture])
+session.start()
+assert session.wait(300)
+snapshot = session.snapshot()
+session.set_filter("short > 0")
+(place,) = (i for i, column in enumerate(COLUMNS) if column.title == "SHORT")
+paths = snapshot.paths["entropy"]
+print(json.dumps({
+    "json": [flow["short_packets"] for flow in analysis["flows"]],
+    "csv": [int(row["short_packets"]) for row in rows],
+    "parquet": parquet["short_packets"].to_pylist(),
+    "schema": schema["$defs"]["Flow"]["properties"]["short_packets"]["description"],
+    "docs": [line for line in generate.page().splitlines() if line.startswith("| `short_packets`")],
+    "filter": session.passing(snapshot).tolist(),
+    "screen": [flow_cells(snapshot, paths, f)[place] for f in range(len(snapshot.flows))],
+}))
+session.close()
+"""
+"""Prints what each output says of the counter of the example."""
+
+
+def test_the_example_counter_reaches_every_output(checkout: Path, tmp_path: Path) -> None:
+    page = (checkout / "CONTRIBUTING.md").read_text().partition("## Add a measure")[2]
+    measure, declaration = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+    tree = tmp_path / "rocescope"
+    for file in (checkout / "docs/generate.py", checkout / "docs/formats.md"):
+        (tree / "docs").mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, tree / "docs")
+    for file in checkout.glob("*.py"):
+        shutil.copy(file, tree)
+    product = {path.parent for path in checkout.glob("*/__init__.py")} - {checkout / "tests"}
+    for package in product:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(package, tree / package.name, dirs_exist_ok=True, ignore=ignored)
+    (tree / "analyzer/measures/short_packets.py").write_text(measure)
+    results = tree / "analyzer/results/flow.py"
+    before, after = results.read_text().split("    capture_loss_suspected_packets: Annotated[")
+    results.write_text(
+        f"{before}{declaration}    capture_loss_suspected_packets: Annotated[{after}"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_THE_COUNTER, str(tree), str(data("c10_rping_ipv4.atB"))],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    counts = said["json"]
+    assert any(counts)
+    assert sorted(said["csv"]) == sorted(said["parquet"]) == sorted(counts)
+    assert said["csv"] == sorted(counts, reverse=True)
+    assert said["schema"].startswith("packets with a payload of 1 to 63 bytes")
+    assert len(said["docs"]) == 1
+    assert said["filter"] == [count > 0 for count in counts]
+    assert said["screen"] == [human.count(count) for count in counts]
 
 
 def test_the_example_strategy_runs(

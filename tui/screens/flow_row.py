@@ -7,11 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 from rich.text import Text
 
+from ...analyzer.results.base import Fact
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...report.words import human
 from ...report.words.human import UNICODE
-from ..flow_columns import MAX_BARS
-from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
+from ..flow_columns import DECLARED, MAX_BARS
+from ..session.snapshots.snapshot import (
+    MRC_FACTS,
+    UNKNOWN,
+    MrcColumns,
+    MrcFact,
+    PathColumns,
+    Snapshot,
+)
 from ..widgets.grid_columns import Cell
 
 
@@ -65,14 +73,25 @@ def flow_cells(
         (spray(paths, f, bars), "accent"),
         share(late, arrivals),
         bad(int(flows.max_extent[f]) if late > 0 else late),
-        bad(int(flows.retransmitted[f])),
-        bad(int(flows.recovered[f])),
-        bad(int(flows.missing[f])),
+        *(declared(fact, int(flows.counts_of(fact)[f])) for fact in DECLARED),
         bad(naks),
         bad(int(flows.cnps[f])),
         share(ce, int(flows.packets[f])),
         activity,
     )
+
+
+def mrc_cells(mrc: MrcColumns, f: int) -> list[Cell]:
+    """Cells of one flow, in the order of MRC_COLUMNS; empty without MRC data."""
+    if mrc.values[f] == UNKNOWN:
+        return [("·", "dim")] * len(MRC_FACTS)
+    return [_mrc_cell(fact, int(getattr(mrc, fact.name)[f])) for fact in MRC_FACTS]
+
+
+def _mrc_cell(fact: MrcFact, value: int) -> Cell:
+    if value == UNKNOWN:
+        return (human.UNKNOWN, "dim")
+    return bad(value) if fact.is_trouble else human.count(value)
 
 
 def state(snapshot: Snapshot, f: int) -> Cell:
@@ -84,6 +103,11 @@ def state(snapshot: Snapshot, f: int) -> Cell:
 def bad(value: int) -> Cell:
     """A count that should be 0."""
     return (count(value), "bad") if value > 0 else (count(value), "dim")
+
+
+def declared(fact: Fact, value: int) -> Cell:
+    """A count of a declared column."""
+    return bad(value) if fact.is_trouble else count(value)
 
 
 def share(part: int, of: int) -> Cell:

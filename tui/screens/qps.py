@@ -10,26 +10,41 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
+from ...analyzer.results.base import Fact
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Ints
 from ...report.terminal.ranks import ranks_of_owner
 from ...report.words import human
-from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MRC_COLUMNS, RANKS
+from ..flow_columns import (
+    COLUMNS,
+    DECLARED,
+    FEW_BARS,
+    LONG_LINE,
+    MANY_BARS,
+    MAX_BARS,
+    MRC_COLUMNS,
+    RANKS,
+)
 from ..messages import FlowSelected
-from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
+from ..session.snapshots.snapshot import MRC_FACTS, UNKNOWN, PathColumns, Snapshot
 from ..session.words import sentences
 from ..widgets.flow_lines import Axis, flow_lines, late_line
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
 from .compare import compare_marked
-from .flow_row import flow_cells, path_line
-from .mrc_columns import MRC_VALUES, OTHERS, mrc_cells
+from .flow_row import flow_cells, mrc_cells, path_line
 
 WIDE, TALL = 100, 36
 """From this width on rows have more bars; from this height on the flow has more details."""
 
 Values = Callable[[Snapshot, PathColumns], Array]
+
+
+def _by(fact: Fact) -> Values:
+    return lambda s, p: s.flows.counts_of(fact)
+
+
 _SORTS: dict[str, Values] = {
     "src": lambda s, p: s.flows.src,
     "dst": lambda s, p: s.flows.dst,
@@ -43,9 +58,7 @@ _SORTS: dict[str, Values] = {
     "width": lambda s, p: p.width,
     "late": lambda s, p: s.flows.late / np.maximum(s.flows.arrivals, 1),
     "extent": lambda s, p: s.flows.max_extent,
-    "resent": lambda s, p: s.flows.retransmitted,
-    "lost": lambda s, p: s.flows.recovered,
-    "missing": lambda s, p: s.flows.missing,
+    **{fact.key: _by(fact) for fact in DECLARED},
     "naks": lambda s, p: s.flows.naks + s.flows.rnr_naks,
     "cnps": lambda s, p: s.flows.cnps,
     "ce": lambda s, p: s.flows.ecn_marked / np.maximum(s.flows.packets, 1),
@@ -63,13 +76,19 @@ def _senders(snapshot: Snapshot) -> Array:
 
 
 _KEYS = [column.key for column in COLUMNS]
+_MRC_NAMES = {fact.key: fact.name for fact in MRC_FACTS}
+_WITHOUT_MRC = ("resent", "naks", "cnps")
+"""Columns of other transports: hidden when all data is MRC."""
 
 
 def _sorted_by(key: str, snapshot: Snapshot, paths: PathColumns) -> Array:
     """The values of a column; those of MRC are all the same where there is none."""
     if key in _SORTS:
         return _SORTS[key](snapshot, paths)
-    return np.zeros(len(snapshot.flows)) if snapshot.mrc is None else MRC_VALUES[key](snapshot.mrc)
+    if snapshot.mrc is None:
+        return np.zeros(len(snapshot.flows))
+    values: Array = getattr(snapshot.mrc, _MRC_NAMES[key])
+    return values
 
 
 class QpsScreen(RoceScreen):
@@ -132,7 +151,7 @@ class QpsScreen(RoceScreen):
         known = dict(zip(_KEYS, cells, strict=True))
         known["ranks"] = ranks_of_owner(snapshot.owners.get(flow))
         if snapshot.mrc is not None:
-            known |= zip(MRC_VALUES, mrc_cells(snapshot.mrc, flow), strict=True)
+            known |= zip(_MRC_NAMES, mrc_cells(snapshot.mrc, flow), strict=True)
         return [known[column.key] for column in self._columns]
 
     def _wanted(self, snapshot: Snapshot) -> tuple[GridColumn, ...]:
@@ -141,7 +160,7 @@ class QpsScreen(RoceScreen):
         there: tuple[GridColumn, ...] = COLUMNS
         if mrc is not None:
             alone = bool((mrc.values[snapshot.carries_data()] != UNKNOWN).all())
-            others = [c for c in COLUMNS if not (alone and c.key in OTHERS)]
+            others = [c for c in COLUMNS if not (alone and c.key in _WITHOUT_MRC)]
             at = 1 + [c.key for c in others].index("extent")
             there = (*others[:at], *MRC_COLUMNS, *others[at:])
         if any(owner.ranks != (None, None) for owner in snapshot.owners.values()):
@@ -216,7 +235,7 @@ class QpsScreen(RoceScreen):
     @on(Grid.HeaderClicked, "#flows")
     def _clicked(self, event: Grid.HeaderClicked) -> None:
         grid = event.grid
-        if event.key in _SORTS or event.key in MRC_VALUES:
+        if event.key in _SORTS or event.key in _MRC_NAMES:
             if grid.sorted_by == event.key:
                 grid.descending = not grid.descending
             grid.sorted_by = event.key
@@ -228,7 +247,7 @@ class QpsScreen(RoceScreen):
     def action_sort(self, step: int = 1) -> None:
         grid = self.query_one("#flows", Grid)
         # Only by visible columns: the sort key must be seen.
-        names = [key for key in (*_SORTS, *MRC_VALUES) if grid.width_of(key)]
+        names = [key for key in (*_SORTS, *_MRC_NAMES) if grid.width_of(key)]
         if grid.sorted_by not in names:
             names.append(grid.sorted_by)
         grid.sorted_by = names[(names.index(grid.sorted_by) + step) % len(names)]

@@ -21,10 +21,12 @@ from ...analyzer.filtering import grammar
 from ...analyzer.filtering.fields import FIELDS
 from ...analyzer.filtering.grammar import Node, parse
 from ...analyzer.filtering.ranks import rank_numbers
+from ...analyzer.results.base import Fact, facts_of
+from ...analyzer.results.flow import Flow
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Bools
 from ...report.words.human import queue_pair
-from .snapshots.snapshot import UNKNOWN, Snapshot, SourceState
+from .snapshots.snapshot import MRC_FACTS, UNKNOWN, MrcFact, Snapshot, SourceState
 
 Mask: TypeAlias = Bools
 
@@ -50,14 +52,20 @@ def _count(name: str, meaning: str, of: str | None = None) -> FlowField:
     )
 
 
-def _of_mrc(name: str, meaning: str) -> FlowField:
+def _declared(fact: Fact) -> FlowField:
+    return FlowField(
+        lambda s: s.flows.counts_of(fact), fact.title or fact.meaning, lambda s: s.flows.arrivals
+    )
+
+
+def _of_mrc(fact: MrcFact) -> FlowField:
     def values(snapshot: Snapshot) -> Array:
         if snapshot.mrc is None:
             return np.full(len(snapshot.flows), UNKNOWN)
-        found: Array = getattr(snapshot.mrc, name)
-        return found
+        column: Array = getattr(snapshot.mrc, fact.name)
+        return column
 
-    return FlowField(values, f"of MRC: {meaning}")
+    return FlowField(values, f"of MRC: {fact.meaning}")
 
 
 FLOW_FIELDS: dict[str, FlowField] = {
@@ -67,24 +75,14 @@ FLOW_FIELDS: dict[str, FlowField] = {
     "rate": _count("rate", "bits per second, as in rate > 10G"),
     "late": _count("late", "late packets, or their share: late > 1%", "arrivals"),
     "extent": _count("max_extent", "largest reordering extent, packets"),
-    "resent": _count("retransmitted", "retransmitted packets", "arrivals"),
-    "lost": _count("recovered", "packets lost before the tap and retransmitted", "arrivals"),
-    "missing": _count("missing", "PSNs never seen", "arrivals"),
-    "doubled": _count("duplicates", "packets duplicated by the network", "arrivals"),
+    **{fact.key: _declared(fact) for fact in facts_of(Flow) if fact.key},
     "naks": _count("naks", "NAKs the flow caused"),
     "rnrs": _count("rnr_naks", "RNR NAKs the flow caused"),
     "cnps": _count("cnps", "CNPs that its sender received"),
     "ce": _count("ecn_marked", "packets marked CE", "packets"),
     "paths": FlowField(lambda s: s.paths["entropy"].seen(), "UDP source ports used"),
     "width": FlowField(lambda s: s.paths["entropy"].width, "spraying width"),
-    "evs": _of_mrc("values", "entropy values of the sender"),
-    "out": _of_mrc("fell_out", "retired entropy values"),
-    "planes": _of_mrc("planes", "planes it uses"),
-    "rtx": _of_mrc("resends", "packets with the RTX bit"),
-    "nacks": _of_mrc("nacks", "NACKs of the receiver"),
-    "trim": _of_mrc("trimmed", "trimmed packets"),
-    "skip": _of_mrc("skips", "SACKs with SKIP_ONCE or ALWAYS_SKIP"),
-    "sack": _of_mrc("depth", "largest distance from the cumulative to the highest PSN of a SACK"),
+    **{fact.filter: _of_mrc(fact) for fact in MRC_FACTS},
 }
 _ADDRESSES = {"src": ("src",), "dst": ("dst",), "addr": ("src", "dst")}
 _OF_JOBS = {name: field.of_job for name, field in FIELDS.items() if field.of_job}

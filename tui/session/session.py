@@ -396,7 +396,7 @@ class Session:
                 judged = Judged(why="Idle flows were removed: the diagnosis is not ready yet.")
             earliest = m.ended.first_time_ns
             source = feed.state()
-            flows = flow_columns(m.tracker)
+            flows = flow_columns(m.tracker, m.counters)
             usage = {"entropy": usage_copy(m.entropy)}
             if m.many_taps:
                 usage["tap"] = usage_copy(m.taps)

@@ -84,7 +84,7 @@ def test_columns_agree_with_the_analysis():
             "retransmitted": flow.retransmitted_packets,
             "recovered": flow.recovered_packets,
             "missing": flow.missing_packets,
-            "duplicates": flow.duplicate_packets,
+            "duplicate": flow.duplicate_packets,
             "packets": flow.packets,
             "wire_bytes": flow.wire_bytes,
             "rewinds": flow.recovery.rewinds,

@@ -14,6 +14,7 @@ from .judged import Judged
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:
+    from ....analyzer.measures.counters import Counters
     from ....analyzer.measures.paths.spraying import PathUsage, UsageRecords
     from ....analyzer.measures.series import Activity, Totals
     from ....analyzer.track.tracker import FlowTracker
@@ -25,7 +26,7 @@ LEVELS = 8
 TAP_BITS = 20
 
 
-def flow_columns(tracker: FlowTracker) -> FlowColumns:
+def flow_columns(tracker: FlowTracker, counters: Counters) -> FlowColumns:
     """Copies of the columns of all flows; call it while the engine is paused."""
     count = len(tracker)
     flows = tracker.flows
@@ -62,13 +63,14 @@ def flow_columns(tracker: FlowTracker) -> FlowColumns:
         max_extent=streams["max_extent"].max(axis=1) if count else np.zeros(0, np.int64),
         retransmitted=np.where(started, both("retransmitted") + both("recovered"), UNKNOWN),
         recovered=np.where(started, both("recovered"), UNKNOWN),
-        duplicates=np.where(started, both("duplicates"), UNKNOWN),
+        duplicate=np.where(started, both("duplicates"), UNKNOWN),
         missing=np.where(judged, missing, UNKNOWN),
         rewinds=flows["rewinds"].copy(),
         naks=flows["nak_codes"].sum(axis=1, dtype=np.int64),
         rnr_naks=flows["rnr_received"].astype(np.int64),
         cnps=cnps.astype(np.int64),
         ecn_marked=flows["ecn_marked"].copy(),
+        counted=counters.columns(count),
         rate=np.where(last > first, flows["wire_bytes"] * 8e9 / duration, 0.0),
     )
 

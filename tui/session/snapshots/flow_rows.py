@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ....analyzer.errors import UnreadableInput
+from ....analyzer.results.flow import counted_facts
 from ....analyzer.wire.opcodes import TRANSPORT_NAMES
 from ....analyzer.words import printable
 from ....kernels.kernel import Array, Ints
@@ -29,6 +30,7 @@ _COUNTS = (
     "mirror_duplicates", "missing_packets", "recovery_rewinds", "naks", "recovery_rnr_naks", "cnps",
     "ecn_marked_packets", "entropy_values", "lost_between_taps",
     "reordered_between_taps",
+    *(fact.name for fact in counted_facts()),
 )  # fmt: skip
 _AGAIN = ("retransmitted_packets", "duplicate_packets", "mirror_duplicates")
 """Packets that are not the first with their PSN, but for those that were recovered."""
@@ -189,15 +191,24 @@ def _columns(rows: Array) -> FlowColumns:
         max_extent=np.maximum(rows["reordering_max_extent"], 0),
         retransmitted=rows["retransmitted_packets"].copy(),
         recovered=rows["recovered_packets"].copy(),
-        duplicates=rows["duplicate_packets"].copy(),
+        duplicate=rows["duplicate_packets"].copy(),
         missing=rows["missing_packets"].copy(),
         rewinds=rows["recovery_rewinds"].copy(),
         naks=np.where(peers >= 0, rows["naks"][peers], alone) if len(rows) else rows["naks"],
         rnr_naks=refused,
         cnps=np.where(peers >= 0, rows["cnps"][peers], UNKNOWN) if len(rows) else rows["cnps"],
         ecn_marked=rows["ecn_marked_packets"].copy(),
+        counted=_counted(rows),
         rate=_rate(rows),
     )
+
+
+def _counted(rows: Array) -> Array:
+    """int64[rows, counters]"""
+    counted = np.zeros((len(rows), len(counted_facts())), np.int64)
+    for column, fact in enumerate(counted_facts()):
+        counted[:, column] = rows[fact.name]
+    return counted
 
 
 def _paths(rows: Array) -> PathColumns:

@@ -50,7 +50,7 @@ def _columns(columns: _Columns, change: Callable[[Array], Array]) -> _Columns:
 def _smallest(values: Array) -> Array:
     if values.dtype != np.int64:
         return values
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     for narrow in _NARROW:
         limits = np.iinfo(narrow)
         if limits.min <= low and high <= limits.max:

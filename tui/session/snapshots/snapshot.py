@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....analyzer.results.base import Fact
 from ....analyzer.results.events import Event
-from ....analyzer.results.flow import Owner
+from ....analyzer.results.flow import Owner, counted_facts
 from ....analyzer.results.mrc import MrcPortOutage
 from ....analyzer.words import printable
 from ....kernels.kernel import Bools, Bytes, Floats, Int32s, Ints, UInt32s
@@ -94,13 +95,15 @@ class FlowColumns:
     max_extent: Ints
     retransmitted: Ints
     recovered: Ints
-    duplicates: Ints
+    duplicate: Ints
     missing: Ints
     rewinds: Ints
     naks: Ints
     rnr_naks: Ints
     cnps: Ints
     ecn_marked: Ints
+    counted: Ints
+    """[flows, counters]: in the order of `counted_facts`."""
     rate: Floats
     """Bits per second: of the last second in live sessions, else over the flow's lifetime."""
 
@@ -111,7 +114,16 @@ class FlowColumns:
     def none(cls) -> FlowColumns:
         kinds = {"src": "u4", "dst": "u4", "qp": "u4", "transport": "u1", "peer": "i4"}
         kinds["rate"] = "f8"
-        return cls(*(np.zeros(0, kinds.get(f.name, "i8")) for f in fields(cls)))
+        empty = {f.name: np.zeros(0, kinds.get(f.name, "i8")) for f in fields(cls)}
+        return cls(**empty | {"counted": np.zeros((0, len(counted_facts())), np.int64)})
+
+    def counts_of(self, fact: Fact) -> Ints:
+        """The column of a field of `Flow` that declares a key."""
+        if fact.measure:
+            counted: Ints = self.counted[:, counted_facts().index(fact)]
+            return counted
+        column: Ints = getattr(self, fact.name.removesuffix("_packets"))
+        return column
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +230,45 @@ class MrcColumns:
 
     COUNTS = ("fell_out", "resends", "trimmed", "nacks", "skips")
     """Columns that only grow."""
+
+
+class MrcFact(NamedTuple):
+    """What a column of `MrcColumns` is in the filter and on screen 2."""
+
+    name: str
+    key: str
+    title: str
+    width: int
+    priority: int
+    """On narrow terminals columns with the highest number are omitted first."""
+    meaning: str
+    is_trouble: bool = False
+    """A value above 0 is a problem."""
+
+    @property
+    def filter(self) -> str:
+        """Its name in filters."""
+        return "sack" if self.key == "depth" else self.key
+
+
+MRC_FACTS = (
+    MrcFact("values", "evs", "EVs", 4, 2, "entropy values of the sender"),
+    MrcFact("fell_out", "out", "OUT", 4, 6, "retired entropy values", True),
+    MrcFact("planes", "planes", "PLANES", 6, 3, "planes it uses"),
+    MrcFact("resends", "rtx", "RTX", 6, 1, "packets with the RTX bit", True),
+    MrcFact("nacks", "nacks", "NACK", 5, 1, "NACKs of the receiver", True),
+    MrcFact("trimmed", "trim", "TRIM", 5, 5, "trimmed packets", True),
+    MrcFact("skips", "skip", "SKIP", 6, 4, "SACKs with SKIP_ONCE or ALWAYS_SKIP", True),
+    MrcFact(
+        "depth",
+        "depth",
+        "SACK",
+        5,
+        3,
+        "largest distance from the cumulative to the highest PSN of a SACK",
+    ),
+)
+"""In the order of the columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = 
         (flows.naks, "NAKs"),
         (flows.rnr_naks, "RNR NAKs"),
     )
-    others = told((flows.duplicates, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
+    others = told((flows.duplicate, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
     happened = (troubles or [_nothing_seen(snapshot, data)]) + others
     lost = sum(hop.lost_packets for hop in snapshot.judged.hops)
     happened += [f"{human.count(lost)} lost between taps (3)"] if lost else []
