@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from ..results.diagnosis import Finding, Kind, Place
 from ..results.flow import Flow
-from .priorities import ALL
+from .case import ALL_PRIORITIES
 
 CLOCKS_NS = 1_000_000
 """An effect may seem to begin this much before its cause, or as much as the clocks of two taps are
@@ -81,7 +81,7 @@ class Known:
         findings: Iterable[Finding] = (),
         peers: Mapping[int, int] | None = None,
         clocks_ns: Mapping[str, float] | None = None,
-        priorities: Callable[[int], AbstractSet[int]] = lambda flow: ALL,
+        priorities: Callable[[int], AbstractSet[int]] = lambda flow: ALL_PRIORITIES,
     ) -> None:
         """clocks_ns: by tap, how far its clock is ahead of those of most taps, where known.
 
