@@ -3,91 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from textwrap import shorten
 
 from ..results.diagnosis import SEVERITIES, Confidence, Diagnosis, Finding, Place
 from ..words import printable
 from .case import Case, priorities_of
-from .finders.captures import (
-    clocks,
-    clocks_ahead_ns,
-    clocks_set_back,
-    clocks_set_forward,
-    missed_at_one_tap,
-    missed_by_captures,
-)
-from .finders.delays import hop_queues, late_before, overtaking, pauses, slow_paths
-from .finders.hosts import (
-    fatal_naks,
-    receivers_not_ready,
-    retry_storms,
-    stalled,
-    timeout_recoveries,
-    traffic_classes,
-)
-from .finders.losses import hop_losses, losses_after, losses_before, losses_of_ended
-from .finders.marks import (
-    copies_before,
-    corrupt_packets,
-    fragments,
-    hop_faults,
-    hop_trims,
-    marks_before,
-    marks_without_notification,
-    mtu_mismatches,
-    notifications_without_marks,
-)
-from .finders.moves import hop_moves
-from .finders.mrc import mrc_ports, retired_values, trims
-from .finders.placement import placements, sprays
+from .finders import captures, delays, hosts, losses, marks, moves, mrc, placement
+from .finders.captures import clocks_ahead_ns
 from .finding import finding
 from .healthy import healthy
-from .known import Known
+from .known import Known, in_order
 from .limits import limits
 from .words import counted, number, packets_of
 
-Finder = Callable[[Case, Known], Iterable[Finding]]
-"""Finds faults of one kind; `Known` shows which flows a cause already explains."""
-
-FINDERS: tuple[Finder, ...] = (
-    missed_by_captures,
-    missed_at_one_tap,
-    clocks,
-    clocks_set_back,
-    clocks_set_forward,
-    pauses,
-    mrc_ports,
-    hop_losses,
-    overtaking,
-    hop_queues,
-    hop_moves,
-    hop_trims,
-    hop_faults,
-    slow_paths,
-    corrupt_packets,
-    fragments,
-    fatal_naks,
-    receivers_not_ready,
-    trims,
-    retired_values,
-    losses_before,
-    losses_of_ended,
-    late_before,
-    copies_before,
-    losses_after,
-    stalled,
-    timeout_recoveries,
-    retry_storms,
-    marks_before,
-    notifications_without_marks,
-    marks_without_notification,
-    traffic_classes,
-    mtu_mismatches,
-    placements,
-    sprays,
+FINDERS = (
+    *captures.FINDERS,
+    *delays.FINDERS,
+    *mrc.FINDERS,
+    *losses.FINDERS,
+    *moves.FINDERS,
+    *marks.FINDERS,
+    *hosts.FINDERS,
+    *placement.FINDERS,
 )
-"""In the order of cause and effect."""
+"""All finders; what they declare decides their order, see `in_order`."""
 
 
 def diagnose(case: Case) -> Diagnosis:
@@ -98,8 +38,8 @@ def diagnose(case: Case) -> Diagnosis:
         priorities=lambda f: priorities_of(case, case.flows[f]),
     )
     findings: list[Finding] = []
-    for finder in FINDERS:
-        found = list(finder(case, known))
+    for finder in in_order(FINDERS):
+        found = list(finder.find(case, known))
         findings += found
         for cause in found:
             known.add(cause)

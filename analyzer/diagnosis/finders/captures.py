@@ -12,7 +12,7 @@ from ...words import printable
 from ..case import Case
 from ..finding import finding
 from ..hop_groups import hits_by_flow
-from ..known import Known
+from ..known import Finder, Known
 from ..places import only
 from ..words import counted, duration, packets_of
 
@@ -218,3 +218,12 @@ def missed_at_one_tap(case: Case, known: Known) -> Iterator[Finding]:
         severity="warning",
         costs=False,
     )
+
+
+FINDERS = (
+    Finder(missed_by_captures, ("capture-loss",)),
+    Finder(missed_at_one_tap, ("capture-loss",)),
+    Finder(clocks, ("clock",)),
+    Finder(clocks_set_back, ("clock",)),
+    Finder(clocks_set_forward, ("clock",)),
+)

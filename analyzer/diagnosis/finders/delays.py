@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import UNSET
 
 from ...measures.troubles import LATE, Trouble
 from ...results.captures import CaptureSummary, Pause, TapSummary
-from ...results.diagnosis import Evidence, Finding, Place, Severity
+from ...results.diagnosis import Evidence, Finding, Kind, Place, Severity
 from ...results.flow import Flow
 from ...summary.gaps import gaps_in
 from ...wire.opcodes import MRC, TRANSPORT_NAMES
@@ -18,10 +18,15 @@ from ...words import printable
 from ..case import Case, priorities_of
 from ..finding import EXPECTED, finding, span_of
 from ..hop_groups import HopGroup, groups, hits_by_flow, shown
-from ..known import CLOCKS_NS, P99_NS, PAUSED_NS, PRIORITY, Known
+from ..known import CLOCKS_NS, DISORDER, P99_NS, PAUSED_NS, PRIORITY, QUEUE_CAUSES, Finder, Known
 from ..places import before, by_hosts, called, of_same_hosts, only, tap_of
 from ..words import counted, duration, hosts, packets_of, percent
 from .captures import moving_clocks
+
+REORDERING_CAUSES: Final[tuple[Kind, ...]] = (
+    *DISORDER, "rate-limit", "incast", "collision", "link-down", "queueing", "capture-loss",
+)  # fmt: skip
+"""Kinds of causes that explain such an effect in the same flows at the same time."""
 
 PAUSE_WORTH_A_WARNING = 0.01
 """Share of the time paused, below which pauses are a note: lossless classes pause for moments."""
@@ -239,7 +244,7 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
         hits = {
             flow: packets
             for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items()
-            if not known.explains("queueing", flow, first, last)
+            if not known.explains(QUEUE_CAUSES, flow, first, last, queue=True)
         }
         waited = np.unique(slow["flow"]).tolist()
         span = first, last
@@ -308,7 +313,7 @@ def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
         hits = {
             flow: packets
             for flow, packets in hits_by_flow(hit["flow"], hit["late"]).items()
-            if not known.explains("reordering", flow, first, last)
+            if not known.explains(REORDERING_CAUSES, flow, first, last)
         }
         if not hits:
             continue
@@ -392,7 +397,8 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
         if slow is not None and known.slow_path(slow.tap, first, last):
             continue
         if all(
-            known.explains("reordering", flow.id, first, last) or known.misplaced(flow, first, last)
+            known.explains(REORDERING_CAUSES, flow.id, first, last)
+            or known.misplaced(flow, first, last)
             for flow in group
         ):
             continue
@@ -475,3 +481,17 @@ def _severity_of_late(case: Case, group: list[Flow], packets: int) -> Severity |
         return "note"  # its receivers take packets in any order
     troubled = any(flow.retransmitted_packets or flow.recovery.naks for flow in group)
     return None if troubled else "note"
+
+
+FINDERS = (
+    Finder(pauses, ("pause",)),
+    Finder(
+        overtaking,
+        ("reordering",),
+        REORDERING_CAUSES,
+        after=("missed_by_captures", "missed_at_one_tap", "mrc_ports", "hop_losses"),
+    ),
+    Finder(hop_queues, ("queueing",), QUEUE_CAUSES, after=("pauses", "overtaking")),
+    Finder(slow_paths, ("reordering",), REORDERING_CAUSES, after=("hop_moves", "hop_trims")),
+    Finder(late_before, ("reordering",), REORDERING_CAUSES, after=("losses_before", "trims")),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ...measures.troubles import (
     RNR_SENT,
     Trouble,
 )
-from ...results.diagnosis import Finding, Place, Severity
+from ...results.diagnosis import Finding, Kind, Place, Severity
 from ...results.flow import Flow
 from ...summary.gaps import gaps_in
 from ...wire.packets import FULL_HOP_LIMITS
@@ -25,9 +26,14 @@ from ...words import printable
 from ..case import Case
 from ..deaths import Death, answered_elsewhere, death_of
 from ..finding import cheap, finding
-from ..known import Known
+from ..known import DISORDER, LOSSES, REFUSALS, Finder, Known
 from ..places import by_any_host, by_hosts, only
 from ..words import counted, duration, flow_name, hosts, packets_of
+
+STALL_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *REFUSALS)
+TIMEOUT_CAUSES: Final[tuple[Kind, ...]] = (*STALL_CAUSES, *DISORDER, "stalled", "pause", "queueing")
+RETRY_CAUSES: Final[tuple[Kind, ...]] = (*TIMEOUT_CAUSES, "timeout-recovery")
+"""Kinds of causes that explain such an effect in the same flows at the same time."""
 
 _STEPS = {
     "invalid request": "compare opcode, length and limits of the request with the queue pair's",
@@ -103,7 +109,7 @@ def stalled(case: Case, known: Known) -> Iterator[Finding]:
         if death is None or death.why == "refused":
             continue
         span = death.since_ns, case.last_ns
-        if not known.explains("stalled", flow.id, *span) and not known.cut_off(flow.src, *span):
+        if not known.explains(STALL_CAUSES, flow.id, *span) and not known.cut_off(flow.src, *span):
             dead[flow.id] = death
     near = _near_the_taps(case) if dead else set()
     for group in by_hosts(case.flows[f] for f in dead):
@@ -184,7 +190,7 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
         peer = case.peers.get(flow.id)
         taps = {*flow.taps, *(() if peer is None else case.flows[peer].taps)}
         if not (
-            known.explains("timeout-recovery", flow.id, *span)
+            known.explains(TIMEOUT_CAUSES, flow.id, *span)
             or known.host_explains(ends, *span)
             or known.loses_answers(flow, *span)
             or known.queue_explains(taps, *span)
@@ -292,7 +298,7 @@ def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
         if resent is None or few or case.flows[f].retransmitted_packets is None:
             continue
         flow, span = case.flows[f], (resent.first_ns, resent.last_ns)
-        explained = known.explains("retry-storm", f, *span)
+        explained = known.explains(RETRY_CAUSES, f, *span)
         if not explained and not known.host_explains((flow.src, flow.dst), *span):
             stormy.append(flow)
     for group in by_hosts(stormy):
@@ -371,3 +377,13 @@ def _class_mismatch(case: Case, data: list[Flow], odd: list[Flow], says: str) ->
         severity="warning" if pairs & usual else "note",
         costs=False,
     )
+
+
+FINDERS = (
+    Finder(fatal_naks, ("fatal-nak",)),
+    Finder(receivers_not_ready, ("receiver-not-ready",)),
+    Finder(stalled, ("stalled",), STALL_CAUSES, after=("losses_after",)),
+    Finder(timeout_recoveries, ("timeout-recovery",), TIMEOUT_CAUSES, after=("stalled",)),
+    Finder(retry_storms, ("retry-storm",), RETRY_CAUSES, after=("timeout_recoveries",)),
+    Finder(traffic_classes, ("dscp-mismatch",)),
+)

@@ -31,7 +31,7 @@ from ...words import printable
 from ..case import Case, lost_or_late, seen_in_part
 from ..finding import cheap, finding, span_of
 from ..hop_groups import HopGroup, losing_groups, loss_evidence
-from ..known import CLOCKS_NS, OVERFLOWS, SLOW_PATH, Known
+from ..known import CLOCKS_NS, DISORDER, LOSSES, OVERFLOWS, REFUSALS, SLOW_PATH, Finder, Known
 from ..places import (
     LAST_SWITCH,
     after,
@@ -47,6 +47,9 @@ from ..words import counted, hosts, packets_of, rate
 from .delays import late_over
 from .hosts import refuses_one
 from .mrc import of_ports
+
+LOSS_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *DISORDER, *REFUSALS, "pause", "queueing")
+"""Kinds of causes that explain such an effect in the same flows at the same time."""
 
 MOST_RUNS = 2
 TOTAL_PACKETS = 3
@@ -621,7 +624,7 @@ def losses_after(case: Case, known: Known) -> Iterator[Finding]:
     for f in sorted({*troubles.flows(LOST_AFTER), *troubles.flows(LATE_AFTER)}):
         seen = _naked(case, f)
         first, last = span_of(seen)
-        explained = known.explains("loss", f, first, last)
+        explained = known.explains(LOSS_CAUSES, f, first, last)
         unknown = case.flows[f].retransmitted_packets is None
         if explained or unknown or refuses_one(case, f):
             continue
@@ -731,3 +734,19 @@ def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:
         until_ns=ended.last_time_ns,
         packets=lost,
     )
+
+
+FINDERS = (
+    Finder(
+        hop_losses,
+        ("loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast"),
+    ),
+    Finder(losses_before, ("loss",), after=("hop_losses", "retired_values")),
+    Finder(losses_of_ended, ("loss",)),
+    Finder(
+        losses_after,
+        ("loss", "reordering"),
+        LOSS_CAUSES,
+        after=("late_before", "fatal_naks", "receivers_not_ready"),
+    ),
+)

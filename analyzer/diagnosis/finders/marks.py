@@ -18,7 +18,7 @@ from ...words import printable
 from ..case import Case
 from ..finding import finding, span_of
 from ..hop_groups import HopGroup, groups, hits_by_flow, shown
-from ..known import Known
+from ..known import Finder, Known
 from ..places import before, by_hosts, of_same_hosts, only, tap_of
 from ..words import counted, hosts, packets_of
 
@@ -293,7 +293,7 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
         packets = sum(trouble.packets for trouble in copied.values())
         tap = tap_of(case, copied.values())
         span = span_of(copied.values())
-        if all(known.explains("duplication", f, *span) for f in copied):
+        if all(known.explains(("duplication",), f, *span) for f in copied):
             continue
         if packets > TWICE * could:
             name = "the capture" if tap is None else printable(tap)
@@ -455,3 +455,20 @@ def _by_source(case: Case, kind: int) -> dict[str, list[Flow]]:
     for f in case.measuring.troubles.flows(kind):
         found.setdefault(case.flows[f].src, []).append(case.flows[f])
     return found
+
+
+FINDERS = (
+    Finder(hop_trims, ("queueing",), after=("hop_losses", "hop_queues")),
+    Finder(
+        hop_faults,
+        ("ecn-marking", "duplication", "dscp-mismatch", "corruption", "mtu-mismatch"),
+    ),
+    Finder(corrupt_packets, ("corruption",)),
+    Finder(fragments, ("mtu-mismatch",)),
+    Finder(copies_before, ("duplication",), ("duplication",), after=("hop_faults",)),
+    Finder(marks_before, ("ecn-marking",)),
+    Finder(notifications_without_marks, ("cnp-without-mark", "ecn-marking")),
+    Finder(marks_without_notification, ("mark-without-cnp",)),
+    # Two path MTUs are a setting; they show no packet that was lost.
+    Finder(mtu_mismatches, ("mtu-mismatch",), after=("retry_storms",)),
+)

@@ -12,7 +12,7 @@ from ...results.diagnosis import Finding, Place
 from ...words import printable
 from ..case import Case
 from ..finding import finding
-from ..known import Known
+from ..known import REHASH_CAUSES, Finder, Known
 from ..words import counted
 
 MOST_MOVES = 4
@@ -50,7 +50,7 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
             left = {case.registry.tap_names[int(tap)] for tap in cluster["first_next_tap"]}
             if known.moved_from(left, first, last):
                 continue
-            if any(known.explains("rehash", int(f), first, last) for f in flows):
+            if any(known.explains(REHASH_CAUSES, int(f), first, last) for f in flows):
                 continue
             yield _move(case, device, cluster, first, last)
 
@@ -98,3 +98,6 @@ def _used_after(case: Case, tap: int, time: int) -> bool:
     assert case.ways is not None
     into = [hop for hop in case.ways.hops if hop.to_tap == tap and hop.whole is not None]
     return any(int(hop.whole["last_ns"]) > time + TOGETHER_NS for hop in into)
+
+
+FINDERS = (Finder(hop_moves, ("rehash", "link-down"), REHASH_CAUSES, after=("overtaking",)),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
+from typing import Final
 
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
@@ -12,16 +13,19 @@ from msgspec import UNSET, UnsetType, structs
 from ...measures.hops.state import PACKETS_IN
 from ...measures.mrc.state import SENT, TOLD
 from ...measures.troubles import Trouble
-from ...results.diagnosis import Confidence, Evidence, Finding, Place
+from ...results.diagnosis import Confidence, Evidence, Finding, Kind, Place
 from ...results.flow import Flow
 from ...results.mrc import MrcPortOutage, MrcRetirement
 from ...words import printable
 from ..case import Case
 from ..finding import finding
 from ..hop_groups import HopGroup, hits_by_flow, losing_groups, loss_evidence
-from ..known import CLOCKS_NS, Known
+from ..known import CLOCKS_NS, LOSSES, Finder, Known
 from ..places import after, before, by_hosts, of_same_hosts, only, tap_of
 from ..words import counted, hosts, packets_of
+
+MRC_PATH_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, "mrc-path")
+"""Kinds of causes that explain such an effect in the same flows at the same time."""
 
 CAUSES = ("always_skip", "loss")
 """Causes of a retirement that show a bad path; a port down is its own finding."""
@@ -124,7 +128,9 @@ def _lost_since_ns(case: Case) -> dict[int, float]:
 
 def _is_explained(known: Known, flow: Flow, end: MrcRetirement) -> bool:
     at_ns = end.cause_time_ns or end.retired_time_ns
-    return end.cause == "loss" and known.explains("mrc-path", flow.id, end.retired_time_ns, at_ns)
+    return end.cause == "loss" and known.explains(
+        MRC_PATH_CAUSES, flow.id, end.retired_time_ns, at_ns
+    )
 
 
 def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]], arrived: bool = False) -> Finding:
@@ -347,3 +353,15 @@ def _step_for_nacks(case: Case, tellers: Sequence[int]) -> str:
     if nacks[_LAST_HOP] and not nacks[_TRIMMED]:  # this NACK means an incast
         return "spread the senders in time: the last switch trims, its link to the host is full"
     return "find the full queue: a tap on each link of the path shows where packets are trimmed"
+
+
+FINDERS = (
+    Finder(mrc_ports, ("mrc-path",)),
+    Finder(trims, ("queueing",), after=("slow_paths",)),
+    Finder(
+        retired_values,
+        ("mrc-path",),
+        MRC_PATH_CAUSES,
+        after=("mrc_ports", "hop_moves", "hop_faults", "corrupt_packets", "fragments"),
+    ),
+)

@@ -18,7 +18,7 @@ from ...wire.opcodes import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case
 from ..finding import finding, life_of
-from ..known import P99_NS, Known
+from ..known import P99_NS, Finder, Known
 from ..places import called, only
 from ..words import counted, duration
 
@@ -254,6 +254,7 @@ def sprays(case: Case, known: Known) -> Iterator[Finding]:
         sources = sorted({flow.src for flow in flows})
         ports = max(spraying.paths_seen for spraying in by_host.values())
         mrc = any(flow.transport == TRANSPORT_NAMES[MRC] for flow in flows)
+        keys = "entropy values" if mrc else "source ports"
         who = (
             f"{printable(sources[0])} sprays"
             if len(sources) == 1
@@ -263,7 +264,7 @@ def sprays(case: Case, known: Known) -> Iterator[Finding]:
             case,
             Place(host=sources[0] if len(sources) == 1 else None),
             flows,
-            f"{who} {_flows_and_acks(flows)} over {ports} {'entropy values' if mrc else 'source ports'}",
+            f"{who} {_flows_and_acks(flows)} over {ports} {keys}",
         )
     if by_switch:
         paths = max(spraying.paths_seen for spraying in by_switch.values())
@@ -302,3 +303,13 @@ def _spray(case: Case, place: Place, flows: list[Flow], says: str) -> Finding:
         severity="note",
         costs=False,
     )
+
+
+FINDERS = (
+    Finder(
+        placements,
+        ("polarisation", "collision"),
+        after=("retry_storms", "copies_before", "marks_before"),
+    ),
+    Finder(sprays, ("spraying",)),
+)

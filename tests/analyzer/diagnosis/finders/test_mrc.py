@@ -26,6 +26,7 @@ from rocescope.analyzer.analysis import conclude
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.diagnosis.finders import mrc
+from rocescope.analyzer.diagnosis.finders.hosts import STALL_CAUSES
 from rocescope.analyzer.diagnosis.finders.losses import hop_losses
 from rocescope.analyzer.diagnosis.finders.mrc import DECLARED_NS, mrc_ports, of_ports
 from rocescope.analyzer.diagnosis.known import Known
@@ -187,8 +188,8 @@ def test_flows_that_lost_nothing_there_are_not_excused(tmp_path, monkeypatch):
     assert set(one.flows) == lost and one.confidence == "likely"
     assert idle.id in {affected.flow for affected in one.affected}
     known = Known([one])
-    assert known.explains("stalled", min(lost), DOWN, UP)
-    assert not known.explains("stalled", idle.id, DOWN, UP)
+    assert known.explains(STALL_CAUSES, min(lost), DOWN, UP)
+    assert not known.explains(STALL_CAUSES, idle.id, DOWN, UP)
 
 
 @pytest.mark.thorough
