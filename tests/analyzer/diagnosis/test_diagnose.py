@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.diagnosis import diagnose
 from rocescope.analyzer.diagnosis.diagnose import MOST_ALIKE, bounded, summary
 from rocescope.analyzer.results.diagnosis import Place
 from rocescope.analyzer.results.ended import Ended
@@ -128,6 +129,17 @@ def test_the_order_of_the_files_does_not_matter():
     mixed = fabric[:]
     random.Random(1).shuffle(mixed)
     assert faults(fabric) == faults(mixed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_the_registry_does_not_matter(monkeypatch, seed):
+    paths = sorted((DATA / "lab_incast").glob("*.pcap.xz"))
+    before = diagnosed(paths).findings
+    finders = random.Random(seed).sample(diagnose.FINDERS, len(diagnose.FINDERS))
+    monkeypatch.setattr(diagnose, "FINDERS", finders)
+    after = diagnosed(paths).findings
+    assert len(before) > 1
+    assert sorted(map(repr, after)) == sorted(map(repr, before))
 
 
 def test_a_slow_path_seen_by_the_taps_after_it_is_one_finding():
