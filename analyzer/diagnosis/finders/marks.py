@@ -279,6 +279,7 @@ def mtu_mismatches(case: Case, known: Known) -> Iterator[Finding]:
         )
 
 
+COPY_CAUSES: Final[tuple[Kind, ...]] = ("duplication",)
 TWICE = 0.4
 """Share of copies from which it is the capture that sees its packets twice: two mirror ports, or
 both ends of a bond. A network that doubles everything does not exist."""
@@ -293,7 +294,7 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
         packets = sum(trouble.packets for trouble in copied.values())
         tap = tap_of(case, copied.values())
         span = span_of(copied.values())
-        if all(known.explains(("duplication",), f, *span) for f in copied):
+        if all(known.explains(COPY_CAUSES, f, *span) for f in copied):
             continue
         if packets > TWICE * could:
             name = "the capture" if tap is None else printable(tap)
@@ -465,7 +466,7 @@ FINDERS = (
     ),
     Finder(corrupt_packets, ("corruption",)),
     Finder(fragments, ("mtu-mismatch",)),
-    Finder(copies_before, ("duplication",), ("duplication",), after=("hop_faults",)),
+    Finder(copies_before, ("duplication",), COPY_CAUSES, after=("hop_faults",)),
     Finder(marks_before, ("ecn-marking",)),
     Finder(notifications_without_marks, ("cnp-without-mark", "ecn-marking")),
     Finder(marks_without_notification, ("mark-without-cnp",)),
