@@ -197,3 +197,32 @@ def seen_in_part(flow: Flow) -> bool:
     missing = flow.missing_packets
     several = any(kind.path_by == "tap" and kind.paths_seen > 1 for kind in flow.spraying)
     return missing is None or (several and missing > (flow.recovered_packets or 0))
+
+
+ALL_PRIORITIES = frozenset(range(8))
+
+
+def usual_priority(dscp: int) -> int:
+    """The priority of a DSCP where switches have no other mapping: its class selector."""
+    return dscp >> 3
+
+
+def priorities_of(case: Case, flow: Flow) -> frozenset[int]:
+    """Priorities that packets of a flow may have in flight.
+
+    A VLAN tag has the priority (PCP), at whatever tap. Without a tag, and with PCP 0, where
+    switches may trust the DSCP, it follows from the DSCP. Flows of CNPs only: any.
+    """
+    tags, untagged = case.measuring.congestion.tags(flow.id)
+    if untagged or 0 in tags:
+        dscps = flow.congestion.dscp
+        known = case.dscp_priority or {}
+        tags |= {known.get(dscp, usual_priority(dscp)) for dscp in dscps}
+    return frozenset(tags) if tags else ALL_PRIORITIES
+
+
+def unmapped(case: Case) -> list[int]:
+    """DSCPs of packets without their own priority, of which no option shows the priority."""
+    untagged = [flow for flow in case.flows if case.measuring.congestion.tags(flow.id)[1]]
+    seen = {dscp for flow in untagged for dscp in flow.congestion.dscp}
+    return sorted(seen - (case.dscp_priority or {}).keys())

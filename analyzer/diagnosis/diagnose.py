@@ -2,93 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from textwrap import shorten
 
-from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
-from .alike import bounded
-from .case import Case
-from .finders.ended import losses_of_ended
-from .finders.hops.captures import (
-    clocks,
-    clocks_ahead_ns,
-    clocks_set_back,
-    clocks_set_forward,
-    missed_by_captures,
-)
-from .finders.hops.delays import hop_queues, overtaking, slow_paths
-from .finders.hops.losses import hop_losses
-from .finders.hops.marks import hop_faults, hop_trims
-from .finders.hops.moves import hop_moves
-from .finders.hosts.fatal_nak import fatal_naks
-from .finders.hosts.mrc_path import mrc_ports, retired_values
-from .finders.hosts.mtu import fragments, mtu_mismatches
-from .finders.hosts.receiver_not_ready import receivers_not_ready
-from .finders.hosts.retry_storm import retry_storms
-from .finders.hosts.stalled import stalled
-from .finders.hosts.timeout_recovery import timeout_recoveries
-from .finders.hosts.traffic_class import traffic_classes
-from .finders.paths.placement import placements
-from .finders.paths.spraying import sprays
-from .finders.taps.copies import copies_before
-from .finders.taps.corruption import corrupt_packets
-from .finders.taps.late import late_before
-from .finders.taps.loss_after import losses_after
-from .finders.taps.loss_before import losses_before
-from .finders.taps.marks import (
-    marks_before,
-    marks_without_notification,
-    notifications_without_marks,
-)
-from .finders.taps.missed import missed_at_one_tap
-from .finders.taps.pause import pauses
-from .finders.taps.trims import trims
+from ..results.diagnosis import SEVERITIES, Confidence, Diagnosis, Finding, Place
+from ..words import printable
+from .case import Case, priorities_of
+from .finders import captures, delays, hosts, losses, marks, moves, mrc, placement
+from .finders.captures import clocks_ahead_ns
+from .finding import finding
 from .healthy import healthy
-from .known import Known
+from .known import Known, in_order
 from .limits import limits
-from .priorities import priorities_of
-from .summary import summary
+from .words import counted, number, packets_of
 
-Finder = Callable[[Case, Known], Iterable[Finding]]
-"""Finds faults of one kind; `Known` shows which flows a cause already explains."""
-
-FINDERS: tuple[Finder, ...] = (
-    missed_by_captures,
-    missed_at_one_tap,
-    clocks,
-    clocks_set_back,
-    clocks_set_forward,
-    pauses,
-    mrc_ports,
-    hop_losses,
-    overtaking,
-    hop_queues,
-    hop_moves,
-    hop_trims,
-    hop_faults,
-    slow_paths,
-    corrupt_packets,
-    fragments,
-    fatal_naks,
-    receivers_not_ready,
-    trims,
-    retired_values,
-    losses_before,
-    losses_of_ended,
-    late_before,
-    copies_before,
-    losses_after,
-    stalled,
-    timeout_recoveries,
-    retry_storms,
-    marks_before,
-    notifications_without_marks,
-    marks_without_notification,
-    traffic_classes,
-    mtu_mismatches,
-    placements,
-    sprays,
+FINDERS = (
+    *captures.FINDERS,
+    *delays.FINDERS,
+    *mrc.FINDERS,
+    *losses.FINDERS,
+    *moves.FINDERS,
+    *marks.FINDERS,
+    *hosts.FINDERS,
+    *placement.FINDERS,
 )
-"""In the order of cause and effect."""
+"""All finders; what they declare decides their order, see `in_order`."""
 
 
 def diagnose(case: Case) -> Diagnosis:
@@ -99,14 +38,110 @@ def diagnose(case: Case) -> Diagnosis:
         priorities=lambda f: priorities_of(case, case.flows[f]),
     )
     findings: list[Finding] = []
-    for finder in FINDERS:
-        found = list(finder(case, known))
+    for finder in in_order(FINDERS):
+        found = list(finder.find(case, known))
         findings += found
-        for finding in found:
-            known.add(finding)
+        for cause in found:
+            known.add(cause)
     findings = known.remaining(findings)
     findings.sort(key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ns or 0), f.from_ns))
     findings = bounded(case, findings)
     passed = healthy(case, findings)
     text = summary(case, findings, passed)
     return Diagnosis(text, findings, passed, limits(case), case.whole)
+
+
+MOST_ALIKE = 20
+"""Findings of one kind and severity that are listed one by one."""
+_PLACES_NAMED = 3
+_PLACES_LETTERS = 10_000
+
+_CONFIDENCE: tuple[Confidence, ...] = ("possible", "likely", "proven")
+
+
+def bounded(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+    """At most `MOST_ALIKE` findings of each kind and severity; worst first, as in `findings`."""
+    alike: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for one in findings:
+        alike[one.kind, one.severity].append(one)
+    kept: list[Finding] = []
+    listed: Counter[tuple[str, str]] = Counter()
+    for one in findings:
+        which = one.kind, one.severity
+        listed[which] += 1
+        if listed[which] < MOST_ALIKE or len(alike[which]) == MOST_ALIKE:
+            kept.append(one)
+        elif listed[which] == MOST_ALIKE:
+            kept.append(_together(case, alike[which][MOST_ALIKE - 1 :]))
+    return kept
+
+
+def _together(case: Case, found: Sequence[Finding]) -> Finding:
+    """One finding for several of one kind and severity."""
+    hits = {flow: 0 for one in found for flow in one.flows}
+    for one in found:
+        for victim in one.affected:
+            hits[victim.flow] += victim.packets
+    ends = [one.until_ns for one in found]
+    last = case.last_ns if None in ends else max(end for end in ends if end is not None)
+    packets, of = sum(one.packets for one in found), sum(one.of_packets for one in found)
+    places = [_place_in_words(one.place) for one in found]
+    worst = ", ".join(printable(place) for place in places[:_PLACES_NAMED])
+    left = len(found) - _PLACES_NAMED
+    and_more = f" and {number(left)} more" if left > 0 else ""
+    first = found[0]
+    return finding(
+        case,
+        first.kind,
+        Place(),
+        of,
+        f"{first.kind} at {number(len(found))} more places ({worst}{and_more}):"
+        f" {packets_of(packets, of)}",
+        first.next_step if len({one.next_step for one in found}) == 1 else _LOOK_FOR_MORE,
+        hits=hits,
+        span=(min(one.from_ns for one in found), last),
+        confidence=min((one.confidence for one in found), key=_CONFIDENCE.index),
+        evidence=[frame for one in found for frame in one.evidence[:1]],
+        severity=first.severity,
+        until_ns=None if None in ends else last,
+        costs=any(one.cost_ns is None or one.cost_ns for one in found),
+        packets=packets,
+        details={
+            "findings": len(found),
+            "places": shorten("; ".join(places), _PLACES_LETTERS, placeholder="; ..."),
+        },
+    )
+
+
+_LOOK_FOR_MORE = "look for what these places share: a setting, a software version, one event"
+
+
+def _place_in_words(place: Place) -> str:
+    """The place in a few words."""
+    taps = " > ".join(filter(None, (place.from_tap, place.to_tap)))
+    device = place.device or place.host or place.capture
+    if taps and device:
+        return f"{device}, {taps}"
+    return device or taps or place.direction or "the network"
+
+
+def summary(case: Case, findings: Sequence[Finding], healthy: Sequence[str]) -> str:
+    """The worst finding; without a fault, what was looked at. `findings`: worst first."""
+    faults = [finding for finding in findings if finding.severity != "note"]
+    if faults:
+        more = f" (and {counted(len(faults) - 1, 'further fault')})" if len(faults) > 1 else ""
+        return faults[0].sentence + more
+    packets = sum(flow.packets for flow in case.flows) + case.ended.packets
+    if not packets:
+        return "No RoCE packets: nothing was checked"
+    seen = f"{counted(packets, 'packet')} of {counted(case.queue_pairs, 'queue pair')}"
+    if not healthy:
+        return f"No check of loss, marks or retries applies to these {seen}"
+    if case.ended.flows_in_trouble:
+        gone = counted(case.ended.flows_in_trouble, "idle flow")
+        return (
+            f"No fault found in the listed flows; {gone} with anomalies removed from memory: {seen}"
+        )
+    if not case.whole:
+        return f"No fault found in the part that was read: {seen}"
+    return f"No fault found in {seen}"

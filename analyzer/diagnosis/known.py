@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -12,7 +13,7 @@ from msgspec import UNSET
 
 from ..results.diagnosis import Finding, Kind, Place
 from ..results.flow import Flow
-from .priorities import ALL
+from .case import ALL_PRIORITIES, Case
 
 CLOCKS_NS = 1_000_000
 """An effect may seem to begin this much before its cause, or as much as the clocks of two taps are
@@ -23,33 +24,16 @@ AFTERMATH_NS = 5_000_000_000
 REROUTED_NS = 1_000_000_000
 """Routers spread flows anew within this time after a link went down."""
 
-_LOSSES: Final[tuple[Kind, ...]] = (
+LOSSES: Final[tuple[Kind, ...]] = (
     "loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast",
     "collision", "corruption", "mtu-mismatch",
 )  # fmt: skip
 OVERFLOWS: Final[tuple[Kind, ...]] = ("rate-limit", "incast")
 """Losses of an egress, whatever way the packets come to it."""
-_DISORDER: Final[tuple[Kind, ...]] = ("reordering", "rehash")
-_HOST: Final[tuple[Kind, ...]] = ("receiver-not-ready", "fatal-nak")
-
-EXPLAINS: Final[dict[Kind, frozenset[Kind]]] = {
-    "loss": frozenset((*_LOSSES, *_DISORDER, *_HOST, "pause", "queueing")),
-    "reordering": frozenset(
-        (*_DISORDER, "rate-limit", "incast", "collision", "link-down", "queueing", "capture-loss")
-    ),
-    "duplication": frozenset(("duplication",)),
-    "rehash": frozenset(("link-down", "outage", "capture-loss")),
-    "stalled": frozenset((*_LOSSES, *_HOST)),
-    "timeout-recovery": frozenset((*_LOSSES, *_DISORDER, *_HOST, "stalled", "pause", "queueing")),
-    "retry-storm": frozenset(
-        (*_LOSSES, *_DISORDER, *_HOST, "stalled", "timeout-recovery", "pause", "queueing")
-    ),
-    "queueing": frozenset(("incast", "collision", "rate-limit", "pause")),
-    "mrc-path": frozenset((*_LOSSES, "mrc-path")),
-    "cnp-without-mark": frozenset(("ecn-marking", "incast", "collision")),
-    "mark-without-cnp": frozenset(("stalled",)),
-}
-"""Kinds of causes that explain an effect of this kind in the same flows at the same time."""
+DISORDER: Final[tuple[Kind, ...]] = ("reordering", "rehash")
+REFUSALS: Final[tuple[Kind, ...]] = ("receiver-not-ready", "fatal-nak")
+QUEUE_CAUSES: Final[tuple[Kind, ...]] = ("incast", "collision", "rate-limit", "pause")
+REHASH_CAUSES: Final[tuple[Kind, ...]] = ("link-down", "outage", "capture-loss")
 
 SLOW_PATH = "slow_path"
 """The detail of a loss on one of several paths, whose packets are late as well."""
@@ -81,7 +65,7 @@ class Known:
         findings: Iterable[Finding] = (),
         peers: Mapping[int, int] | None = None,
         clocks_ns: Mapping[str, float] | None = None,
-        priorities: Callable[[int], AbstractSet[int]] = lambda flow: ALL,
+        priorities: Callable[[int], AbstractSet[int]] = lambda flow: ALL_PRIORITIES,
     ) -> None:
         """clocks_ns: by tap, how far its clock is ahead of those of most taps, where known.
 
@@ -150,7 +134,7 @@ class Known:
         waiting = set(flows)
         explained: set[int] = set()
         for cause in self._places:
-            if cause.kind not in (*EXPLAINS["queueing"], "reordering"):
+            if cause.kind not in (*QUEUE_CAUSES, "reordering"):
                 continue
             there = cause.place
             same_taps = (there.from_tap, there.to_tap) == (place.from_tap, place.to_tap)
@@ -185,7 +169,7 @@ class Known:
         ):
             return True
         return any(
-            cause.kind in EXPLAINS["rehash"]
+            cause.kind in REHASH_CAUSES
             and taps & {cause.place.from_tap, cause.place.to_tap}
             and first_ns <= (cause.until_ns or last_ns) + AFTERMATH_NS
             and last_ns >= cause.from_ns - AFTERMATH_NS
@@ -231,7 +215,7 @@ class Known:
         then answers are lost there as well."""
         way = flow.dst, flow.src
         return any(
-            cause.kind in _LOSSES
+            cause.kind in LOSSES
             and cause.place.direction == "after the tap"
             and any((hit.src, hit.dst) == way for hit in cause.affected)
             and self._is_around(cause, first_ns, last_ns)
@@ -241,7 +225,7 @@ class Known:
     def queue_explains(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
         """Whether packets that pass these taps waited in a known queue: their answers came late."""
         return any(
-            (cause.kind in (*EXPLAINS["queueing"], "queueing", "reordering") or is_slow_path(cause))
+            (cause.kind in (*QUEUE_CAUSES, "queueing", "reordering") or is_slow_path(cause))
             and (there := {cause.place.from_tap, cause.place.to_tap} - {None})
             and there <= taps
             and self._is_around(cause, first_ns, last_ns)
@@ -252,7 +236,7 @@ class Known:
         """Whether the taps of `flow` seem to see its packets in the wrong order, because a clock is
         wrong, and a known loss between taps is what seems to be before the first tap."""
         return not self._wrong_clocks.isdisjoint(flow.taps) and any(
-            cause.kind in _LOSSES and self._is_around(cause, first_ns, last_ns)
+            cause.kind in LOSSES and self._is_around(cause, first_ns, last_ns)
             for cause in self._by_flow.get(flow.id, ())
         )
 
@@ -275,10 +259,12 @@ class Known:
             for cause in self._places
         )
 
-    def explains(self, effect: Kind, flow: int, first_ns: int, last_ns: int) -> bool:
-        """Whether a known cause hit `flow` while or shortly before an effect was seen there."""
-        causes: frozenset[Kind] = EXPLAINS.get(effect, frozenset())
-        fits = self._makes_queue if effect == "queueing" else self._is_around
+    def explains(
+        self, causes: Collection[Kind], flow: int, first_ns: int, last_ns: int, queue: bool = False
+    ) -> bool:
+        """Whether a known cause of these kinds hit `flow` while or shortly before an effect was
+        seen there. queue: the effect is a queue."""
+        fits = self._makes_queue if queue else self._is_around
         return any(
             (cause.kind in causes or (_is_port_down(cause) and "link-down" in causes))
             and fits(cause, first_ns, last_ns)
@@ -305,3 +291,40 @@ class Known:
         return last_ns >= onset and (
             cause.until_ns is None or first_ns <= cause.until_ns + AFTERMATH_NS
         )
+
+
+@dataclass(frozen=True)
+class Finder:
+    """One finder, and how it stands to the others."""
+
+    find: Callable[[Case, Known], Iterable[Finding]]
+    """What it needs is in the `Case`; without that it finds nothing."""
+    finds: tuple[Kind, ...]
+    explained_by: tuple[Kind, ...] = ()
+    """Kinds of causes that explain its effects in the same flows at the same time."""
+    after: tuple[str, ...] = ()
+    """Finders, by the names of their functions, that come first: what they find explains what this
+    one sees, or is better proof of it."""
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
+        return self.find.__name__
+
+
+def in_order(finders: Iterable[Finder]) -> list[Finder]:
+    """Causes before effects; otherwise as given.
+
+    Raises ValueError where a finder waits for itself, or for one that is not given.
+    """
+    waiting, done = list(finders), list[Finder]()
+    names = set[str]()
+    while waiting:
+        ready = next((finder for finder in waiting if names.issuperset(finder.after)), None)
+        if ready is None:
+            stuck = ", ".join(finder.name for finder in waiting)
+            raise ValueError(f"no order of cause and effect: {stuck}")
+        waiting.remove(ready)
+        done.append(ready)
+        names.add(ready.name)
+    return done

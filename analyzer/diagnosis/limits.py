@@ -9,10 +9,9 @@ from msgspec import UNSET
 
 from ..summary.gaps import gaps_in
 from ..words import printable
-from .case import Case, lost_or_late
+from .case import Case, lost_or_late, unmapped
 from .deaths import may_be_answered
-from .pausing import spans_of, too_short
-from .priorities import unmapped
+from .finders.delays import spans_of, too_short
 from .words import counted, duration, number
 
 _NAMED_FILTERS = 200

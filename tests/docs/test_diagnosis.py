@@ -8,10 +8,8 @@ from typing import get_args
 
 import pytest
 
-from rocescope.analyzer.diagnosis import deaths, finding, interval, known
-from rocescope.analyzer.diagnosis.finders.hops import captures, delays, losses, moves
-from rocescope.analyzer.diagnosis.finders.hosts import retry_storm, traffic_class
-from rocescope.analyzer.diagnosis.finders.taps import copies, late, loss_after, marks, pause
+from rocescope.analyzer.diagnosis import deaths, finding, known
+from rocescope.analyzer.diagnosis.finders import captures, delays, hosts, losses, marks, moves
 from rocescope.analyzer.results.diagnosis import Kind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text()
@@ -33,24 +31,24 @@ def test_every_kind_has_a_next_step(kind):
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        ("loss", loss_after.LATE_SHARE, "25 %"),
-        ("loss", loss_after.RARE, "0.3 %"),
+        ("loss", losses.LATE_SHARE, "25 %"),
+        ("loss", losses.RARE, "0.3 %"),
         ("blackhole", losses.TOTAL_PACKETS, "3 packets in a row"),
-        ("rate-limit", losses.QUEUE_NS / 1e6, "0.5 ms"),
+        ("rate-limit", losses.OVERFLOW_NS / 1e6, "0.5 ms"),
         ("rate-limit", losses.LIMITED_WINDOWS, "8 windows"),
         ("queueing", delays.QUEUE_NS / 1e6, "0.2 ms"),
         ("incast", losses.INCAST_SOURCES, "three sources"),
         ("rehash", moves.LEAST_FLOWS, "three flows"),
         ("rehash", moves.TOGETHER_NS / 1e6, "100 ms"),
-        ("reordering", late.SLOW_SHARE, "80 %"),
-        ("duplication", copies.TWICE, "40 %"),
+        ("reordering", delays.SLOW_PATH_SHARE, "80 %"),
+        ("duplication", marks.TWICE, "40 %"),
         ("stalled", deaths.ROUNDS, "three rewinds"),
         ("stalled", deaths.SILENCE_NS / 1e9, "half a second"),
         ("timeout-recovery", finding.WORTH_A_WARNING, "1 %"),
-        ("retry-storm", retry_storm.ROUNDS, "four times in a row"),
-        ("dscp-mismatch", traffic_class.AGREEMENT, "75 %"),
-        ("pause", pause.WORTH_A_WARNING, "1 %"),
-        ("pause", pause.STORM, "50 %"),
+        ("retry-storm", hosts.ROUNDS, "four times in a row"),
+        ("dscp-mismatch", hosts.AGREEMENT, "75 %"),
+        ("pause", delays.PAUSE_WORTH_A_WARNING, "1 %"),
+        ("pause", delays.PAUSE_STORM, "50 %"),
         ("mark-without-cnp", marks.ENOUGH_MARKS, "ten marked"),
         ("clock", captures.OFFSET_NS / 1e6, "1 ms"),
     ],
@@ -65,8 +63,8 @@ def test_thresholds_are_those_of_the_code(kind, value, words):
 
 def test_words_on_time():
     text = " ".join(PAGE.split())
-    assert interval.EXPECTED == 5 and "five more hits" in text
-    assert interval.PAUSES == 2 and "more than twice as long as the longest pause" in text
-    assert interval.ONSET == 3 and "three times the mean time between two hits" in text
+    assert finding.EXPECTED == 5 and "five more hits" in text
+    assert finding.PAUSES == 2 and "more than twice as long as the longest pause" in text
+    assert finding.ONSET == 3 and "three times the mean time between two hits" in text
     assert known.AFTERMATH_NS == 5e9 and "up to 5 s after the end of its cause" in text
     assert finding.MOST_OF_THE_TIME == 0.5 and "more than 50 %" in text

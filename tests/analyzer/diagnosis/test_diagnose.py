@@ -7,12 +7,19 @@ import random
 import msgspec
 import pytest
 from captures import DATA, data
+from cases import capture, case_of, table_of
+from conformance_traces import answer, last, write
 from examples import examples
+from factories_results import diagnosis
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from rocescope.analyzer.diagnosis import diagnose
+from rocescope.analyzer.diagnosis.diagnose import MOST_ALIKE, bounded, summary
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.results.diagnosis import Place
+from rocescope.analyzer.results.ended import Ended
 from rocescope.commands.replay.generate import generate
 
 A, B = "10.0.0.1", "10.0.0.2"
@@ -124,6 +131,17 @@ def test_the_order_of_the_files_does_not_matter():
     assert faults(fabric) == faults(mixed)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_the_registry_does_not_matter(monkeypatch, seed):
+    paths = sorted((DATA / "lab_incast").glob("*.pcap.xz"))
+    before = diagnosed(paths).findings
+    finders = random.Random(seed).sample(diagnose.FINDERS, len(diagnose.FINDERS))
+    monkeypatch.setattr(diagnose, "FINDERS", finders)
+    after = diagnosed(paths).findings
+    assert len(before) > 1
+    assert sorted(map(repr, after)) == sorted(map(repr, before))
+
+
 def test_a_slow_path_seen_by_the_taps_after_it_is_one_finding():
     """Spine2 is slow: its queue overflows, delays sprayed packets, and makes ACKs late."""
     taps = sorted((DATA / "leafspine" / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
@@ -171,3 +189,95 @@ def test_generated_traffic_is_healthy(tmp_path, pattern, seed, options):
     sizes = {"hosts": 6, "message_size": "40KiB", "messages": 3, "flows": 20}
     assert generate(pattern, output=path, seed=seed, progress="none", **sizes, **options) == 0
     assert diagnosed([path]).findings == []
+
+
+CASE = case_of([write(0), last(1), answer(1)])
+LOSS, NOTE = diagnosis().findings
+
+
+def losses(count):
+    """Findings of 2 of 10 packets each, between eth0 and eth1, eth1 and eth2, ..."""
+    return [
+        msgspec.structs.replace(
+            LOSS,
+            place=Place(from_tap=f"eth{n}", to_tap=f"eth{n + 1}"),
+            flows=[0],
+            affected=[],
+            packets=2,
+            of_packets=10,
+            from_ns=100 + n,
+            until_ns=1000 + n,
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, MOST_ALIKE])
+def test_few_findings_stay(count):
+    found = [*losses(count), NOTE]
+    assert bounded(CASE, found) == found
+
+
+@pytest.mark.parametrize("count", [MOST_ALIKE + 1, 2000])
+def test_the_worst_stay_and_the_others_are_one(count):
+    found = losses(count)
+    kept = bounded(CASE, [*found, NOTE])
+    assert kept[: MOST_ALIKE - 1] == found[: MOST_ALIKE - 1]
+    *_, rest, note = kept
+    assert len(kept) == MOST_ALIKE + 1 and note == NOTE
+    left = count - MOST_ALIKE + 1
+    assert (rest.kind, rest.severity, rest.place) == ("loss", LOSS.severity, Place())
+    assert (rest.packets, rest.of_packets) == (2 * left, 10 * left)
+    assert (rest.from_ns, rest.until_ns) == (100 + MOST_ALIKE - 1, 1000 + count - 1)
+    assert rest.flows == [0]
+    assert rest.details["findings"] == left
+    assert "eth19 > eth20" in rest.sentence and f"loss at {left:,} more places" in rest.sentence
+    assert len(rest.evidence) <= 20
+
+
+def test_severities_are_counted_apart_and_one_that_goes_on_goes_on():
+    found = losses(MOST_ALIKE)
+    other = [msgspec.structs.replace(one, severity="note") for one in found]
+    assert len(bounded(CASE, [*found, *other])) == 2 * MOST_ALIKE
+    on = [msgspec.structs.replace(one, until_ns=None) for one in losses(MOST_ALIKE + 1)]
+    assert bounded(CASE, on)[-1].until_ns is None
+
+
+def test_the_worst_fault_comes_first():
+    loss, note = diagnosis().findings
+    case = case_of([last(0)])
+    assert summary(case, [loss, note], ["x"]) == loss.sentence
+    assert summary(case, [loss, loss, loss], []) == f"{loss.sentence} (and 2 further faults)"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"complete": False}, {"captures": [capture(table_of([last(0)]), damaged_places=1)]}],
+    ids=["interrupted", "damaged"],
+)
+def test_what_was_not_read_is_not_cleared(changes):
+    case = case_of([last(0)], **changes)
+    assert not case.whole
+    said = summary(case, [], ["x"])
+    assert said == "No fault found in the part that was read: 1 packet of 1 queue pair"
+
+
+def test_notes_are_no_faults():
+    note = diagnosis().findings[1]
+    assert (
+        summary(case_of([last(0)]), [note], ["x"]) == "No fault found in 1 packet of 1 queue pair"
+    )
+
+
+def test_nothing_checked_is_no_all_clear():
+    assert summary(case_of([last(0)]), [], []).startswith("No check")
+    assert summary(case_of([]), [], []) == "No RoCE packets: nothing was checked"
+
+
+def test_ended_flows_in_trouble_are_no_all_clear():
+    case = case_of([last(0)])
+    case.measuring.ended = Ended(flows=3, queue_pairs=3, packets=9, flows_in_trouble=2)
+    assert summary(case, [], ["x"]) == (
+        "No fault found in the listed flows; 2 idle flows with anomalies removed from memory:"
+        " 10 packets of 4 queue pairs"
+    )

@@ -9,13 +9,16 @@ import pytest
 from factories_results import diagnosis, flow
 from msgspec import UNSET
 
+from rocescope.analyzer.diagnosis.diagnose import FINDERS
+from rocescope.analyzer.diagnosis.finders.hosts import STALL_CAUSES, TIMEOUT_CAUSES
 from rocescope.analyzer.diagnosis.known import (
     AFTERMATH_NS,
     CLOCKS_NS,
-    EXPLAINS,
     PAUSED_NS,
     SLOW_PATH,
+    Finder,
     Known,
+    in_order,
 )
 from rocescope.analyzer.results.diagnosis import Kind
 
@@ -28,23 +31,21 @@ CAUSE = msgspec.structs.replace(
 def test_same_flow_same_time():
     known = Known([CAUSE])
     at = CAUSE.from_ns
-    assert known.explains("timeout-recovery", 2, at, at)
-    assert not known.explains("timeout-recovery", 3, at, at)
-    assert not known.explains("ecn-marking", 2, at, at)
-    assert not known.explains("timeout-recovery", 2, at - 9, at - CLOCKS_NS - 1)
+    assert known.explains(TIMEOUT_CAUSES, 2, at, at)
+    assert not known.explains(TIMEOUT_CAUSES, 3, at, at)
+    assert not known.explains((), 2, at, at)
+    assert not known.explains(TIMEOUT_CAUSES, 2, at - 9, at - CLOCKS_NS - 1)
     until = CAUSE.until_ns
-    assert known.explains("timeout-recovery", 2, until + AFTERMATH_NS, until + 10**12)
-    assert not known.explains("timeout-recovery", 2, until + AFTERMATH_NS + 1, until + 10**12)
+    assert known.explains(TIMEOUT_CAUSES, 2, until + AFTERMATH_NS, until + 10**12)
+    assert not known.explains(TIMEOUT_CAUSES, 2, until + AFTERMATH_NS + 1, until + 10**12)
 
 
 def test_clocks_apart():
     at = CAUSE.from_ns
     known = Known([CAUSE], clocks_ns={"a": 0, "b": 10 * CLOCKS_NS, "c": -20 * CLOCKS_NS})
-    assert known.explains("timeout-recovery", 2, at - 10**12, at - 30 * CLOCKS_NS)
-    assert not known.explains("timeout-recovery", 2, at - 10**12, at - 30 * CLOCKS_NS - 1)
-    assert not Known([CAUSE], clocks_ns={"a": 9}).explains(
-        "timeout-recovery", 2, 0, at - CLOCKS_NS - 1
-    )
+    assert known.explains(TIMEOUT_CAUSES, 2, at - 10**12, at - 30 * CLOCKS_NS)
+    assert not known.explains(TIMEOUT_CAUSES, 2, at - 10**12, at - 30 * CLOCKS_NS - 1)
+    assert not Known([CAUSE], clocks_ns={"a": 9}).explains(TIMEOUT_CAUSES, 2, 0, at - CLOCKS_NS - 1)
 
 
 def test_a_wrong_clock_makes_a_loss_between_taps_seem_to_be_before_them():
@@ -103,9 +104,9 @@ def test_packets_wait_in_front_of_a_paused_link():
     off = msgspec.structs.replace(ONTO, from_tap="b", to_tap="c")
     known = Known([PAUSE])
     assert not known.queue_at(off, [7], (AT, AT))
-    assert not known.explains("timeout-recovery", 7, AT, AT)
+    assert not known.explains(TIMEOUT_CAUSES, 7, AT, AT)
     assert known.queue_at(ONTO, [7], (AT, AT))
-    assert known.explains("timeout-recovery", 7, AT, AT)
+    assert known.explains(TIMEOUT_CAUSES, 7, AT, AT)
     lossy = Known([msgspec.structs.replace(CAUSE, place=LINK, kind="rate-limit")])
     assert not lossy.queue_at(ONTO, [7], (AT, AT))
 
@@ -124,11 +125,11 @@ def test_a_pause_holds_packets_while_it_lasts(span, held):
     """Its flows wait at its link; what they meet elsewhere has another cause."""
     known = Known([msgspec.structs.replace(PAUSE, flows=[2])])
     assert known.queue_at(ONTO, [7], span) == ({7} if held else set())
-    assert known.explains("timeout-recovery", 7, *span) == held
-    assert not known.explains("timeout-recovery", 2, *span)
+    assert known.explains(TIMEOUT_CAUSES, 7, *span) == held
+    assert not known.explains(TIMEOUT_CAUSES, 2, *span)
     other = Known([PAUSE])
     assert not other.queue_at(ONTO, [7], span, in_pauses=False)
-    assert not other.explains("timeout-recovery", 7, *span)
+    assert not other.explains(TIMEOUT_CAUSES, 7, *span)
 
 
 def test_a_pause_of_unknown_length_makes_no_longer_queue():
@@ -182,25 +183,42 @@ def test_a_loss_after_the_tap_loses_answers_of_other_queue_pairs():
 
 def test_answers_suffer_with_their_requests():
     known = Known([CAUSE], peers={2: 5, 5: 2})
-    assert known.explains("timeout-recovery", 5, CAUSE.from_ns, CAUSE.from_ns)
+    assert known.explains(TIMEOUT_CAUSES, 5, CAUSE.from_ns, CAUSE.from_ns)
 
 
 def test_a_cause_without_end_explains_all_that_follows():
     known = Known([msgspec.structs.replace(CAUSE, until_ns=None)])
-    assert known.explains("stalled", 2, CAUSE.from_ns + 10**15, CAUSE.from_ns + 10**15)
+    assert known.explains(STALL_CAUSES, 2, CAUSE.from_ns + 10**15, CAUSE.from_ns + 10**15)
 
 
 def test_a_note_explains_nothing():
     known = Known([msgspec.structs.replace(CAUSE, severity="note")])
-    assert not known.explains("stalled", 2, CAUSE.from_ns, CAUSE.from_ns)
+    assert not known.explains(STALL_CAUSES, 2, CAUSE.from_ns, CAUSE.from_ns)
 
 
-def test_no_kinds_explain_each_other_in_a_circle():
+def test_finders_name_kinds_of_the_schema_and_every_kind_has_a_finder():
     kinds = set(get_args(Kind))
-    for effect, causes in EXPLAINS.items():
-        assert {effect, *causes} <= kinds
-        for cause in causes - {effect}:
-            assert effect not in EXPLAINS.get(cause, frozenset())
+    assert {kind for finder in FINDERS for kind in finder.finds} == kinds
+    assert {kind for finder in FINDERS for kind in finder.explained_by} <= kinds
+
+
+def named(name, *after):
+    def find(case, known):
+        return ()
+
+    find.__name__ = name
+    return Finder(find, ("loss",), after=after)
+
+
+def test_causes_come_before_effects_and_others_as_given():
+    a, b, c, d = named("a", "c"), named("b"), named("c", "d"), named("d")
+    assert in_order([a, b, c, d]) == [b, d, c, a]
+
+
+@pytest.mark.parametrize("after", ["b", "nobody"])
+def test_no_order_in_a_circle_or_after_a_finder_that_is_not_there(after):
+    with pytest.raises(ValueError, match="no order of cause and effect: a, b"):
+        in_order([named("a", after), named("b", "a")])
 
 
 def test_an_egress_that_overflows_is_the_way_of_its_flows_and_not_of_their_answers():

@@ -1,0 +1,497 @@
+"""Delays: queues and the pauses that make them, and packets that others overtake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from msgspec import UNSET
+
+from ...measures.troubles import LATE, Trouble
+from ...results.captures import CaptureSummary, Pause, TapSummary
+from ...results.diagnosis import Evidence, Finding, Kind, Place, Severity
+from ...results.flow import Flow
+from ...summary.gaps import gaps_in
+from ...wire.opcodes import MRC, TRANSPORT_NAMES
+from ...words import printable
+from ..case import Case, priorities_of
+from ..finding import EXPECTED, finding, span_of
+from ..hop_groups import HopGroup, groups, hits_by_flow, shown
+from ..known import CLOCKS_NS, DISORDER, P99_NS, PAUSED_NS, PRIORITY, QUEUE_CAUSES, Finder, Known
+from ..places import before, by_hosts, called, of_same_hosts, only, tap_of
+from ..words import counted, duration, hosts, packets_of, percent
+from .captures import moving_clocks
+
+REORDERING_CAUSES: Final[tuple[Kind, ...]] = (
+    *DISORDER, "rate-limit", "incast", "collision", "link-down", "queueing", "capture-loss",
+)  # fmt: skip
+"""Kinds of causes that explain such an effect in the same flows at the same time."""
+
+PAUSE_WORTH_A_WARNING = 0.01
+"""Share of the time paused, below which pauses are a note: lossless classes pause for moments."""
+PAUSE_STORM = 0.5
+
+
+def pauses(case: Case, known: Known) -> Iterator[Finding]:
+    """One finding per tap and priority that was told to pause."""
+    for capture in case.captures:
+        for tap in capture.taps:
+            for pause in tap.pauses:
+                if pause.first_time_ns is not None and pause.last_time_ns is not None:
+                    span = pause.first_time_ns, pause.last_time_ns
+                    yield _pause(case, capture, tap, pause, span)
+
+
+def _held(case: Case, tap: TapSummary, pause: Pause, span: Span) -> dict[int, int]:
+    """Packets, by flow, of the flows that wait on the way to this link while it is paused."""
+    p99 = long_delays(case)
+    if case.ways is None or not p99:
+        return {}
+    limit, spans = queue_limit(p99), spans_of(pause) or [span]
+    index = case.registry.tap_names.index(tap.name)
+    held: dict[int, int] = {}
+    for way in case.ways.hops:
+        if way.to_tap != index or (way.from_tap, way.to_tap) not in p99:
+            continue
+        group, width = HopGroup(case.ways, [way]), case.ways.window_ns
+        if any(made_by(spans, q, width, group.wait(q)) for q in group.queues(limit)):
+            slow = way.passed[way.passed["delay_max"] - way.whole["delay_min"] >= limit]
+            for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items():
+                if _holds(case, pause, flow):
+                    held[flow] = held.get(flow, 0) + packets
+    return held
+
+
+def _holds(case: Case, pause: Pause, flow: int) -> bool:
+    """Whether packets of a flow may have the priority of the pause."""
+    return pause.priority is None or pause.priority in priorities_of(case, case.flows[flow])
+
+
+def _frames(tap: TapSummary, pause: Pause, span: Span) -> list[Evidence]:
+    """The first and the last frame that pause."""
+    numbers = pause.first_frame_number, pause.last_frame_number
+    found = [
+        Evidence(tap.name, number, time)
+        for number, time in zip(numbers, span, strict=True)
+        if number is not None
+    ]
+    return found[:1] if numbers[0] == numbers[1] else found
+
+
+def _details(pause: Pause) -> dict[str, str | int | float]:
+    told: dict[str, str | int | float] = {}
+    if pause.paused_ns is not None:
+        told[PAUSED_NS] = pause.paused_ns
+    if pause.priority is not None:
+        told[PRIORITY] = pause.priority
+    return told
+
+
+def _pause(
+    case: Case, capture: CaptureSummary, tap: TapSummary, pause: Pause, span: tuple[int, int]
+) -> Finding:
+    first, last = capture.first_time_ns or case.first_ns, capture.last_time_ns or case.last_ns
+    share = (
+        pause.paused_ns / (last - first) if pause.paused_ns is not None and last > first else None
+    )
+    what = "the link" if pause.priority is None else f"priority {pause.priority}"
+    stops = pause.frames - pause.resume_frames
+    time = (
+        "time unknown (--link-rate)" if share is None else f"{percent(min(share, 1))} of the time"
+    )
+    pace = (span[1] - span[0]) / max(stops - 1, 1)
+    severity: Severity = "warning"
+    if share is not None and share < PAUSE_WORTH_A_WARNING:
+        severity = "note"
+    elif share is not None and share >= PAUSE_STORM:
+        severity = "critical"
+    where = called(case, tap.name, "first")
+    return finding(
+        case,
+        "pause",
+        Place(to_tap=tap.name),
+        tap.frames,
+        f"{what} at {where} is paused by {counted(stops, 'frame')}, {time}",
+        "find the receiver that sends pause frames: its buffers are full",
+        hits=_held(case, tap, pause, span),
+        span=span,
+        confidence="proven",
+        severity=severity,
+        evidence=_frames(tap, pause, span),
+        costs=False,
+        sure_onset=True,
+        packets=stops,
+        details=_details(pause) or UNSET,
+        until_ns=None if case.last_ns - span[1] < EXPECTED * pace else span[1],
+    )
+
+
+DRAINS = 10
+"""A queue that a pause made lasts at most this many times the time paused: a link that is loaded to
+nine tenths needs nine times as long to send what it held back."""
+
+WAITS = 2
+"""A packet waits for the rest of a pause, and behind what waited before it."""
+
+Span: TypeAlias = tuple[int, int]
+"""First and last time, ns."""
+
+
+def spans_at(case: Case, tap: str | None) -> list[Span]:
+    """When the link at a tap was paused, as far as its rate shows, for whatever priority."""
+    pauses = [
+        pause
+        for capture in case.captures
+        for its in capture.taps
+        if its.name == tap
+        for pause in its.pauses
+    ]
+    return sorted(span for pause in pauses for span in spans_of(pause))
+
+
+def spans_of(pause: Pause) -> list[Span]:
+    """When it paused, as far as the link rate shows."""
+    return [(span.from_ns, span.until_ns) for span in pause.spans]
+
+
+def slack_of(window_ns: int) -> int:
+    """How much earlier or later than its windows say a queue may begin or end, ns."""
+    return window_ns + CLOCKS_NS
+
+
+def too_short(paused_ns: int, window_ns: int) -> bool:
+    """Whether windows cannot tell that a queue lasts longer than pauses of this time explain."""
+    return 2 * slack_of(window_ns) > DRAINS * paused_ns
+
+
+def made_by(pauses: Sequence[Span], queue: Span, window_ns: int, wait_ns: float) -> bool:
+    """Whether these pauses made a queue.
+
+    window_ns: width of the windows that tell its times. wait_ns: longest wait of a packet in it.
+    Where windows are too wide to tell how long it lasts, no packet waits longer than
+    WAITS times the time paused.
+    """
+    begin, end = queue
+    slack = slack_of(window_ns)
+    during = [(a, b) for a, b in pauses if a <= end + slack and b >= begin - slack]
+    if not any(a <= begin + slack for a, _ in during):
+        return False
+    paused = sum(min(b, end + slack) - max(a, begin - slack) for a, b in during)
+    if too_short(paused, window_ns):
+        return wait_ns <= WAITS * paused
+    return end - begin - 2 * slack <= DRAINS * paused
+
+
+QUEUE_NS = 200_000
+"""A hop queues if its p99 delay above the minimum is at least this, and `QUEUE_FACTOR` times that
+of the median hop: what slows every hop is the machines, or the clocks."""
+QUEUE_FACTOR = 10
+LEAST_PACKETS = 100
+BURST_SHARE = 0.1
+"""A queue of the same flows, shorter than this share of another, holds what that one released."""
+SLOW_SHARE = 0.6
+"""A path that carries this share of the late packets is the slow one."""
+
+
+def long_delays(case: Case) -> dict[tuple[int, int], float]:
+    """By taps of a hop, the p99 of its delay above the minimum, ns, where clocks let it be
+    known."""
+    if case.ways is None:
+        return {}
+    moving = moving_clocks(case, QUEUE_NS)
+    return {
+        (way.from_tap, way.to_tap): hop.queueing_ns.p99
+        for way, hop in zip(case.ways.hops, case.hops, strict=True)
+        if hop.queueing_ns is not None
+        and hop.queueing_ns.count >= LEAST_PACKETS
+        and not moving & {hop.from_tap, hop.to_tap}
+    }
+
+
+def queue_limit(p99: Mapping[tuple[int, int], float]) -> float:
+    """The delay above the minimum, ns, from which a packet waits in a queue."""
+    return max(QUEUE_NS, QUEUE_FACTOR * float(np.median(list(p99.values()))))
+
+
+def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
+    """Hops whose delay is far above the minimum."""
+    ways = case.ways
+    if ways is None:
+        return
+    p99 = long_delays(case)
+    if not p99:
+        return
+    limit = queue_limit(p99)
+    queues = [
+        (max(p99[hop.from_tap, hop.to_tap] for hop in group.hops), group)
+        for group in groups(ways, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit)
+    ]
+    waiting: set[int] = set()
+    longest = 0.0
+    for queue, group in sorted(queues, key=lambda item: -item[0]):
+        place = group.place(case)
+        stretches, paused = group.queues(limit), spans_at(case, place.to_tap)
+        own = [s for s in stretches if not made_by(paused, s, ways.window_ns, group.wait(s))]
+        in_pauses = not own
+        first, last = (own or stretches)[0][0], (own or stretches)[-1][1]
+        slow = np.concatenate(
+            [
+                hop.passed[hop.passed["delay_max"] - hop.whole["delay_min"] >= limit]
+                for hop in group.hops
+            ]
+        )
+        hits = {
+            flow: packets
+            for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items()
+            if not known.explains(QUEUE_CAUSES, flow, first, last, queue=True)
+        }
+        waited = np.unique(slow["flow"]).tolist()
+        span = first, last
+        held = known.queue_at(place, waited, span, ways.window_ns, in_pauses)
+        hits = {flow: packets for flow, packets in hits.items() if flow not in held}
+        if held:
+            waiting |= held
+            longest = max(longest, queue)
+            hits = _waiting_alone(group, hits, queue)
+        if not hits:
+            continue
+        if queue < BURST_SHARE * longest and waiting >= hits.keys():
+            continue
+        waiting |= hits.keys()
+        longest = max(longest, queue)
+        text = f"queues packets{group.way()} for up to {duration(queue)} (p99 over the minimum)"
+        yield finding(
+            case,
+            "queueing",
+            place,
+            sum(hop.passed_packets for hop in group.hops),
+            f"{group.name()} {text}",
+            f"check the load and the speed of the egress of {group.name()}",
+            hits=hits,
+            span=span,
+            evidence=shown(case, group, "slowest", hits),
+            severity="warning",
+            costs=False,
+            details={P99_NS: round(queue)},
+        )
+
+
+def _waiting_alone(group: HopGroup, hits: dict[int, int], queue: float) -> dict[int, int]:
+    """Of the flows that a known cause does not let wait, those that wait for longer than what it
+    releases takes to pass."""
+    waits: dict[int, int] = {}
+    for hop in group.hops:
+        for record in hop.passed[np.isin(hop.passed["flow"], list(hits))]:
+            flow, wait = int(record["flow"]), int(record["delay_max"] - hop.whole["delay_min"])
+            waits[flow] = max(waits.get(flow, 0), wait)
+    return {flow: packets for flow, packets in hits.items() if waits[flow] >= BURST_SHARE * queue}
+
+
+def overtaking(case: Case, known: Known) -> Iterator[Finding]:
+    """Packets that overtake others on one hop: it has several ways, or its queue is not a FIFO."""
+    yield from _disorder(case, known, parallel=False)
+
+
+def slow_paths(case: Case, known: Known) -> Iterator[Finding]:
+    """Packets of several paths that arrive out of order where the paths meet."""
+    yield from _disorder(case, known, parallel=True)
+
+
+def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
+    """In order at the tap before, late at the tap after."""
+    if case.ways is None:
+        return
+    for group in groups(case.ways, lambda hop: hop.whole is not None and hop.whole["late"] > 0):
+        meeting = len(_into(group)) > 1
+        if meeting != parallel:
+            continue
+        first = min(int(hop.whole["first_late_ns"]) for hop in group.hops)
+        last = max(int(hop.whole["last_late_ns"]) for hop in group.hops)
+        passed = group.passed()
+        hit = passed[passed["late"] > 0]
+        hits = {
+            flow: packets
+            for flow, packets in hits_by_flow(hit["flow"], hit["late"]).items()
+            if not known.explains(REORDERING_CAUSES, flow, first, last)
+        }
+        if not hits:
+            continue
+        packets = sum(hits.values())
+        of = int(passed["packets"][np.isin(passed["flow"], list(hits))].sum())
+        slow = _slow(group) if parallel else None
+        text = f"{packets_of(packets, of)}{group.way()} arrive late"
+        text += f" after {group.name()}" if slow is None else f", most over {slow}"
+        text += f", overtaken by up to {counted(_overtaken_by(case, group), 'packet')}"
+        step = f"check {group.name()} for links or queues of unequal delay"
+        if slow is not None:
+            step = "compare the delays of the parallel paths: one is slow"
+        harm = any(
+            case.flows[f].retransmitted_packets and case.flows[f].transport != TRANSPORT_NAMES[MRC]
+            for f in hits
+        )  # receivers of MRC take packets in any order
+        yield finding(
+            case,
+            "reordering",
+            group.place(case),
+            of,
+            text,
+            step,
+            hits=hits,
+            span=(first, last),
+            confidence="proven",
+            evidence=shown(case, group, "late", hits),
+            severity="warning" if harm else "note",
+            costs=harm,
+        )
+
+
+def _overtaken_by(case: Case, group: HopGroup) -> int:
+    """The most packets that overtook one of these hops."""
+    ways = () if case.ways is None else case.ways.hops
+    return max(
+        int(hop.overtaken_by.max)
+        for way, hop in zip(ways, case.hops, strict=True)
+        if hop.overtaken_by is not None and any(way is one for one in group.hops)
+    )
+
+
+def _slow(group: HopGroup) -> str | None:
+    """The tap over which most late packets came."""
+    late: dict[int, int] = {}
+    for hop in group.hops:
+        late[hop.from_tap] = late.get(hop.from_tap, 0) + int(hop.whole["late"])
+    tap, most = max(late.items(), key=lambda item: item[1])
+    return printable(group.ways.names[tap]) if most >= SLOW_SHARE * sum(late.values()) else None
+
+
+def _into(group: HopGroup) -> set[int]:
+    """The taps from which the late flows come to the taps where they are late."""
+    taps = {hop.to_tap for hop in group.hops}
+    flows = group.passed()["flow"][group.passed()["late"] > 0]
+    return {
+        hop.from_tap
+        for hop in group.ways.hops
+        if hop.to_tap in taps and np.isin(hop.passed["flow"], flows).any()
+    }
+
+
+SLOW_PATH_SHARE = 0.8
+"""Least share of the late packets that one path carried to be named the slow one."""
+SLOW_PATH_FACTOR = 2
+"""It also has at least this many times its share of the packets."""
+
+
+def late_before(case: Case, known: Known) -> Iterator[Finding]:
+    """Packets overtaken before the first tap of their flow.
+
+    Where a gap may hide that a packet was lost, or asked for, its retransmission looks late.
+    """
+    troubles = case.measuring.troubles
+    flows = [case.flows[f] for f in troubles.flows(LATE)]
+    flows = [flow for flow in flows if flow.reordered_packets and not gaps_in(flow, case.gaps)]
+    for group in by_hosts(flows):
+        late = troubles.by_flow(LATE, (flow.id for flow in group))
+        first, last = span_of(late.values())
+        slow = slow_path(group)
+        if slow is not None and known.slow_path(slow.tap, first, last):
+            continue
+        if all(
+            known.explains(REORDERING_CAUSES, flow.id, first, last)
+            or known.misplaced(flow, first, last)
+            for flow in group
+        ):
+            continue
+        same = of_same_hosts(case, group)
+        could = sum(flow.data_packets for flow in same)
+        packets = sum(trouble.packets for trouble in late.values())
+        tap = tap_of(case, late.values())
+        via = "" if slow is None else f", {slow.share} of them over {slow.name}"
+        yield finding(
+            case,
+            "reordering",
+            Place(to_tap=tap, direction="before the tap", host=only(f.src for f in group)),
+            could,
+            f"{packets_of(packets, could)} from {hosts(group)} are overtaken {before(case, tap)}"
+            f"{via}",
+            "compare the delay of the paths"
+            if slow is None
+            else f"look for a queue on {slow.name}",
+            confidence="proven",
+            seen=late.values(),
+            severity=_severity_of_late(case, group, packets),
+        )
+
+
+def late_over(case: Case, tap: str | None, first_ns: int, last_ns: int) -> dict[int, Trouble]:
+    """Late packets, by flow, whose slow path leads to this tap, where some come in this time."""
+    troubles = case.measuring.troubles
+    found: dict[int, Trouble] = {}
+    for group in by_hosts(case.flows[f] for f in troubles.flows(LATE)):
+        late = troubles.by_flow(LATE, (flow.id for flow in group))
+        slow, (first, last) = slow_path(group), span_of(late.values())
+        if slow is not None and tap == slow.tap and first <= last_ns and last >= first_ns:
+            found |= late
+    return found
+
+
+class SlowPath(NamedTuple):
+    """The path that carries nearly all late packets."""
+
+    name: str
+    share: str
+    tap: str | None
+    """None where the paths are source ports."""
+
+
+def slow_path(group: list[Flow]) -> SlowPath | None:
+    """The tap or source port that most late packets of sprayed flows came over."""
+    for key, word in (("tap", ""), ("entropy", "source port ")):
+        late: dict[str, int] = {}
+        packets: dict[str, int] = {}
+        for flow in group:
+            for spraying in flow.spraying:
+                if spraying.path_by == key and len(spraying.paths) > 1:
+                    for path in spraying.paths:
+                        late[path.path] = late.get(path.path, 0) + path.reordered_packets
+                        packets[path.path] = packets.get(path.path, 0) + path.packets
+        slow = _most(late, packets)
+        if slow is not None:
+            share = f"{100 * late[slow] / sum(late.values()):.0f} %"
+            return SlowPath(f"{word}{printable(slow)}", share, slow if key == "tap" else None)
+    return None
+
+
+def _most(late: Mapping[str, int], packets: Mapping[str, int]) -> str | None:
+    total = sum(late.values())
+    if not total:
+        return None
+    slow = max(late, key=lambda path: late[path])
+    usual = packets[slow] / sum(packets.values())
+    share = late[slow] / total
+    return slow if share >= SLOW_PATH_SHARE and share >= SLOW_PATH_FACTOR * usual else None
+
+
+def _severity_of_late(case: Case, group: list[Flow], packets: int) -> Severity | None:
+    """A note where nobody retransmits because of it, or the capture itself is out of order."""
+    disordered = sum(capture.out_of_order_frames for capture in case.captures)
+    if len(case.captures) == 1 and packets <= disordered:
+        return "note"
+    if all(flow.transport == TRANSPORT_NAMES[MRC] for flow in group):
+        return "note"  # its receivers take packets in any order
+    troubled = any(flow.retransmitted_packets or flow.recovery.naks for flow in group)
+    return None if troubled else "note"
+
+
+FINDERS = (
+    Finder(pauses, ("pause",)),
+    Finder(
+        overtaking,
+        ("reordering",),
+        REORDERING_CAUSES,
+        after=("missed_by_captures", "missed_at_one_tap", "mrc_ports", "hop_losses"),
+    ),
+    Finder(hop_queues, ("queueing",), QUEUE_CAUSES, after=("pauses", "overtaking")),
+    Finder(slow_paths, ("reordering",), REORDERING_CAUSES, after=("hop_moves", "hop_trims")),
+    Finder(late_before, ("reordering",), REORDERING_CAUSES, after=("losses_before", "trims")),
+)

@@ -1,1 +1,0 @@
-"""Faults of queue pairs and hosts."""

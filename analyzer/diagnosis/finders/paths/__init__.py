@@ -1,1 +1,0 @@
-"""How traffic is spread over paths."""

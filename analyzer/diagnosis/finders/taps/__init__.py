@@ -1,1 +1,0 @@
-"""Faults that one tap shows: before it, after it, at it."""
