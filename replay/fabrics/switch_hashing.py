@@ -137,8 +137,8 @@ def _changes(options: Mapping[str, str], model: str, where: str) -> dict[str, An
     extra = {key: value for key, value in options.items() if key not in OPTIONS}
     for key in extra:
         if key not in knobs:
-            known = ", ".join((*OPTIONS, *sorted(knobs)))
-            raise UsageError(f"{where}: there is no option {key!r} with hash {model}; use {known}")
+            known = choices(key, (*OPTIONS, *sorted(knobs)), "use")
+            raise UsageError(f"{where}: there is no option {key!r} with hash {model}; {known}")
     if extra:
         changes["extra"] = extra
     return changes

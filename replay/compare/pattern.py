@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ....analyzer.errors import UsageError
-from ....analyzer.key_values import only_known, parse_options
-from ....analyzer.units import parse_size
-from ...fabrics.fabric import Fabric
-from ...generate.from_pattern import generate, offered_traffic
-from ...generate.patterns.demands import Settings
-from ...generate.queue_pairs import PATH_MTUS, QueuePairs, Sending
-from ...packets.model.model import Model, Workload
-from ...packets.offers.collectives import ITERATED, from_queue_pairs
-from ...traffic.traffic import Traffic
+from ...analyzer.errors import UsageError
+from ...analyzer.spec import parse_spec
+from ...analyzer.units import parse_size
+from ..fabrics.fabric import Fabric
+from ..generate.from_pattern import generate, offered_traffic
+from ..generate.patterns.demands import Settings
+from ..generate.queue_pairs import PATH_MTUS, QueuePairs, Sending
+from ..packets.model.model import Model, Workload
+from ..packets.offers.collectives import ITERATED, from_queue_pairs
+from ..traffic.traffic import Traffic
 
 _COUNTS = ("hosts", "qps", "messages", "spray", "flows", "fan-in", "seed")
 KEYS = (*_COUNTS, "message-size", "acks")
@@ -38,17 +38,9 @@ def pairs_of(
     spec: str, fabric: Fabric, more_seed: int = 0, path_mtu: int = 4096
 ) -> tuple[QueuePairs, bool]:
     """(queue pairs, whether ACKs are generated)."""
-    name, _, rest = spec.partition(":")
-    options = parse_options(rest, f"--pattern {name}")
-    only_known(options, KEYS, f"--pattern {name} has no option")
-
-    def number(key: str, default: int) -> int:
-        text = options.get(key, str(default))
-        if not text.isascii() or not text.isdecimal():
-            raise UsageError(f"--pattern {name}: {key}={text} is not a whole number")
-        return int(text)
-
-    hosts = number("hosts", fabric.hosts)
+    name, options = parse_spec(spec, "--pattern")
+    options.check_known(KEYS, f"--pattern {name} has no option")
+    hosts = options.whole("hosts", str(fabric.hosts))
     if hosts > fabric.hosts:
         raise UsageError(f"--pattern {name}: {hosts} hosts, but the fabric has {fabric.hosts}")
     rate = int(fabric.links.rate_bits_per_second.max())
@@ -59,24 +51,23 @@ def pairs_of(
     settings = Settings(
         hosts=hosts,
         message_bytes=size,
-        messages=number("messages", 4),
-        flows=number("flows", 100),
-        fan_in=number("fan-in", 0) or None,
+        messages=options.whole("messages", "4"),
+        flows=options.whole("flows", "100"),
+        fan_in=options.whole("fan-in", "0") or None,
         load=0.5,
         rate_bits_per_second=rate,
     )
     sending = Sending(
-        qps=number("qps", 1),
-        entropy_values=number("spray", 1),
+        qps=options.whole("qps", "1"),
+        entropy_values=options.whole("spray", "1"),
         rate_bits_per_second=rate,
         path_mtu=path_mtu,
     )
     try:
-        pairs = generate(name, settings, sending, number("seed", 1) + more_seed)
+        pairs = generate(
+            name, settings, sending, options.whole("seed", "1", most=1 << 62) + more_seed
+        )
     except UsageError as error:  # with the options of `rocescope generate`
-        told = str(error).removeprefix(f"{name}: ").replace("--", "")
-        raise UsageError(f"--pattern {name}: {told}") from None
-    acks = options.get("acks", "yes")
-    if acks not in ("yes", "no"):
-        raise UsageError(f"--pattern {name}: acks={acks}: use yes or no")
-    return pairs, acks == "yes"
+        words = str(error).removeprefix(f"{name}: ").replace("--", "")
+        raise UsageError(f"--pattern {name}: {words}") from None
+    return pairs, options.switched_on("acks")
