@@ -19,11 +19,11 @@ from .base import FlowStrategy
 
 STRATEGIES = {
     "ecmp": "flows.ecmp:Ecmp",
-    "ecmp-qpn": "flows.ecmp_qpn:EcmpQpn",
-    "wcmp": "flows.wcmp:Wcmp",
+    "ecmp-qpn": "flows.ecmp:EcmpQpn",
+    "wcmp": "flows.ecmp:Wcmp",
     "subflow": "flows.subflow:Subflow",
     "static": "flows.static:Static",
-    "srv6": "flows.srv6:StaticSrv6",
+    "srv6": "flows.static:StaticSrv6",
     "assign": "flows.assign:Assign",
 }
 PACKET_STRATEGIES = {
