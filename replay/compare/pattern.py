@@ -27,17 +27,15 @@ def generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
 
 def offered(spec: str, fabric: Fabric, model: Model, more_seed: int) -> tuple[Workload, QueuePairs]:
     """The same for the packet engine: one message per pair unless the pattern sets more."""
-    name, _, rest = spec.partition(":")
-    if "messages=" not in rest:
-        rest = f"{rest},messages=1"
-    pairs, _ = pairs_of(f"{name}:{rest}", fabric, more_seed, model.payload_bytes)
-    return from_queue_pairs(pairs, fabric, model, name in ITERATED), pairs
+    pairs, _ = pairs_of(spec, fabric, more_seed, model.payload_bytes, messages=1)
+    iterated = spec.partition(":")[0] in ITERATED
+    return from_queue_pairs(pairs, fabric, model, iterated), pairs
 
 
 def pairs_of(
-    spec: str, fabric: Fabric, more_seed: int = 0, path_mtu: int = 4096
+    spec: str, fabric: Fabric, more_seed: int = 0, path_mtu: int = 4096, messages: int = 4
 ) -> tuple[QueuePairs, bool]:
-    """(queue pairs, whether ACKs are generated)."""
+    """(queue pairs, whether ACKs are generated); messages: per pair, unless the pattern says."""
     name, options = parse_spec(spec, "--pattern")
     options.check_known(KEYS, f"--pattern {name} has no option")
     hosts = options.whole("hosts", str(fabric.hosts))
@@ -51,7 +49,7 @@ def pairs_of(
     settings = Settings(
         hosts=hosts,
         message_bytes=size,
-        messages=options.whole("messages", "4"),
+        messages=options.whole("messages", str(messages)),
         flows=options.whole("flows", "100"),
         fan_in=options.whole("fan-in", "0") or None,
         load=0.5,

@@ -95,7 +95,10 @@ def parse_jobs(
     classes of data. UsageError names the key; that of the result the job that does not fit.
     """
     files = files or JobFiles()
-    plans = [_file(spec, files, classes) or _parsed(spec, classes) for spec in specs]
+    plans: list[_Plan] = []
+    for spec in specs:
+        given = parse_options(spec, "--jobs")
+        plans.append(_read(given, files, classes) if "file" in given else _checked(given, classes))
     if sum(plan.alike for plan in plans) > MOST_JOBS:
         raise UsageError(f"--jobs: at most {MOST_JOBS} jobs are possible")
 
@@ -110,18 +113,14 @@ def parse_jobs(
     return placed
 
 
-def _file(spec: str, files: JobFiles, classes: Sequence[str]) -> _Plan | None:
-    """The plan of a job from a file; None for other jobs."""
-    given = parse_options(spec, "--jobs")
-    if "file" not in given:
-        return None
+def _read(given: Options, files: JobFiles, classes: Sequence[str]) -> _Plan:
+    """The plan of a job from a file."""
     for key in given:
         if key not in FILE_KEYS:
             raise UsageError(
                 f"--jobs: {key} cannot be combined with file; {', '.join(FILE_KEYS)} can"
             )
-    rest = ",".join(f"{key}={value}" for key, value in given.items() if key != "file")
-    plan, path = _parsed(rest, classes), Path(given["file"])
+    plan, path = _checked(given, classes), Path(given["file"])
     if plan.collective not in ALL_REDUCES:
         raise UsageError(f"--jobs: collective of a file is one of {', '.join(ALL_REDUCES)}")
     file = files.read(given["file"], plan.collective)
@@ -141,8 +140,7 @@ def _class(name: str, classes: Sequence[str], where: str) -> int:
     return classes.index(name)
 
 
-def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
-    given = parse_options(spec, "--jobs")
+def _checked(given: Options, classes: Sequence[str]) -> _Plan:
     given.check_known(KEYS, "--jobs has no key")
     values = given.with_defaults(_DEFAULTS)
     numbers = {key: values.whole(key, "", *_NUMBERS[key]) for key in _NUMBERS if key in values}

@@ -180,7 +180,7 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     capsys.readouterr()
     for wrong, told in (
         (["--model", "buffer=1B"], "is smaller than a packet"),
-        (["--model", "bufer=1kB"], "it has mtu"),
+        (["--model", "bufer=1kB"], "It has mtu"),
         (["--model", "offer=later"], "captured"),
         (["--runs", "0"], "--runs"),
         (["--window", "1ms"], "--window"),
