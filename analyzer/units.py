@@ -1,4 +1,4 @@
-"""Parses durations, rates and sizes: `100ms`, `400G`, `64KiB`."""
+"""Parses durations, rates, sizes, shares and numbers: `100ms`, `400G`, `64KiB`, `1%`, `1/8`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,13 @@ def _scaled(number: str, scale: int) -> int:
     return (int(whole + fraction) * scale + denominator // 2) // denominator
 
 
-def parse_duration(text: str, option: str) -> int:
-    """Nanoseconds in `text`, such as `100ms`, `1.5s` or `250us`; UsageError names `option`."""
+def parse_duration(text: str, option: str, *, zero: bool = False) -> int:
+    """Nanoseconds in `text`, such as `100ms`, `1.5s` or `250us`; UsageError names `option`.
+
+    zero: `0` is a duration, too.
+    """
+    if zero and text == "0":
+        return 0
     parts = _split(text)
     if parts and parts[1] in _DURATION_NS:
         nanoseconds = _scaled(parts[0], _DURATION_NS[parts[1]])
@@ -70,11 +75,13 @@ def parse_rate(text: str, option: str) -> int:
     )
 
 
-def parse_size(text: str, option: str) -> int:
+def parse_size(text: str, option: str, *, zero: bool = False) -> int:
     """Bytes in `text`, such as `4096`, `64KiB`, `64K`, `1MB`; UsageError names `option`.
 
-    K, M and G alone are powers of 1024, as in Linux tools.
+    K, M and G alone are powers of 1024, as in Linux tools. zero: `0` is a size, too.
     """
+    if zero and text == "0":
+        return 0
     parts = _split(text)
     if parts and parts[1].lower() in _SIZE:
         size = _scaled(parts[0], _SIZE[parts[1].lower()])
@@ -87,3 +94,44 @@ def parse_size(text: str, option: str) -> int:
         f"{option} {text!r} is not a size; write bytes, or a number and kB, MB, GB, KiB, MiB "
         "or GiB, for example 64KiB"
     )
+
+
+def parse_whole(text: str, option: str, least: int = 0, most: int = 999_999_999) -> int:
+    """An integer from least to most, in decimal digits; UsageError names `option`."""
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else least - 1
+    if not least <= value <= most:
+        raise UsageError(f"{option} {text!r} is not a whole number from {least:,} to {most:,}")
+    return value
+
+
+def parse_number(text: str, option: str, least: float, most: float) -> float:
+    """A number from least to most, not NaN; UsageError names `option`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        raise UsageError(f"{option} {text!r} is not a number from {least:g} to {most:g}")
+    return value
+
+
+def parse_share(text: str, option: str, most_percent: float = 100) -> float:
+    """`1%` as 0.01; UsageError names `option`."""
+    try:
+        percent = float(text.removesuffix("%")) if text.endswith("%") else -1.0
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= most_percent:
+        raise UsageError(
+            f"{option} {text!r} is not a share of 0% to {most_percent:g}%; write it like 1%"
+        )
+    return percent / 100
+
+
+def parse_ratio(text: str, option: str) -> float:
+    """`1/8` or `0.125`; UsageError names `option`."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"{option} {text!r} is not a number; write it like 1/8") from None

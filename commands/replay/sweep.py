@@ -61,7 +61,7 @@ def sweep(
     span = parse_seeds(seeds)
     own = None if production is None else parse_seed(production, "--production")
 
-    from ...analyzer.key_values import parse_options
+    from ...analyzer.spec import parse_options
     from ...replay.compare.prepared import PreparedReplay
     from ...replay.compare.seeds import sweep_result
 

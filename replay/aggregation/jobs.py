@@ -10,11 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.key_values import only_known, parse_options
-from ...analyzer.units import parse_duration
+from ...analyzer.spec import parse_options
 from ..fabrics.fabric import Fabric
 from ..jobs.models import MODELS, SYNTHETIC
-from ..jobs.numbers import number, whole
 from .state import MOST_WORKERS
 
 PAYLOAD_BYTES: Final = 248
@@ -130,11 +128,11 @@ def _parsed(spec: str) -> list[Plan]:
     given = parse_options(spec, "--jobs")
     if not given:
         raise UsageError("--jobs is empty; write for example --jobs workers=8,model=comm")
-    only_known(given, DEFAULTS, "--jobs has no key")
-    values = {**DEFAULTS, **given}
-    numbers = {key: whole(key, values[key], *NUMBERS[key]) for key in NUMBERS}
+    given.check_known(DEFAULTS, "--jobs has no key")
+    values = given.with_defaults(DEFAULTS)
+    numbers = {key: values.whole(key, "", *NUMBERS[key]) for key in NUMBERS}
     model = values["model"]
-    scale, ratio = number("scale", values["scale"]), number("ratio", values["ratio"])
+    scale, ratio = values.number("scale"), values.number("ratio")
     if model in MODELS:
         for key in ("fragments", "layers"):
             if key in given:
@@ -154,9 +152,9 @@ def _parsed(spec: str) -> list[Plan]:
         raise UsageError(
             f"--jobs: {sum(sizes):,} fragments per iteration exceed {MOST_FRAGMENTS:,}; use scale="
         )
-    start, stagger = (_ps(key, values[key]) for key in ("start", "stagger"))
-    slowdown = number("slowdown", values["slowdown"], 1, MOST_SLOWDOWN)
-    overflow = number("overflow", values["overflow"], 0, 1)
+    start, stagger = values.time_ps("start"), values.time_ps("stagger")
+    slowdown = values.number("slowdown", least=1, most=MOST_SLOWDOWN)
+    overflow = values.number("overflow", least=0, most=1)
     if numbers["stragglers"] > numbers["workers"]:
         raise UsageError(
             f"--jobs: {numbers['workers']} workers have no {numbers['stragglers']} stragglers"
@@ -179,10 +177,6 @@ def _parsed(spec: str) -> list[Plan]:
         )
         for at in range(numbers["count"])
     ]
-
-
-def _ps(key: str, text: str) -> int:
-    return 0 if text == "0" else parse_duration(text, f"--jobs: {key}") * 1000
 
 
 def place(plans: Sequence[Plan], fabric: Fabric, others: Sequence[Job] = ()) -> list[Job]:

@@ -11,9 +11,8 @@ from ..packets.failures.events import DOWN, Failures
 from ..packets.failures.highest_rate import rho_max
 from ..packets.hosts.parameters import Transport
 from ..packets.model.model import Workload
-from .specs.failures import parse_failures
-from .specs.transport import RHO_MAX, parse_transport
-from .specs.words import NEVER
+from .request import NEVER
+from .specs import RHO_MAX, parse_failures, parse_transport
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from ..results.replay import ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
 from ..traffic.traffic import SentMessages, Traffic
-from .request import ReplayRequest
-from .specs.words import ASAP, CAPTURED, JOBS
+from .request import ASAP, CAPTURED, JOBS, ReplayRequest
 from .summaries import SHORT, Listed, mapped
 
 if TYPE_CHECKING:
@@ -76,10 +75,14 @@ class PreparedReplay:
         """(model, whether captured packets come at their times, conditions) for the engine."""
         from .conditions import parse_conditions
         from .packets import check_runs
-        from .specs.classes import check_classes, parse_classes
-        from .specs.lossless import parse_lossless
-        from .specs.model import parse_model
-        from .specs.shape import SHAPE, parse_shape
+        from .specs import (
+            SHAPE,
+            check_classes,
+            parse_classes,
+            parse_lossless,
+            parse_model,
+            parse_shape,
+        )
 
         request = self.request
         check_runs(request.runs)
@@ -123,8 +126,8 @@ class PreparedReplay:
         from ..jobs.background import background
         from ..jobs.spec import parse_jobs
         from ..packets.offers.collectives import ITERATED
-        from .specs.classes import parse_classes
-        from .specs.pattern import pairs_of
+        from .pattern import pairs_of
+        from .specs import parse_classes
 
         pattern, (name, _, rest) = self.request.pattern, self.request.pattern.partition(":")
         if name in ITERATED:
@@ -186,7 +189,7 @@ class PreparedReplay:
         if request.jobs:
             return self._loads(*self._packet_parts[:2])(0).workload.traffic
         if request.pattern:
-            from .specs.pattern import generated
+            from .pattern import generated
 
             return generated(request.pattern, self.fabric, self._window_ns)
         from ...analyzer.logs.files import named
@@ -289,7 +292,7 @@ class PreparedReplay:
 
             return of_jobs
         if request.pattern:
-            from .specs.pattern import offered
+            from .pattern import offered
 
             def load(run: int) -> Load:
                 workload, pairs = offered(request.pattern, self.fabric, model, run)
@@ -297,7 +300,7 @@ class PreparedReplay:
 
             return load
         from ..packets.offers.captured import captured
-        from .specs.shape import parse_shape
+        from .specs import parse_shape
 
         traffic, warnings = mapped(self.read(messages=True), self.fabric)
         workload, notes = captured(

@@ -9,8 +9,15 @@ from dataclasses import dataclass, field, fields, replace
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ..strategies.registry import needs_packets
-from .specs.words import CAPTURED, NEVER
 
+NEVER = "never"
+"""`--converge`: switches learn only of failures of their own links."""
+INFINITE, PFC = "infinite", "pfc"
+"""`--lossless`."""
+JOBS = "jobs"
+"""How jobs are offered: messages and computations after what they wait for."""
+CAPTURED, ASAP = "captured", "asap"
+"""`--model offer=`: packets at their captured times, or as fast as the links accept them."""
 DEFAULT_STRATEGIES = ("ecmp", "assign")
 _WORDS = (
     "pattern", "jobs", "model", "lossless", "priority", "transport", "fail", "converge"

@@ -15,11 +15,10 @@ from ..fabrics.parameters import CHANGES, RATE_AND_DELAY
 from ..fabrics.parse import KINDS
 from ..jobs.files.job_files import JobFiles
 from ..results.replay import ReplayResult, StrategyResult, VariedResult, VariedStrategy
+from .pattern import KEYS as PATTERN
 from .prepared import PreparedReplay, Tell
-from .request import ReplayRequest
-from .specs import lossless, model, pattern, transport
-from .specs.shape import SHAPE
-from .specs.words import PFC
+from .request import PFC, ReplayRequest
+from .specs import LOSSLESS_FIELDS, MODEL_KEYS, SHAPE, TRANSPORT_FIELDS
 
 MOST_CASES = 64
 NONE = "none"
@@ -65,13 +64,13 @@ def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
     kind = KINDS.get(request.fabric.partition(":")[0])
     known = {"fabric": (*(RATE_AND_DELAY if kind is None else kind.parameters), *CHANGES)}
     if request.lossless.partition(":")[0] == PFC:
-        known["lossless"] = tuple(lossless.FIELDS)
-    of_model = tuple(key for key in model.KEYS if request.captures or key not in SHAPE)
-    known |= {"model": of_model, "transport": tuple(transport.FIELDS)}
+        known["lossless"] = tuple(LOSSLESS_FIELDS)
+    of_model = tuple(key for key in MODEL_KEYS if request.captures or key not in SHAPE)
+    known |= {"model": of_model, "transport": tuple(TRANSPORT_FIELDS)}
     if not request.lossless:  # PFC is the default; a buffer is then that of `--model`
-        known["lossless"] = tuple(lossless.FIELDS)
+        known["lossless"] = tuple(LOSSLESS_FIELDS)
     if request.pattern:
-        known["pattern"] = pattern.KEYS
+        known["pattern"] = PATTERN
     if request.jobs:
         from ..jobs.spec import KEYS as JOBS
 

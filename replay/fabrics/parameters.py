@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_duration, parse_rate
-from ...analyzer.words import choices
+from ...analyzer.spec import Options, parse_options
+from ...analyzer.units import parse_duration, parse_rate, parse_whole
 from ...kernels.named import NamedTuple
 
 COUNT, RATE, DURATION, RATIO = "count", "rate", "duration", "ratio"
@@ -47,24 +47,14 @@ class Changes(NamedTuple):
     """(link, bits per second)."""
 
 
-def split_options(text: str, where: str) -> tuple[dict[str, str], Changes]:
+def split_options(text: str, where: str) -> tuple[Options, Changes]:
     """`key=value,...` as a mapping; `down` and `slow` (may be repeated, or joined by +) apart."""
-    options: dict[str, str] = {}
-    down: list[str | int] = []
-    slow: list[tuple[str, int]] = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        key, equals, value = (p.strip() for p in part.partition("="))
-        if not equals or not value:
-            raise UsageError(f"{where}: {part!r} is not key=value")
-        if key == "down":
-            down += [name.strip() for name in value.split("+")]
-        elif key == "slow":
-            slow += [_slow(item.strip(), where) for item in value.split("+")]
-        elif key in options:
-            raise UsageError(f"{where}: {key} is given twice")
-        else:
-            options[key] = value
-    return options, Changes(tuple(down), tuple(slow))
+    options = parse_options(text, where, len(where) + 2, repeated=CHANGES)
+    down, slow = (
+        [item.strip() for item in options.pop(key, "").split("+") if item.strip()]
+        for key in CHANGES
+    )
+    return options, Changes(tuple(down), tuple(_slow(item, where) for item in slow))
 
 
 def _slow(item: str, where: str) -> tuple[str, int]:
@@ -101,10 +91,7 @@ class Values(NamedTuple):
 
 def checked(kind: str, options: Mapping[str, str], parameters: Mapping[str, Parameter]) -> Values:
     """All parameters with their values; UsageError names the parameter and its valid values."""
-    for key in options:
-        if key not in parameters:
-            known = choices(key, (*parameters, *CHANGES), "it has")
-            raise UsageError(f"{kind} has no parameter {key!r}; {known}")
+    Options(options, kind).check_known((*parameters, *CHANGES), f"{kind} has no parameter")
     numbers: dict[str, int | float | None] = {}
     for key, parameter in parameters.items():
         text = options.get(key)
@@ -118,7 +105,7 @@ def _number(kind: str, key: str, text: str, parameter: Parameter) -> int | float
         if parameter.kind == RATE:
             return parse_rate(text, key)
         if parameter.kind == DURATION:
-            return 0 if text == "0" else parse_duration(text, key)
+            return parse_duration(text, key, zero=True)
     except UsageError as error:
         raise UsageError(f"{kind}: {error}") from None
     if parameter.kind == RATIO:
@@ -129,14 +116,7 @@ def _number(kind: str, key: str, text: str, parameter: Parameter) -> int | float
         if not 0 < ratio < 1e6:
             raise UsageError(f"{where} {text!r} is not a ratio above 0, such as 2 or 1.5")
         return ratio
-    if not text.isascii() or not text.isdecimal():
-        raise UsageError(f"{where} {text!r} is not a whole number")
-    value = int(text)
-    if not parameter.least <= value <= parameter.most:
-        raise UsageError(
-            f"{where} must be {parameter.least:,} to {parameter.most:,}, not {value:,}"
-        )
-    return value
+    return parse_whole(text, where, parameter.least, parameter.most)
 
 
 def rate_text(bits_per_second: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...analyzer.spec import Options
 from ...analyzer.words import choices
 from ...kernels.named import NamedTuple
 from ..hashing.keys import parse_field_set
@@ -42,10 +43,9 @@ def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> Sw
     the fabric or in `options`, has the one that `seeding` derives from 0, different on each switch.
     UsageError, starting with `where`, for unknown options.
     """
+    options = Options(options, where)
     model = _model(fabric, options, where)
-    per_switch = options.get("per-switch", "different")
-    if per_switch not in ("equal", "different"):
-        raise UsageError(f"{where}: per-switch={per_switch}: use equal or different")
+    per_switch = options.word("per-switch", "different", "equal")
     changes = _changes(options, model, where)
     given = [_with(own, options, changes) for own in fabric.hash_settings]
     seed = _number(options, "seed", where)
@@ -111,7 +111,7 @@ def _with(
     return replace(base, **{**changes, "extra": extra})
 
 
-def _changes(options: Mapping[str, str], model: str, where: str) -> dict[str, Any]:
+def _changes(options: Options, model: str, where: str) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if "hash" in options:
         changes["model"] = model
@@ -127,9 +127,7 @@ def _changes(options: Mapping[str, str], model: str, where: str) -> dict[str, An
         if key in options:
             changes[key] = _number(options, key, where)
     if "symmetric" in options:
-        if options["symmetric"] not in ("yes", "no"):
-            raise UsageError(f"{where}: symmetric={options['symmetric']}: use yes or no")
-        changes["symmetric"] = options["symmetric"] == "yes"
+        changes["symmetric"] = options.switched_on("symmetric")
     for key, name in (("seed-use", "seed_use"), ("reduction", "reduction")):
         if key in options:
             changes[name] = options[key]
@@ -137,8 +135,8 @@ def _changes(options: Mapping[str, str], model: str, where: str) -> dict[str, An
     extra = {key: value for key, value in options.items() if key not in OPTIONS}
     for key in extra:
         if key not in knobs:
-            known = ", ".join((*OPTIONS, *sorted(knobs)))
-            raise UsageError(f"{where}: there is no option {key!r} with hash {model}; use {known}")
+            known = choices(key, (*OPTIONS, *sorted(knobs)), "use")
+            raise UsageError(f"{where}: there is no option {key!r} with hash {model}; {known}")
     if extra:
         changes["extra"] = extra
     return changes

@@ -5,14 +5,13 @@ The only module that imports scapy, which is GPL-2.0 and an optional package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.key_values import only_known, parse_options
+from ...analyzer.spec import Options, parse_options
 from .outer import NO_FIELD, Outer
 
 _DEFAULTS: Final = {"src": "192.0.2.1", "dst": "192.0.2.2", "session": "1", "vlan": "0"}
@@ -36,23 +35,16 @@ def outer_headers(text: str) -> Outer:
     kind, _, rest = text.partition(":")
     if kind not in _MOST:
         raise UsageError(f"--mirror: there is no {kind!r}; there are {', '.join(_MOST)}")
-    given = parse_options(rest, "--mirror")
-    only_known(given, _DEFAULTS, "--mirror has no option")
-    options = {**_DEFAULTS, **given}
+    given = parse_options(rest, "--mirror", len(kind) + 2)
+    given.check_known(_DEFAULTS, "--mirror has no option")
+    options = given.with_defaults(_DEFAULTS)
     if kind == "erspan1" and "session" in given:
         raise UsageError("--mirror: ERSPAN type I has no session")
-    session = _number(options, "session", _MOST[kind]) if kind != "erspan1" else 0
+    session = options.whole("session", most=_MOST[kind]) if kind != "erspan1" else 0
     return _crafted(kind, session, options)
 
 
-def _number(options: Mapping[str, str], key: str, most: int) -> int:
-    text = options[key]
-    if not text.isascii() or not text.isdecimal() or int(text) > most:
-        raise UsageError(f"--mirror: {key}={text}: use a number from 0 to {most:,}")
-    return int(text)
-
-
-def _crafted(kind: str, session: int, options: Mapping[str, str]) -> Outer:
+def _crafted(kind: str, session: int, options: Options) -> Outer:
     from scapy.layers.inet import IP, UDP
     from scapy.layers.inet6 import IPv6
     from scapy.layers.l2 import Dot1Q, Ether
@@ -64,7 +56,7 @@ def _crafted(kind: str, session: int, options: Mapping[str, str]) -> Outer:
     if src.version != dst.version:
         raise UsageError("--mirror: src and dst must both be IPv4 or both IPv6")
     link = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
-    vlan = _number(options, "vlan", 4094)
+    vlan = options.whole("vlan", most=4094)
     if vlan:
         link /= Dot1Q(vlan=vlan)
     if src.version == 4:

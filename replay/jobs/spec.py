@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.key_values import only_known, parse_options
-from ...analyzer.units import parse_duration, parse_size
+from ...analyzer.spec import Options, parse_options
+from ...analyzer.units import parse_size
 from ...analyzer.words import choices
 from ...kernels.kernel import Floats
 from ..fabrics.fabric import Fabric
@@ -19,7 +19,6 @@ from .collectives import ALL_REDUCES, PLAIN, Collective, experts, hierarchical, 
 from .files.job_files import JobFile, JobFiles
 from .graph import MOST_PS, Job
 from .models import MODELS
-from .numbers import number, whole
 from .placing import PACKED, PLACEMENTS, FreeHosts
 from .training import training
 
@@ -96,7 +95,10 @@ def parse_jobs(
     classes of data. UsageError names the key; that of the result the job that does not fit.
     """
     files = files or JobFiles()
-    plans = [_file(spec, files, classes) or _parsed(spec, classes) for spec in specs]
+    plans: list[_Plan] = []
+    for spec in specs:
+        given = parse_options(spec, "--jobs")
+        plans.append(_read(given, files, classes) if "file" in given else _checked(given, classes))
     if sum(plan.alike for plan in plans) > MOST_JOBS:
         raise UsageError(f"--jobs: at most {MOST_JOBS} jobs are possible")
 
@@ -111,18 +113,14 @@ def parse_jobs(
     return placed
 
 
-def _file(spec: str, files: JobFiles, classes: Sequence[str]) -> _Plan | None:
-    """The plan of a job from a file; None for other jobs."""
-    given = parse_options(spec, "--jobs")
-    if "file" not in given:
-        return None
+def _read(given: Options, files: JobFiles, classes: Sequence[str]) -> _Plan:
+    """The plan of a job from a file."""
     for key in given:
         if key not in FILE_KEYS:
             raise UsageError(
                 f"--jobs: {key} cannot be combined with file; {', '.join(FILE_KEYS)} can"
             )
-    rest = ",".join(f"{key}={value}" for key, value in given.items() if key != "file")
-    plan, path = _parsed(rest, classes), Path(given["file"])
+    plan, path = _checked(given, classes), Path(given["file"])
     if plan.collective not in ALL_REDUCES:
         raise UsageError(f"--jobs: collective of a file is one of {', '.join(ALL_REDUCES)}")
     file = files.read(given["file"], plan.collective)
@@ -142,11 +140,10 @@ def _class(name: str, classes: Sequence[str], where: str) -> int:
     return classes.index(name)
 
 
-def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
-    given = parse_options(spec, "--jobs")
-    only_known(given, KEYS, "--jobs has no key")
-    values = {**_DEFAULTS, **given}
-    numbers = {key: whole(key, values[key], *_NUMBERS[key]) for key in _NUMBERS if key in values}
+def _checked(given: Options, classes: Sequence[str]) -> _Plan:
+    given.check_known(KEYS, "--jobs has no key")
+    values = given.with_defaults(_DEFAULTS)
+    numbers = {key: values.whole(key, "", *_NUMBERS[key]) for key in _NUMBERS if key in values}
     name = values["collective"]
     if name not in COLLECTIVES:
         raise UsageError(f"--jobs: there is no collective {name!r}; {choices(name, COLLECTIVES)}")
@@ -159,7 +156,7 @@ def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
         raise UsageError("--jobs: skew is for collective=moe and collective=all-to-all")
     if "ratio" in given and "compute" in given:
         raise UsageError("--jobs: give compute or ratio, not both")
-    skew = number("skew", values["skew"], 0, 8)
+    skew = values.number("skew", least=0, most=8)
     if name == "all-to-all" and "skew" not in given:
         skew = 0.0
     return _Plan(
@@ -168,24 +165,24 @@ def _parsed(spec: str, classes: Sequence[str]) -> _Plan:
         numbers.get("workers"),
         _sizes(given, values, numbers["layers"]),
         numbers["iterations"],
-        None if "ratio" in given else _time("compute", values["compute"]),
-        number("ratio", values.get("ratio", "1"), 1e-6, 1e6),
+        None if "ratio" in given else _time(values, "compute"),
+        values.number("ratio", "1"),
         numbers["stragglers"],
-        number("slowdown", values["slowdown"], 1, 100),
-        _percent("jitter", values["jitter"]),
+        values.number("slowdown", least=1, most=100),
+        values.share("jitter", most_percent=1000),
         numbers["qps"],
         numbers["group"],
         skew,
-        _time("expert", values["expert"]),
+        _time(values, "expert"),
         values["place"],
-        _time("start", values["start"]),
-        _time("stagger", values["stagger"]),
+        _time(values, "start"),
+        _time(values, "stagger"),
         _class(given["priority"], classes, "--jobs: priority") if "priority" in given else 0,
     )
 
 
-def _sizes(given: Mapping[str, str], values: Mapping[str, str], layers: int) -> tuple[int, ...]:
-    scale = number("scale", values["scale"], 1e-6, 1e6)
+def _sizes(given: Options, values: Options, layers: int) -> tuple[int, ...]:
+    scale = values.number("scale")
     model = values.get("model")
     if model is None:
         total = max(layers, round(parse_size(values["size"], "--jobs: size") * scale))
@@ -252,14 +249,8 @@ def _collective(plan: _Plan, rng: np.random.Generator) -> Collective:
     return PLAIN[plan.collective]
 
 
-def _percent(key: str, text: str) -> float:
-    if not text.endswith("%"):
-        raise UsageError(f"--jobs: {key} is a share such as 10%, not {text!r}")
-    return number(key, text.removesuffix("%"), 0, 1000) / 100
-
-
-def _time(key: str, text: str) -> int:
-    value = 0 if text == "0" else parse_duration(text, f"--jobs: {key}") * 1000
-    if value > MOST_PS:
-        raise UsageError(f"--jobs: {key}={text} is longer than an hour")
-    return value
+def _time(values: Options, key: str) -> int:
+    time_ps = values.time_ps(key)
+    if time_ps > MOST_PS:
+        raise UsageError(f"--jobs: {key}={values[key]} is longer than an hour")
+    return time_ps

@@ -9,11 +9,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Protocol, Self
 
-from ...analyzer.errors import UsageError
-from ...analyzer.key_values import only_known
+from ...analyzer.spec import PS, Options
 from ...analyzer.units import parse_duration
 from ..fabrics.fabric import Fabric
-from ..packets.model.model import PS, Workload
+from ..packets.model.model import Workload
 from ..packets.model.rules import Rules, Strategy
 from ..traffic.traffic import Traffic
 from .placed import Outcome, placed_rules
@@ -27,32 +26,24 @@ class Configured:
 
     def __init__(self, options: Mapping[str, str], name: str = "") -> None:
         """name: the strategy that uses this one, for messages."""
-        self.options = options
         self.name = name or self.name
+        self.options = Options(options, self.name)
 
     def with_default(self, key: str, value: str) -> Self:
         """The same strategy with a value for an option that is not set."""
-        return type(self)({key: value, **self.options})
+        return type(self)(self.options.with_defaults({key: value}))
 
     def known(self, *names: str) -> None:
         """UsageError for an option that is not one of these."""
-        only_known(self.options, names, f"{self.name} has no option")
+        self.options.check_known(names, f"{self.name} has no option")
 
     def whole(self, key: str, default: int, least: int, most: int) -> int:
         """An integer from least to most."""
-        text = self.options.get(key, str(default))
-        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
-            raise UsageError(
-                f"{self.name}: {key}={text}: use a whole number from {least} to {most}"
-            )
-        return int(text)
+        return self.options.whole(key, str(default), least, most)
 
     def word(self, key: str, *words: str) -> str:
         """One of these words, by default the first."""
-        text = self.options.get(key, words[0])
-        if text not in words:
-            raise UsageError(f"{self.name}: {key}={text}: use {' or '.join(words)}")
-        return text
+        return self.options.word(key, *words)
 
     def duration_ps(self, key: str, default: str) -> tuple[int, str]:
         """A time in ps, and its text."""

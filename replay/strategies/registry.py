@@ -12,18 +12,18 @@ from importlib import import_module
 from typing import Any
 
 from ...analyzer.errors import UsageError
-from ...analyzer.key_values import parse_options
+from ...analyzer.spec import Options, parse_options
 from ...analyzer.words import choices
 from ..packets.model.rules import Strategy
 from .base import FlowStrategy
 
 STRATEGIES = {
     "ecmp": "flows.ecmp:Ecmp",
-    "ecmp-qpn": "flows.ecmp_qpn:EcmpQpn",
-    "wcmp": "flows.wcmp:Wcmp",
+    "ecmp-qpn": "flows.ecmp:EcmpQpn",
+    "wcmp": "flows.ecmp:Wcmp",
     "subflow": "flows.subflow:Subflow",
     "static": "flows.static:Static",
-    "srv6": "flows.srv6:StaticSrv6",
+    "srv6": "flows.static:StaticSrv6",
     "assign": "flows.assign:Assign",
 }
 PACKET_STRATEGIES = {
@@ -86,9 +86,9 @@ def needs_packets(text: str) -> bool:
     return text.partition(":")[0] in PACKET_STRATEGIES
 
 
-def _parts(text: str) -> tuple[str, dict[str, str]]:
-    name, _, rest = text.partition(":")
-    name = _SAME.get(name, name)
+def _parts(text: str) -> tuple[str, Options]:
+    written, _, rest = text.partition(":")
+    name = _SAME.get(written, written)
     if name not in STRATEGIES and name not in PACKET_STRATEGIES:
         every = (*STRATEGIES, *PACKET_STRATEGIES)
         listed = name.split(",")
@@ -96,4 +96,4 @@ def _parts(text: str) -> tuple[str, dict[str, str]]:
             raise UsageError(f"give each strategy its own -s: -s {' -s '.join(listed)}")
         known = choices(name, every)
         raise UsageError(f"there is no strategy {name!r}; {known}")
-    return name, parse_options(rest, name)
+    return name, parse_options(rest, name, len(written) + 2)

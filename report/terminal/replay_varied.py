@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from rich.table import Table
 
-from ...replay.compare.specs.words import CAPTURED
+from ...replay.compare.request import CAPTURED
 from ...replay.results.replay import ReplayResult, VariedStrategy, short_titles
 from ..words import human
 from .page import Page, numbers, texts

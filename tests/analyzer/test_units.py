@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.units import parse_duration, parse_rate, parse_size
+from rocescope.analyzer.units import (
+    parse_duration,
+    parse_number,
+    parse_rate,
+    parse_ratio,
+    parse_share,
+    parse_size,
+    parse_whole,
+)
 
 
 @pytest.mark.parametrize(
@@ -73,3 +81,42 @@ def test_sizes(text: str, size: int) -> None:
 def test_bad_sizes_name_the_option(text: str) -> None:
     with pytest.raises(UsageError, match="^--message-size .*for example"):
         parse_size(text, "--message-size")
+
+
+def test_zero_where_it_is_allowed() -> None:
+    assert parse_duration("0", "x", zero=True) == parse_size("0", "x", zero=True) == 0
+    for parse in (parse_duration, parse_size):
+        with pytest.raises(UsageError, match="^x "):
+            parse("0", "x")
+
+
+def test_shares_numbers_and_ratios() -> None:
+    assert [parse_share(text, "x") for text in ("0%", "1%", "100%")] == [0.0, 0.01, 1.0]
+    assert parse_share("150%", "x", 1000) == 1.5
+    assert [parse_whole(text, "x") for text in ("0", "064", "999999999")] == [0, 64, 999_999_999]
+    assert [parse_number(text, "x", 0, 8) for text in ("0", "1e-3", "8")] == [0, 0.001, 8]
+    assert [parse_ratio(text, "x") for text in ("1/8", "0.125")] == [0.125, 0.125]
+
+
+@pytest.mark.parametrize("text", ["1", "101%", "-1%", "%", "nan%", ""])
+def test_bad_shares_name_the_option(text: str) -> None:
+    with pytest.raises(UsageError, match="^--fail .* is not a share of 0% to 100%"):
+        parse_share(text, "--fail")
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "1e3", "٣", "9999999999", " 1", "1" * 5000, "x"])
+def test_bad_whole_numbers_name_the_range(text: str) -> None:
+    with pytest.raises(UsageError, match="^qps .* is not a whole number from 1 to 64$"):
+        parse_whole(text, "qps", 1, 64)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "9", "", "x", "1,5"])
+def test_bad_numbers_name_the_range(text: str) -> None:
+    with pytest.raises(UsageError, match="^skew .* is not a number from 0 to 8$"):
+        parse_number(text, "skew", 0, 8)
+
+
+@pytest.mark.parametrize("text", ["", "1/0", "a/b", "1/2/3"])
+def test_bad_ratios_name_the_option(text: str) -> None:
+    with pytest.raises(UsageError, match="^alpha .* is not a number; write it like 1/8$"):
+        parse_ratio(text, "alpha")

@@ -149,16 +149,46 @@ def test_the_example_finder_finds(
     assert "with DSCP 0, the default class" in new.sentence
 
 
-def test_the_example_finder_passes_the_linter(checkout: Path, tmp_path: Path) -> None:
-    ruff = shutil.which("ruff", path=Path(sys.executable).parent) or shutil.which("ruff")
-    if ruff is None:
-        pytest.skip("no ruff")
-    _, file = example(checkout, "Add a finder", tmp_path / "default_class.py")
-    name = ["--stdin-filename", str(checkout / "analyzer/diagnosis/finders/default_class.py"), "-"]
-    for words in (["check", *name], ["format", "--check", *name]):
+EXAMPLES = {
+    "Add a finder": "analyzer/diagnosis/finders/default_class.py",
+    "Add a strategy": "replay/strategies/switches/two_choices.py",
+}
+"""The file that each example becomes, by section of the page."""
+
+
+@pytest.mark.parametrize("section", EXAMPLES)
+def test_ruff_accepts_the_example(section: str, checkout: Path, tmp_path: Path) -> None:
+    _, file = example(checkout, section, tmp_path / "example.py")
+    name = ["--no-cache", "--stdin-filename", EXAMPLES[section], "-"]
+    for words in (["check", *name], ["format", "--diff", *name]):
         with file.open() as text:
-            done = subprocess.run([ruff, *words], stdin=text, cwd=checkout, capture_output=True)
+            done = subprocess.run(
+                [sys.executable, "-m", "ruff", *words],
+                stdin=text,
+                cwd=checkout,
+                capture_output=True,
+                timeout=60,
+            )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.thorough
+def test_mypy_accepts_the_example_strategy(checkout: Path, tmp_path: Path) -> None:
+    _, file = example(checkout, "Add a strategy", tmp_path / "two_choices.py")
+    # In place of another strategy, so that its relative imports resolve.
+    other = "replay/strategies/switches/drill.py"
+    module = f"rocescope.{other.removesuffix('.py').replace('/', '.')}"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache")),
+            *("--shadow-file", f".types/rocescope/{other}", str(file), "-m", module),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=checkout,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_example_strategy_runs(

@@ -9,8 +9,8 @@ import pytest
 
 from rocescope.analyzer.measures.paths.imbalance import expected_fim
 from rocescope.replay.compare.flows import replay
+from rocescope.replay.compare.pattern import generated
 from rocescope.replay.compare.seeds import sweep_result
-from rocescope.replay.compare.specs.pattern import generated
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.seeding import SeedRange
 from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ....analyzer.errors import UsageError
-from ....analyzer.key_values import parse_options
+from ....analyzer.spec import parse_options
 from ....analyzer.words import choices
 from ...results.aggregation import ALL_REDUCES
 from .a2tp import a2tp
@@ -35,7 +35,7 @@ def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
         name, _, rest = spec.partition(":")
         if name not in every:
             raise UsageError(f"there is no scheme {name!r}; {choices(name, every)}")
-        given = parse_options(rest, f"scheme {name}")
+        given = parse_options(rest, f"scheme {name}", len(name) + 2)
         scheme: Scheme | AllReduce
         if name in SCHEMES:
             scheme = SCHEMES[name](given)

@@ -1,15 +1,27 @@
-"""ECMP: every switch hashes header fields and picks one of its equal-cost next hops."""
+"""ECMP: every switch hashes header fields and picks one of its equal-cost next hops.
+
+Also with the destination queue pair among the fields (Meta's E-ECMP: 3 bytes at offset 13 of UDP;
+source: Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM
+2024; FBOSS configures it as a user-defined field with CRC16-CCITT), and with weights proportional
+to the capacity beyond every next hop (source: Zhou et al., "WCMP: Weighted Cost Multipathing for
+Improved Fairness in Data Centers", EuroSys 2014).
+"""
 
 from __future__ import annotations
 
 from typing import Self
 
+from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
 from ...fabrics.switch_hashing import hash_known, hash_records, switch_hashing
+from ...fabrics.weights import with_capacity_weights
 from ...flows.placement import place
 from ...traffic.traffic import Traffic
 from ..base import Configured, FlowStrategy
 from ..placed import Outcome
+
+QPN_HASH = "crc16-ccitt"
+"""The default hash of `ecmp-qpn`."""
 
 
 class Hashed(Configured):
@@ -35,3 +47,28 @@ class Ecmp(Hashed, FlowStrategy):
             hashing.parameters,
             switches=hash_records(fabric, hashing),
         )
+
+
+class EcmpQpn(Hashed, FlowStrategy):
+    """Options: those of ecmp except `fields`."""
+
+    name = "ecmp-qpn"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        if "fields" in self.options:
+            raise UsageError("ecmp-qpn hashes 5-tuple+qpn; use ecmp:fields=... for others")
+        options = {"hash": QPN_HASH, **self.options, "fields": "5-tuple+qpn"}
+        return Ecmp(options, self.name).place(traffic, fabric)
+
+
+class Wcmp(Hashed, FlowStrategy):
+    """Options: those of ecmp."""
+
+    name = "wcmp"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        try:
+            weighted = with_capacity_weights(fabric)
+        except RecursionError:
+            raise UsageError(f"wcmp: the routes of {fabric.name} form a loop") from None
+        return Ecmp(self.options, self.name).place(traffic, weighted)

@@ -6,6 +6,13 @@ round-robin: every switch assigns its units to its links in turn, in the order o
 destination and unit.
 Source: Zahavi et al., "Optimized InfiniBand fat-tree routing for shift all-to-all
 communication patterns", Concurrency and Computation 2009 (D-mod-k).
+
+Static SRv6: the entropy value (EV) of a unit names its path. Every switch with several links takes
+the next digit of the EV, the lowest digit first: modulo the number of its links. In a leaf-spine
+the EV modulo the uplinks is the spine, as in MRC, which copies the uplink's number from the EV into
+the segment list (arXiv 2605.04333). The EV is the IPv6 flow label, or the UDP source port where the
+label is 0 or the packet is IPv4. That the digits lie in this order is assumed: the layout of
+production EVs is not public.
 """
 
 from __future__ import annotations
@@ -31,13 +38,25 @@ class Static(Configured, FlowStrategy):
         if by == "round-robin":
             choose = _in_turn(traffic, fabric)
         else:
-            choose = by_digits(
+            choose = _by_digits(
                 traffic.dst_host if by == "destination" else traffic.src_host, fabric
             )
         return Outcome(traffic, place_by(traffic, fabric, choose), {"by": by})
 
 
-def by_digits(number: Int32s, fabric: Fabric) -> Choose:
+class StaticSrv6(Configured, FlowStrategy):
+    """No options."""
+
+    name = "srv6"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        self.known()
+        keys = traffic.keys
+        value = np.where(keys.flow_label > 0, keys.flow_label, keys.sport).astype(np.int32)
+        return Outcome(traffic, place_by(traffic, fabric, _by_digits(value, fabric)), {})
+
+
+def _by_digits(number: Int32s, fabric: Fabric) -> Choose:
     """Digits of a mixed-radix number, the lowest digit at the first choice."""
     sizes = np.append(np.diff(fabric.forwarding.group_start), 1)  # item -1 serves group -1
     left = number.astype(np.int64).copy()

@@ -46,7 +46,7 @@ def test_rows_per_scheme_and_job(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seed", "-1"], "--seed must be 0 to"),
         (["--memory", "0"], "--memory must be 1 to"),
         (["-s", "magic"], "there is no scheme 'magic'"),
-        (["--jobs", "workers=70"], "workers is 1 to 62"),
+        (["--jobs", "workers=70"], "workers '70' is not a whole number from 1 to 62"),
         (["--jobs", "count=3,workers=8"], "do not fit the free hosts"),
         (["--until", "soon"], "--until"),
         (["--top", "0"], "--top must be 1 or more"),

@@ -58,7 +58,7 @@ def test_a_pattern_is_generated_once_per_run(monkeypatch: pytest.MonkeyPatch) ->
         seeds.append(arguments[-1])
         return generate(*arguments)
 
-    monkeypatch.setattr("rocescope.replay.compare.specs.pattern.generate", counted)
+    monkeypatch.setattr("rocescope.replay.compare.pattern.generate", counted)
     words = ["replay", *PATTERN, *FABRIC, "-s", "jsq", "-s", "ecmp", "--runs", "2"]
     assert cli.run(words) == 0
     assert sorted(seeds) == [1, 2]
@@ -192,7 +192,7 @@ def test_one_switch_only(capsys: pytest.CaptureFixture[str], links: list[str]) -
         ),
         (["replay", *PATTERN, *FABRIC, "--top", "0"], "--top must be 1"),
         (["replay", *PATTERN, *FABRIC, "--map", "order"], "--concat need captures"),
-        (["replay", "--pattern", "permutation:qps=x", *FABRIC], "qps=x is not a whole number"),
+        (["replay", "--pattern", "permutation:qps=x", *FABRIC], "qps 'x' is not a whole number"),
         (["replay", "--pattern", "permutation:colour=1", *FABRIC], "no option 'colour'"),
         (["replay", "--pattern", "permutation:acks=2", *FABRIC], "acks=2: use yes or no"),
         (["replay", "--pattern", "permutation:hosts=99", *FABRIC], "99 hosts"),
@@ -298,7 +298,7 @@ def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], da
     ("options", "words"),
     [
         (["-s", "mrc"], "needs a fabric with planes"),
-        (["-s", "ofan:x=1"], "no option 'x'; it has no options"),
+        (["-s", "ofan:x=1"], "no option 'x' at column 6; it has no options"),
         (["--model", "mtu=0"], "--model: mtu must be 1 to 65,536"),
         (["--model", "ack-every=0"], "--model: ack-every must be 1 to"),
         (["--model", "trim=64"], "trim needs buffer"),

@@ -23,7 +23,10 @@ JOBS = ("count=2,workers=3,fragments=100,window=32",)
         ({"memory": ()}, "--memory needs"),
         ({"jitter": 11}, "--jitter must be 0 to 10"),
         ({"reorder": 0.4, "duplicate": 0.2}, "must be at most 0.5"),
-        ({"schemes": ("ring:steps=3",)}, "scheme ring has no option 'steps'; it has no options"),
+        (
+            {"schemes": ("ring:steps=3",)},
+            "scheme ring has no option 'steps' at column 6; it has no options",
+        ),
         ({"silence": "soon"}, "--silence"),
         ({"filter": "ip.addr == 10.0.0.1"}, "need captures"),
         ({"window": 100}, "--window and --silence need captures"),

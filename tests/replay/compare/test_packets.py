@@ -25,7 +25,7 @@ from rocescope.replay.compare.packets import (
     percentile,
     replay_packets,
 )
-from rocescope.replay.compare.specs.transport import parse_transport
+from rocescope.replay.compare.specs import parse_transport
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.packets.bounds import bounds
@@ -180,7 +180,7 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     capsys.readouterr()
     for wrong, told in (
         (["--model", "buffer=1B"], "is smaller than a packet"),
-        (["--model", "bufer=1kB"], "it has mtu"),
+        (["--model", "bufer=1kB"], "It has mtu"),
         (["--model", "offer=later"], "captured"),
         (["--runs", "0"], "--runs"),
         (["--window", "1ms"], "--window"),

@@ -10,7 +10,7 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.pauses import circle_text
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
-from rocescope.replay.compare.specs.model import parse_model
+from rocescope.replay.compare.specs import parse_model
 from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.model.pfc import Pfc
 from rocescope.replay.results.replay import StrategyResult

@@ -55,7 +55,7 @@ def test_values_and_defaults():
     ("options", "message"),
     [
         ({"leafs": "1"}, "x has no parameter 'leafs'; .*leaves"),
-        ({"leaves": "9"}, "x: leaves must be 1 to 8, not 9"),
+        ({"leaves": "9"}, "x: leaves '9' is not a whole number from 1 to 8"),
         ({"leaves": "-1"}, "x: leaves '-1' is not a whole number"),
         ({"leaves": "²"}, "x: leaves '²' is not a whole number"),
         ({"rate": "fast"}, "x: .*rate"),

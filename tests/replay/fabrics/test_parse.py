@@ -74,11 +74,14 @@ def test_uplink_rates(options, uplink):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("leaf-spine:leaves=0", "leaves must be 1 to"),
+        ("leaf-spine:leaves=0", "leaves '0' is not a whole number from 1 to"),
         ("leaf-spine:leaves=-1", "leaves '-1' is not a whole number"),
         ("leaf-spine:leaves=1e3", "leaves '1e3' is not a whole number"),
-        ("leaf-spine:leaves=99999999999999999999", "leaves must be"),
-        ("leaf-spine:leaf=2", "no parameter 'leaf'; did you mean leaves? It has leaves"),
+        ("leaf-spine:leaves=99999999999999999999", "leaves '99999999999999999999' is not"),
+        (
+            "leaf-spine:leaf=2",
+            "no parameter 'leaf' at column 12; did you mean leaves? It has leaves",
+        ),
         ("leaf-spine:leaves", "'leaves' is not key=value"),
         ("leaf-spine:leaves=2,leaves=3", "leaves is given twice"),
         ("leaf-spine:rate=400", "rate '400' has no unit"),
@@ -93,7 +96,7 @@ def test_uplink_rates(options, uplink):
         ("leaf-spine:down=leaf9-spine1", "no link or node is called 'leaf9-spine1'"),
         ("leaf-spine:slow=leaf1-spine1", "has no rate; write slow="),
         ("fat-tree:k=7", "k must be even, not 7"),
-        ("fat-tree:k=2000", "k must be 2 to"),
+        ("fat-tree:k=2000", "k '2000' is not a whole number from 2 to"),
         ("rail:spines=0,pods=2", "the pods are not connected"),
         ("torus:k=3", "is not a fabric: give leaf-spine, fat-tree"),
         ("nowhere.yaml", "there is no file nowhere.yaml"),

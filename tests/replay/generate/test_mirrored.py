@@ -96,12 +96,12 @@ def test_sequence_and_time_of_a_mirror(tmp_path: Path, need_tool: Callable[[str]
     ("text", "says"),
     [
         ("pppoe", "there is no 'pppoe'"),
-        ("erspan2:session=1024", "session=1024"),
+        ("erspan2:session=1024", "session '1024'"),
         ("erspan1:session=1", "no session"),
         ("vxlan:vni=1", "no option 'vni'"),
         ("gre:src=10.0.0.1,dst=fd00::1", "both"),
         ("gre:src=nowhere", "nowhere"),
-        ("gre:vlan=4095", "vlan=4095"),
+        ("gre:vlan=4095", "vlan '4095'"),
     ],
 )
 def test_mistakes_are_named(text: str, says: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocescope.replay.compare.specs.pattern import pairs_of
+from rocescope.replay.compare.pattern import pairs_of
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.jobs.background import background
 from rocescope.replay.jobs.offered import offer_jobs

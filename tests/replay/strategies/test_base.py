@@ -30,7 +30,7 @@ def test_a_default_that_another_strategy_sets():
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (lambda s: s.whole("k", 1, 1, 9), "some: k=10: use a whole number from 1 to 9"),
+        (lambda s: s.whole("k", 1, 1, 9), "some: k '10' is not a whole number from 1 to 9"),
         (lambda s: s.word("k", "a", "b"), "some: k=10: use a or b"),
         (lambda s: s.known("x"), "some has no option 'k'; it has x"),
         (lambda s: s.known(), "some has no option 'k'; it has no options"),

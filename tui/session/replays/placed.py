@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....analyzer.errors import RocescopeError
-from ....analyzer.key_values import parse_options
+from ....analyzer.spec import parse_options
 from ....kernels.kernel import Bytes, Floats, Int32s, Ints
 from ....replay.fabrics.fabric import Fabric
 from ....replay.fabrics.switch_hashing import switch_hashing

@@ -19,9 +19,8 @@ from ....discovery.asking.commands import Line
 from ....discovery.dialects.dialect import Dialect
 from ....kernels.kernel import Ints, UInt32s
 from ....replay.compare.prepared import PreparedReplay
-from ....replay.compare.request import ReplayRequest, with_words
+from ....replay.compare.request import ASAP, ReplayRequest, with_words
 from ....replay.compare.seeds import sweep_result
-from ....replay.compare.specs.words import ASAP
 from ....replay.compare.summaries import mapped
 from ....replay.hashing.seeding import SeedRange
 from ....replay.results.replay import AS_CAPTURED, LinkLoad, StrategyResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.compare.specs.pattern import pairs_of
+from rocescope.replay.compare.pattern import pairs_of
 from rocescope.replay.fabrics.parse import parse_fabric
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4")
@@ -27,7 +27,11 @@ def test_options_and_defaults() -> None:
         ("permutation:messages=0", 4096, "--pattern permutation: message-size, messages and"),
         ("incast:fan-in=9", 4096, "--pattern incast: fan-in must be 1 to 7 for 8 hosts"),
         ("jam", 4096, "--pattern jam: there is no pattern 'jam'; there are permutation"),
-        ("permutation:fan=1", 4096, "--pattern permutation has no option 'fan'; it has hosts"),
+        (
+            "permutation:fan=1",
+            4096,
+            "--pattern permutation has no option 'fan' at column 13; did you mean fan-in?",
+        ),
         ("permutation:acks=1", 4096, "--pattern permutation: acks=1: use yes or no"),
     ],
 )

@@ -1,1 +1,0 @@
-"""Parsers of the options of a replay: patterns, models, transports and failures."""
