@@ -1,244 +1,297 @@
-"""Columns of the tables of a run: kernels take the fields of these tuples as constants."""
+"""The records of the tables of a run."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ..packets.model.records import CACHE_LINE, layout
 
 
-class _PacketColumns(NamedTuple):
-    """Columns of `World.extra`, int64[slots, 8]."""
+class Packet:
+    """A packet, beside its slot in the packet engine."""
 
-    KIND: int = 0
+    kind: int
     """GRADIENT, RESULT or REMINDER, and flags."""
-    JOB: int = 1
-    SEQ: int = 2
-    BITS: int = 3
-    """Mask of the workers whose values are in VALUE."""
-    VALUE: int = 4
-    INDEX: int = 5
+    job: int
+    seq: int
+    bits: int
+    """Mask of the workers whose values are in `value`."""
+    value: int
+    index: int
     """The slot of the switch memory."""
-    PRIORITY: int = 6
+    priority: int
     """0 to 255; in a RESULT the slot of this window position from now on."""
-    TO: int = 7
+    to: int
     """RESULT: bit of the worker, or -1 - rack for all workers of a rack. REMINDER: -1 - rack.
     GRADIENT: bit of the sender."""
-    COLUMNS: int = 8
 
 
-class _CellColumns(NamedTuple):
-    """Columns of `Memory.cells`, int64[switches * slots, 8]: the slots of all switches."""
+class Cell:
+    """A slot of a switch's memory."""
 
-    OWNER: int = 0
+    owner: int
     """`owner_of` of the fragment, 0 for an empty slot."""
-    BITS: int = 1
-    VALUE: int = 2
-    PRIORITY: int = 3
-    MARKED: int = 4
+    bits: int
+    value: int
+    priority: int
+    marked: int
     """FEEDBACK of the contributions, and CONTENDED if another fragment wanted the slot (A2TP)."""
-    SINCE: int = 5
+    since: int
     """When the slot was claimed."""
-    DONE: int = 6
-    """Whether the sum was complete; 2: VALUE is the result of the root (SwitchML)."""
-    TOUCHED: int = 7
+    done: int
+    """Whether the sum was complete; 2: `value` is the result of the root (SwitchML)."""
+    touched: int
     """Time of the last contribution."""
 
-    COLUMNS: int = 8
 
+class JobTally:
+    """Counts of packets of a job."""
 
-class _TallyColumns(NamedTuple):
-    """Columns of `Memory.tally`, int64[jobs, COLUMNS]: counts of packets of a job."""
-
-    SENT: int = 0
+    sent: int
     """Gradients, first transmissions."""
-    RESENT: int = 1
-    TIMEOUTS: int = 2
+    resent: int
+    timeouts: int
     """Expired timers of workers."""
-    ABSORBED: int = 3
+    absorbed: int
     """Gradients that ended in a switch, because their slot had not all workers yet."""
-    COMPLETED: int = 4
+    completed: int
     """Sums that a switch completed, at every level."""
-    COLLISIONS: int = 5
+    collisions: int
     """Gradients that found their slot taken."""
-    PREEMPTIONS: int = 6
+    preemptions: int
     """Slots taken from other jobs."""
-    EVICTED: int = 7
+    evicted: int
     """Partial sums that left a switch for another job."""
-    SERVER: int = 8
+    server: int
     """Gradient packets that reached the PS."""
-    WHOLE: int = 9
+    whole: int
     """Those with the values of all workers; SwitchML: sums that the switch completed."""
-    IGNORED: int = 10
+    ignored: int
     """Packets at the PS with a value that it already had."""
-    RESULTS: int = 11
+    results: int
     """Results that workers received for the first time."""
-    REPEATED: int = 12
+    repeated: int
     """Results that a worker already had."""
-    REMINDERS: int = 13
-    WRONG: int = 14
+    reminders: int
+    wrong: int
     """Results with another value than the sum of what the workers sent."""
-    STALE: int = 15
+    stale: int
     """Gradients of a chunk that was complete already."""
-    OVERFLOWS: int = 16
+    overflows: int
     """Sums that saturated: the PS asked for the values in floats."""
-    EXPIRED: int = 17
+    expired: int
     """Slots of the job that a result of another fragment released: the slot's timeout."""
-    BYPASSED: int = 18
+    bypassed: int
     """Gradients that were sent past the switch memory at their first transmission (A2TP)."""
 
-    COLUMNS: int = 19
 
+class JobRow:
+    """A job."""
 
-class _JobColumns(NamedTuple):
-    """Columns of `World.jobs`, int64[jobs, 16]."""
-
-    WORKERS: int = 0
-    FIRST: int = 1
+    workers: int
+    first: int
     """First worker."""
-    SERVER: int = 2
+    server: int
     """Host of the PS; with SwitchML a worker in the rack of the root."""
-    ITERATIONS: int = 3
-    WINDOW: int = 4
-    LAYERS: int = 5
+    iterations: int
+    window: int
+    layers: int
     """Of an iteration."""
-    FIRST_LAYER: int = 6
+    first_layer: int
     """Row of its first layer in `World.layers`; all layers of an iteration follow each other."""
-    JITTER: int = 7
+    jitter: int
     """Compute times vary by up to this share, times 2**16."""
-    OVERFLOW: int = 8
+    overflow: int
     """Chance of a fragment that its sum exceeds int32, out of 2**31."""
-    FIRST_RACK: int = 9
-    RACKS: int = 10
-    BASE: int = 11
+    first_rack: int
+    racks: int
+    base: int
     """SwitchML: the first of its slots."""
-    SLOTS: int = 12
+    slots: int
     """SwitchML: its slots, half of them per version."""
-    NEXT_INDEX: int = 13
+    next_index: int
     """Next entry of its list of unused slots, for collisions."""
-    HIGHEST: int = 14
+    highest: int
     """One more than the highest sequence number that reached the PS."""
 
-    COLUMNS: int = 16
 
+class Worker:
+    """A worker."""
 
-class _WorkerColumns(NamedTuple):
-    """Columns of `World.workers`, int64[workers, 16]."""
-
-    JOB: int = 0
-    BIT: int = 1
-    HOST: int = 2
-    SENT: int = 3
+    job: int
+    bit: int
+    host: int
+    sent: int
     """Next sequence number to send."""
-    DONE: int = 4
+    done: int
     """First sequence number without a result; with SwitchML the number of results."""
-    READY: int = 5
+    ready: int
     """End of the sequence numbers that are computed."""
-    ITERATION: int = 6
-    LAYER: int = 7
+    iteration: int
+    layer: int
     """Next layer of the iteration to be computed."""
-    BASE: int = 8
+    base: int
     """Start of the iteration."""
-    SLOWNESS: int = 9
+    slowness: int
     """Compute time over that of the model, times 2**16, in this iteration."""
-    DEADLINE: int = 10
+    deadline: int
     """When the timer expires."""
-    LATER: int = 11
-    """Results since DONE was asked for that are not DONE."""
-    ASKED: int = 12
+    later: int
+    """Results since `done` was asked for that are not `done`."""
+    asked: int
     """One more than the last sequence number retransmitted for later results."""
-    FINISHED: int = 13
+    finished: int
     """When the last iteration ended, -1 before."""
-    CONGESTION: int = 14
+    congestion: int
     """Congestion window in packets, times 2**10."""
-    HALVED: int = 15
+    halved: int
     """The window was last halved below this sequence number; the threshold of slow start is the
     window then."""
-    HEARD: int = 16
+    heard: int
     """Whether a result has arrived."""
-    BY_TIMER: int = 17
+    by_timer: int
     """Gradients that its timer retransmitted."""
 
     # A2TP, see two_windows.py.
-    AGGREGATORS: int = 18
+    aggregators: int
     """Window of aggregators, packets."""
-    CREDIT: int = 19
+    credit: int
     """Gradients that may still use switch memory in this period."""
-    PERIOD_END: int = 20
+    period_end: int
     """Sequence number whose result ends the period."""
-    PERIOD_AT: int = 21
+    period_at: int
     """Start of the period."""
-    PERIOD_DONE: int = 22
-    """DONE at its start."""
-    MEASURED: int = 23
+    period_done: int
+    """`done` at its start."""
+    measured: int
     """Whether the share of prompt results of this period is known."""
-    ECHOES: int = 24
+    echoes: int
     """Results of this period with the mark of ECN."""
-    CONTENTIONS: int = 25
+    contentions: int
     """Results of this period whose slot another fragment wanted."""
 
-    COLUMNS: int = 26
 
+class PoolSlot:
+    """A slot of SwitchML as a worker sees it."""
 
-class _PoolColumns(NamedTuple):
-    """Columns of `World.pool`, int64[workers, window, 2]: slots of SwitchML as workers see them."""
-
-    SEQ: int = 0
+    seq: int
     """Sequence number that waits for its result, or the next one."""
-    DUE: int = 1
+    due: int
     """When its timer expires, 0: not sent."""
 
-    COLUMNS: int = 2
 
+class Degrees:
+    """A2TP's moving averages of a worker, 0 to 1."""
 
-class _DegreeColumns(NamedTuple):
-    """Columns of `World.degrees`, float64[workers, 4]: A2TP's moving averages, 0 to 1."""
-
-    MARKED: int = 0
+    marked: float
     """Share of results with the mark of ECN."""
-    CONTENDED: int = 1
+    contended: float
     """Share of results whose slot another fragment wanted."""
-    PROMPT: int = 2
+    prompt: float
     """Share of a window whose results came within the base round-trip time."""
-    PROMPT_NOW: int = 3
+    prompt_now: float
     """The same of this period alone."""
 
-    COLUMNS: int = 4
 
+class Sum:
+    """What the PS of a job holds of a fragment."""
 
-class _SumColumns(NamedTuple):
-    """Columns of `World.sums`, int64[jobs * ring, 8]: what the PS of each job holds."""
-
-    SEQ: int = 0
+    seq: int
     """One more than the sequence number, 0 for none."""
-    BITS: int = 1
-    VALUE: int = 2
-    DONE: int = 3
-    COLLIDED: int = 4
-    MARKED: int = 5
+    bits: int
+    value: int
+    done: int
+    collided: int
+    marked: int
     """FEEDBACK of the packets."""
-    SINCE: int = 6
+    since: int
     """Time of the last contribution or reminder."""
-    INDEX: int = 7
-    """The slot, once DONE."""
-    NEXT: int = 8
-    """The slot of its window position from now on, once DONE."""
-    FLOATS: int = 9
+    index: int
+    """The slot, once `done`."""
+    next: int
+    """The slot of its window position from now on, once `done`."""
+    floats: int
     """Whether the sum saturated and starts again in floats."""
 
-    COLUMNS: int = 10
+
+class Rack:
+    """The workers of a job at one switch."""
+
+    switch: int
+    first: int
+    """First worker."""
+    end: int
+    """End of its workers."""
 
 
-pk = _PacketColumns()
-cl = _CellColumns()
-ty = _TallyColumns()
-jb = _JobColumns()
-wk = _WorkerColumns()
-sm = _SumColumns()
-pl = _PoolColumns()
-dg = _DegreeColumns()
+class Layer:
+    """A layer of an iteration of a job."""
+
+    end: int
+    """End of its sequence numbers."""
+    ps: int
+    """From the start of the iteration until it is computed."""
+    priority: int
+    """0 to 255."""
+
+
+class Expected:
+    """What workers sent of a fragment."""
+
+    seq: int
+    """One more than the sequence number."""
+    sum: int
+    """Of the values sent."""
+
+
+class Control:
+    """Settings of a run, and its progress; one record."""
+
+    rto: int
+    """Timer, ps."""
+    first_rto: int
+    """The same before the first result."""
+    trigger: int
+    """Later results until the first missing one is asked for, 0: never."""
+    rehash: int
+    """The PS gives a window position another slot after a gradient with one of these flags."""
+    remind: int
+    """ps until the PS asks switches for a partial sum, 0: never."""
+    has_server: int
+    multicast: int
+    """Switches copy results."""
+    congestion: int
+    """FIXED_WINDOW, ONE_WINDOW (ATP) or TWO_WINDOWS (A2TP)."""
+    loss: int
+    """Chance of a packet on a link, times 2**31; the same for the two below."""
+    copies: int
+    delays: int
+    bytes: int
+    seed: int
+    ring: int
+    """Sequence numbers that are kept, a power of two."""
+    double_after: int
+    """Retransmissions after which a timer doubles, 0: never."""
+    slot_timeout: int
+    """ps without a contribution after which the result of another fragment releases a slot, 0:
+    never."""
+    margin: int
+    """Slots for one event."""
+    finished: int
+    """Workers that finished."""
+    now: int
+    base_rtt: int
+    """A2TP's base round-trip time, ps."""
+    contention: int
+    """Percentage of contended results that A2TP tolerates."""
+
+
+PACKET, CELL, TALLY = layout(Packet, CACHE_LINE), layout(Cell, CACHE_LINE), layout(JobTally)
+JOB, WORKER, POOL_SLOT, DEGREES = (layout(row) for row in (JobRow, Worker, PoolSlot, Degrees))
+SUM, RACK, LAYER, EXPECTED = (layout(row) for row in (Sum, Rack, Layer, Expected))
+CONTROL = layout(Control)
 
 GRADIENT, RESULT, REMINDER = range(3)
 KINDS = 3
-"""Mask of the kind within KIND."""
+"""Mask of the kind within `Packet.kind`."""
 RESENT, COLLIDED, DIRECT, ECHO, FLOATS, CONTENDED = 4, 8, 16, 32, 64, 128
 """Flags: retransmitted, or sent past the switch memory (A2TP); found its slot taken; no switch adds
 to it any longer; a packet of this sum was marked by ECN; a GRADIENT in floats, or a RESULT that

@@ -11,15 +11,14 @@ import numpy as np
 from ...kernels.kernel import Int, Ints, kernel
 from ..packets.links.queues import serve, take_arrival
 from ..packets.links.slots import free_slot
-from ..packets.model import run_state as rs
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import next_event, schedule
-from .columns import GRADIENT, KINDS, jb, pk
+from .columns import GRADIENT, KINDS
 from .memory import scheme_at
 from .network import disturbed, note_mark
 from .pool import take_pooled, wake_pool
 from .server import remind, take_gradient
-from .state import FINISHED, HAS_SERVER, MARGIN, NOW, Run
+from .state import Run
 from .switches import at_switch
 from .workers import begin_iteration, take_result, wake, worker_item
 
@@ -44,19 +43,19 @@ def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> In
     links, slots, counts, control = net.links, net.slots, net.counts, world.control
     switches, first_worker = len(ground.memory_of), 1 + len(links)
     first_server = first_worker + len(world.workers)
-    pooled = control[HAS_SERVER] == 0
-    stop = counts[rs.HOPS] + most_hops
-    while control[FINISHED] < len(world.workers):
-        if counts[rs.FREE_SLOTS] < control[MARGIN]:
+    pooled = control[0].has_server == 0
+    stop = counts[0].hops + most_hops
+    while control[0].finished < len(world.workers):
+        if counts[0].free_slots < control[0].margin:
             return GROW
-        if counts[rs.HOPS] >= stop:
+        if counts[0].hops >= stop:
             return MORE
         item, time = next_event(world.wheel)
         if item < 0:
             return DONE
         if time > until_ps:
             return DONE
-        control[NOW] = time
+        control[0].now = time
         if item >= first_server:
             remind(run, item - first_server, time)
             continue
@@ -68,30 +67,30 @@ def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> In
             continue
         link = item - 1
         slot: Int = np.int64(-1)
-        if links[link, rs.HEAD_TIME] == time:
+        if links[link].head_time == time:
             slot = take_arrival(links, slots, link)
-        if links[link, rs.WAITING_PACKETS] > 0:
+        if links[link].waiting_packets > 0:
             serve(net, link, time + 1)
-        if links[link, rs.HEAD_TIME] != NEVER:
-            schedule(world.wheel, item, links[link, rs.HEAD_TIME])
-        elif links[link, rs.WAITING_PACKETS] > 0:
-            schedule(world.wheel, item, max(time, links[link, rs.FREE]))
+        if links[link].head_time != NEVER:
+            schedule(world.wheel, item, links[link].head_time)
+        elif links[link].waiting_packets > 0:
+            schedule(world.wheel, item, max(time, links[link].free))
         if slot < 0 or disturbed(run, link, slot, time):
             continue
         node = np.int64(ground.target[link])
         if node < switches:
             note_mark(run, slot, np.int64(ground.from_host[link]))
             at_switch(run, scheme, node, slot, time)
-        elif world.extra[slot, pk.KIND] & np.int64(KINDS) == GRADIENT:
+        elif world.extra[slot].kind & np.int64(KINDS) == GRADIENT:
             note_mark(run, slot, np.int64(0))
             take_gradient(run, slot, time)
         else:
             note_mark(run, slot, np.int64(0))
-            to = world.extra[slot, pk.TO]
+            to = world.extra[slot].to
             if to < 0:  # a reminder that no switch answered
                 free_slot(net, slot)
             else:
-                worker = world.jobs[world.extra[slot, pk.JOB], jb.FIRST] + to
+                worker = world.jobs[world.extra[slot].job].first + to
                 if pooled:
                     take_pooled(run, worker, slot, time)
                 else:

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, function_at, inlined, subkernel
-from .columns import COLLIDED, DIRECT, FEEDBACK, GRADIENT, RESENT, cl, pk, ty
+from ...kernels.kernel import Int, function_at, inlined, subkernel
+from ..packets.model.records import Records, array_of
+from .columns import CELL, COLLIDED, DIRECT, FEEDBACK, GRADIENT, PACKET, RESENT, TALLY
 from .state import BIN_PS, SEQ_BITS, Memory, added, owner_of
 
 FORWARD, ABSORB, MULTICAST, REPLY = range(4)
@@ -21,13 +22,13 @@ def at_switch_signature() -> Any:
     from numba import types
 
     integer: Any = types.int64
-    table = integer[:, ::1]
-    memory: Any = types.NamedTuple([table, table, table, integer[::1]], Memory)  # type: ignore[no-untyped-call, unused-ignore]
-    return integer(memory, table, *[integer] * 4)
+    parts = [array_of(CELL), array_of(TALLY), integer[:, ::1], integer[::1]]
+    memory: Any = types.NamedTuple(parts, Memory)  # type: ignore[no-untyped-call, unused-ignore]
+    return integer(memory, array_of(PACKET), *[integer] * 4)
 
 
 scheme_at = function_at(at_switch_signature)
-AtSwitch: TypeAlias = Callable[[Memory, Ints, Int, Int, Int, Int], Int]
+AtSwitch: TypeAlias = Callable[[Memory, Records, Int, Int, Int, Int], Int]
 """at_switch(memory, extra, slot, first, whole, now_ps): one of the fates above, for the gradient in
 a row of `extra`, at the switch whose cells begin at `first`; whole: mask of the workers it waits
 for. It may change the packet."""
@@ -60,69 +61,69 @@ def use(memory: Memory, since: Int, until: Int, done: Int) -> None:
 
 
 @inlined
-def claim(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None:
+def claim(memory: Memory, extra: Records, slot: Int, cell: Int, now_ps: Int) -> None:
     """Write a packet into an empty slot."""
     cells = memory.cells
-    cells[cell, cl.OWNER] = owner_of(extra[slot, pk.JOB], extra[slot, pk.SEQ])
-    cells[cell, cl.BITS] = extra[slot, pk.BITS]
-    cells[cell, cl.VALUE] = extra[slot, pk.VALUE]
-    cells[cell, cl.PRIORITY] = extra[slot, pk.PRIORITY]
-    cells[cell, cl.MARKED] = extra[slot, pk.KIND] & np.int64(FEEDBACK)
-    cells[cell, cl.SINCE] = cells[cell, cl.TOUCHED] = now_ps
-    cells[cell, cl.DONE] = 0
+    cells[cell].owner = owner_of(extra[slot].job, extra[slot].seq)
+    cells[cell].bits = extra[slot].bits
+    cells[cell].value = extra[slot].value
+    cells[cell].priority = extra[slot].priority
+    cells[cell].marked = extra[slot].kind & np.int64(FEEDBACK)
+    cells[cell].since = cells[cell].touched = now_ps
+    cells[cell].done = 0
 
 
 @inlined
 def release(memory: Memory, cell: Int, now_ps: Int) -> None:
     """Empty a slot."""
     cells = memory.cells
-    use(memory, cells[cell, cl.SINCE], now_ps, cells[cell, cl.DONE])
-    cells[cell, cl.OWNER] = 0
-    cells[cell, cl.BITS] = 0
+    use(memory, cells[cell].since, now_ps, cells[cell].done)
+    cells[cell].owner = 0
+    cells[cell].bits = 0
 
 
 @inlined
-def load(memory: Memory, extra: Ints, slot: Int, cell: Int) -> None:
+def load(memory: Memory, extra: Records, slot: Int, cell: Int) -> None:
     """Write the sum of a slot into a packet of the same fragment."""
     cells = memory.cells
-    extra[slot, pk.BITS] = cells[cell, cl.BITS]
-    extra[slot, pk.VALUE] = cells[cell, cl.VALUE]
-    extra[slot, pk.KIND] |= cells[cell, cl.MARKED]
+    extra[slot].bits = cells[cell].bits
+    extra[slot].value = cells[cell].value
+    extra[slot].kind |= cells[cell].marked
 
 
 @inlined
-def flush(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None:
+def flush(memory: Memory, extra: Records, slot: Int, cell: Int, now_ps: Int) -> None:
     """A retransmission takes the sum of its slot along and empties the slot. A value that is in the
     slot already is not added; values that overlap only partly stay apart: the slot's are lost, and
     their workers retransmit them."""
     cells = memory.cells
-    bits, there = extra[slot, pk.BITS], cells[cell, cl.BITS]
+    bits, there = extra[slot].bits, cells[cell].bits
     if bits & there == 0:
-        value = added(extra[slot, pk.VALUE], cells[cell, cl.VALUE])
+        value = added(extra[slot].value, cells[cell].value)
         load(memory, extra, slot, cell)
-        extra[slot, pk.BITS] = bits | there
-        extra[slot, pk.VALUE] = value
+        extra[slot].bits = bits | there
+        extra[slot].value = value
     elif bits & ~there == 0:
         load(memory, extra, slot, cell)
     release(memory, cell, now_ps)
 
 
 @inlined
-def add(memory: Memory, extra: Ints, slot: Int, cell: Int, whole: Int, now_ps: Int) -> Int:
+def add(memory: Memory, extra: Records, slot: Int, cell: Int, whole: Int, now_ps: Int) -> Int:
     """Add a gradient to an empty slot or to the slot of its fragment (ATP's rule).
 
     The packet that completes the sum takes it on; a copy of a contribution ends, or takes a
     complete sum on again. A packet whose values overlap partly with the slot's continues alone.
     """
-    cells, job = memory.cells, extra[slot, pk.JOB]
-    bits, there = extra[slot, pk.BITS], cells[cell, cl.BITS]
-    if cells[cell, cl.OWNER] == 0:
+    cells, job = memory.cells, extra[slot].job
+    bits, there = extra[slot].bits, cells[cell].bits
+    if cells[cell].owner == 0:
         claim(memory, extra, slot, cell, now_ps)
     elif bits & there == 0:
-        cells[cell, cl.BITS] = there | bits
-        cells[cell, cl.VALUE] = added(cells[cell, cl.VALUE], extra[slot, pk.VALUE])
-        cells[cell, cl.MARKED] |= extra[slot, pk.KIND] & np.int64(FEEDBACK)
-        cells[cell, cl.TOUCHED] = now_ps
+        cells[cell].bits = there | bits
+        cells[cell].value = added(cells[cell].value, extra[slot].value)
+        cells[cell].marked |= extra[slot].kind & np.int64(FEEDBACK)
+        cells[cell].touched = now_ps
     elif bits & ~there:
         return np.int64(FORWARD)
     elif there != whole:
@@ -130,50 +131,50 @@ def add(memory: Memory, extra: Ints, slot: Int, cell: Int, whole: Int, now_ps: I
     else:
         load(memory, extra, slot, cell)
         return np.int64(FORWARD)
-    if cells[cell, cl.BITS] != whole:
-        memory.tally[job, ty.ABSORBED] += 1
+    if cells[cell].bits != whole:
+        memory.tally[job].absorbed += 1
         return np.int64(ABSORB)
-    cells[cell, cl.DONE] = 1
-    memory.tally[job, ty.COMPLETED] += 1
+    cells[cell].done = 1
+    memory.tally[job].completed += 1
     load(memory, extra, slot, cell)
     return np.int64(FORWARD)
 
 
 @inlined
-def fragment_of(extra: Ints, slot: Int) -> Int:
+def fragment_of(extra: Records, slot: Int) -> Int:
     """`owner_of` the packet's fragment."""
-    return owner_of(extra[slot, pk.JOB], extra[slot, pk.SEQ])
+    return owner_of(extra[slot].job, extra[slot].seq)
 
 
 @inlined
-def is_resent(extra: Ints, slot: Int) -> Int:
+def is_resent(extra: Records, slot: Int) -> Int:
     """Whether a gradient is a retransmission."""
-    return extra[slot, pk.KIND] & np.int64(RESENT)
+    return extra[slot].kind & np.int64(RESENT)
 
 
 @inlined
-def collide(memory: Memory, extra: Ints, slot: Int) -> None:
+def collide(memory: Memory, extra: Records, slot: Int) -> None:
     """Mark a gradient that found its slot taken."""
-    extra[slot, pk.KIND] |= np.int64(COLLIDED)
-    memory.tally[extra[slot, pk.JOB], ty.COLLISIONS] += 1
+    extra[slot].kind |= np.int64(COLLIDED)
+    memory.tally[extra[slot].job].collisions += 1
 
 
 @inlined
-def swap(memory: Memory, extra: Ints, slot: Int, cell: Int, now_ps: Int) -> None:
+def swap(memory: Memory, extra: Records, slot: Int, cell: Int, now_ps: Int) -> None:
     """Exchange a packet and an incomplete slot: the packet leaves as the evicted partial sum, which
     goes to the PS of its job without further aggregation."""
     cells = memory.cells
-    owner, marked = cells[cell, cl.OWNER], cells[cell, cl.MARKED]
-    bits, value, priority = cells[cell, cl.BITS], cells[cell, cl.VALUE], cells[cell, cl.PRIORITY]
+    owner, marked = cells[cell].owner, cells[cell].marked
+    bits, value, priority = cells[cell].bits, cells[cell].value, cells[cell].priority
     loser = (owner >> np.int64(SEQ_BITS)) - 1
-    memory.tally[extra[slot, pk.JOB], ty.PREEMPTIONS] += 1
-    memory.tally[loser, ty.EVICTED] += 1
+    memory.tally[extra[slot].job].preemptions += 1
+    memory.tally[loser].evicted += 1
     release(memory, cell, now_ps)
     claim(memory, extra, slot, cell, now_ps)
-    extra[slot, pk.KIND] = np.int64(GRADIENT | DIRECT) | marked
-    extra[slot, pk.JOB] = loser
-    extra[slot, pk.SEQ] = owner & ((np.int64(1) << np.int64(SEQ_BITS)) - 1)
-    extra[slot, pk.BITS] = bits
-    extra[slot, pk.VALUE] = value
-    extra[slot, pk.PRIORITY] = priority
-    extra[slot, pk.TO] = -1
+    extra[slot].kind = np.int64(GRADIENT | DIRECT) | marked
+    extra[slot].job = loser
+    extra[slot].seq = owner & ((np.int64(1) << np.int64(SEQ_BITS)) - 1)
+    extra[slot].bits = bits
+    extra[slot].value = value
+    extra[slot].priority = priority
+    extra[slot].to = -1

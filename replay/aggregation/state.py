@@ -16,7 +16,7 @@ int32, as in the registers of a switch; the PS then asks for the values in float
 receive is compared with the sum of what they sent.
 
 **Packets** travel through the links of the packet engine (packets/model/model.py); `Packet` has the
-columns that the engine does not know. Times are int64 ps.
+fields that the engine does not know. Times are int64 ps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bytes, Floats, Int, Int32s, Ints, inlined
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, inlined
 from ..packets.model.draws import drawn, purpose
+from ..packets.model.records import Records
 from ..packets.model.run_state import Net
 from ..packets.model.wheel import Wheel
 
@@ -39,41 +40,6 @@ _SPAN = 1 << 21
 _MOST = (1 << 31) - 1
 
 
-# control: settings of a run
-(
-    RTO,
-    FIRST_RTO,
-    TRIGGER,
-    REHASH,
-    REMIND,
-    HAS_SERVER,
-    MULTICAST,
-    CONGESTION,
-    LOSS,
-    COPIES,
-    DELAYS,
-    BYTES,
-    SEED,
-    RING,
-    DOUBLE_AFTER,
-    SLOT_TIMEOUT,
-    MARGIN,
-    FINISHED,
-    NOW,
-    BASE_RTT,
-    CONTENTION,
-) = range(21)
-"""Items of `World.control`. RTO, FIRST_RTO: timers, ps, the second before the first result.
-TRIGGER: later results until the first missing one is asked for, 0: never. REHASH: the PS gives a
-window position another slot after a gradient with one of these flags. REMIND: ps until the PS
-asks switches for a partial sum, 0: never. MULTICAST: switches copy results. CONGESTION:
-FIXED_WINDOW, ONE_WINDOW (ATP) or TWO_WINDOWS (A2TP). LOSS, COPIES, DELAYS:
-chance of a packet on a link, times 2**32. RING: sequence numbers that are kept, a power of two.
-DOUBLE_AFTER: retransmissions after which a timer doubles, 0: never. SLOT_TIMEOUT: ps without a
-contribution after which the result of another fragment releases a slot, 0: never. MARGIN: slots for
-one event. BASE_RTT, CONTENTION: A2TP's base round-trip time, ps, and the percentage of contended
-results that it tolerates."""
-CONTROLS = 21
 FIXED_WINDOW, ONE_WINDOW, TWO_WINDOWS = range(3)
 ONE_PACKET = 1 << 10
 """One packet of a congestion window."""
@@ -82,8 +48,10 @@ ONE_PACKET = 1 << 10
 class Memory(NamedTuple):
     """The memory of all aggregating switches, for the functions of schemes."""
 
-    cells: Ints
-    tally: Ints
+    cells: Records
+    """CELL[switches * slots]: the slots of all switches."""
+    tally: Records
+    """TALLY[jobs]"""
     usage: Ints
     """int64[2, bins]: ps for which slots were taken, and taken for sums that became complete."""
     params: Ints
@@ -121,14 +89,13 @@ class Ground(NamedTuple):
 class World(NamedTuple):
     """All that changes in a run, beside the links."""
 
-    extra: Ints
-    jobs: Ints
-    workers: Ints
-    racks: Ints
-    """int64[racks, 3]: switch, first worker, end of its workers."""
-    layers: Ints
-    """int64[rows, 3], of each iteration and layer of each job: end of its sequence numbers, ps from
-    the start of the iteration until it is computed, priority of 0 to 255."""
+    extra: Records
+    """PACKET[slots]"""
+    jobs: Records
+    workers: Records
+    racks: Records
+    layers: Records
+    """LAYER[rows], of each iteration and layer of each job."""
     slowness: Ints
     """int64[workers, 1 or iterations]: compute time over that in `layers`, times 2**16."""
     worker_index: Int32s
@@ -139,17 +106,19 @@ class World(NamedTuple):
     """uint8[jobs, slots]: slots that a job uses."""
     server_index: Int32s
     """int32[jobs, window]: as the PS knows it."""
-    pool: Ints
-    degrees: Floats
+    pool: Records
+    """POOL_SLOT[workers, window]"""
+    degrees: Records
+    """DEGREES[workers]"""
     got: Bytes
     """uint8[workers, ring]: results received."""
-    sums: Ints
-    expected: Ints
-    """int64[jobs * ring, 2]: one more than the sequence number, sum of the values sent. Of SwitchML
-    the two chunks of each slot are kept."""
+    sums: Records
+    """SUM[jobs * ring]"""
+    expected: Records
+    """EXPECTED[jobs * ring]. Of SwitchML the two chunks of each slot are kept."""
     ends: Ints
     """int64[workers, iterations]: end of each iteration, -1 before."""
-    control: Ints
+    control: Records
     wheel: Wheel
 
 
@@ -194,8 +163,3 @@ def value_of(seed: Int, job: Int, seq: Int, bit: Int, overflow: Int) -> Int:
     if overflow and drawn(seed, _OVERFLOW, owner, np.int64(0), 1 << 31) < overflow:
         value += np.int64(3 << 29)
     return value
-
-
-def rows(count: int, columns: int) -> Array:
-    """int64[count, columns] of zeros."""
-    return np.zeros((count, columns), np.int64)

@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ..columns import COLLIDED, CONTENDED, RESENT, cl, pk
+from ....kernels.kernel import Int, subkernel
+from ...packets.model.records import Records
+from ..columns import COLLIDED, CONTENDED, RESENT
 from ..memory import fragment_of, is_resent
 from ..state import TWO_WINDOWS, Memory
 from .atp import TIMERS
@@ -36,12 +37,14 @@ from ATP's: rto=50ms,trigger=1."""
 
 
 @subkernel
-def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+def at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
     """That of ATP, which marks the sum whose slot another fragment wants."""
-    cell = first + extra[slot, pk.INDEX]
-    owner = memory.cells[cell, cl.OWNER]
+    cell = first + extra[slot].index
+    owner = memory.cells[cell].owner
     if owner != 0 and owner != fragment_of(extra, slot) and not is_resent(extra, slot):
-        memory.cells[cell, cl.MARKED] |= np.int64(CONTENDED)
+        memory.cells[cell].marked |= np.int64(CONTENDED)
     return of_atp(memory, extra, slot, first, whole, now_ps)
 
 

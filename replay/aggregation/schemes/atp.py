@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ..columns import COLLIDED, cl, pk
+from ....kernels.kernel import Int, subkernel
+from ...packets.model.records import Records
+from ..columns import COLLIDED
 from ..memory import FORWARD, add, collide, flush, fragment_of, is_resent
 from ..state import FIXED_WINDOW, ONE_WINDOW, Memory
 from .base import Scheme
@@ -32,10 +33,12 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 
 @subkernel
-def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+def at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
     """See `memory.AtSwitch`."""
-    cell = first + extra[slot, pk.INDEX]
-    owner = memory.cells[cell, cl.OWNER]
+    cell = first + extra[slot].index
+    owner = memory.cells[cell].owner
     same = owner == fragment_of(extra, slot)
     if is_resent(extra, slot):
         if same:

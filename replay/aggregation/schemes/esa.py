@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ..columns import COLLIDED, cl, pk
+from ....kernels.kernel import Int, subkernel
+from ...packets.model.records import Records
+from ..columns import COLLIDED
 from ..memory import (
     FORWARD,
     add,
@@ -40,11 +41,13 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 
 @subkernel
-def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+def at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
     """See `memory.AtSwitch`."""
     cells, params = memory.cells, memory.params
-    cell = first + extra[slot, pk.INDEX]
-    owner = cells[cell, cl.OWNER]
+    cell = first + extra[slot].index
+    owner = cells[cell].owner
     same = owner == fragment_of(extra, slot)
     if is_resent(extra, slot):
         if same:
@@ -52,15 +55,15 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
         return np.int64(FORWARD)
     if not same and owner:
         collide(memory, extra, slot)
-        if cells[cell, cl.DONE] or cells[cell, cl.PRIORITY] >= extra[slot, pk.PRIORITY]:
+        if cells[cell].done or cells[cell].priority >= extra[slot].priority:
             if params[_AGEING]:
-                cells[cell, cl.PRIORITY] >>= 1
+                cells[cell].priority >>= 1
             return np.int64(FORWARD)
-        if extra[slot, pk.BITS] != whole:
+        if extra[slot].bits != whole:
             swap(memory, extra, slot, cell, now_ps)
         return np.int64(FORWARD)
     fate = add(memory, extra, slot, cell, whole, now_ps)
-    if params[_EARLY] and cells[cell, cl.DONE]:
+    if params[_EARLY] and cells[cell].done:
         release(memory, cell, now_ps)
     return fate
 

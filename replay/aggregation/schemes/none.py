@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
+from ....kernels.kernel import Int, subkernel
+from ...packets.model.records import Records
 from ..memory import FORWARD
 from ..state import Memory
 from .atp import TIMERS
@@ -15,7 +16,9 @@ from .options import Options
 
 
 @subkernel
-def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
+def at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
     """See `memory.AtSwitch`."""
     return np.int64(FORWARD)
 

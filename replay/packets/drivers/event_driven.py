@@ -18,8 +18,6 @@ from ..hosts.congestion.algorithm import Congestion, Line, congestion
 from ..hosts.congestion.registry import ALGORITHMS
 from ..hosts.feedback_state import Feedback, new_feedback
 from ..hosts.parameters import Transport
-from ..hosts.recovery import RETRIED_PS, RETRIES
-from ..model import classes as cl
 from ..model import run_state as rs
 from ..model.arrays import FabricArrays, fabric_arrays, with_cut_through
 from ..model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
@@ -105,7 +103,7 @@ def run_event_driven(
     run = new_run(
         workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
     )
-    run = run._replace(slots=free_slots(0, len(run.slots), fb.SLOT_COLUMNS))
+    run = run._replace(slots=free_slots(0, len(run.slots), fb.FEEDBACK_SLOT))
     evs, functions = rules.hosts or (new_state(1, 1, 0, 1, 1), host_functions(no_selection))
     if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
         raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
@@ -120,7 +118,7 @@ def run_event_driven(
         names = fabric.nodes.names
         pauses = new_pauses(arrays, source, model, int(packet), flows, wheel, rates, names)
         run = run._replace(pauses=pauses)
-    run, own = _grown_to(run, own, int(own.control[fb.MARGIN]) + len(workload.src))
+    run, own = _grown_to(run, own, int(own.control["margin"][0]) + len(workload.src))
     base, goal, ended = 0, 0, True
     if until_ps is None:
         until_ps = _patience_ps(workload, fabric)
@@ -131,15 +129,15 @@ def run_event_driven(
         run, own, ended = _drain(
             run, own, evs, functions, control, rules, goal, until_ps, tell, stop
         )
-        done = run.messages[in_phase, rs.COMPLETED_PS]
-        if run.counts[rs.COMPLETED] < goal:
+        done = run.messages["completed_ps"][in_phase]
+        if run.counts["completed"][0] < goal:
             break
         base = int(done.max(initial=base))
     result = _result(run, own, rules, None if rules.hosts is None else evs, len(workload.flow))
     stopped = stop is not None and stop.is_set()
     engine = replace(result.engine, out_of_time=not ended and not stopped)
     if model.pfc is not None:
-        incomplete = run.counts[rs.COMPLETED] < goal and not stopped
+        incomplete = run.counts["completed"][0] < goal and not stopped
         names = tuple(one.name for one in model.classes)
         engine = replace(engine, pauses=pause_outcome(run, names, incomplete, ended))
     return replace(result, engine=engine)
@@ -173,7 +171,7 @@ def _drain(
 ) -> tuple[RunState, Feedback, bool]:
     """Run one phase; the last value: whether its goal is reached or no event is left."""
     while True:
-        before = int(run.counts[rs.HOPS])
+        before = int(run.counts["hops"][0])
         outcome = run_events(
             run,
             own,
@@ -187,11 +185,11 @@ def _drain(
             HOPS_AT_ONCE,
         )
         if tell is not None:
-            tell(int(run.counts[rs.HOPS]))
+            tell(int(run.counts["hops"][0]))
         if outcome == GROW:
             run, own = _grown(run, own)
             continue
-        at_limit = outcome == MORE and run.counts[rs.HOPS] < before + HOPS_AT_ONCE
+        at_limit = outcome == MORE and run.counts["hops"][0] < before + HOPS_AT_ONCE
         if outcome != MORE or at_limit or (stop is not None and stop.is_set()):
             return run, own, outcome == DONE
 
@@ -259,7 +257,7 @@ def _feedback(
 def _result(
     run: RunState, own: Feedback, rules: Rules, evs: EvState | None, of_messages: int
 ) -> FeedbackResult:
-    tally = fb.Tally(*own.tally.tolist())
+    tally = fb.Tally(*own.tally[0].tolist())
     engine = replace(
         result_of(run, rules, of_messages),
         lost_on_links=tally.lost_on_links,
@@ -272,19 +270,19 @@ def _result(
 
 def _failed_ps(own: Feedback) -> Ints:
     """int64[F]: when the sender of a flow gave up; -1: never."""
-    failed = own.senders[:, RETRIES] > own.control[fb.MOST_RETRIES]
-    return np.where(failed, own.senders[:, RETRIED_PS], -1)
+    failed = own.senders["retries"] > own.control["most_retries"][0]
+    return np.where(failed, own.senders["retried_ps"], -1)
 
 
 def _under_way(run: RunState) -> int:
     """Data packets on wires and in queues at the end."""
-    heads = run.links[run.links[:, rs.HEAD_TIME] != NEVER, rs.WIRE_HEAD].tolist()
-    heads += run.links[:, [rs.DATA_HEAD, rs.ACK_HEAD]].ravel().tolist()
-    heads += run.classes.queues[:, cl.HEAD].tolist()
+    heads = run.links["wire_head"][run.links["head_time"] != NEVER].tolist()
+    heads += run.links["data_head"].tolist() + run.links["ack_head"].tolist()
+    heads += run.classes.queues["head"].tolist()
     count = 0
     for slot in heads:
         while slot >= 0:
-            count += not int(run.slots[slot, rs.KEY]) & (ACK | fb.PROBE)
-            following = int(run.slots[slot, rs.NEXT]) & rs.NO_SLOT
+            count += not int(run.slots["key"][slot]) & (ACK | fb.PROBE)
+            following = int(run.slots["next"][slot]) & rs.NO_SLOT
             slot = -1 if following == rs.NO_SLOT else following
     return count

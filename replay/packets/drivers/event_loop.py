@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Bool, Int, Int32s, Ints, inlined, subkernel
-from ....kernels.prefetch import prefetch
+from ....kernels.prefetch import prefetch_item
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts import feedback_state as fb
@@ -19,20 +19,20 @@ from ..hosts.congestion.algorithm import on_ack_at, on_cnp_at, on_loss_at, on_se
 from ..hosts.feedback_state import Feedback, drawn_key
 from ..hosts.hosts import release_successors, ring_of
 from ..hosts.reacting import on_timer, receive_ack, receive_data
-from ..hosts.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
+from ..hosts.recovery import IDEAL
 from ..hosts.sending import serve_nic, unblock
 from ..links.classes import class_of, row_of
 from ..links.pauses import admit, is_paused, leave, next_due, note_use, obey, pause_due
 from ..links.queues import enqueue, serve, take_arrival
 from ..links.route import way_on
 from ..links.slots import free_slot, link_next, new_slot, next_of, size_of
-from ..model import classes as cl
 from ..model import pause_state as ps
 from ..model import run_state as rs
 from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
 from ..model.labels import EvState, feedback_at, select_at, wake_at
 from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of
+from ..model.records import Records
 from ..model.rules import Choose, choose_at, emit_at
 from ..model.run_state import Desk, Net, RunState
 from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, next_event, schedule
@@ -72,21 +72,21 @@ def run_events(
     )  # fmt: skip
     counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
     control, wheel, wires = own.control, own.wheel, own.wires
-    timers, host_items = control[fb.TIMERS], control[fb.HOST_ITEMS]
+    timers, host_items = control[0].timers, control[0].host_items
     switches = own.routes.shape[1]
-    pfc = run.settings[rs.PFC] != 0
-    stop_hops = counts[rs.HOPS] + most_hops
+    pfc = run.settings[0].pfc != 0
+    stop_hops = counts[0].hops + most_hops
     ahead = len(wheel.items) > MANY
     for host in range(run.access.shape[0]):
-        if run.hosts[host, rs.PENDING] >= 0:
-            due = max(run.messages[run.hosts[host, rs.PENDING], rs.RELEASE], counts[rs.CLOCK])
+        if run.hosts[host].pending >= 0:
+            due = max(run.messages[run.hosts[host].pending].release, counts[0].clock)
             schedule(wheel, host_items + host, due)
-    if control[fb.NEXT_CHANGE] < len(own.changes):
-        schedule(wheel, np.int64(0), own.changes[control[fb.NEXT_CHANGE], 0])
-    while counts[rs.COMPLETED] < goal:
-        if counts[rs.FREE_SLOTS] < control[fb.MARGIN]:
+    if control[0].next_change < len(own.changes):
+        schedule(wheel, np.int64(0), own.changes[control[0].next_change, 0])
+    while counts[0].completed < goal:
+        if counts[0].free_slots < control[0].margin:
             return GROW
-        if counts[rs.HOPS] >= stop_hops:
+        if counts[0].hops >= stop_hops:
             return MORE
         item, time = next_event(wheel)
         if item < 0:
@@ -94,8 +94,8 @@ def run_events(
         if time > until_ps:
             schedule(wheel, item, time)
             return MORE
-        counts[rs.CLOCK] = time
-        control[fb.NOW_PS] = time
+        counts[0].clock = time
+        control[0].now_ps = time
         if ahead:
             _fetch_next(run, own, switches)
 
@@ -112,20 +112,20 @@ def run_events(
             nic: Int = _owner_of_change(own)
         elif item >= host_items:
             nic = item - host_items
-            again = own.nics[nic, fb.BLOCKED] != 0
+            again = own.nics[nic].blocked != 0
         elif item >= timers:
             flow = item - timers
-            nic = run.flows[flow, rs.SRC]
+            nic = run.flows[flow].src
         else:
             link = item - 1
-            nic = wires[link, fb.OWNER]
+            nic = wires[link].owner
             framed = pfc and pause_due(net, link) <= time
-            if not framed and links[link, rs.HEAD_TIME] == time:
-                node = wires[link, fb.TARGET]
+            if not framed and links[link].head_time == time:
+                node = wires[link].target
                 slot = take_arrival(links, slots, link)
                 if node >= switches:
                     nic = node - switches
-            if not framed and wires[link, fb.OWNER] < 0 and links[link, rs.WAITING_PACKETS] > 0:
+            if not framed and wires[link].owner < 0 and links[link].waiting_packets > 0:
                 serve(net, link, time + 1)
         if nic >= 0:
             limit = time if item == 0 or framed else time + 1  # changes and pauses come first
@@ -134,7 +134,7 @@ def run_events(
             if nic >= 0:
                 _hold_rings(net, desk, link, nic)
             obey(net, run.messages, link, time)
-            if nic >= 0 and run.settings[rs.CLASSES] > 1:  # another class may have been blocked
+            if nic >= 0 and run.settings[0].classes > 1:  # another class may have been blocked
                 unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)  # the same event, without the frame
             continue
@@ -153,18 +153,18 @@ def run_events(
         elif flow >= 0:
             slot = on_timer(net, desk, own, evs, feedback, wake, on_loss, flow, time)
             if slot >= 0:
-                out = np.int64(run.access[nic, own.slots[slot, fb.ECHO] % run.access.shape[1]])
+                out = np.int64(run.access[nic, own.slots[slot].echo % run.access.shape[1]])
         elif slot >= 0:
-            seed = run.settings[rs.SEED]
-            if own.slots[slot, fb.TRAIL] & 1 or _fails(own, slots, seed, link, slot, time):
-                own.tally[fb.LOST_ON_LINKS] += 1
+            seed = run.settings[0].seed
+            if own.slots[slot].trail & 1 or _fails(own, slots, seed, link, slot, time):
+                own.tally[0].lost_on_links += 1
             elif node < switches:
-                own.slots[slot, fb.TRAIL] += 2
+                own.slots[slot].trail += 2
                 out = _way_on(run, own, choose, state, node, slot, time)
                 if out < 0:
-                    counts[rs.NO_ROUTE_COUNT] += 1
-            elif slots[slot, rs.KEY] & np.int64(ACK):
-                key, count = slots[slot, rs.KEY], slots[slot, rs.NEXT] >> np.int64(48)
+                    counts[0].no_route += 1
+            elif slots[slot].key & np.int64(ACK):
+                key, count = slots[slot].key, slots[slot].next >> np.int64(48)
                 finished = receive_ack(
                     desk, own, evs, feedback, on_ack, on_cnp, on_loss, own.ends, key, count, slot,
                     time,
@@ -190,12 +190,12 @@ def run_events(
         if finished:
             for i in range(finished):
                 release_successors(run, nic, own.ends[i], time)
-            pending = run.hosts[nic, rs.PENDING]
+            pending = run.hosts[nic].pending
             if pending >= 0:
-                schedule(wheel, host_items + nic, max(time, run.messages[pending, rs.RELEASE]))
+                schedule(wheel, host_items + nic, max(time, run.messages[pending].release))
         if slot < 0 or item == 0:
             continue
-        if out >= 0 and wires[out, fb.DOWN] == 0:
+        if out >= 0 and wires[out].down == 0:
             serve(net, out, time + 1)
             room: Bool = True
             if pfc:
@@ -204,14 +204,14 @@ def run_events(
                 slot = enqueue(net, out, slot, time)
             else:
                 free_slot(net, slot)
-                stats[out, rs.DROPS] += 1
+                stats[out].drops += 1
             _schedule_link(net, wheel, out, time)
             if slot < 0:
                 continue
         else:
             free_slot(net, slot)
             if out >= 0:
-                stats[out, rs.DROPS] += 1
+                stats[out].drops += 1
         _lost(net, own, run.messages, slot, time)
     return DONE
 
@@ -221,12 +221,12 @@ def _schedule_link(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
     """Make the next event of a link due: an arrival, or where its wire is empty and packets wait
     (gaps, cut-through), the end of what occupies it."""
     due: Int
-    if net.settings[rs.PFC]:
+    if net.settings[0].pfc:
         due = next_due(net, link, time)
     else:
-        due = net.links[link, rs.HEAD_TIME]
-        if due == NEVER and net.links[link, rs.WAITING_PACKETS] > 0:
-            due = max(time, net.links[link, rs.FREE])
+        due = net.links[link].head_time
+        if due == NEVER and net.links[link].waiting_packets > 0:
+            due = max(time, net.links[link].free)
     if due != NEVER:
         schedule(wheel, 1 + link, due)
 
@@ -240,13 +240,13 @@ def _hold_rings(net: Net, desk: Desk, link: Int, host: Int) -> None:
     for port in range(desk.access.shape[1]):
         if desk.access[host, port] != link:
             continue
-        for of in range(net.settings[rs.CLASSES]):
-            if net.pauses.rows[row_of(net, link, np.int64(of)), ps.PAUSED] == 0:
+        for of in range(net.settings[0].classes):
+            if net.pauses.rows[row_of(net, link, np.int64(of))].paused == 0:
                 continue
-            flow = desk.rings[ring_of(desk, host, np.int64(port), np.int64(of)), rs.RING_HEAD]
+            flow = desk.rings[ring_of(desk, host, np.int64(port), np.int64(of))].ring_head
             while flow >= 0:
                 held[link, flow] |= np.uint8(ps.HELD)
-                flow = desk.flows[flow, rs.RING_NEXT]
+                flow = desk.flows[flow].ring_next
 
 
 @inlined
@@ -254,12 +254,12 @@ def _counted(
     net: Net, own: Feedback, run: RunState, came_by: Int, out: Int, slot: Int, time: Int
 ) -> Bool:
     """Count a packet that is about to wait in the buffer of its switch; False without room."""
-    net.slots[slot, rs.TIME] = -1
-    if own.wires[out, fb.OWNER] >= 0 or net.slots[slot, rs.KEY] & np.int64(ACK | TRIMMED):
+    net.slots[slot].time = -1
+    if own.wires[out].owner >= 0 or net.slots[slot].key & np.int64(ACK | TRIMMED):
         return True
     note_use(net, run.messages, out, slot)
-    of = class_of(net, net.slots[slot, rs.KEY])
-    if net.links[out, rs.FREE] <= time and not is_paused(net, out, of, time):
+    of = class_of(net, net.slots[slot].key)
+    if net.links[out].free <= time and not is_paused(net, out, of, time):
         return True  # its transmission begins at once
     return admit(net, run.out_start, run.out_links, came_by, out, slot, time)
 
@@ -271,52 +271,51 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
     First the link, then the packet on it, then its next link or its state at the sender.
     """
     book, links, slots = own.wheel.book, run.links, run.slots
-    pfc, classes = run.settings[rs.PFC] != 0, run.settings[rs.CLASSES]
+    pfc, classes = run.settings[0].pfc != 0, run.settings[0].classes
     at, left = book[AT], book[COUNT] - book[AT]
-    begin, second = np.int64(0), np.int64(rs.HEAD_TIME)
     if left > 7:
         link = (book[at + 7] & np.int64(ITEM_MASK)) - 1
-        prefetch(links, link, begin)
-        prefetch(links, link, second)
-        prefetch(own.wires, link, begin)
+        prefetch_item(links, link)
+        prefetch_item(links.head_time, link)
+        prefetch_item(own.wires, link)
         if pfc:
-            prefetch(run.pauses.rows, link * classes, begin)
+            prefetch_item(run.pauses.rows, link * classes)
     if left > 4:
         link = (book[at + 4] & np.int64(ITEM_MASK)) - 1
-        if 0 <= link < len(links) and links[link, rs.HEAD_TIME] != NEVER:
-            prefetch(slots, links[link, rs.WIRE_HEAD], begin)
+        if 0 <= link < len(links) and links[link].head_time != NEVER:
+            prefetch_item(slots, links[link].wire_head)
     if left > 1:
         link = (book[at + 1] & np.int64(ITEM_MASK)) - 1
-        if 0 <= link < len(links) and links[link, rs.HEAD_TIME] != NEVER:
-            slot = links[link, rs.WIRE_HEAD]
-            host = slots[slot, rs.META] >> np.int64(32)
-            node, edge = own.wires[link, fb.TARGET], np.int64(run.host_edge[host])
+        if 0 <= link < len(links) and links[link].head_time != NEVER:
+            slot = links[link].wire_head
+            host = slots[slot].meta >> np.int64(32)
+            node, edge = own.wires[link].target, np.int64(run.host_edge[host])
             if node >= switches:
-                if own.control[fb.TRACKS]:
-                    key = slots[slot, rs.KEY]
-                    first = run.messages[message_of(key), rs.FIRST_NUMBER]
-                    prefetch(own.packets, first + number_of(key), begin)
+                if own.control[0].tracks:
+                    key = slots[slot].key
+                    first = run.messages[message_of(key)].first_number
+                    prefetch_item(own.packets, first + number_of(key))
             elif edge >= 0:
-                group = np.int64(own.routes[own.control[fb.EPOCH], node, edge])
+                group = np.int64(own.routes[own.control[0].epoch, node, edge])
                 out = np.int64(0)
                 if group >= 0:
                     out = np.int64(run.members[run.group_start[group]])
                 elif group == ATTACHED:
                     out = np.int64(run.exits[host, 0])
-                prefetch(links, out, begin)
-                prefetch(links, out, second)
-                prefetch(run.stats, out, begin)
-                prefetch(own.wires, out, begin)
+                prefetch_item(links, out)
+                prefetch_item(links.head_time, out)
+                prefetch_item(run.stats, out)
+                prefetch_item(own.wires, out)
                 if pfc:
-                    prefetch(run.pauses.rows, out * classes, begin)
+                    prefetch_item(run.pauses.rows, out * classes)
 
 
 @subkernel
 def _send_notice(net: Net, own: Feedback, link: Int, slot: Int, time: Int) -> None:
     """Queue a CNP at a NIC; it is lost if the link is down or the queue full."""
-    if own.wires[link, fb.DOWN]:
+    if own.wires[link].down:
         free_slot(net, slot)
-        net.stats[link, rs.DROPS] += 1
+        net.stats[link].drops += 1
         return
     serve(net, link, time + 1)
     enqueue(net, link, slot, time)
@@ -324,34 +323,34 @@ def _send_notice(net: Net, own: Feedback, link: Int, slot: Int, time: Int) -> No
 
 
 @inlined
-def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: Int) -> Bool:
+def _fails(own: Feedback, slots: Records, seed: Int, link: Int, slot: Int, time: Int) -> Bool:
     """Whether a lossy link loses this packet."""
-    chance = own.wires[link, fb.LOSS]
+    chance = own.wires[link].loss
     if chance == 0:
         return False
-    random = draw(seed, FAILURE, slots[slot, rs.KEY], (time << np.int64(16)) ^ link)
+    random = draw(seed, FAILURE, slots[slot].key, (time << np.int64(16)) ^ link)
     return np.int64(random >> np.uint64(32)) < chance
 
 
 @subkernel
-def _lost(net: Net, own: Feedback, messages: Ints, slot: Int, time: Int) -> None:
+def _lost(net: Net, own: Feedback, messages: Records, slot: Int, time: Int) -> None:
     """Count a lost packet, whose slot is already free but unchanged. With the ideal code the sender
     learns of it at once, by the timer of the flow, so that its NIC is served first."""
-    key = net.slots[slot, rs.KEY]
+    key = net.slots[slot].key
     if key & np.int64(fb.PROBE | fb.CNP):
         return
     if not key & np.int64(ACK):
-        own.tally[fb.DATA_LOST] += 1
-        own.tally[fb.LAST_LOSS_PS] = time
-    if own.control[fb.RECOVERY] == IDEAL:  # a lost ACK also causes a retransmission
-        flow = messages[message_of(key), rs.FLOW]
+        own.tally[0].data_lost += 1
+        own.tally[0].last_loss_ps = time
+    if own.control[0].recovery == IDEAL:  # a lost ACK also causes a retransmission
+        flow = messages[message_of(key)].flow
         kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same slot
-        head = own.senders[flow, LOSS_HEAD]
-        net.slots[kept, rs.NEXT] = np.int64(rs.NO_SLOT)
+        head = own.senders[flow].loss_head
+        net.slots[kept].next = np.int64(rs.NO_SLOT)
         if head >= 0:
             link_next(net.slots, kept, head)
-        own.senders[flow, LOSS_HEAD] = kept
-        schedule(own.wheel, own.control[fb.TIMERS] + flow, time)
+        own.senders[flow].loss_head = kept
+        schedule(own.wheel, own.control[0].timers + flow, time)
 
 
 @inlined
@@ -359,21 +358,21 @@ def _way_on(
     run: RunState, own: Feedback, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int
 ) -> Int:
     """`way_on` in the current routing state."""
-    meta = run.slots[slot, rs.META]
+    meta = run.slots[slot].meta
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
-    group = np.int64(own.routes[own.control[fb.EPOCH], switch, edge]) if edge >= 0 else np.int64(-1)
-    if group >= 0 and run.settings[rs.READS_QUEUES]:
+    group = np.int64(own.routes[own.control[0].epoch, switch, edge]) if edge >= 0 else np.int64(-1)
+    if group >= 0 and run.settings[0].reads_queues:
         first, end = run.group_start[group], run.group_start[group + 1]
-        if end - first > 1 or run.settings[rs.SEES_ALL]:
+        if end - first > 1 or run.settings[0].sees_all:
             net = Net(
                 run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads,
                 run.pauses, run.classes,
             )  # fmt: skip
             for i in range(first, end):
                 other = np.int64(run.members[i])
-                if run.links[other, rs.WAITING_PACKETS] > 0 and run.links[other, rs.FREE] <= time:
+                if run.links[other].waiting_packets > 0 and run.links[other].free <= time:
                     _bring_up(net, own.wheel, other, time)
-    key = drawn_key(run.slots[slot, rs.KEY], own.slots[slot, fb.STAMP])
+    key = drawn_key(run.slots[slot].key, own.slots[slot].stamp)
     return way_on(run, choose, state, group, switch, edge, meta, key, time)
 
 
@@ -381,96 +380,96 @@ def _way_on(
 def _bring_up(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
     """Serve a link up to a time, inclusive."""
     serve(net, link, time + 1)
-    if net.links[link, rs.HEAD_TIME] != NEVER:
-        schedule(wheel, 1 + link, net.links[link, rs.HEAD_TIME])
+    if net.links[link].head_time != NEVER:
+        schedule(wheel, 1 + link, net.links[link].head_time)
 
 
 @inlined
 def _owner_of_change(own: Feedback) -> Int:
     """The host whose NIC the next change affects, -1 for none."""
-    at = own.control[fb.NEXT_CHANGE]
+    at = own.control[0].next_change
     if own.changes[at, 1] >= ROUTES:
         return np.int64(-1)
-    return own.wires[own.changes[at, 2], fb.OWNER]
+    return own.wires[own.changes[at, 2]].owner
 
 
 @subkernel
 def _change(
-    net: Net, own: Feedback, flows: Ints, messages: Ints, access: Int32s, time: Int
+    net: Net, own: Feedback, flows: Records, messages: Records, access: Int32s, time: Int
 ) -> None:
     """Apply the next change of a link or of routing."""
     control, changes = own.control, own.changes
-    at = control[fb.NEXT_CHANGE]
+    at = control[0].next_change
     what, which, value = changes[at, 1], changes[at, 2], changes[at, 3]
-    control[fb.NEXT_CHANGE] = at + 1
+    control[0].next_change = at + 1
     if at + 1 < len(changes):
         schedule(own.wheel, np.int64(0), changes[at + 1, 0])
     if what == ROUTES:
-        control[fb.EPOCH] = which
+        control[0].epoch = which
         return
     if what == PEER_PORTS:
         for flow in range(len(flows)):
-            if flows[flow, rs.DST] == which:
-                own.senders[flow, PEER_MASK] = value
-                own.senders[flow, NEW_PORTS] = 1
-                schedule(own.wheel, control[fb.TIMERS] + flow, time)
+            if flows[flow].dst == which:
+                own.senders[flow].peer_mask = value
+                own.senders[flow].new_ports = 1
+                schedule(own.wheel, control[0].timers + flow, time)
         return
-    host = own.wires[which, fb.OWNER]
+    host = own.wires[which].owner
     if host < 0:
         _bring_up(net, own.wheel, which, time - 1)
     if what == LINK_RATE:
-        net.links[which, rs.RATE] = value
+        net.links[which].rate = value
     elif what == LINK_LOSS:
-        own.wires[which, fb.LOSS] = value
+        own.wires[which].loss = value
     elif what == LINK_DOWN or what == LINK_UP:
         down = what == LINK_DOWN
-        own.wires[which, fb.DOWN] = 1 if down else 0
+        own.wires[which].down = 1 if down else 0
         if host >= 0:
             for port in range(access.shape[1]):
                 if access[host, port] == which:
                     bit = np.int64(1) << port
-                    own.nics[host, fb.UP] = own.nics[host, fb.UP] & ~bit | (0 if down else bit)
+                    own.nics[host].up = own.nics[host].up & ~bit | (0 if down else bit)
             for flow in range(len(flows)):
-                if flows[flow, rs.SRC] == host:
-                    own.senders[flow, NEW_PORTS] = 1
-                    schedule(own.wheel, control[fb.TIMERS] + flow, time)
+                if flows[flow].src == host:
+                    own.senders[flow].new_ports = 1
+                    schedule(own.wheel, control[0].timers + flow, time)
         if down:
             _cut(net, own, messages, which, time)
 
 
 @inlined
-def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
+def _cut(net: Net, own: Feedback, messages: Records, link: Int, time: Int) -> None:
     """Packets that wait and the packet in service are lost; packets on the wire still arrive."""
     links = net.links
-    if links[link, rs.FREE] > time and links[link, rs.HEAD_TIME] != NEVER:
-        own.slots[links[link, rs.WIRE_TAIL], fb.TRAIL] |= 1
-    for head in (rs.DATA_HEAD, rs.ACK_HEAD):
-        slot = links[link, head]
-        links[link, head] = -1
-        _drop_all(net, own, messages, link, slot, head == rs.DATA_HEAD, time)
-    if net.settings[rs.CLASSES] > 1:
-        for of in range(net.settings[rs.CLASSES]):
+    if links[link].free > time and links[link].head_time != NEVER:
+        own.slots[links[link].wire_tail].trail |= 1
+    data, acks = links[link].data_head, links[link].ack_head
+    links[link].data_head = links[link].ack_head = -1
+    _drop_all(net, own, messages, link, data, True, time)
+    _drop_all(net, own, messages, link, acks, False, time)
+    if net.settings[0].classes > 1:
+        for of in range(net.settings[0].classes):
             row = row_of(net, link, np.int64(of))
-            slot = net.classes.queues[row, cl.HEAD]
-            net.classes.queues[row, cl.HEAD] = -1
-            net.classes.queues[row, cl.BYTES] = net.classes.queues[row, cl.DEFICIT] = 0
+            slot = net.classes.queues[row].head
+            net.classes.queues[row].head = -1
+            net.classes.queues[row].bytes = net.classes.queues[row].deficit = 0
             _drop_all(net, own, messages, link, slot, True, time)
-    links[link, rs.DATA_TAIL] = -1
-    links[link, rs.ACK_TAIL] = -1
-    links[link, rs.WAITING_DATA] = 0
-    links[link, rs.WAITING_ACKS] = 0
-    links[link, rs.WAITING_PACKETS] = 0
+    links[link].data_tail = -1
+    links[link].ack_tail = -1
+    links[link].waiting_data = 0
+    links[link].waiting_acks = 0
+    links[link].waiting_packets = 0
 
 
 @subkernel
 def _drop_all(
-    net: Net, own: Feedback, messages: Ints, link: Int, slot: Int, data: Bool, time: Int
+    net: Net, own: Feedback, messages: Records, link: Int, slot: Int, data: Bool, time: Int
 ) -> None:
     """Drop the packets of a queue, from its first one on."""
     while slot >= 0:
         following = next_of(net.slots, slot)
-        net.stats[link, rs.DROPS] += 1
-        if net.settings[rs.PFC] and data:
+        net.stats[link].drops += 1
+        if net.settings[0].pfc and data:
             leave(net, slot, size_of(net.slots, slot), time)
         free_slot(net, slot)
         _lost(net, own, messages, slot, time)

@@ -23,7 +23,6 @@ from ..hosts.sending import serve_nic
 from ..links.queues import enqueue, serve, take_arrival
 from ..links.route import way_on
 from ..links.slots import free_slot
-from ..model import run_state as rs
 from ..model.labels import EvState, Select
 from ..model.model import ACK, NEVER, message_of
 from ..model.rules import Choose, Emit, choose_at, emit_at
@@ -53,7 +52,7 @@ def _fill_tree(run: RunState, node: Int, begin: Int, end: Int) -> Int:
     for i in range(leaves):
         key = np.int64(NEVER)
         if i < degree:
-            time = links[run.in_links[first + i], rs.HEAD_TIME]
+            time = links[run.in_links[first + i]].head_time
             if time < end:
                 key = ((time - begin) << np.int64(_PORT_BITS)) | i
                 found = True
@@ -73,7 +72,7 @@ def _take_arrival(
     """Take the first packet from a wire and update the tree: (slot, new root)."""
     tree, links, key = run.tree, run.links, np.int64(NEVER)
     slot = take_arrival(links, run.slots, link)
-    time = links[link, rs.HEAD_TIME]
+    time = links[link].head_time
     if time < end:
         key = ((time - begin) << np.int64(_PORT_BITS)) | position
     i = leaves + position
@@ -101,29 +100,29 @@ def _switch_window(
         slot, root = _take_arrival(run, by, position, leaves, begin, end)
         link = _way_on(run, choose, state, node, slot, time)
         if link < 0:
-            run.counts[rs.NO_ROUTE_COUNT] += 1
+            run.counts[0].no_route += 1
             free_slot(run, slot)
             continue
         serve(run, link, time + 1)
         enqueue(run, link, slot, time)
     for i in range(run.out_start[node], run.out_start[node + 1]):
         link = np.int64(run.out_links[i])
-        if links[link, rs.WAITING_PACKETS] > 0:
+        if links[link].waiting_packets > 0:
             serve(run, link, end)
 
 
 @inlined
 def _way_on(run: RunState, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int) -> Int:
     """`way_on`; there is only one routing state."""
-    meta = run.slots[slot, rs.META]
+    meta = run.slots[slot].meta
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
     group = np.int64(run.route[switch, edge]) if edge >= 0 else np.int64(-1)
-    if group >= 0 and run.settings[rs.READS_QUEUES]:
+    if group >= 0 and run.settings[0].reads_queues:
         first, end = run.group_start[group], run.group_start[group + 1]
-        if end - first > 1 or run.settings[rs.SEES_ALL]:
+        if end - first > 1 or run.settings[0].sees_all:
             for i in range(first, end):
                 serve(run, np.int64(run.members[i]), time + 1)
-    return way_on(run, choose, state, group, switch, edge, meta, run.slots[slot, rs.KEY], time)
+    return way_on(run, choose, state, group, switch, edge, meta, run.slots[slot].key, time)
 
 
 @inlined
@@ -154,9 +153,9 @@ def _receive(
     run: RunState, emit: Emit, state: Ints, host: Int, came_by: Int, slot: Int, time: Int
 ) -> None:
     """Handle a packet that arrives at a host; the host has been served up to `time`, inclusive."""
-    key = run.slots[slot, rs.KEY]
+    key = run.slots[slot].key
     if key & np.int64(ACK):
-        count = run.slots[slot, rs.NEXT] >> np.int64(48)
+        count = run.slots[slot].next >> np.int64(48)
         free_slot(run, slot)
         if acknowledged(run, message_of(key), count, time):
             release_successors(run, host, 2 * message_of(key) + ON_ACKED, time)
@@ -178,12 +177,12 @@ def _next_release(run: RunState) -> Int:
     """Time of the next release when no packet is in flight, NEVER if there is none."""
     found = np.int64(NEVER)
     for ring in range(run.rings.shape[0]):
-        if run.rings[ring, rs.RING_HEAD] >= 0:
-            return run.counts[rs.CLOCK]
+        if run.rings[ring].ring_head >= 0:
+            return run.counts[0].clock
     for host in range(run.access.shape[0]):
-        message = run.hosts[host, rs.PENDING]
+        message = run.hosts[host].pending
         if message >= 0:
-            found = min(found, run.messages[message, rs.RELEASE])
+            found = min(found, run.messages[message].release)
     return found
 
 
@@ -208,18 +207,18 @@ def run_windows(
     """Advance by about `most_hops` hops. Returns DONE, MORE or GROW."""
     choose, emit = choose_at(choose_address), emit_at(emit_address)
     counts, settings = run.counts, run.settings
-    stop_hops = counts[rs.HOPS] + most_hops
-    while counts[rs.HOPS] < stop_hops:
-        if counts[rs.FREE_SLOTS] < settings[rs.NEW_PER_WINDOW]:
+    stop_hops = counts[0].hops + most_hops
+    while counts[0].hops < stop_hops:
+        if counts[0].free_slots < settings[0].new_per_window:
             return GROW
-        begin = counts[rs.CLOCK]
-        if counts[rs.IN_FLIGHT] == 0:
+        begin = counts[0].clock
+        if counts[0].in_flight == 0:
             begin = _next_release(run)
             if begin == NEVER:
                 return DONE
-            begin = max(begin, counts[rs.CLOCK])
-        end = begin + settings[rs.WINDOW_PS]
+            begin = max(begin, counts[0].clock)
+        end = begin + settings[0].window_ps
         _switches(run, choose, state, begin, end)
         _hosts(run, emit, state, begin, end)
-        counts[rs.CLOCK] = end
+        counts[0].clock = end
     return MORE

@@ -8,7 +8,6 @@ from ....kernels.kernel import Ints
 from ..links.pauses import first_waiting, hold_waiting
 from ..links.slots import next_of
 from ..model import pause_state as ps
-from ..model import run_state as rs
 from ..model.pfc import PauseOutcome
 from ..model.run_state import RunState
 
@@ -19,62 +18,62 @@ def pause_outcome(
     """The outcome of a run with PFC. names: of the classes of data. ended: no event is left, so
     a cycle in an incomplete run cannot resolve."""
     rows, held = run.pauses.rows.copy(), run.pauses.held
-    now, classes = int(run.counts[rs.CLOCK]), len(names)
-    after = int(run.pauses.rules[ps.STORM_AFTER])
-    endless = (rows[:, ps.PAUSED] != 0) & (incomplete and ended)
-    for row in np.flatnonzero(rows[:, ps.PAUSED]).tolist():
-        since = int(rows[row, ps.SINCE])
-        rows[row, ps.PAUSED_PS] += now - since
-        rows[row, ps.LONGEST_PS] = max(int(rows[row, ps.LONGEST_PS]), now - since)
-        if (now - since >= after or endless[row]) and rows[row, ps.STORM] < 0:
-            rows[row, ps.STORM] = since + after
+    now, classes = int(run.counts["clock"][0]), len(names)
+    after = int(run.pauses.rules["storm_after"][0])
+    endless = (rows["paused"] != 0) & (incomplete and ended)
+    for row in np.flatnonzero(rows["paused"]).tolist():
+        since = int(rows["since"][row])
+        rows["paused_ps"][row] += now - since
+        rows["longest_ps"][row] = max(int(rows["longest_ps"][row]), now - since)
+        if (now - since >= after or endless[row]) and rows["storm"][row] < 0:
+            rows["storm"][row] = since + after
         hold_waiting(run, run.messages, row // classes, row % classes)
     victims = None
     if len(held) > 1:
-        roots = (rows[:, ps.ROOTS] > 0).reshape(-1, classes).any(1)
+        roots = (rows["roots"] > 0).reshape(-1, classes).any(1)
         users = (held[roots] & ps.USES).any(0)
         victims = (held & ps.HELD != 0) & ~users
     return PauseOutcome(
         classes=names,
         storm_after_ps=after,
-        frames=rows[:, ps.FRAMES],
-        storm_ps=rows[:, ps.STORM],
-        pauses=rows[:, ps.PAUSES],
-        paused_ps=rows[:, ps.PAUSED_PS],
-        longest_ps=rows[:, ps.LONGEST_PS],
+        frames=rows["frames"],
+        storm_ps=rows["storm"],
+        pauses=rows["pauses"],
+        paused_ps=rows["paused_ps"],
+        longest_ps=rows["longest_ps"],
         endless=endless,
-        roots=rows[:, ps.ROOTS],
-        most_headroom=rows[:, ps.MOST_HEADROOM],
-        headroom=rows[:, ps.ROOM],
-        needed=rows[:, ps.NEEDED],
-        no_room=rows[:, ps.NO_ROOM],
+        roots=rows["roots"],
+        most_headroom=rows["most_headroom"],
+        headroom=rows["room"],
+        needed=rows["needed"],
+        no_room=rows["no_room"],
         victims=None if victims is None else np.repeat(victims.sum(1), classes),
         victim_flows=None if victims is None else int(victims.any(0).sum()),
         deadlock=tuple(row // classes for row in _circle(_waits(run))) if incomplete else (),
         buffers=_buffers(run, rows),
-        xon_bytes=int(run.pauses.rules[ps.XON]),
+        xon_bytes=int(run.pauses.rules["xon"][0]),
         may_pass=not ended,
     )
 
 
 def _buffers(run: RunState, rows: Ints) -> Ints:
     """int64[S]: shared buffer of each switch, headroom included."""
-    whole = run.pauses.pools[:, ps.SIZE].copy()
-    into = rows[:, ps.SWITCH] < len(whole)
-    np.add.at(whole, rows[into, ps.SWITCH], rows[into, ps.ROOM])
+    whole = run.pauses.pools["size"].copy()
+    into = rows["switch"] < len(whole)
+    np.add.at(whole, rows["switch"][into], rows["room"][into])
     return whole
 
 
 def _waits(run: RunState) -> dict[int, list[int]]:
     """The paused rows for which each paused row waits: they hold its packets up."""
     rows: Ints = run.pauses.rows
-    classes = int(run.settings[rs.CLASSES])
-    stuck = (rows[:, ps.PAUSED] != 0) & (rows[:, ps.ASKED] != 0)
+    classes = int(run.settings["classes"][0])
+    stuck = (rows["paused"] != 0) & (rows["asked"] != 0)
     waits: dict[int, list[int]] = {int(row): [] for row in np.flatnonzero(stuck)}
     for out in waits:
         slot = int(first_waiting(run, out // classes, out % classes))
         while slot >= 0:
-            came_by = int(run.slots[slot, rs.TIME]) * classes + out % classes
+            came_by = int(run.slots["time"][slot]) * classes + out % classes
             if came_by in waits and out not in waits[came_by]:
                 waits[came_by].append(out)
             slot = int(next_of(run.slots, slot))

@@ -8,10 +8,8 @@ from threading import Event
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric
 from ..links.load_bins import filled
-from ..model import run_state as rs
 from ..model.arrays import FabricArrays, fabric_arrays, with_cut_through
 from ..model.model import EngineResult, Model, Workload
 from ..model.rules import Rules, Strategy
@@ -66,7 +64,7 @@ def run_open_loop(
         own = workload.nodes_of(phase)
         release(run, workload, np.flatnonzero(own & workload.at_once), base)
         run = _drain(run, rules, tell, stop)
-        done = run.messages[own, rs.COMPLETED_PS]
+        done = run.messages["completed_ps"][own]
         if (done < 0).any() or (stop is not None and stop.is_set()):
             break  # the barrier is not reached
         base = int(done.max(initial=base))
@@ -83,7 +81,7 @@ def _drain(
     while True:
         outcome = run_windows(run, rules.choose, rules.emit, rules.state, HOPS_AT_ONCE)
         if tell is not None:
-            tell(int(run.counts[rs.HOPS]))
+            tell(int(run.counts["hops"][0]))
         if outcome == DONE or (stop is not None and stop.is_set()):
             return run
         if outcome == GROW:
@@ -103,27 +101,24 @@ def result_of(run: RunState, rules: Rules, of_messages: int) -> EngineResult:
     """The result of a run of this many messages."""
     messages, stats = run.messages[:of_messages], run.stats
 
-    def column(of: Array, number: int) -> Ints:
-        return np.ascontiguousarray(of[:, number])
-
     kept = len(run.arrived_ps) > 0
-    bin_ps = int(run.counts[rs.LOAD_BIN_PS])
+    bin_ps = int(run.counts["load_bin_ps"][0])
     over_time = filled(run.loads) if bin_ps else None
     return EngineResult(
-        started_ps=column(messages, rs.STARTED_PS),
-        received_ps=column(messages, rs.RECEIVED_PS),
-        completed_ps=column(messages, rs.COMPLETED_PS),
-        computed_ps=column(run.messages[of_messages:], rs.COMPLETED_PS),
-        link_bytes=column(run.links, rs.CARRIED),
-        link_packets=column(stats, rs.PACKETS),
-        link_max_packets=column(stats, rs.MAX_PACKETS),
-        link_max_bytes=column(stats, rs.MAX_BYTES),
-        link_drops=column(stats, rs.DROPS),
-        link_trims=column(stats, rs.TRIMS),
-        link_marks=column(stats, rs.MARKS),
+        started_ps=messages["started_ps"].copy(),
+        received_ps=messages["received_ps"].copy(),
+        completed_ps=messages["completed_ps"].copy(),
+        computed_ps=run.messages["completed_ps"][of_messages:].copy(),
+        link_bytes=run.links["carried"].copy(),
+        link_packets=stats["packets"].copy(),
+        link_max_packets=stats["max_packets"].copy(),
+        link_max_bytes=stats["max_bytes"].copy(),
+        link_drops=stats["drops"].copy(),
+        link_trims=stats["trims"].copy(),
+        link_marks=stats["marks"].copy(),
         queue_histogram=run.histogram,
-        no_route=int(run.counts[rs.NO_ROUTE_COUNT]),
-        hops=int(run.counts[rs.HOPS]),
+        no_route=int(run.counts["no_route"][0]),
+        hops=int(run.counts["hops"][0]),
         arrived_ps=run.arrived_ps if kept else None,
         arrived_flags=run.arrived_flags if kept else None,
         sent_ps=run.sent_ps if len(run.sent_ps) else None,

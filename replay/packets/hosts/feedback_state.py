@@ -6,11 +6,10 @@ import numpy as np
 
 from ....kernels.kernel import Bytes, Floats, Int, Int32s, Ints, inlined
 from ....kernels.named import NamedTuple
-from ..model import run_state as rs
-from ..model.aligned import aligned
 from ..model.draws import mixed
 from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
-from ..model.run_state import RunState
+from ..model.records import CACHE_LINE, Records, layout, table
+from ..model.run_state import RunState, Slot
 from ..model.wheel import Wheel
 from .congestion.algorithm import Congestion, at_once
 from .congestion.registry import ALGORITHMS, NONE
@@ -34,69 +33,95 @@ def drawn_key(key: Int, stamp: Int) -> Int:
     return key
 
 
-# slots, after the columns of `RunState`: a packet is in one line of the caches
-STAMP, ECHO, POSITION, TRAIL = range(rs.SLOT_COLUMNS, rs.SLOT_COLUMNS + 4)
-SLOT_COLUMNS = rs.SLOT_COLUMNS + 4
-"""Time at which the data packet left its host, its EV, entries of the receiver's log at the time of
-the ACK; 1 if its link lost the packet, plus 2 per switch that it has passed, plus FORTH per switch
-that the data packet of an ACK has passed."""
+class FeedbackSlot(Slot):
+    """A packet in flight of a run with feedback, in one line of the caches."""
+
+    stamp: int
+    """Time at which the data packet left its host."""
+    echo: int
+    """Its EV."""
+    position: int
+    """Entries of the receiver's log at the time of the ACK."""
+    trail: int
+    """1 if its link lost the packet, plus 2 per switch that it has passed, plus FORTH per switch
+    that the data packet of an ACK has passed."""
+
+
 FORTH = 1 << 32
 
-# wires, per link
-OWNER, DOWN, LOSS, PACED, TARGET = range(5)
-WIRE_COLUMNS = 8
-"""Host at the start of the link (-1: a switch), 1 if down, chance of loss in 2^-32, earliest time
-of the next data packet of a NIC that is below line rate or whose flows are all paced, node at the
-end of the link."""
 
-# nics, per host
-BLOCKED, UP = range(2)
-"""Masks of ports: free but without a packet to send; with a link that is up."""
+class Wire:
+    """The ends and faults of a link; one cache line."""
 
-# control
-(
-    RECOVERY,
-    THRESHOLD,
-    RTO,
-    SELECTS,
-    CAN_LOSE,
-    EPOCH,
-    NEXT_CHANGE,
-    MARGIN,
-    PACE,
-    CONTROLLED,
-    REFLECTS,
-    TIMERS,
-    HOST_ITEMS,
-    NOW_PS,
-    LINEAR,
-    MPR,
-    PACED_FLOWS,
-    CNP_PS,
-    SEVERAL,
-    MOST_RETRIES,
-    TRACKS,
-) = range(21)
-"""Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; index
-of the next change; maximum of free slots that one event needs; sending interval of data over its
-service time, in 2^-20 (1 << 20: line rate); congestion control is on; ACKs return by the path of
-their packet; items of the calendar: 0 is the next change, then links, flows' timers from TIMERS on,
-hosts from HOST_ITEMS on; time of the current event; timeouts before they double; maximum of packets
-beyond the first unacknowledged packet (0: no limit); congestion control paces; least interval of
-CNPs of a flow (0: none); an ACK is for several packets, and window or MPR may wait for it;
-consecutive timeouts after which the next one makes the flow fail; single packets are tracked in
-`packets`, `log` and `got` (not where nothing is retransmitted and only their number counts)."""
-CONTROL = 21
+    owner: int
+    """Host at the start of the link (-1: a switch)."""
+    down: int
+    """1 if down."""
+    loss: int
+    """Chance of loss in 2^-32."""
+    paced: int
+    """Earliest time of the next data packet of a NIC that is below line rate or whose flows are all
+    paced."""
+    target: int
+    """Node at the end of the link."""
 
-# tally
-SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
-    range(8)
-)
-DATA_SENT, DATA_RECEIVED, DATA_LOST, TRIMMED_RECEIVED, LAST_LOSS_PS, CNPS = range(8, 14)
+
+class Nic:
+    """Masks of the ports of a host."""
+
+    blocked: int
+    """Free but without a packet to send."""
+    up: int
+    """With a link that is up."""
+
+
+class Control:
+    """Parameters and state of the driver; one record."""
+
+    recovery: int
+    threshold: int
+    """Of reordering, packets."""
+    rto: int
+    selects: int
+    """Hosts select EVs."""
+    can_lose: int
+    """Packets can be lost."""
+    epoch: int
+    """Routing state in force."""
+    next_change: int
+    margin: int
+    """Maximum of free slots that one event needs."""
+    pace: int
+    """Sending interval of data over its service time, in 2^-20 (1 << 20: line rate)."""
+    controlled: int
+    """Congestion control is on."""
+    reflects: int
+    """ACKs return by the path of their packet."""
+    timers: int
+    """Items of the calendar: 0 is the next change, then links, flows' timers from `timers` on,
+    hosts from `host_items` on."""
+    host_items: int
+    now_ps: int
+    """Time of the current event."""
+    linear: int
+    """Timeouts before they double."""
+    mpr: int
+    """Maximum of packets beyond the first unacknowledged packet (0: no limit)."""
+    paced_flows: int
+    """Congestion control paces."""
+    cnp_ps: int
+    """Least interval of CNPs of a flow (0: none)."""
+    several: int
+    """An ACK is for several packets, and window or MPR may wait for it."""
+    most_retries: int
+    """Consecutive timeouts after which the next one makes the flow fail."""
+    tracks: int
+    """Single packets are tracked in `packets`, `log` and `got` (not where nothing is retransmitted
+    and only their number counts)."""
 
 
 class Tally(NamedTuple):
-    """Counts of a run, in the order of these columns."""
+    """Counts of a run; one record."""
 
     sent_again: int
     given_up: int
@@ -123,23 +148,27 @@ class Tally(NamedTuple):
     """Congestion notification packets that receivers sent."""
 
 
+FEEDBACK_SLOT, WIRE, NIC = layout(FeedbackSlot), layout(Wire, CACHE_LINE), layout(Nic)
+CONTROL, TALLY = layout(Control), layout(Tally)
+
+
 class Feedback(NamedTuple):
     """Arrays of a run with feedback; F flows, N tracked packets, H hosts, L links."""
 
-    senders: Ints
-    """int64[F, SENDER_COLUMNS] (recovery.py)."""
-    packets: Ints
-    """int64[N, PACKET_COLUMNS]"""
+    senders: Records
+    """SENDER[F] (recovery.py)."""
+    packets: Records
+    """TRACKED[N]"""
     log: Int32s
     """int32[N]: packets of each flow in the order of their first arrival."""
     got: Bytes
     """uint8[N]: 1 for packets that have arrived."""
-    slots: Ints
-    """int64[slots, SLOT_COLUMNS]: those of `RunState`."""
-    wires: Ints
-    """int64[L, WIRE_COLUMNS]"""
-    nics: Ints
-    """int64[H, 2]"""
+    slots: Records
+    """Those of `RunState`."""
+    wires: Records
+    """WIRE[L]"""
+    nics: Records
+    """NIC[H]"""
     ports: Ints
     """int64[F, P]: data bytes that each flow sent over each port of its host."""
     routes: Int32s
@@ -147,8 +176,8 @@ class Feedback(NamedTuple):
     changes: Ints
     ends: Ints
     """Scratch space: messages that an ACK completes."""
-    control: Ints
-    tally: Ints
+    control: Records
+    tally: Records
     window: Floats
     """Congestion control: rows and parameters of congestion/algorithm.py."""
     window_params: Floats
@@ -172,32 +201,33 @@ def new_feedback(
     """The state before the first packet."""
     total, flows = int(workload.packet_start[-1]), len(workload.src)
     hosts, ports = run.access.shape
-    wires = aligned(len(run.links), WIRE_COLUMNS)
-    wires[:, OWNER] = -1
-    wires[:, TARGET] = target
+    wires = table(len(run.links), WIRE)
+    wires["owner"] = -1
+    wires["target"] = target
     host = np.arange(hosts)
-    nics = np.zeros((hosts, 2), np.int64)
+    nics = table(hosts, NIC)
     for port in range(ports):
         there = run.access[:, port] >= 0
-        wires[run.access[there, port], OWNER] = host[there]
-        nics[there, UP] |= 1 << port
-    control = np.zeros(CONTROL, np.int64)
-    control[RECOVERY] = RECOVERIES[transport.recovery]
-    control[THRESHOLD] = transport.reordering_packets
-    control[RTO], control[LINEAR] = transport.rto_ps, transport.linear_retries
-    control[MPR] = transport.mpr_packets
-    control[SELECTS], control[CAN_LOSE], control[MARGIN] = selects, can_lose, margin
-    control[REFLECTS] = reflects
-    control[TIMERS], control[HOST_ITEMS] = 1 + len(run.links), 1 + len(run.links) + flows
-    control[PACE] = pace_of(transport.rate_share)
-    control[CONTROLLED] = transport.congestion != NONE
-    control[PACED_FLOWS] = ALGORITHMS[transport.congestion].on_send is not at_once
-    control[CNP_PS] = control_of_congestion.cnp_ps
-    waits = control[CONTROLLED] or control[MPR]
-    control[SEVERAL] = waits and run.settings[rs.ACK_EVERY] > 1
-    control[TRACKS] = control[RECOVERY] != NO_RECOVERY or control[MPR] or control[SEVERAL]
-    tracked = total if control[TRACKS] else 0
-    control[MOST_RETRIES] = 1 << 40 if transport.retries is None else transport.retries
+        wires["owner"][run.access[there, port]] = host[there]
+        nics["up"][there] |= 1 << port
+    control = table(1, CONTROL)
+    control["recovery"] = RECOVERIES[transport.recovery]
+    control["threshold"] = transport.reordering_packets
+    control["rto"], control["linear"] = transport.rto_ps, transport.linear_retries
+    control["mpr"] = transport.mpr_packets
+    control["selects"], control["can_lose"], control["margin"] = selects, can_lose, margin
+    control["reflects"] = reflects
+    control["timers"], control["host_items"] = 1 + len(run.links), 1 + len(run.links) + flows
+    control["pace"] = pace_of(transport.rate_share)
+    control["controlled"] = transport.congestion != NONE
+    control["paced_flows"] = ALGORITHMS[transport.congestion].on_send is not at_once
+    control["cnp_ps"] = control_of_congestion.cnp_ps
+    waits = transport.congestion != NONE or bool(transport.mpr_packets)
+    several = waits and run.settings["ack_every"][0] > 1
+    tracks = RECOVERIES[transport.recovery] != NO_RECOVERY or bool(transport.mpr_packets) or several
+    control["several"], control["tracks"] = several, tracks
+    tracked = total if tracks else 0
+    control["most_retries"] = 1 << 40 if transport.retries is None else transport.retries
     return Feedback(
         senders=new_senders(workload),
         packets=new_packets(tracked),
@@ -211,7 +241,7 @@ def new_feedback(
         changes=changes,
         ends=np.zeros(int(np.diff(workload.flow_start).max(initial=1)), np.int64),
         control=control,
-        tally=np.zeros(len(Tally._fields), np.int64),
+        tally=table(1, TALLY),
         window=control_of_congestion.rows,
         window_params=control_of_congestion.params,
         wheel=wheel,

@@ -16,187 +16,227 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, inlined, subkernel
-from ..model.aligned import aligned
+from ....kernels.kernel import Int, inlined, subkernel
 from ..model.model import Workload
+from ..model.records import CACHE_LINE, Records, layout, table
 
 NO_RECOVERY, IDEAL, SACK, GO_BACK_N = range(4)
 
-# packets
-TX, SENT_PS, EV, PREV, AFTER, STATE, MESSAGE = range(7)
-"""Transmission number in the flow, time and EV of the last transmission; neighbours in the list;
-state; message."""
-PACKET_COLUMNS = 8
+
+class Tracked:
+    """A packet that its sender tracks; one cache line."""
+
+    tx: int
+    """Transmission number in the flow, of the last transmission like the following two."""
+    sent_ps: int
+    ev: int
+    prev: int
+    """Neighbours in the list."""
+    after: int
+    state: int
+    message: int
+
+
 UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
-"""Values of STATE."""
-
-# senders
-(
-    FIRST,
-    WAY_HEAD,
-    WAY_TAIL,
-    AGAIN_HEAD,
-    AGAIN_TAIL,
-    TX_COUNT,
-    HIGHEST_TX,
-    WAY_PACKETS,
-    NEXT_PS,
-    LOG_SEEN,
-    LOGGED,
-    EXPECTED,
-    ASKED,
-    NOTICE_HEAD,
-    NOTICE_TAIL,
-    LOSS_HEAD,
-    PEER_MASK,
-    NEW_PORTS,
-    UNACKNOWLEDGED,
-    MARKED_EV,
-    RETRIES,
-    RETRIED_PS,
-    CNP_AT,
-    ASKING,
-) = range(24)
-"""First packet; the two lists; transmissions so far, the highest acknowledged transmission; packets
-in flight; earliest time of the next transmission; entries of the receiver's log that the sender
-knows, and all entries; at the receiver: next packet in order (go-back-N), and whether it was
-requested, or without go-back-N the last packet that requested an ACK (only for MPR); slots of
-packets whose loss the EV selection learns by timeout, and of packets whose loss is new (ideal);
-usable ports of the peer (bit mask), 1 when these or the host's own ports changed; first
-unacknowledged packet (only for MPR); at the receiver: 1 + EV of the latest marked packet since the
-last ACK, 0 for none; timeouts since the last new acknowledgement, and the time of the latest: a
-timeout counts if its packet was sent after the previous timeout; at the receiver: earliest time of
-the next CNP; the latest packet that requested an ACK, -1 for none."""
-SENDER_COLUMNS = 24
+"""Values of `Tracked.state`."""
 
 
-def new_senders(workload: Workload) -> Ints:
-    """int64[flows, SENDER_COLUMNS]: the state before the first packet."""
-    senders = aligned(len(workload.src), SENDER_COLUMNS)
-    senders[:, WAY_HEAD : AGAIN_TAIL + 1] = -1
-    senders[:, HIGHEST_TX] = senders[:, ASKING] = -1
-    senders[:, NOTICE_HEAD : PEER_MASK + 1] = -1
-    senders[:, FIRST] = workload.packet_start[workload.flow_start[:-1]]
-    senders[:, EXPECTED] = senders[:, UNACKNOWLEDGED] = senders[:, FIRST]
+class PacketList:
+    """A list of packets, -1 for none."""
+
+    head: int
+    tail: int
+
+
+class Sender:
+    """A flow at its sender, and in part at its receiver; three cache lines."""
+
+    first: int
+    """First packet."""
+    under_way: PacketList
+    """Packets in flight."""
+    again: PacketList
+    """Packets to retransmit."""
+    tx_count: int
+    """Transmissions so far."""
+    highest_tx: int
+    """Highest acknowledged transmission."""
+    way_packets: int
+    """Packets in flight."""
+    next_ps: int
+    """Earliest time of the next transmission."""
+    log_seen: int
+    """Entries of the receiver's log that the sender knows."""
+    logged: int
+    """All entries of the receiver's log."""
+    expected: int
+    """At the receiver: next packet in order (go-back-N)."""
+    asked: int
+    """At the receiver: whether it was requested; without go-back-N the last packet that requested
+    an ACK (only for MPR)."""
+    notice_head: int
+    """Slots of packets whose loss the EV selection learns by timeout."""
+    notice_tail: int
+    loss_head: int
+    """Slots of packets whose loss is new (ideal)."""
+    peer_mask: int
+    """Usable ports of the peer (bit mask)."""
+    new_ports: int
+    """1 when these or the host's own ports changed."""
+    unacknowledged: int
+    """First unacknowledged packet (only for MPR)."""
+    marked_ev: int
+    """At the receiver: 1 + EV of the latest marked packet since the last ACK, 0 for none."""
+    retries: int
+    """Timeouts since the last new acknowledgement."""
+    retried_ps: int
+    """Time of the latest: a timeout counts if its packet was sent after the previous timeout."""
+    cnp_at: int
+    """At the receiver: earliest time of the next CNP."""
+    asking: int
+    """The latest packet that requested an ACK, -1 for none."""
+
+
+TRACKED, SENDER = layout(Tracked, CACHE_LINE), layout(Sender, CACHE_LINE)
+
+
+def new_senders(workload: Workload) -> Records:
+    """SENDER[flows]: the state before the first packet."""
+    senders = table(len(workload.src), SENDER)
+    for packets in ("under_way", "again"):
+        senders[packets]["head"] = senders[packets]["tail"] = -1
+    for name in ("highest_tx", "asking", "notice_head", "notice_tail", "loss_head", "peer_mask"):
+        senders[name] = -1
+    senders["first"] = workload.packet_start[workload.flow_start[:-1]]
+    senders["expected"] = senders["unacknowledged"] = senders["first"]
     return senders
 
 
-def new_packets(total: int) -> Ints:
-    """int64[total, PACKET_COLUMNS]: the state before the first packet."""
-    packets = aligned(total, PACKET_COLUMNS)
-    packets[:, PREV : AFTER + 1] = -1
+def new_packets(total: int) -> Records:
+    """TRACKED[total]: the state before the first packet."""
+    packets = table(total, TRACKED)
+    packets["prev"] = packets["after"] = -1
     return packets
 
 
 @inlined
-def _append(senders: Ints, packets: Ints, flow: Int, packet: Int, head: Int) -> None:
-    """Append to the list that begins at column `head`."""
-    last = senders[flow, head + 1]
-    packets[packet, PREV] = last
-    packets[packet, AFTER] = -1
+def _append(ends: PacketList, packets: Records, packet: Int) -> None:
+    """Append to the list with these ends."""
+    last = ends.tail
+    packets[packet].prev = last
+    packets[packet].after = -1
     if last < 0:
-        senders[flow, head] = packet
+        ends.head = packet
     else:
-        packets[last, AFTER] = packet
-    senders[flow, head + 1] = packet
+        packets[last].after = packet
+    ends.tail = packet
 
 
 @inlined
-def _unlink(senders: Ints, packets: Ints, flow: Int, packet: Int, head: Int) -> None:
-    before, after = packets[packet, PREV], packets[packet, AFTER]
+def _unlink(ends: PacketList, packets: Records, packet: Int) -> None:
+    """Remove from the list with these ends."""
+    before, after = packets[packet].prev, packets[packet].after
     if before < 0:
-        senders[flow, head] = after
+        ends.head = after
     else:
-        packets[before, AFTER] = after
+        packets[before].after = after
     if after < 0:
-        senders[flow, head + 1] = before
+        ends.tail = before
     else:
-        packets[after, PREV] = before
+        packets[after].prev = before
 
 
 @inlined
-def now_under_way(senders: Ints, packets: Ints, flow: Int, packet: Int, ev: Int, time: Int) -> None:
+def now_under_way(
+    senders: Records, packets: Records, flow: Int, packet: Int, ev: Int, time: Int
+) -> None:
     """Record the transmission of a packet that is UNSENT or AGAIN_DUE."""
-    if packets[packet, STATE] == AGAIN_DUE:
-        _unlink(senders, packets, flow, packet, AGAIN_HEAD)
-    packets[packet, STATE] = UNDER_WAY
-    packets[packet, TX] = senders[flow, TX_COUNT]
-    packets[packet, SENT_PS] = time
-    packets[packet, EV] = ev
-    senders[flow, TX_COUNT] += 1
-    senders[flow, WAY_PACKETS] += 1
-    _append(senders, packets, flow, packet, WAY_HEAD)
+    if packets[packet].state == AGAIN_DUE:
+        _unlink(senders[flow].again, packets, packet)
+    packets[packet].state = UNDER_WAY
+    packets[packet].tx = senders[flow].tx_count
+    packets[packet].sent_ps = time
+    packets[packet].ev = ev
+    senders[flow].tx_count += 1
+    senders[flow].way_packets += 1
+    _append(senders[flow].under_way, packets, packet)
 
 
 @inlined
-def now_done(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
+def now_done(senders: Records, packets: Records, flow: Int, packet: Int) -> None:
     """Record the first acknowledgement of a packet."""
-    if packets[packet, STATE] == UNDER_WAY:
-        _unlink(senders, packets, flow, packet, WAY_HEAD)
-        senders[flow, WAY_PACKETS] -= 1
-    elif packets[packet, STATE] == AGAIN_DUE:
-        _unlink(senders, packets, flow, packet, AGAIN_HEAD)
-    packets[packet, STATE] = DONE
-    senders[flow, HIGHEST_TX] = max(senders[flow, HIGHEST_TX], packets[packet, TX])
+    if packets[packet].state == UNDER_WAY:
+        _unlink(senders[flow].under_way, packets, packet)
+        senders[flow].way_packets -= 1
+    elif packets[packet].state == AGAIN_DUE:
+        _unlink(senders[flow].again, packets, packet)
+    packets[packet].state = DONE
+    senders[flow].highest_tx = max(senders[flow].highest_tx, packets[packet].tx)
 
 
 @inlined
-def now_lost(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
+def now_lost(senders: Records, packets: Records, flow: Int, packet: Int) -> None:
     """Append a packet in flight to the packets to retransmit."""
-    _unlink(senders, packets, flow, packet, WAY_HEAD)
-    senders[flow, WAY_PACKETS] -= 1
-    packets[packet, STATE] = AGAIN_DUE
-    _append(senders, packets, flow, packet, AGAIN_HEAD)
+    _unlink(senders[flow].under_way, packets, packet)
+    senders[flow].way_packets -= 1
+    packets[packet].state = AGAIN_DUE
+    _append(senders[flow].again, packets, packet)
 
 
 @inlined
-def overtaken(senders: Ints, packets: Ints, flow: Int, threshold: Int) -> Int:
+def overtaken(senders: Records, packets: Records, flow: Int, threshold: Int) -> Int:
     """The first packet in flight that SACK considers lost, -1 for none."""
-    packet = senders[flow, WAY_HEAD]
-    if packet >= 0 and packets[packet, TX] + threshold <= senders[flow, HIGHEST_TX]:
+    packet = senders[flow].under_way.head
+    if packet >= 0 and packets[packet].tx + threshold <= senders[flow].highest_tx:
         return packet
     return np.int64(-1)
 
 
 @inlined
-def timeout_ps(senders: Ints, flow: Int, rto_ps: Int, linear: Int) -> Int:
+def timeout_ps(senders: Records, flow: Int, rto_ps: Int, linear: Int) -> Int:
     """The timeout of a flow: doubled at each consecutive timeout after `linear`, to 2^16-fold."""
-    more = min(max(np.int64(0), senders[flow, RETRIES] - linear), np.int64(16))
+    more = min(max(np.int64(0), senders[flow].retries - linear), np.int64(16))
     return min(rto_ps << more, np.int64(10**13))
 
 
 @subkernel
-def abandon(senders: Ints, packets: Ints, flow: Int) -> None:
+def abandon(senders: Records, packets: Records, flow: Int) -> None:
     """Forget all packets of a flow that has failed: late ACKs no longer count."""
-    for head in (WAY_HEAD, AGAIN_HEAD):
-        packet = senders[flow, head]
-        while packet >= 0:
-            packets[packet, STATE] = DONE
-            packet = packets[packet, AFTER]
-        senders[flow, head] = senders[flow, head + 1] = -1
-    senders[flow, WAY_PACKETS] = 0
+    _forget(senders[flow].under_way, packets)
+    _forget(senders[flow].again, packets)
+    senders[flow].way_packets = 0
+
+
+@inlined
+def _forget(ends: PacketList, packets: Records) -> None:
+    """Empty the list with these ends; its packets are done."""
+    packet = ends.head
+    while packet >= 0:
+        packets[packet].state = DONE
+        packet = packets[packet].after
+    ends.head = ends.tail = -1
 
 
 @subkernel
-def go_back(senders: Ints, packets: Ints, flow: Int, packet: Int) -> Int:
+def go_back(senders: Records, packets: Records, flow: Int, packet: Int) -> Int:
     """Retransmit all packets in flight from this packet on, before other retransmissions; returns
     their number."""
     count = np.int64(0)
-    last = senders[flow, WAY_TAIL]
+    last = senders[flow].under_way.tail
     while last >= 0:
-        before = packets[last, PREV]
+        before = packets[last].prev
         if last >= packet:
-            _unlink(senders, packets, flow, last, WAY_HEAD)
-            head = senders[flow, AGAIN_HEAD]
-            packets[last, PREV] = -1
-            packets[last, AFTER] = head
+            _unlink(senders[flow].under_way, packets, last)
+            head = senders[flow].again.head
+            packets[last].prev = -1
+            packets[last].after = head
             if head < 0:
-                senders[flow, AGAIN_TAIL] = last
+                senders[flow].again.tail = last
             else:
-                packets[head, PREV] = last
-            senders[flow, AGAIN_HEAD] = last
-            packets[last, STATE] = AGAIN_DUE
-            senders[flow, WAY_PACKETS] -= 1
+                packets[head].prev = last
+            senders[flow].again.head = last
+            packets[last].state = AGAIN_DUE
+            senders[flow].way_packets -= 1
             count += 1
         last = before
     return count

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, subkernel
-from ..model.run_state import LOAD_BIN_PS
+from ..model.records import Records
 
 
 def filled(loads: Ints) -> Ints:
@@ -19,16 +19,16 @@ def filled(loads: Ints) -> Ints:
 
 
 @subkernel
-def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, service: Int) -> None:
+def add_load(loads: Ints, counts: Records, link: Int, size: Int, start: Int, service: Int) -> None:
     """Count `size` bytes, at most 65,535, served from `start` on for `service` ps.
 
     The rounding of bytes does not depend on the intervals, so neither the order of packets nor the
     time at which intervals are joined changes the result.
     """
     last = start + max(service - 1, np.int64(0))
-    while last // counts[LOAD_BIN_PS] >= len(loads):
+    while last // counts[0].load_bin_ps >= len(loads):
         _join(loads, counts)
-    length = counts[LOAD_BIN_PS]
+    length = counts[0].load_bin_ps
     at, before = start // length, np.int64(0)
     while at < last // length:
         sent = size * ((at + 1) * length - start) // service
@@ -39,16 +39,16 @@ def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, servic
 
 
 @subkernel
-def add_queue(loads: Ints, counts: Ints, link: Int, queued: Int, time: Int) -> None:
+def add_queue(loads: Ints, counts: Records, link: Int, queued: Int, time: Int) -> None:
     """A packet that has to wait makes the queue of a link `queued` bytes long at `time`."""
-    while time // counts[LOAD_BIN_PS] >= len(loads):
+    while time // counts[0].load_bin_ps >= len(loads):
         _join(loads, counts)
-    at, column = time // counts[LOAD_BIN_PS], loads.shape[1] // 2 + link
+    at, column = time // counts[0].load_bin_ps, loads.shape[1] // 2 + link
     loads[at, column] = max(loads[at, column], queued)
 
 
 @subkernel
-def _join(loads: Ints, counts: Ints) -> None:
+def _join(loads: Ints, counts: Records) -> None:
     """Join pairs of intervals."""
     half = len(loads) // 2
     for at in range(len(loads)):
@@ -59,4 +59,4 @@ def _join(loads: Ints, counts: Ints) -> None:
                 loads[at, link] = first + second if carried else max(first, second)
             else:
                 loads[at, link] = 0
-    counts[LOAD_BIN_PS] *= 2
+    counts[0].load_bin_ps *= 2

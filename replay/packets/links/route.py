@@ -7,7 +7,7 @@ import numpy as np
 from ....kernels.kernel import Int, Ints, inlined
 from ..model.arrays import ATTACHED
 from ..model.rules import Choice, Choose
-from ..model.run_state import SEES_ALL, RunState
+from ..model.run_state import RunState
 
 
 @inlined
@@ -34,7 +34,7 @@ def way_on(
         first = run.group_start[group]
         size = run.group_start[group + 1] - first
         member: Int = np.int64(0)
-        if size > 1 or run.settings[SEES_ALL]:
+        if size > 1 or run.settings[0].sees_all:
             at = Choice(run.members, first, size, switch, edge, key, label, time)
             member = choose(state, run.links, at)
             if member < 0 or member >= size:
@@ -45,7 +45,7 @@ def way_on(
         for port in range(run.host_switch.shape[1]):
             if run.host_switch[host, port] == switch:
                 out = np.int64(run.exits[host, port])
-                if run.settings[SEES_ALL]:
+                if run.settings[0].sees_all:
                     none = np.int64(0)
                     at = Choice(run.members, out, none, switch, edge, key, label, time)
                     choose(state, run.links, at)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Bytes, Ints
+from ....kernels.kernel import Bytes
 from ....kernels.named import NamedTuple
+from .records import Records, layout, table
 
 MOST_CLASSES = 7
 """IEEE 802.1Q has eight priorities; ACKs and CNPs have one of them."""
@@ -76,26 +77,47 @@ def classes_of(dscp: Bytes, classes: tuple[TrafficClass, ...]) -> Bytes:
     return found
 
 
-# queues, per link and class
-HEAD, TAIL, BYTES, DEFICIT = range(4)
-"""Packets that wait, -1 for none; their bytes; bytes that the class may send in its turn."""
-# turns, per link
-TURN, CREDITED = range(2)
-"""Class whose turn it is; 1 after it got its quantum."""
-# rules, per class
-QUANTUM, LOSSLESS = range(2)
-"""Bytes, 0 for strict priority; 1 if PFC pauses it."""
+class Queue:
+    """Packets of a class that wait at a link."""
+
+    head: int
+    """-1 for none, like `tail`."""
+    tail: int
+    bytes: int
+    deficit: int
+    """Bytes that the class may send in its turn."""
+
+
+class Turn:
+    """Whose turn it is at a link."""
+
+    turn: int
+    """The class."""
+    credited: int
+    """1 after it got its quantum."""
+
+
+class Rule:
+    """Of a class."""
+
+    quantum: int
+    """Bytes, 0 for strict priority."""
+    lossless: int
+    """1 if PFC pauses it."""
+
+
+QUEUE, TURN, RULE = layout(Queue), layout(Turn), layout(Rule)
 
 
 class Classes(NamedTuple):
     """State of all queues of data if there are several classes."""
 
-    queues: Ints
-    """int64[L * K, 4]"""
-    turns: Ints
-    """int64[L, 2]"""
-    rules: Ints
-    """int64[K, 2]"""
+    queues: Records
+    """QUEUE[L * K]"""
+    turns: Records
+    """TURN[L]"""
+    rules: Records
+    """RULE[K]"""
     of_message: Bytes
     """uint8[M]: class of the data of each message."""
 
@@ -110,10 +132,10 @@ def new_classes(
         raise UsageError(f"a flow has class {highest}, but there are {len(classes)}, from 0")
     if len(classes) == 1:  # the rows of the links hold its queues
         links, of_message = 1, np.zeros(1, np.uint8)
-    queues = np.full((links * len(classes), 4), -1, np.int64)
-    queues[:, BYTES:] = 0
-    rules = np.zeros((len(classes), 2), np.int64)
+    queues = table(links * len(classes), QUEUE)
+    queues["head"] = queues["tail"] = -1
+    rules = table(len(classes), RULE)
     least = min((one.weight for one in classes if one.weight), default=1)
     for number, one in enumerate(classes):
         rules[number] = -(-packet * one.weight // least), one.lossless
-    return Classes(queues, np.zeros((links, 2), np.int64), rules, of_message)
+    return Classes(queues, table(links, TURN), rules, of_message)

@@ -64,6 +64,7 @@ from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
 from .classes import MOST_CLASSES, TrafficClass
 from .pfc import PauseOutcome, Pfc
+from .records import CACHE_LINE, Records, layout
 from .waits import NO_WAITS, Edges, Waits
 
 PS = 1_000
@@ -344,36 +345,45 @@ class Workload(NamedTuple):
         return (self.packets - 1) * self.packet_bytes + self.last_bytes
 
 
-class LinkColumn:
-    """Columns of the drivers' `links`, int64[links, LINK_COLUMNS], that strategies may read.
+class Link:
+    """A link; strategies may read the fields up to `carried`, which are valid for the time up to
+    which the driver has served the link. Two cache lines."""
 
-    They are valid for the time up to which the driver has served the link.
-    """
-
-    FREE = 0
+    free: int
     """End of the current service; the link is busy at t if this is > t."""
-    WAITING_DATA = 1
+    waiting_data: int
     """Bytes of waiting data, without the packet in service."""
-    WAITING_ACKS = 2
-    WAITING_PACKETS = 3
+    waiting_acks: int
+    waiting_packets: int
     """Of both classes."""
-    SERVED = 4
+    served: int
     """Bytes of the packet in service, or of the last packet served."""
-    CARRIED = 5
+    carried: int
     """Bytes whose service has started, in total."""
-    OWN = 6
-    """First column of the driver's own columns."""
+    wire_head: int
+    """First packet on the wire."""
+    wire_tail: int
+    head_time: int
+    """Arrival time of the first packet on the wire, NEVER for none."""
+    data_head: int
+    """Packets that wait, by class; -1 for none."""
+    data_tail: int
+    ack_head: int
+    ack_tail: int
+    rate: int
+    """ps per byte, scaled by 2^20."""
+    delay: int
+    layer: int
 
 
-LINK_COLUMNS = 16
-"""Two cache lines per link."""
+LINK = layout(Link, CACHE_LINE)
 
 
 @inlined
-def queued_bytes(links: Ints, link: Int, time: Int) -> Int:
+def queued_bytes(links: Records, link: Int, time: Int) -> Int:
     """Queue of a link in bytes: both classes, and all bytes of the packet in service."""
-    waiting = links[link, 1] + links[link, 2]
-    return waiting + (links[link, 4] if links[link, 0] > time else 0)
+    waiting = links[link].waiting_data + links[link].waiting_acks
+    return waiting + (links[link].served if links[link].free > time else 0)
 
 
 @dataclass(frozen=True)

@@ -1,89 +1,154 @@
-"""The state of a run in a few arrays: links, packets in flight, hosts, flows, messages.
-
-Columns are constants of this file; rows of links and packets fit cache lines."""
+"""The state of a run in a few tables: links, packets in flight, hosts, flows, messages."""
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from ....kernels.kernel import Array, Bytes, Int32s, Ints
 from ....kernels.named import NamedTuple
-from .aligned import aligned
 from .arrays import FabricArrays, ports_in_turn
 from .classes import Classes, new_classes
-from .model import LINK_COLUMNS, NEVER, RANDOM, Model, Workload
+from .model import LINK, NEVER, RANDOM, Model, Workload
 from .pause_state import Pauses, no_pauses
+from .records import CACHE_LINE, Records, layout, table
 from .rules import Rules
 
-# links: the shared columns of `LinkColumn`, then
-FREE, WAITING_DATA, WAITING_ACKS, WAITING_PACKETS, SERVED, CARRIED = range(6)
-WIRE_HEAD, WIRE_TAIL, HEAD_TIME = 6, 7, 8
-"""Packets on the wire, and the arrival time of the first (NEVER: none)."""
-DATA_HEAD, DATA_TAIL, ACK_HEAD, ACK_TAIL = 9, 10, 11, 12
-"""Packets that wait, by class; -1 for none."""
-RATE, DELAY, LAYER = 13, 14, 15
 
-# stats, per link
-PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS, FIXED, LAST = range(8)
-"""FIXED, set before the run: bytes after which the node at the end forwards a packet << 1 | 1 for
-links that never mark. LAST, of the data that waits: the packet before the last one (valid if two or
-more wait) << 32 | packets that have competed for the last place, see `enqueue`. Eight columns: a
-row is one cache line."""
-STAT_COLUMNS = 8
+class Stat:
+    """What a link counts; one cache line."""
 
-# slots: one row per packet in flight
-TIME, KEY, META, NEXT = range(4)
-"""TIME: on a wire, the arrival of the next packet (NEVER: none), so that the next packet is not
-fetched before it arrives. META: destination host << 32 | label. NEXT: packets that an ACK
-acknowledges << 48 | bytes << 32 | next slot (0xFFFFFFFF for none)."""
-SLOT_COLUMNS = 4
+    packets: int
+    max_packets: int
+    max_bytes: int
+    drops: int
+    trims: int
+    marks: int
+    fixed: int
+    """Set before the run: bytes after which the node at the end forwards a packet << 1 | 1 for
+    links that never mark."""
+    last: int
+    """Of the data that waits: the packet before the last one (valid if two or more wait) << 32 |
+    packets that have competed for the last place, see `enqueue`."""
+
+
+class Slot:
+    """A packet in flight."""
+
+    time: int
+    """On a wire, the arrival of the next packet (NEVER: none), so that the next packet is not
+    fetched before it arrives."""
+    key: int
+    meta: int
+    """Destination host << 32 | label."""
+    next: int
+    """Packets that an ACK acknowledges << 48 | bytes << 32 | next slot (NO_SLOT for none)."""
+
+
+class Host:
+    """A host."""
+
+    pending: int
+    """First message not yet released, by time."""
+    now: int
+    """Latest handled release or arrival."""
+
+
+class Ring:
+    """Flows with packets to send, which take turns on a port."""
+
+    ring_head: int
+    ring_tail: int
+
+
+class Flow:
+    """A flow; one cache line."""
+
+    cursor: int
+    """The message that it sends, below `end`."""
+    end: int
+    ring: int
+    """-1 for a flow without a path."""
+    ring_next: int
+    in_ring: int
+    src: int
+    dst: int
+
+
+class Message:
+    """A message, or a computation, which has size 0; two cache lines."""
+
+    size: int
+    """Packets."""
+    packet_bytes: int
+    last_bytes: int
+    release: int
+    pending_next: int
+    ready: int
+    sent: int
+    """Packets, like the following three."""
+    received: int
+    unacked: int
+    acked: int
+    flow: int
+    started_ps: int
+    received_ps: int
+    completed_ps: int
+    first_number: int
+    """Number, over all messages, of its first packet."""
+    waits: int
+    """Predecessors that are not complete."""
+
+
+class Counts:
+    """What a run counts; one record."""
+
+    hops: int
+    no_route: int
+    """Packets without a route."""
+    free_slot: int
+    """First free slot."""
+    free_slots: int
+    in_flight: int
+    clock: int
+    completed: int
+    load_bin_ps: int
+
+
+class Settings:
+    """The settings of a run; one record."""
+
+    ack_bytes: int
+    gap_bytes: int
+    ack_every: int
+    buffer: int
+    trim_bytes: int
+    ecn_low: int
+    ecn_high: int
+    seed: int
+    window_ps: int
+    new_per_window: int
+    reads_queues: int
+    histogram_bins: int
+    keep_arrivals: int
+    any_port: int
+    sees_all: int
+    ecn_most: int
+    """Probability of a mark at `ecn_high`, in 2^-24."""
+    fair_drops: int
+    jitter: int
+    """Longest gap after a data packet of a host, of its service time in 2^-20."""
+    pfc: int
+    classes: int
+    """Number of classes of data."""
+    cut_through: int
+
+
+STAT, SLOT, HOST, RING = layout(Stat), layout(Slot), layout(Host), layout(Ring)
+FLOW, MESSAGE = layout(Flow, CACHE_LINE), layout(Message, CACHE_LINE)
+COUNTS, SETTINGS = layout(Counts), layout(Settings)
 NO_SLOT = 0xFFFFFFFF
-
-# hosts
-PENDING, NOW = range(2)
-"""First message not yet released, by time; latest handled release or arrival."""
-
-# rings: flows with packets to send, which take turns on a port
-RING_HEAD, RING_TAIL = range(2)
-
-# flows
-CURSOR, END, RING, RING_NEXT, IN_RING, SRC, DST = range(7)
-FLOW_COLUMNS = 8
-
-# messages
-(
-    SIZE,
-    PACKET_BYTES,
-    LAST_BYTES,
-    RELEASE,
-    PENDING_NEXT,
-    READY,
-    SENT,
-    RECEIVED,
-    UNACKED,
-    ACKED,
-    FLOW,
-    STARTED_PS,
-    RECEIVED_PS,
-    COMPLETED_PS,
-    FIRST_NUMBER,
-    WAITS,
-) = range(16)
-MESSAGE_COLUMNS = 16
-
-# counts
-HOPS, NO_ROUTE_COUNT, FREE_SLOT, FREE_SLOTS, IN_FLIGHT, CLOCK, COMPLETED, LOAD_BIN_PS = range(8)
-COUNTS = 8
-
-# settings
-ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = range(8)
-WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
-SEES_ALL, ECN_MOST, FAIR_DROPS, JITTER, PFC, CLASSES, CUT_THROUGH = range(14, 21)
-"""ECN_MOST: probability of a mark at ECN_HIGH, in 2^-24. JITTER: longest gap after a data packet of
-a host, of its service time in 2^-20. CLASSES: number of classes of data."""
-SETTINGS = 21
 
 _BINS = 2048
 MOST_STRETCHES = 128
@@ -91,21 +156,21 @@ MOST_STRETCHES = 128
 
 
 class RunState(NamedTuple):
-    """Arrays of a run. int64 except arrays of the fabric; columns as above."""
+    """Tables of a run, and the arrays of its fabric."""
 
-    links: Ints
-    stats: Ints
-    slots: Ints
-    hosts: Ints
-    rings: Ints
-    flows: Ints
-    messages: Ints
+    links: Records
+    stats: Records
+    slots: Records
+    hosts: Records
+    rings: Records
+    flows: Records
+    messages: Records
     next_start: Ints
     """int64[2 nodes + 1]: successors of message m at its sender from 2m, at its receiver from 2m+1;
-    of computations from twice their node. `messages` has a row of SIZE 0 for each computation."""
+    of computations from twice their node."""
     next_message: Int32s
-    counts: Ints
-    settings: Ints
+    counts: Records
+    settings: Records
     histogram: Ints
     arrived_ps: Ints
     arrived_flags: Bytes
@@ -137,11 +202,11 @@ class RunState(NamedTuple):
 class Net(NamedTuple):
     """The arrays of `RunState` for packets in the network, as one argument."""
 
-    links: Ints
-    stats: Ints
-    slots: Ints
-    counts: Ints
-    settings: Ints
+    links: Records
+    stats: Records
+    slots: Records
+    counts: Records
+    settings: Records
     histogram: Ints
     loads: Ints
     pauses: Pauses
@@ -151,18 +216,18 @@ class Net(NamedTuple):
 class Desk(NamedTuple):
     """The arrays of `RunState` for messages and turns of flows."""
 
-    hosts: Ints
-    rings: Ints
-    flows: Ints
-    messages: Ints
-    settings: Ints
+    hosts: Records
+    rings: Records
+    flows: Records
+    messages: Records
+    settings: Records
     access: Int32s
     sent_ps: Ints
     due_ps: Ints
     wire: Int32s
     next_start: Ints
     next_message: Int32s
-    counts: Ints
+    counts: Records
 
 
 Network: TypeAlias = RunState | Net
@@ -184,17 +249,16 @@ def new_run(
     keep_sent: bool,
 ) -> RunState:
     """The state before the first packet. source: node at the start of each link."""
-    links = aligned(len(arrays.target), LINK_COLUMNS, -1)
-    links[:, :WIRE_HEAD] = 0
-    links[:, HEAD_TIME] = NEVER
-    links[:, RATE], links[:, DELAY] = arrays.ps_per_byte_q20, arrays.delay_ps
-    links[:, LAYER] = arrays.layer
+    links = idle_links(arrays)
+    links["layer"] = arrays.layer
     flows, rings = _flows(workload, arrays, rules.any_port, len(model.classes))
     settings = _settings(workload, arrays, model, rules, seed, keep_arrivals)
-    room = max(1024, 2 * int(settings[NEW_PER_WINDOW]))
-    counts = np.zeros(COUNTS, np.int64)
-    counts[FREE_SLOT], counts[FREE_SLOTS] = 0, room
-    counts[LOAD_BIN_PS] = load_bin_ps
+    room = max(1024, 2 * int(settings["new_per_window"][0]))
+    counts = table(1, COUNTS)
+    counts["free_slot"], counts["free_slots"] = 0, room
+    counts["load_bin_ps"] = load_bin_ps
+    hosts = table(arrays.hosts, HOST)
+    hosts["pending"] = -1
     next_start, next_message = _successors(workload)
     order = np.argsort(source, kind="stable").astype(np.int32)
     leaving = np.bincount(source, minlength=arrays.switches + arrays.hosts)
@@ -203,8 +267,8 @@ def new_run(
     return RunState(
         links=links,
         stats=_stats(arrays, model),
-        slots=free_slots(0, room),
-        hosts=np.tile(np.array([-1, 0], np.int64), (arrays.hosts, 1)),
+        slots=free_slots(0, room, SLOT),
+        hosts=hosts,
         rings=rings,
         flows=flows,
         messages=_messages(workload),
@@ -228,29 +292,39 @@ def new_run(
     )
 
 
-def _stats(arrays: FabricArrays, model: Model) -> Ints:
-    stats = aligned(len(arrays.target), STAT_COLUMNS)
+def idle_links(arrays: FabricArrays) -> Records:
+    """Links without packets, all of the first layer."""
+    links = table(len(arrays.target), LINK)
+    links["head_time"] = NEVER
+    for name in ("wire_head", "wire_tail", "data_head", "data_tail", "ack_head", "ack_tail"):
+        links[name] = -1
+    links["rate"], links["delay"] = arrays.ps_per_byte_q20, arrays.delay_ps
+    return links
+
+
+def _stats(arrays: FabricArrays, model: Model) -> Records:
+    stats = table(len(arrays.target), STAT)
     unmarked = (arrays.target >= arrays.switches) & (not model.ecn_last_hop)
-    stats[:, FIXED] = arrays.header_bytes.astype(np.int64) << 1 | unmarked
+    stats["fixed"] = arrays.header_bytes.astype(np.int64) << 1 | unmarked
     return stats
 
 
-def free_slots(first: int, room: int, columns: int = SLOT_COLUMNS) -> Ints:
-    """Free slots, chained from number `first` on."""
-    slots = aligned(room, columns)
-    slots[:, NEXT] = np.arange(first + 1, first + room + 1)
-    slots[-1, NEXT] = NO_SLOT
+def free_slots(first: int, room: int, record: np.dtype[Any]) -> Records:
+    """Free slots, chained from number `first` on. record: SLOT, or one that begins as it does."""
+    slots = table(room, record)
+    slots["next"] = np.arange(first + 1, first + room + 1)
+    slots["next"][-1] = NO_SLOT
     return slots
 
 
 def with_more_slots(run: _AnyState) -> _AnyState:
     """The state with twice the slots for packets in flight."""
     old, counts = run.slots, run.counts
-    more = free_slots(len(old), *old.shape)
-    more[-1, NEXT] = counts[FREE_SLOT] if counts[FREE_SLOTS] else NO_SLOT
-    counts[FREE_SLOT] = len(old)
-    counts[FREE_SLOTS] += len(old)
-    slots = aligned(2 * len(old), old.shape[1])
+    more = free_slots(len(old), len(old), old.dtype)
+    more["next"][-1] = counts["free_slot"][0] if counts["free_slots"][0] else NO_SLOT
+    counts["free_slot"] = len(old)
+    counts["free_slots"] += len(old)
+    slots = table(2 * len(old), old.dtype)
     slots[: len(old)], slots[len(old) :] = old, more
     return run._replace(slots=slots)
 
@@ -263,7 +337,7 @@ def release(run: RunState, workload: Workload, rows: Array, base_ps: int) -> Non
     """
     m = len(workload.flow)
     messages, work = rows[rows < m], rows[rows >= m] - m
-    messages = messages[run.flows[workload.flow[messages], RING] >= 0]
+    messages = messages[run.flows["ring"][workload.flow[messages]] >= 0]
     rows = np.concatenate([messages, work + m])
     if not len(rows):
         return
@@ -272,11 +346,11 @@ def release(run: RunState, workload: Workload, rows: Array, base_ps: int) -> Non
     host = np.concatenate([workload.src[workload.flow[messages]], waits.host[work]])
     order = np.lexsort((rows, times, host))
     rows, times, host = rows[order], times[order], host[order]
-    run.messages[rows, RELEASE] = times
+    run.messages["release"][rows] = times
     last = np.append(host[1:] != host[:-1], True)
-    run.messages[rows, PENDING_NEXT] = np.where(last, -1, np.append(rows[1:], -1))
+    run.messages["pending_next"][rows] = np.where(last, -1, np.append(rows[1:], -1))
     first = np.concatenate([np.array([True]), last[:-1]])
-    run.hosts[host[first], PENDING] = rows[first]
+    run.hosts["pending"][host[first]] = rows[first]
 
 
 def _classes(workload: Workload, arrays: FabricArrays, model: Model) -> Classes:
@@ -289,34 +363,36 @@ def _classes(workload: Workload, arrays: FabricArrays, model: Model) -> Classes:
 
 def _flows(
     workload: Workload, arrays: FabricArrays, any_port: bool, classes: int
-) -> tuple[Ints, Ints]:
-    flows = aligned(len(workload.src), FLOW_COLUMNS)
-    flows[:, CURSOR], flows[:, END] = workload.flow_start[:-1], workload.flow_start[1:]
+) -> tuple[Records, Records]:
+    flows = table(len(workload.src), FLOW)
+    flows["cursor"], flows["end"] = workload.flow_start[:-1], workload.flow_start[1:]
     ports = arrays.access.shape[1]
     port = ports_in_turn(arrays, workload.src, workload.dst)
-    flows[:, RING] = workload.src.astype(np.int64) * ports + (0 if any_port else port)
-    flows[:, RING] *= classes
+    flows["ring"] = workload.src.astype(np.int64) * ports + (0 if any_port else port)
+    flows["ring"] *= classes
     if classes > 1 and len(workload.priority):
-        flows[:, RING] += workload.priority
-    flows[port < 0, RING] = -1
-    flows[:, RING_NEXT] = -1
-    flows[:, SRC], flows[:, DST] = workload.src, workload.dst
-    return flows, np.full((arrays.hosts * ports * classes, 2), -1, np.int64)
+        flows["ring"] += workload.priority
+    flows["ring"][port < 0] = -1
+    flows["ring_next"] = -1
+    flows["src"], flows["dst"] = workload.src, workload.dst
+    rings = table(arrays.hosts * ports * classes, RING)
+    rings["ring_head"] = rings["ring_tail"] = -1
+    return flows, rings
 
 
-def _messages(workload: Workload) -> Ints:
+def _messages(workload: Workload) -> Records:
     nodes, own = workload.nodes, slice(len(workload.flow))
-    messages = aligned(nodes, MESSAGE_COLUMNS)
-    messages[own, SIZE] = workload.packets
-    messages[own, PACKET_BYTES] = workload.packet_bytes
-    messages[own, LAST_BYTES] = workload.last_bytes
-    messages[own, RELEASE] = workload.release_ps
-    messages[len(workload.flow) :, RELEASE] = workload.waits.takes_ps
-    messages[:, PENDING_NEXT] = -1
-    messages[own, FLOW] = workload.flow
-    messages[:, STARTED_PS : COMPLETED_PS + 1] = -1
-    messages[own, FIRST_NUMBER] = workload.packet_start[:-1]
-    messages[:, WAITS] = np.bincount(workload.edges.node, minlength=nodes)
+    messages = table(nodes, MESSAGE)
+    messages["size"][own] = workload.packets
+    messages["packet_bytes"][own] = workload.packet_bytes
+    messages["last_bytes"][own] = workload.last_bytes
+    messages["release"][own] = workload.release_ps
+    messages["release"][len(workload.flow) :] = workload.waits.takes_ps
+    messages["pending_next"] = -1
+    messages["flow"][own] = workload.flow
+    messages["started_ps"] = messages["received_ps"] = messages["completed_ps"] = -1
+    messages["first_number"][own] = workload.packet_start[:-1]
+    messages["waits"] = np.bincount(workload.edges.node, minlength=nodes)
     return messages
 
 
@@ -346,8 +422,8 @@ def _settings(
     rules: Rules,
     seed: int,
     keep_arrivals: bool,
-) -> Ints:
-    settings = np.zeros(SETTINGS, np.int64)
+) -> Records:
+    settings = table(1, SETTINGS)
     none = int(NEVER)
     data = smallest_packet(workload)
     smallest = min(model.ack_bytes, data)
@@ -358,24 +434,24 @@ def _settings(
     window = int((service + arrays.delay_ps).min())
     used = arrays.access[arrays.access >= 0]
     fastest = np.maximum(1, (data * arrays.ps_per_byte_q20[used] + (1 << 19)) >> 20)
-    settings[ACK_BYTES], settings[GAP_BYTES] = model.ack_bytes, model.gap_bytes
-    settings[ACK_EVERY] = model.ack_every
-    settings[BUFFER] = none if model.buffer_bytes is None else model.buffer_bytes
-    settings[TRIM_BYTES] = model.trim_bytes or 0
-    settings[ECN_LOW] = none if model.ecn_low_bytes is None else model.ecn_low_bytes
-    settings[ECN_HIGH] = none if model.ecn_high_bytes is None else model.ecn_high_bytes
-    settings[ECN_MOST] = round(model.ecn_most * (1 << 24))
-    settings[PFC] = model.pfc is not None
-    settings[CLASSES] = len(model.classes)
-    settings[CUT_THROUGH] = model.cut_through
-    settings[FAIR_DROPS] = model.drop == RANDOM
-    settings[JITTER] = round(model.host_jitter * (1 << 20))
-    settings[SEED] = seed
-    settings[WINDOW_PS] = window
-    settings[NEW_PER_WINDOW] = int((window // fastest + 2).sum())
-    settings[READS_QUEUES] = rules.reads_queues
-    settings[SEES_ALL] = rules.sees_all
-    settings[HISTOGRAM_BINS] = _BINS
-    settings[KEEP_ARRIVALS] = keep_arrivals
-    settings[ANY_PORT] = rules.any_port
+    settings["ack_bytes"], settings["gap_bytes"] = model.ack_bytes, model.gap_bytes
+    settings["ack_every"] = model.ack_every
+    settings["buffer"] = none if model.buffer_bytes is None else model.buffer_bytes
+    settings["trim_bytes"] = model.trim_bytes or 0
+    settings["ecn_low"] = none if model.ecn_low_bytes is None else model.ecn_low_bytes
+    settings["ecn_high"] = none if model.ecn_high_bytes is None else model.ecn_high_bytes
+    settings["ecn_most"] = round(model.ecn_most * (1 << 24))
+    settings["pfc"] = model.pfc is not None
+    settings["classes"] = len(model.classes)
+    settings["cut_through"] = model.cut_through
+    settings["fair_drops"] = model.drop == RANDOM
+    settings["jitter"] = round(model.host_jitter * (1 << 20))
+    settings["seed"] = seed
+    settings["window_ps"] = window
+    settings["new_per_window"] = int((window // fastest + 2).sum())
+    settings["reads_queues"] = rules.reads_queues
+    settings["sees_all"] = rules.sees_all
+    settings["histogram_bins"] = _BINS
+    settings["keep_arrivals"] = keep_arrivals
+    settings["any_port"] = rules.any_port
     return settings

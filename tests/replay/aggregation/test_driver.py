@@ -67,7 +67,7 @@ def test_every_gradient_is_summed_once_and_as_the_twin_says(case):
     assert (found.finished_ps >= 0).all()
     for number, job in enumerate(jobs):
         results = len(job.workers) * job.total
-        assert found.tally[number, ty.RESULTS] == results == found.tally[number, ty.SENT]
+        assert found.tally["results"][number] == results == found.tally["sent"][number]
     twin = Twin(scheme.name.partition(":")[0], scheme.conduct, jobs, fabric, conditions)
     twin.run()
     assert [w.finished for w in twin.workers] == found.finished_ps.tolist()

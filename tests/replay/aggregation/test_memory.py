@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggregating import memory, packet
 
-from rocescope.replay.aggregation.columns import DIRECT, ECHO, cl, pk, ty
+from rocescope.replay.aggregation.columns import DIRECT, ECHO
 from rocescope.replay.aggregation.memory import ABSORB, FORWARD, add, flush, release, swap, use
 from rocescope.replay.aggregation.state import BIN_PS
 
@@ -17,21 +17,21 @@ def test_the_packet_that_completes_a_sum_takes_it_on_and_the_slot_stays():
     assert add(held, packet(1, 6, flags=ECHO), 0, 2, WHOLE, 20) == ABSORB
     last = packet(2, 7)
     assert add(held, last, 0, 2, WHOLE, 30) == FORWARD
-    assert last[0, pk.VALUE] == 18 and last[0, pk.BITS] == WHOLE
-    assert last[0, pk.KIND] & ECHO  # the mark of the second one
-    assert held.cells[2, cl.OWNER] and held.cells[2, cl.DONE]
-    assert held.tally[0, ty.ABSORBED] == 2 and held.tally[0, ty.COMPLETED] == 1
+    assert last["value"][0] == 18 and last["bits"][0] == WHOLE
+    assert last["kind"][0] & ECHO  # the mark of the second one
+    assert held.cells["owner"][2] and held.cells["done"][2]
+    assert held.tally["absorbed"][0] == 2 and held.tally["completed"][0] == 1
 
 
 def test_a_copy_ends_in_an_incomplete_slot_and_takes_a_complete_sum_on_once_more():
     held = memory()
     add(held, packet(0, 5), 0, 0, 0b11, 0)
     assert add(held, packet(0, 5), 0, 0, 0b11, 0) == ABSORB
-    assert held.cells[0, cl.VALUE] == 5
+    assert held.cells["value"][0] == 5
     add(held, packet(1, 6), 0, 0, 0b11, 0)
     copy = packet(0, 5)
     assert add(held, copy, 0, 0, 0b11, 0) == FORWARD
-    assert copy[0, pk.VALUE] == 11 and copy[0, pk.BITS] == 0b11
+    assert copy["value"][0] == 11 and copy["bits"][0] == 0b11
 
 
 def test_a_sum_in_a_slot_saturates_and_does_not_wrap():
@@ -40,7 +40,7 @@ def test_a_sum_in_a_slot_saturates_and_does_not_wrap():
         held, last = memory(), packet(1, sign * 3)
         add(held, packet(0, sign * (most - 1)), 0, 0, 0b11, 0)
         add(held, last, 0, 0, 0b11, 0)
-        assert last[0, pk.VALUE] == held.cells[0, cl.VALUE] == end
+        assert last["value"][0] == held.cells["value"][0] == end
 
 
 def test_values_that_overlap_partly_go_on_alone():
@@ -48,7 +48,7 @@ def test_values_that_overlap_partly_go_on_alone():
     add(held, packet(bits=0b011, value=3), 0, 0, WHOLE, 0)
     mixed = packet(bits=0b110, value=9)
     assert add(held, mixed, 0, 0, WHOLE, 0) == FORWARD
-    assert mixed[0, pk.VALUE] == 9 and held.cells[0, cl.VALUE] == 3
+    assert mixed["value"][0] == 9 and held.cells["value"][0] == 3
 
 
 def test_a_flush_takes_the_sum_along_without_adding_a_value_twice():
@@ -57,8 +57,8 @@ def test_a_flush_takes_the_sum_along_without_adding_a_value_twice():
         add(held, packet(bits=0b011, value=3), 0, 0, WHOLE, 0)
         again = packet(bits=bits, value=value)
         flush(held, again, 0, 0, 50)
-        assert (again[0, pk.BITS], again[0, pk.VALUE]) == expected
-        assert held.cells[0, cl.OWNER] == 0
+        assert (again["bits"][0], again["value"][0]) == expected
+        assert held.cells["owner"][0] == 0
 
 
 def test_a_swap_sends_the_evicted_sum_to_its_own_server():
@@ -66,10 +66,10 @@ def test_a_swap_sends_the_evicted_sum_to_its_own_server():
     add(held, packet(1, 5, job=1, seq=9, priority=3), 0, 0, WHOLE, 0)
     winner = packet(0, 8, job=0, seq=4, priority=7)
     swap(held, winner, 0, 0, 100)
-    assert (winner[0, pk.JOB], winner[0, pk.SEQ], winner[0, pk.VALUE]) == (1, 9, 5)
-    assert winner[0, pk.BITS] == 0b10 and winner[0, pk.KIND] & DIRECT
-    assert held.cells[0, cl.VALUE] == 8 and held.cells[0, cl.PRIORITY] == 7
-    assert held.tally[0, ty.PREEMPTIONS] == held.tally[1, ty.EVICTED] == 1
+    assert (winner["job"][0], winner["seq"][0], winner["value"][0]) == (1, 9, 5)
+    assert winner["bits"][0] == 0b10 and winner["kind"][0] & DIRECT
+    assert held.cells["value"][0] == 8 and held.cells["priority"][0] == 7
+    assert held.tally["preemptions"][0] == held.tally["evicted"][1] == 1
 
 
 def test_time_in_use_is_kept_when_bins_widen():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from aggregating import packets_seen, small_jobs
 
-from rocescope.replay.aggregation.columns import pl, ty
 from rocescope.replay.aggregation.driver import run_jobs, start
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
 from rocescope.replay.aggregation.schemes.switchml import switchml
@@ -25,9 +24,9 @@ def test_a_lost_packet_stops_its_slot_alone():
     run = new_run("switchml", conduct, jobs, fabric, Conditions(slots=16, loss=0.001, jitter=0.0))
     start(run, np.zeros(2, np.int64))
     run_jobs(run, conduct.at_switch, 9 * 10**9, 1 << 40)  # before the first timer of 10 ms
-    assert not run.memory.tally[:, ty.TIMEOUTS].any()
+    assert not run.memory.tally["timeouts"].any()
     for slots in run.world.pool:
-        chunks = slots[:, pl.SEQ] // 8
+        chunks = slots["seq"] // 8
         assert chunks.max() > chunks.min() + 1  # far apart: no slot waits for another
 
 
@@ -37,7 +36,7 @@ def test_a_timer_doubles_after_as_many_retransmissions_as_asked_for():
     counts = []
     for after in ("0", "1"):
         found = simulate(switchml({"rto": "1ms", "double-after": after}), jobs, fabric, mute)
-        counts.append(int(found.tally[0, ty.TIMEOUTS]))
+        counts.append(int(found.tally["timeouts"][0]))
     # Per worker: 39 times 1 ms; or 1, then 2, 4, 8, 16 ms.
     assert counts == [2 * 39, 2 * 5]
 
@@ -46,7 +45,7 @@ def test_every_packet_in_flight_has_its_timer():
     jobs, fabric = small_jobs("workers=2,fragments=8,iterations=1,window=8")
     mute = Conditions(slots=16, loss=1.0, jitter=0.0, until_ps=40 * 10**9)
     found = simulate(switchml({"rto": "1ms", "double-after": "0"}), jobs, fabric, mute)
-    assert found.tally[0, ty.TIMEOUTS] == found.tally[0, ty.RESENT] == 2 * 8 * 39
+    assert found.tally["timeouts"][0] == found.tally["resent"][0] == 2 * 8 * 39
 
 
 def test_a_packet_finds_its_slot_and_version_from_its_number_in_the_segment_of_its_job():

@@ -7,7 +7,6 @@ import pytest
 from aggregating import small_jobs
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.aggregation.columns import ty
 from rocescope.replay.aggregation.run import Conditions, _index, simulate
 from rocescope.replay.aggregation.schemes.atp import atp
 from rocescope.replay.aggregation.schemes.switchml import switchml
@@ -27,7 +26,7 @@ def test_jobs_with_slots_enough_do_not_collide_and_with_few_they_do():
     few, many = (
         simulate(atp({}), jobs, fabric, Conditions(slots=slots)) for slots in (40, 1 << 20)
     )
-    assert few.tally[:, ty.COLLISIONS].sum() > 0 == many.tally[:, ty.COLLISIONS].sum()
+    assert few.tally["collisions"].sum() > 0 == many.tally["collisions"].sum()
     taken = few.usage[0].sum() / (40 * few.at_ps)
     assert 0 < taken <= 1 and (few.usage[1] <= few.usage[0]).all()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from aggregating import small_jobs
 
-from rocescope.replay.aggregation.columns import CONTENDED, ECHO, dg, ty, wk
+from rocescope.replay.aggregation.columns import CONTENDED, ECHO, dg
 from rocescope.replay.aggregation.driver import start
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
 from rocescope.replay.aggregation.schemes.a2tp import a2tp
@@ -21,8 +21,8 @@ def beginning(**options: str):
     jobs, fabric = small_jobs(f"workers=2,fragments=1000,window={WINDOW}")
     conduct = a2tp(options).conduct
     run = new_run("a2tp", conduct, jobs, fabric, Conditions(slots=64, jitter=0.0))
-    run.world.workers[:, wk.CONGESTION] = 20 * ONE_PACKET
-    run.world.workers[:, wk.AGGREGATORS] = 20
+    run.world.workers["congestion"] = 20 * ONE_PACKET
+    run.world.workers["aggregators"] = 20
     start(run, np.zeros(2, np.int64))
     return run
 
@@ -30,13 +30,13 @@ def beginning(**options: str):
 def period(run, kinds=(), took: int = 0) -> tuple[int, int]:
     """Results of a whole window for worker 0, the first ones of these kinds; the windows then."""
     row = run.world.workers[0]
-    first, last = int(row[wk.DONE]), int(row[wk.PERIOD_END])
-    at = int(row[wk.PERIOD_AT])
+    first, last = int(row["done"]), int(row["period_end"])
+    at = int(row["period_at"])
     for number, seq in enumerate(range(first, last + 1)):
         kind = kinds[number] if number < len(kinds) else 0
-        row[wk.DONE] = seq + 1
+        row["done"] = seq + 1
         note_result(run, 0, seq, kind, at + took)
-    return int(row[wk.CONGESTION]) // ONE_PACKET, int(row[wk.AGGREGATORS])
+    return int(row["congestion"]) // ONE_PACKET, int(row["aggregators"])
 
 
 @pytest.mark.thorough
@@ -72,18 +72,18 @@ def test_prompt_results_are_those_within_the_base_round_trip_time():
     run = beginning()
     row = run.world.workers[0]
     note_result(run, 0, 0, 0, 2 * BASE)
-    assert run.world.degrees[0, dg.PROMPT_NOW] == 1  # not in the first period of an iteration
+    assert run.world.degrees["prompt_now"][0] == 1  # not in the first period of an iteration
     period(run)
-    begun = int(row[wk.PERIOD_AT])
-    row[wk.DONE] += 7
-    note_result(run, 0, int(row[wk.DONE]) - 1, 0, begun + BASE)
-    assert run.world.degrees[0, dg.PROMPT_NOW] == 1
-    note_result(run, 0, int(row[wk.DONE]) - 1, 0, begun + BASE + 1)
-    assert run.world.degrees[0, dg.PROMPT_NOW] == pytest.approx(7 / 21)
-    row[wk.MEASURED] = 0
-    run.world.degrees[0, dg.PROMPT_NOW] = 1
-    note_result(run, 0, int(row[wk.DONE]) - 1, 0, begun + 5 * BASE)
-    assert run.world.degrees[0, dg.PROMPT_NOW] == 1  # a pause, not a straggler
+    begun = int(row["period_at"])
+    row["done"] += 7
+    note_result(run, 0, int(row["done"]) - 1, 0, begun + BASE)
+    assert run.world.degrees["prompt_now"][0] == 1
+    note_result(run, 0, int(row["done"]) - 1, 0, begun + BASE + 1)
+    assert run.world.degrees["prompt_now"][0] == pytest.approx(7 / 21)
+    row["measured"] = 0
+    run.world.degrees["prompt_now"][0] = 1
+    note_result(run, 0, int(row["done"]) - 1, 0, begun + 5 * BASE)
+    assert run.world.degrees["prompt_now"][0] == 1  # a pause, not a straggler
 
 
 def test_marks_cut_the_packets_in_flight_and_the_aggregators_with_them():
@@ -95,17 +95,17 @@ def test_marks_cut_the_packets_in_flight_and_the_aggregators_with_them():
 def test_a_later_result_ends_a_period_whose_last_result_came_before():
     run = beginning()
     row = run.world.workers[0]
-    end = int(row[wk.PERIOD_END])
+    end = int(row["period_end"])
     note_result(run, 0, end + 3, 0, 1)
-    assert row[wk.PERIOD_END] == end + 3 + 21
+    assert row["period_end"] == end + 3 + 21
 
 
 def test_what_exceeds_the_aggregators_goes_past_the_memory():
     jobs, fabric = small_jobs("count=3,workers=4,fragments=1000,window=64,iterations=2")
     options = {"first-rto": "200us", "contention": "0"}
     found = simulate(a2tp(options), jobs, fabric, Conditions(slots=80, jitter=0.5))
-    assert (found.finished_ps >= 0).all() and (found.tally[:, ty.BYPASSED] > 0).all()
-    assert (found.tally[:, ty.SENT] == 4 * 2000).all()
+    assert (found.finished_ps >= 0).all() and (found.tally["bypassed"] > 0).all()
+    assert (found.tally["sent"] == 4 * 2000).all()
     alone, fabric = small_jobs("workers=4,fragments=600,window=64,iterations=2")
     enough = simulate(a2tp(options), alone, fabric, Conditions(slots=80, jitter=0.5))
-    assert not enough.tally[:, ty.BYPASSED].any()
+    assert not enough.tally["bypassed"].any()

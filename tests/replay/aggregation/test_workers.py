@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from aggregating import Bench, packets_seen, small_jobs
 
-from rocescope.replay.aggregation.columns import ECHO, ty, wk
+from rocescope.replay.aggregation.columns import ECHO
 from rocescope.replay.aggregation.driver import run_jobs, start
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
 from rocescope.replay.aggregation.schemes.atp import atp
@@ -31,9 +31,9 @@ def test_lost_packets_are_asked_for_by_later_results_or_by_the_timer():
     jobs, fabric = small_jobs("workers=3,fragments=300,iterations=1,window=32")
     lossy = Conditions(slots=64, loss=0.01, jitter=0.0)
     found = simulate(atp({"rto": "1ms", "first-rto": "1ms"}), jobs, fabric, lossy)
-    assert (found.finished_ps >= 0).all() and found.tally[0, ty.RESENT] > 0
+    assert (found.finished_ps >= 0).all() and found.tally["resent"][0] > 0
     timers = simulate(atp({"rto": "1ms", "first-rto": "1ms", "trigger": "0"}), jobs, fabric, lossy)
-    assert timers.tally[0, ty.TIMEOUTS] > found.tally[0, ty.TIMEOUTS]
+    assert timers.tally["timeouts"][0] > found.tally["timeouts"][0]
 
 
 def test_congestion_control_avoids_losses_in_a_small_buffer():
@@ -50,7 +50,7 @@ def test_congestion_control_avoids_losses_in_a_small_buffer():
 def test_the_long_timer_ends_with_the_first_result_that_arrives():
     jobs, fabric = small_jobs("workers=4,fragments=20,iterations=1,window=20")
     short = simulate(atp({}), jobs, fabric, Conditions(slots=512, loss=0.1, seed=3))
-    assert (short.finished_ps >= 0).all() and short.tally[0, ty.TIMEOUTS] > 0
+    assert (short.finished_ps >= 0).all() and short.tally["timeouts"][0] > 0
     assert short.finished_ps.max() < 50 * 10**9
 
 
@@ -73,33 +73,33 @@ def bench(until: float, *results: int | tuple[int, int], **options: str) -> Benc
         seq, flags = result if isinstance(result, tuple) else (result, 0)
         found.result(100 + 5 * number, seq, flags)
     found.until(until)
-    assert found.tally[ty.SENT] == 20 == found.tally[ty.ABSORBED]
+    assert found.tally["sent"] == 20 == found.tally["absorbed"]
     return found
 
 
 def test_the_third_later_result_asks_for_the_missing_one_once():
     later = (1, 2, 3, 4, 5, 6)
-    asked = [bench(150, *later[:count]).tally[ty.RESENT] for count in range(7)]
+    asked = [bench(150, *later[:count]).tally["resent"] for count in range(7)]
     assert asked == [0, 0, 0, 1, 1, 1, 1]
-    assert bench(150, 1, trigger="1").tally[ty.RESENT] == 1
+    assert bench(150, 1, trigger="1").tally["resent"] == 1
 
 
 def test_a_timer_is_50_ms_before_the_first_result_and_200_us_then():
-    before = [bench(until).tally[ty.TIMEOUTS] for until in (50_000, 50_100)]
-    then = [bench(until, 0).tally[ty.TIMEOUTS] for until in (299, 310)]
+    before = [bench(until).tally["timeouts"] for until in (50_000, 50_100)]
+    then = [bench(until, 0).tally["timeouts"] for until in (299, 310)]
     assert before == then == [0, 1]
 
 
 def test_a_timer_repeats_what_is_missing_below_the_first_result_or_one_gradient():
-    assert bench(50_100).tally[ty.RESENT] == 1
+    assert bench(50_100).tally["resent"] == 1
     some = bench(320, 4, 6, trigger="0")
-    assert some.tally[ty.TIMEOUTS] == 1 and some.tally[ty.RESENT] == 4  # 0 to 3, not 5
+    assert some.tally["timeouts"] == 1 and some.tally["resent"] == 4  # 0 to 3, not 5
 
 
 def test_the_window_grows_by_an_mtu_per_result_then_per_window_and_marks_halve_it():
     results = (0, 1, (2, ECHO), (3, ECHO), 4)
     found = [
-        bench(150, *results[:count], cc="yes").worker[wk.CONGESTION] / ONE_PACKET
+        bench(150, *results[:count], cc="yes").worker["congestion"] / ONE_PACKET
         for count in range(6)
     ]
     # An MTU is five packets; the second mark is of a packet sent before the window was halved.
@@ -108,7 +108,7 @@ def test_the_window_grows_by_an_mtu_per_result_then_per_window_and_marks_halve_i
 
 
 def test_three_later_results_halve_the_window():
-    assert bench(150, 1, 2, 3, cc="yes").worker[wk.CONGESTION] == 210 * ONE_PACKET // 2
+    assert bench(150, 1, 2, 3, cc="yes").worker["congestion"] == 210 * ONE_PACKET // 2
 
 
 def test_a_window_position_has_one_slot_which_comes_round():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aggregating import memory, packet
 
-from rocescope.replay.aggregation.columns import COLLIDED, CONTENDED, RESENT, cl, pk, ty
+from rocescope.replay.aggregation.columns import COLLIDED, CONTENDED, RESENT
 from rocescope.replay.aggregation.memory import ABSORB, FORWARD
 from rocescope.replay.aggregation.schemes.a2tp import a2tp, at_switch
 from rocescope.replay.aggregation.state import TWO_WINDOWS
@@ -19,18 +19,18 @@ def test_a_slot_that_another_fragment_wanted_says_so_with_its_sum():
     at_switch(held, packet(0, 5), 0, 0, WHOLE, 0)
     other = packet(0, 7, job=1)
     assert at_switch(held, other, 0, 0, WHOLE, 0) == FORWARD
-    assert other[0, pk.KIND] & COLLIDED and not other[0, pk.KIND] & CONTENDED
+    assert other["kind"][0] & COLLIDED and not other["kind"][0] & CONTENDED
     last = packet(1, 6)
     assert at_switch(held, last, 0, 0, WHOLE, 0) == FORWARD
-    assert last[0, pk.VALUE] == 11 and last[0, pk.KIND] & CONTENDED
-    assert held.tally[1, ty.COLLISIONS] == 1
+    assert last["value"][0] == 11 and last["kind"][0] & CONTENDED
+    assert held.tally["collisions"][1] == 1
 
 
 def test_without_a_collision_a_sum_says_nothing():
     held = memory()
     at_switch(held, packet(0, 5), 0, 0, WHOLE, 0)
     last = packet(1, 6)
-    assert at_switch(held, last, 0, 0, WHOLE, 0) == FORWARD and not last[0, pk.KIND] & CONTENDED
+    assert at_switch(held, last, 0, 0, WHOLE, 0) == FORWARD and not last["kind"][0] & CONTENDED
 
 
 def test_a_gradient_past_the_memory_takes_the_sum_of_its_slot_along_and_claims_none():
@@ -40,8 +40,8 @@ def test_a_gradient_past_the_memory_takes_the_sum_of_its_slot_along_and_claims_n
     assert at_switch(held, packet(0, 5), 0, 0, 0b111, 0) == ABSORB
     beyond = packet(1, 6, flags=RESENT)
     assert at_switch(held, beyond, 0, 0, 0b111, 0) == FORWARD
-    assert beyond[0, pk.BITS] == 0b11 and beyond[0, pk.VALUE] == 11
-    assert held.cells[0, cl.OWNER] == 0
+    assert beyond["bits"][0] == 0b11 and beyond["value"][0] == 11
+    assert held.cells["owner"][0] == 0
 
 
 def test_the_next_owner_of_a_slot_begins_without_contention():
@@ -50,9 +50,9 @@ def test_the_next_owner_of_a_slot_begins_without_contention():
     at_switch(held, packet(0, 7, job=1), 0, 0, WHOLE, 0)
     flushing = packet(1, 6, flags=RESENT)
     at_switch(held, flushing, 0, 0, 0b111, 0)
-    assert flushing[0, pk.KIND] & CONTENDED
+    assert flushing["kind"][0] & CONTENDED
     at_switch(held, packet(0, 7, job=1), 0, 0, WHOLE, 0)
-    assert held.cells[0, cl.MARKED] == 0
+    assert held.cells["marked"][0] == 0
 
 
 def test_options():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggregating import memory, packet
 
-from rocescope.replay.aggregation.columns import COLLIDED, RESENT, cl, pk, ty
+from rocescope.replay.aggregation.columns import COLLIDED, RESENT
 from rocescope.replay.aggregation.memory import ABSORB, FORWARD
 from rocescope.replay.aggregation.schemes.atp import at_switch, atp
 
@@ -14,7 +14,7 @@ WHOLE = 0b11
 def test_the_first_gradient_claims_an_empty_slot():
     held = memory()
     assert at_switch(held, packet(0, 5, index=3), 0, 0, WHOLE, 9) == ABSORB
-    assert held.cells[3, cl.OWNER] and held.cells[3, cl.SINCE] == 9
+    assert held.cells["owner"][3] and held.cells["since"][3] == 9
 
 
 def test_another_fragment_collides_and_goes_on_unaggregated():
@@ -22,8 +22,8 @@ def test_another_fragment_collides_and_goes_on_unaggregated():
     at_switch(held, packet(0, 5, job=0), 0, 0, WHOLE, 0)
     other = packet(0, 7, job=1)
     assert at_switch(held, other, 0, 0, WHOLE, 0) == FORWARD
-    assert other[0, pk.KIND] & COLLIDED and other[0, pk.VALUE] == 7
-    assert held.cells[0, cl.VALUE] == 5 and held.tally[1, ty.COLLISIONS] == 1
+    assert other["kind"][0] & COLLIDED and other["value"][0] == 7
+    assert held.cells["value"][0] == 5 and held.tally["collisions"][1] == 1
 
 
 def test_a_retransmission_flushes_its_slot():
@@ -31,17 +31,17 @@ def test_a_retransmission_flushes_its_slot():
     at_switch(held, packet(0, 5), 0, 0, 0b111, 0)
     again = packet(1, 6, flags=RESENT)
     assert at_switch(held, again, 0, 0, 0b111, 0) == FORWARD
-    assert again[0, pk.BITS] == 0b11 and again[0, pk.VALUE] == 11
-    assert held.cells[0, cl.OWNER] == 0
+    assert again["bits"][0] == 0b11 and again["value"][0] == 11
+    assert held.cells["owner"][0] == 0
 
 
 def test_a_retransmission_starts_no_aggregation_and_leaves_others_alone():
     held = memory()
     assert at_switch(held, packet(flags=RESENT), 0, 0, WHOLE, 0) == FORWARD
-    assert held.cells[0, cl.OWNER] == 0
+    assert held.cells["owner"][0] == 0
     at_switch(held, packet(0, 5, job=1), 0, 0, WHOLE, 0)
     assert at_switch(held, packet(flags=RESENT), 0, 0, WHOLE, 0) == FORWARD
-    assert held.cells[0, cl.VALUE] == 5
+    assert held.cells["value"][0] == 5
 
 
 def test_options():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from aggregating import memory, packet
 
-from rocescope.replay.aggregation.columns import cl, pk, ty
 from rocescope.replay.aggregation.memory import ABSORB, FORWARD
 from rocescope.replay.aggregation.schemes.esa import at_switch, esa
 
@@ -19,8 +18,8 @@ def test_a_higher_priority_takes_the_slot():
     at_switch(held, packet(0, 5, job=0, priority=10), 0, 0, WHOLE, 0)
     winner = packet(0, 7, job=1, priority=11)
     assert at_switch(held, winner, 0, 0, WHOLE, 0) == FORWARD
-    assert winner[0, pk.JOB] == 0 and winner[0, pk.VALUE] == 5
-    assert held.cells[0, cl.VALUE] == 7 and held.tally[1, ty.PREEMPTIONS] == 1
+    assert winner["job"][0] == 0 and winner["value"][0] == 5
+    assert held.cells["value"][0] == 7 and held.tally["preemptions"][1] == 1
 
 
 def test_failed_preemptions_age_the_resident_until_it_loses():
@@ -28,13 +27,13 @@ def test_failed_preemptions_age_the_resident_until_it_loses():
     at_switch(held, packet(0, 5, job=0, priority=40), 0, 0, WHOLE, 0)
     for left in (20, 10):
         at_switch(held, packet(0, 7, job=1, priority=15), 0, 0, WHOLE, 0)
-        assert held.cells[0, cl.PRIORITY] == left
+        assert held.cells["priority"][0] == left
     at_switch(held, packet(0, 7, job=1, priority=15), 0, 0, WHOLE, 0)
-    assert held.tally[1, ty.PREEMPTIONS] == 1
+    assert held.tally["preemptions"][1] == 1
     stays = memory(own=(0, 0))
     at_switch(stays, packet(0, 5, job=0, priority=40), 0, 0, WHOLE, 0)
     at_switch(stays, packet(0, 7, job=1, priority=15), 0, 0, WHOLE, 0)
-    assert stays.cells[0, cl.PRIORITY] == 40
+    assert stays.cells["priority"][0] == 40
 
 
 def test_a_complete_sum_that_waits_for_its_result_is_not_preempted():
@@ -42,12 +41,12 @@ def test_a_complete_sum_that_waits_for_its_result_is_not_preempted():
     at_switch(held, packet(0, 5), 0, 0, WHOLE, 0)
     at_switch(held, packet(1, 6), 0, 0, WHOLE, 0)
     assert at_switch(held, packet(0, 7, job=1, priority=255), 0, 0, WHOLE, 0) == FORWARD
-    assert held.cells[0, cl.VALUE] == 11
+    assert held.cells["value"][0] == 11
 
 
 def test_release_at_completion_frees_the_slot_at_once():
     held = memory(own=EARLY)
     assert at_switch(held, packet(0, 5), 0, 0, WHOLE, 0) == ABSORB
     assert at_switch(held, packet(1, 6), 0, 0, WHOLE, 9) == FORWARD
-    assert held.cells[0, cl.OWNER] == 0
+    assert held.cells["owner"][0] == 0
     assert esa({"release": "completion"}).conduct.params == EARLY

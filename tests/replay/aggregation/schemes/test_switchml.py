@@ -6,7 +6,6 @@ from aggregating import memory, packet
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rocescope.replay.aggregation.columns import cl, pk, ty
 from rocescope.replay.aggregation.memory import ABSORB, MULTICAST, REPLY
 from rocescope.replay.aggregation.schemes.switchml import at_switch, switchml
 
@@ -15,7 +14,7 @@ WHOLE = 0b11
 
 def at(held, worker, value, seq, index, whole=WHOLE):
     sent = packet(worker, value, seq=seq, index=index)
-    return at_switch(held, sent, 0, 0, whole, 0), int(sent[0, pk.VALUE])
+    return at_switch(held, sent, 0, 0, whole, 0), int(sent["value"][0])
 
 
 class Released:
@@ -45,7 +44,7 @@ def test_a_repeated_contribution_is_ignored_until_the_sum_is_complete():
     held = memory()
     at(held, 0, 5, 0, 0)
     assert at(held, 0, 5, 0, 0)[0] == ABSORB
-    assert held.cells[0, cl.VALUE] == 5
+    assert held.cells["value"][0] == 5
     at(held, 1, 6, 0, 0)
     assert at(held, 0, 5, 0, 0) == (REPLY, 11)
 
@@ -64,7 +63,7 @@ def test_a_packet_of_an_old_chunk_is_not_added_to_the_next():
     at(held, 1, 6, 0, 0)
     at(held, 0, 9, 2, 0)
     assert at(held, 1, 6, 0, 0)[0] == ABSORB
-    assert held.cells[0, cl.VALUE] == 9 and held.tally[0, ty.STALE] == 1
+    assert held.cells["value"][0] == 9 and held.tally["stale"][0] == 1
 
 
 @given(some.lists(some.tuples(some.integers(0, 2), some.integers(0, 7)), max_size=60))

@@ -36,13 +36,13 @@ def test_bytes_are_summed_and_queues_are_the_longest(
 ) -> None:
     loads = np.zeros((BINS, 2 * LINKS), np.int64)
     counts = np.zeros(rs.COUNTS, np.int64)
-    counts[rs.LOAD_BIN_PS] = 10
+    counts["load_bin_ps"][0] = 10
     for served, link, size, at, service in events:
         if served:
             add_load(loads, counts, link, size, at, service)
         else:
             add_queue(loads, counts, link, size, at)
-    length = int(counts[rs.LOAD_BIN_PS])
+    length = int(counts["load_bin_ps"][0])
     ends = [at + (service if served else 1) for served, _, _, at, service in events]
     assert length * BINS >= max(ends) and (length == 10 or length // 2 * BINS < max(ends))
     for link in range(LINKS):

@@ -14,7 +14,6 @@ from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import run_event_driven
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.links.pauses import threshold
-from rocescope.replay.packets.model import pause_state as ps
 from rocescope.replay.packets.model.classes import TrafficClass
 from rocescope.replay.packets.model.model import NEVER, Model, Workload
 from rocescope.replay.packets.model.pause_state import no_pauses
@@ -91,9 +90,9 @@ def cases(draw: st.DrawFn) -> tuple[Workload, Fabric, Model]:
 def test_thresholds_of_the_largest_buffers(size: int, alpha: float) -> None:
     """As with integers of any size."""
     pauses = no_pauses()
-    pauses.rows[0, ps.LIMIT] = NEVER
+    pauses.rows["limit"][0] = NEVER
     pauses.pools[0] = 5_000, size
-    pauses.rows[0, ps.ALPHA] = round(alpha * 2**20)
+    pauses.rows["alpha"][0] = round(alpha * 2**20)
     free = size - 5_000
     found = int(threshold(pauses, np.int64(0)))
     assert found == min(round(alpha * 2**20) * free >> 20, free)

@@ -7,10 +7,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.packets.model.classes import (
-    HEAD,
-    LOSSLESS,
     MOST_CLASSES,
-    QUANTUM,
     TrafficClass,
     new_classes,
 )
@@ -20,9 +17,9 @@ from rocescope.replay.packets.model.model import Model
 def test_a_quantum_is_enough_for_a_packet() -> None:
     classes = (TrafficClass("a", 3), TrafficClass("b", 7, lossless=False), TrafficClass("c"))
     made = new_classes(classes, 5, np.array([0, 2], np.uint8), 4160)
-    assert made.rules[:, QUANTUM].tolist() == [4160, 9707, 0]
-    assert made.rules[:, LOSSLESS].tolist() == [1, 0, 1]
-    assert len(made.queues) == 15 and (made.queues[:, HEAD] == -1).all()
+    assert made.rules["quantum"].tolist() == [4160, 9707, 0]
+    assert made.rules["lossless"].tolist() == [1, 0, 1]
+    assert len(made.queues) == 15 and (made.queues["head"] == -1).all()
     with pytest.raises(UsageError, match="class 3, but there are 3"):
         new_classes(classes, 5, np.array([3], np.uint8), 4160)
 

@@ -53,9 +53,9 @@ def test_headroom_is_taken_from_the_buffer() -> None:
     needed = 4 * 4160 + 64 + (2 * 500_000 + 100_000) // 80 + 1
     pauses = _new(Pfc())
     into = FABRIC.links.target < FABRIC.switches
-    assert (pauses.rows[into, ps.ROOM] == needed).all()
-    assert (pauses.rows[~into, ps.ROOM] == 0).all()
-    assert pauses.pools[0, ps.SIZE] == 7 * 100 * 3_200 - 7 * needed
+    assert (pauses.rows["room"][into] == needed).all()
+    assert (pauses.rows["room"][~into] == 0).all()
+    assert pauses.pools["size"][0] == 7 * 100 * 3_200 - 7 * needed
     assert pauses.held.shape == (len(into), 3)
 
 
@@ -63,12 +63,12 @@ def test_slow_links_have_room_for_packets() -> None:
     """Ports of 100 Mb/s: 3.2 kB per Gb/s is less than one packet."""
     slow = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=3,uplinks=2,rate=100M,delay=500ns")
     pauses = _new(Pfc(), fabric=slow)
-    assert pauses.pools[0, ps.SIZE] + 7 * pauses.rows[0, ps.ROOM] == 7 * 16 * 4160
+    assert pauses.pools["size"][0] + 7 * pauses.rows["room"][0] == 7 * 16 * 4160
 
 
 def test_headroom_is_enough_for_every_rate_of_its_cable() -> None:
     link = int(FABRIC.find_links("leaf1>spine1")[0])
-    back = int(_new(Pfc()).rows[link, ps.REVERSE])
+    back = int(_new(Pfc()).rows["reverse"][link])
     ways = ((800, 100), (100, 10))  # rates of the link and of the frames at some time, Gb/s
     for forward, frames in ways:
         q20 = [round(8e3 * (1 << 20) / rate) for rate in (forward, frames)]
@@ -76,9 +76,9 @@ def test_headroom_is_enough_for_every_rate_of_its_cable() -> None:
         needed = 4 * 4160 + 64 + 1_100_000 * forward // 8000 + 1
         needed += int((forward / frames - 1) * (4160 + 64))
         pauses = _new(Pfc(), rows=rows)
-        assert pauses.rows[link, ps.NEEDED] == pauses.rows[link, ps.ROOM] == needed
+        assert pauses.rows["needed"][link] == pauses.rows["room"][link] == needed
         short = _new(Pfc(headroom_bytes=20_000), rows=rows).rows[link]
-        assert short[ps.ROOM] == 20_000 and short[ps.NEEDED] == needed
+        assert short["room"] == 20_000 and short["needed"] == needed
 
 
 def test_victims_of_very_many_flows_are_not_counted() -> None:
@@ -112,7 +112,7 @@ def test_the_buffer_that_an_error_names_is_enough() -> None:
 
 
 def test_marks_that_never_come_are_an_error() -> None:
-    free = int(_new(Pfc()).pools[:, ps.SIZE].min())
+    free = int(_new(Pfc()).pools["size"].min())
     _new(Pfc(), ecn=free)
     with pytest.raises(UsageError, match=r"spine1: Kmin of --model ecn= .* exceeds .*pfc:buffer="):
         _new(Pfc(), ecn=free + 1)
