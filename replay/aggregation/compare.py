@@ -14,8 +14,8 @@ from ...version import VERSION
 from ..compare.packets import COMPILING, IDLE_TICKS
 from ..compare.summaries import fabric_summary
 from ..fabrics.fabric import Fabric
-from ..packets.many import run_many
 from ..packets.model.arrays import fabric_arrays
+from ..packets.runs import run_many
 from ..results.aggregation import (
     AggregationResult,
     JobOutcome,
@@ -25,10 +25,10 @@ from ..results.aggregation import (
     SchemeResult,
 )
 from .all_reduce import Collectives, run_all_reduce
-from .columns import TALLY
 from .jobs import Job
 from .run import Conditions, Outcome, check, simulate
-from .schemes.base import AllReduce, Scheme
+from .schemes.scheme import AllReduce, Scheme
+from .state import TALLY
 
 ESA_ASSUMED = (
     "esa: the values of priorities, the receiver of an evicted sum, ageing, reminders and the time "

@@ -11,8 +11,7 @@ from ..packets.model.arrays import ATTACHED
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import MARKED, NEVER
 from ..packets.model.wheel import schedule
-from .columns import ECHO
-from .state import Run, owner_of
+from .state import ECHO, Run, owner_of
 
 _ROUTE, _LOSS, _COPY, _DELAY = (
     purpose(f"aggregation {what}") for what in ("route", "loss", "copy", "delay")

@@ -1,4 +1,10 @@
-"""A run of one scheme: its arrays, and what they hold at the end."""
+"""A run of one scheme: its arrays, and what they hold at the end.
+
+The driver: one event per packet and link, per waking worker and per reminder.
+
+Links are those of the packet engine and are served as in its event-driven driver: a link has one
+event, the arrival of the first packet on its wire.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +17,31 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.words import noun
-from ...kernels.kernel import Array, Int32s, Ints
+from ...kernels.kernel import Array, Int, Int32s, Ints, kernel
 from ..fabrics.fabric import Fabric
-from ..packets.model import run_state as rs
+from ..packets.links.queues import serve, take_arrival
+from ..packets.links.slots import free_slot
+from ..packets.model import state as rs
 from ..packets.model.arrays import FabricArrays, fabric_arrays
-from ..packets.model.classes import TrafficClass, new_classes
 from ..packets.model.draws import generator
 from ..packets.model.model import NEVER
 from ..packets.model.pause_state import no_pauses
+from ..packets.model.queueing import TrafficClass, new_classes
 from ..packets.model.records import Records, table
-from ..packets.model.wheel import new_wheel
+from ..packets.model.wheel import new_wheel, next_event, schedule
 from . import state as st
-from .columns import (
+from .jobs import WIRE_BYTES, Job, priorities
+from .network import disturbed, note_mark
+from .schemes.scheme import Conduct, Scheme
+from .server import remind, take_gradient
+from .state import (
     CELL,
     CONTROL,
     DEGREES,
     EXPECTED,
+    GRADIENT,
     JOB,
+    KINDS,
     LAYER,
     PACKET,
     POOL_SLOT,
@@ -35,11 +49,13 @@ from .columns import (
     SUM,
     TALLY,
     WORKER,
+    Ground,
+    Memory,
+    Run,
+    World,
 )
-from .driver import DONE, GROW, run_jobs, start
-from .jobs import WIRE_BYTES, Job, priorities
-from .schemes.base import Conduct, Scheme
-from .state import Ground, Memory, Run, World
+from .switches import at_switch, scheme_at
+from .workers import begin_iteration, take_pooled, take_result, wake, wake_pool, worker_item
 
 HOPS_AT_ONCE = 1 << 20
 """Hops between two looks at progress and Ctrl-C."""
@@ -449,3 +465,79 @@ def _outcome(run: Run) -> Outcome:
         int(run.net.counts["hops"][0]),
         now,
     )
+
+
+DONE, MORE, GROW = range(3)
+"""All workers finished, or no event is left before the end; stopped after `most_hops`; more slots
+are needed."""
+
+
+@kernel
+def start(run: Run, begin_ps: Ints) -> None:
+    """Begin the first iteration of all workers. begin_ps: int64[workers]."""
+    for worker in range(len(run.world.workers)):
+        begin_iteration(run, worker, begin_ps[worker])
+        schedule(run.world.wheel, worker_item(run, worker), begin_ps[worker])
+
+
+@kernel
+def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> Int:
+    """Handle events until all workers finished. Returns DONE, MORE or GROW."""
+    scheme = scheme_at(scheme_address)
+    net, world, ground = run.net, run.world, run.ground
+    links, slots, counts, control = net.links, net.slots, net.counts, world.control
+    switches, first_worker = len(ground.memory_of), 1 + len(links)
+    first_server = first_worker + len(world.workers)
+    pooled = control[0].has_server == 0
+    stop = counts[0].hops + most_hops
+    while control[0].finished < len(world.workers):
+        if counts[0].free_slots < control[0].margin:
+            return GROW
+        if counts[0].hops >= stop:
+            return MORE
+        item, time = next_event(world.wheel)
+        if item < 0:
+            return DONE
+        if time > until_ps:
+            return DONE
+        control[0].now = time
+        if item >= first_server:
+            remind(run, item - first_server, time)
+            continue
+        if item >= first_worker:
+            if pooled:
+                wake_pool(run, item - first_worker, time)
+            else:
+                wake(run, item - first_worker, time)
+            continue
+        link = item - 1
+        slot: Int = np.int64(-1)
+        if links[link].head_time == time:
+            slot = take_arrival(links, slots, link)
+        if links[link].waiting_packets > 0:
+            serve(net, link, time + 1)
+        if links[link].head_time != NEVER:
+            schedule(world.wheel, item, links[link].head_time)
+        elif links[link].waiting_packets > 0:
+            schedule(world.wheel, item, max(time, links[link].free))
+        if slot < 0 or disturbed(run, link, slot, time):
+            continue
+        node = np.int64(ground.target[link])
+        if node < switches:
+            note_mark(run, slot, np.int64(ground.from_host[link]))
+            at_switch(run, scheme, node, slot, time)
+        elif world.extra[slot].kind & np.int64(KINDS) == GRADIENT:
+            note_mark(run, slot, np.int64(0))
+            take_gradient(run, slot, time)
+        else:
+            note_mark(run, slot, np.int64(0))
+            to = world.extra[slot].to
+            if to < 0:  # a reminder that no switch answered
+                free_slot(net, slot)
+            else:
+                worker = world.jobs[world.extra[slot].job].first + to
+                if pooled:
+                    take_pooled(run, worker, slot, time)
+                else:
+                    take_result(run, worker, slot, time)
+    return DONE

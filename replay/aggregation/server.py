@@ -7,9 +7,8 @@ import numpy as np
 from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ..packets.links.slots import free_slot
 from ..packets.model.wheel import schedule
-from .columns import CONTENDED, FEEDBACK, FLOATS, REMINDER, RESULT
 from .network import new_packet, put
-from .state import Run, added, saturated
+from .state import CONTENDED, FEEDBACK, FLOATS, REMINDER, RESULT, Run, added, saturated
 
 
 @inlined

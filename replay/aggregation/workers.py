@@ -1,4 +1,19 @@
-"""Workers: they compute, send gradients within their window, and wait for the sums."""
+"""Workers: they compute, send gradients within their window, and wait for the sums.
+
+A2TP's two windows of a worker: packets in flight, and packets that may use switch memory.
+
+Rules: the released code of "A2TP: Aggregator-aware In-network Aggregation for Multi-tenant
+Learning" (EuroSys 2023). A period ends with the result of the last packet of its window. Marks of
+ECN shrink the first window. Results whose slot another fragment wanted shrink the second one, and
+the more the fewer results came within the base round-trip time: a job that waits for a straggler
+gives slots up. What exceeds the second window goes to the PS past the switch memory.
+
+Workers of SwitchML: each slot of their pool has a clock and a timer of its own.
+
+The result of a slot is the permission to send its next chunk, whatever the other slots wait for
+(self-clocking, no work stealing), and each packet in flight has its timer, as in the DPDK backend
+of the released code.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +24,19 @@ from ..packets.links.slots import free_slot
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import schedule
-from .columns import ECHO, FLOATS, GRADIENT, RESENT
 from .network import new_packet, put
 from .state import (
+    CONTENDED,
+    ECHO,
+    FLOATS,
+    GRADIENT,
     ONE_PACKET,
     ONE_WINDOW,
+    RESENT,
     TWO_WINDOWS,
     Run,
     value_of,
 )
-from .two_windows import begin_windows, beyond_aggregators, note_result
 
 _JITTER = purpose("compute time")
 _STEP = 5
@@ -285,3 +303,156 @@ def _adjust(run: Run, worker: Int, seq: Int, congested: bool) -> None:
     else:
         row.congestion += _STEP * ONE_PACKET * ONE_PACKET // max(row.congestion, ONE_PACKET)
     row.congestion = min(most, row.congestion)
+
+
+_NEW = 1 / 8
+"""Weight of a period in the moving averages of marks and contention."""
+_NEW_PROMPT = 1 / 64
+_PROMPT_ENDS = 5
+"""Base round-trip times after which a period has no share of prompt results (the code: 100 us)."""
+
+
+@subkernel
+def begin_windows(run: Run, worker: Int, time: Int) -> None:
+    """A worker begins an iteration with the windows of the last one."""
+    row = run.world.workers[worker]
+    _begin_period(run, worker, row.done - 1, time)
+    row.measured = 1  # the first period of an iteration has no share of prompt results
+
+
+@inlined
+def _begin_period(run: Run, worker: Int, last: Int, time: Int) -> None:
+    row = run.world.workers[worker]
+    row.period_end = last + row.congestion // ONE_PACKET
+    row.period_at = time
+    row.period_done = row.done
+    row.credit = row.aggregators
+    row.measured = 0
+    row.echoes = row.contentions = 0
+
+
+@inlined
+def beyond_aggregators(run: Run, worker: Int, seq: Int) -> Bool:
+    """Whether the next gradient of a worker exceeds its window of aggregators. The packets whose
+    results a period waits for were counted when they were sent; after a pause none is counted, as
+    in the code, which sends the first window of a tensor before it counts."""
+    row = run.world.workers[worker]
+    if seq <= row.period_end:
+        return False
+    if row.credit == 0:
+        return True
+    row.credit -= 1
+    return False
+
+
+@subkernel
+def note_result(run: Run, worker: Int, seq: Int, kind: Int, time: Int) -> None:
+    """A worker has a result; the last one of a period sets the windows of the next."""
+    world = run.world
+    row, degrees, base = world.workers[worker], world.degrees[worker], world.control[0].base_rtt
+    row.echoes += (kind & np.int64(ECHO)) != 0
+    row.contentions += (kind & np.int64(CONTENDED)) != 0
+    since = time - row.period_at
+    if not row.measured and base < since < _PROMPT_ENDS * base:
+        window = row.congestion // ONE_PACKET
+        degrees.prompt_now = min(1.0, (row.done - row.period_done) / window)
+        row.measured = 1
+    if seq >= row.period_end:
+        _set_windows(run, worker)
+        _begin_period(run, worker, seq, time)
+
+
+@inlined
+def _set_windows(run: Run, worker: Int) -> None:
+    world = run.world
+    row, degrees = world.workers[worker], world.degrees[worker]
+    window, aggregators = row.congestion // ONE_PACKET, row.aggregators
+    most = world.jobs[row.job].window
+    degrees.prompt += (degrees.prompt_now - degrees.prompt) * _NEW_PROMPT
+    degrees.prompt_now = 1.0
+    degrees.marked += (row.echoes / window - degrees.marked) * _NEW
+    degrees.contended += (row.contentions / aggregators - degrees.contended) * _NEW
+    tolerated = world.control[0].contention / 100.0
+    excess = degrees.contended - tolerated
+    if row.contentions and excess > 0:
+        cut = excess**degrees.prompt / (2.0 - tolerated)
+        aggregators = np.int64(aggregators * max(0.0, 1.0 - cut))
+    else:
+        aggregators += 1
+    if row.echoes:
+        window = np.int64(window * (1.0 - min(1.0, degrees.marked) / 2.0))
+    else:
+        window += 1
+    window = min(max(window, np.int64(1)), most)
+    row.congestion = window * ONE_PACKET
+    row.aggregators = min(max(aggregators, np.int64(1)), window)
+
+
+@subkernel
+def wake_pool(run: Run, worker: Int, time: Int) -> None:
+    """What a worker does at a time: layers that are computed, idle slots, expired timers."""
+    world = run.world
+    row, slots = world.workers[worker], world.pool[worker]
+    size = world.jobs[row.job].window
+    before = row.ready
+    computed(run, worker, time)
+    for seq in range(before, min(before + size, row.ready)):
+        if slots[seq % size].due == 0:
+            _send_pooled(run, worker, seq, time)
+    if row.deadline and row.deadline <= time:
+        _expire_pooled(run, worker, time)
+    if row.deadline:
+        schedule(world.wheel, worker_item(run, worker), row.deadline)
+    next_layer = computed_at(run, worker)
+    if next_layer != NEVER:
+        schedule(world.wheel, worker_item(run, worker), next_layer)
+
+
+@inlined
+def _send_pooled(run: Run, worker: Int, seq: Int, time: Int) -> None:
+    row = run.world.workers[worker]
+    cell = run.world.pool[worker, seq % run.world.jobs[row.job].window]
+    send_new(run, worker, seq, time)
+    cell.seq, cell.due = seq, time + timer(run, worker)
+    if row.deadline == 0:
+        row.deadline = cell.due
+        schedule(run.world.wheel, worker_item(run, worker), row.deadline)
+
+
+@inlined
+def _expire_pooled(run: Run, worker: Int, time: Int) -> None:
+    """Retransmit what waited for its timer; DEADLINE is the next one, 0 for none."""
+    row, slots = run.world.workers[worker], run.world.pool[worker]
+    row.deadline = 0
+    for at in range(run.world.jobs[row.job].window):
+        if slots[at].due and slots[at].due <= time:
+            run.memory.tally[row.job].timeouts += 1
+            row.by_timer += 1
+            send_again(run, worker, slots[at].seq, np.int64(0), time)
+            slots[at].due = time + timer(run, worker)
+        due = slots[at].due
+        if due and (row.deadline == 0 or due < row.deadline):
+            row.deadline = due
+
+
+@subkernel
+def take_pooled(run: Run, worker: Int, slot: Int, time: Int) -> None:
+    """A result arrives at a worker."""
+    world = run.world
+    row, extra = world.workers[worker], world.extra
+    job, seq, value = row.job, extra[slot].seq, extra[slot].value
+    free_slot(run.net, slot)
+    size = world.jobs[job].window
+    cell = world.pool[worker, seq % size]
+    if cell.seq != seq or cell.due == 0:
+        run.memory.tally[job].repeated += 1
+        return
+    check_sum(run, job, seq, value)
+    cell.seq, cell.due = seq + size, 0
+    row.done += 1
+    row.heard = 1
+    if seq + size < row.ready:
+        _send_pooled(run, worker, seq + size, time)
+    if took_last_sum(run, worker, time) and row.finished < 0:
+        begin_iteration(run, worker, time)
+        wake_pool(run, worker, time)

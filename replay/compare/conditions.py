@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ...analyzer.errors import UsageError
 from ..fabrics.fabric import Fabric
-from ..packets.failures.events import DOWN, Failures
-from ..packets.failures.highest_rate import rho_max
-from ..packets.hosts.parameters import Transport
+from ..packets.failures import DOWN, Failures, rho_max
+from ..packets.hosts.transport import Transport
 from ..packets.model.model import Workload
 from .specs.failures import parse_failures
 from .specs.transport import RHO_MAX, parse_transport

@@ -122,7 +122,7 @@ class PreparedReplay:
         """The jobs in the run of a seed, with the pattern beside them."""
         from ..jobs.background import background
         from ..jobs.spec import parse_jobs
-        from ..packets.offers.collectives import ITERATED
+        from ..packets.offers import ITERATED
         from .specs.classes import parse_classes
         from .specs.pattern import pairs_of
 
@@ -296,7 +296,7 @@ class PreparedReplay:
                 return Load(workload, pairs=pairs, offered="pattern")
 
             return load
-        from ..packets.offers.captured import captured
+        from ..packets.captured import captured
         from .specs.shape import parse_shape
 
         traffic, warnings = mapped(self.read(messages=True), self.fabric)

@@ -13,10 +13,10 @@ import pytest
 
 from rocescope import cli
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.drivers.event_driven import run_event_driven
-from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.event_driven import run_event_driven
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies import registry as strategies
 
 

@@ -7,13 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from rocescope.kernels.kernel import Array
-from rocescope.replay.aggregation.columns import CELL, GRADIENT, PACKET, RESULT, TALLY
-from rocescope.replay.aggregation.driver import MORE, run_jobs, start
 from rocescope.replay.aggregation.jobs import Job, parse_jobs, place
 from rocescope.replay.aggregation.network import new_packet, put
-from rocescope.replay.aggregation.run import Conditions, new_run
-from rocescope.replay.aggregation.schemes.base import Scheme
-from rocescope.replay.aggregation.state import BIN_PS, OWN, PARAMS, SLOTS, Memory, Run
+from rocescope.replay.aggregation.run import MORE, Conditions, new_run, run_jobs, start
+from rocescope.replay.aggregation.schemes.scheme import Scheme
+from rocescope.replay.aggregation.state import (
+    BIN_PS,
+    CELL,
+    GRADIENT,
+    OWN,
+    PACKET,
+    PARAMS,
+    RESULT,
+    SLOTS,
+    TALLY,
+    Memory,
+    Run,
+)
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.model.records import table

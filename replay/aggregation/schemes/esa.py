@@ -14,21 +14,10 @@ import numpy as np
 
 from ....kernels.kernel import Int, subkernel
 from ...packets.model.records import Records
-from ..columns import COLLIDED
-from ..memory import (
-    FORWARD,
-    add,
-    collide,
-    flush,
-    fragment_of,
-    is_resent,
-    release,
-    swap,
-)
-from ..state import OWN, Memory
+from ..state import COLLIDED, OWN, Memory
+from ..switches import FORWARD, add, collide, flush, fragment_of, is_resent, release, swap
 from .atp import TIMERS
-from .base import Scheme
-from .options import Options
+from .scheme import Options, Scheme
 
 _AGEING, _EARLY = OWN, OWN + 1
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -41,7 +30,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 
 @subkernel
-def at_switch(
+def esa_at_switch(
     memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
 ) -> Int:
     """See `memory.AtSwitch`."""
@@ -72,7 +61,7 @@ def esa(given: Mapping[str, str]) -> Scheme:
     """ESA with its assumptions as options."""
     options = Options("esa", given, DEFAULTS)
     return options.built(
-        at_switch,
+        esa_at_switch,
         params=(
             int(options.on("ageing")),
             int(options.one_of("release", "result", "completion") == "completion"),

@@ -17,18 +17,9 @@ import numpy as np
 
 from ....kernels.kernel import Int, subkernel
 from ...packets.model.records import Records
-from ..memory import (
-    ABSORB,
-    MULTICAST,
-    REPLY,
-    claim,
-    fragment_of,
-    load,
-    use,
-)
 from ..state import Memory, added
-from .base import Scheme
-from .options import Options
+from ..switches import ABSORB, MULTICAST, REPLY, claim, fragment_of, load, use
+from .scheme import Options, Scheme
 
 DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
 """The code's: general options double the timer after 100 timeouts, those of DPDK after 50,000. With
@@ -36,7 +27,7 @@ DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
 
 
 @subkernel
-def at_switch(
+def switchml_at_switch(
     memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
 ) -> Int:
     """See `memory.AtSwitch`. The packet's INDEX is that of its version."""
@@ -70,7 +61,7 @@ def switchml(given: Mapping[str, str]) -> Scheme:
     """SwitchML with its options."""
     options = Options("switchml", given, DEFAULTS)
     return options.built(
-        at_switch,
+        switchml_at_switch,
         has_server=False,
         rto_ps=options.ps("rto"),
         first_rto_ps=options.ps("rto"),

@@ -8,7 +8,7 @@ from typing import Final
 
 from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
-from ...packets.model.classes import MOST_CLASSES, TrafficClass
+from ...packets.model.queueing import MOST_CLASSES, TrafficClass
 from .values import Fields, made, ratio, size, whole
 from .words import NO, YES
 

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_rate
 from ...fabrics.fabric import Fabric
-from ...packets.failures.events import (
-    LOSSY,
-    SLOW,
-    Failures,
-    LinkEvent,
-    flapping,
-    outage,
-    random_cables,
-)
+from ...packets.failures import LOSSY, SLOW, Failures, LinkEvent, flapping, outage, random_cables
 from ...packets.model.draws import generator
 from .values import share, time_ps
 from .words import NEVER

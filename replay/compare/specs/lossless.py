@@ -6,7 +6,7 @@ from typing import Final
 
 from ....analyzer.errors import UsageError
 from ....analyzer.key_values import parse_options
-from ...packets.model.pfc import Pfc
+from ...packets.model.queueing import Pfc
 from .values import Fields, made, ratio, size, time_ps, whole
 from .words import INFINITE, PFC
 

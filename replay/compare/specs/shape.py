@@ -10,7 +10,7 @@ from ....analyzer.units import parse_size
 from .values import whole
 
 if TYPE_CHECKING:
-    from ...packets.offers.reshaped import Shape
+    from ...packets.captured import Shape
 
 SHAPE = ("message-size", "qps")
 """Keys for captures alone; `mtu` is one of generated traffic, too."""
@@ -22,7 +22,7 @@ def parse_shape(text: str) -> Shape | None:
     given = parse_options(text, "--model")
     if not {"mtu", *SHAPE}.intersection(given):
         return None
-    from ...packets.offers.reshaped import Shape
+    from ...packets.captured import Shape
 
     shape = Shape()
     if "mtu" in given:

@@ -6,7 +6,7 @@ from typing import Final
 
 from ....analyzer.key_values import parse_options
 from ....analyzer.units import parse_duration
-from ...packets.hosts.parameters import Transport
+from ...packets.hosts.transport import Transport
 from ...packets.model.model import PS
 from .values import Fields, made, share, whole, word
 

@@ -1,5 +1,6 @@
 """Reactions of hosts to ACKs, losses and timers. `sending.py` has already served their NICs up to
-the current time, inclusive."""
+the current time, inclusive.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +10,19 @@ from ....kernels.kernel import Bool, Bytes, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
 from ..links.slots import free_slot, link_next, new_slot, next_of
 from ..model import labels
-from ..model import run_state as rs
+from ..model import state as rs
 from ..model.labels import EvState, OnFeedback, OnWake
 from ..model.model import ACK, AGAIN, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.records import Records
 from ..model.rules import Emit
-from ..model.run_state import Desk, Messages, Net, Network
+from ..model.state import Desk, Messages, Net, Network
 from ..model.wheel import schedule
-from . import feedback_state as fb
-from . import recovery as rec
-from .congestion.algorithm import MSS, Heard, OnAck, OnCnp, OnLoss
-from .feedback_state import Feedback, drawn_key
-from .hosts import acknowledged, join_ring
-from .recovery import abandon, go_back, now_done, now_lost, overtaken, timeout_ps
-from .sending import unblock
+from . import feedback as fb
+from . import transport as rec
+from .congestion import MSS, Heard, OnAck, OnCnp, OnLoss
+from .feedback import Feedback, drawn_key
+from .sending import acknowledged, join_ring, unblock
+from .transport import abandon, go_back, now_done, now_lost, overtaken, timeout_ps
 
 _FLAG_SHIFT = 56
 _LABEL = 0xFFFFFFFF

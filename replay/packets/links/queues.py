@@ -1,20 +1,29 @@
-"""Links: packets wait by class, are served in turn, and travel along the wire."""
+"""Links: packets wait by class, are served in turn, and travel along the wire.
+
+The next link of a packet at a switch, the same in both drivers.
+
+Links over time: bytes by the time of their transmission, and longest queues.
+
+The bytes of a packet are spread evenly over its service time, so no link exceeds its rate in an
+interval. Both drivers count packet by packet; their order does not matter. `loads` has a column of
+bytes for every link, then a column of queues for every link.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Bool, Int, inlined
+from ....kernels.kernel import Bool, Int, Ints, inlined, subkernel
 from ....kernels.prefetch import prefetch_item
-from ..model import run_state as rs
+from ..model import state as rs
+from ..model.arrays import ATTACHED
 from ..model.draws import ECN, JITTER, VICTIM, draw, drawn
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from ..model.records import Records
-from ..model.run_state import Network
-from .classes import append, class_of, take_next
-from .load_bins import add_load, add_queue
+from ..model.rules import Choice, Choose
+from ..model.state import Network, RunState
 from .pauses import can_start, is_paused, leave, queue_bytes
-from .slots import SIZE_MASK, free_slot, link_next, next_of, size_of
+from .slots import SIZE_MASK, append, class_of, free_slot, link_next, next_of, size_of, take_next
 
 
 @inlined
@@ -219,3 +228,95 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     if run.counts[0].load_bin_ps:
         add_queue(run.loads, run.counts, link, queued, time)
     return np.int64(-1)
+
+
+@inlined
+def way_on(
+    run: RunState,
+    choose: Choose,
+    state: Ints,
+    group: Int,
+    switch: Int,
+    edge: Int,
+    meta: Int,
+    key: Int,
+    time: Int,
+) -> Int:
+    """The chosen link of `group`, or the link to the host if group is ATTACHED; -1 for none.
+
+    meta: of the packet's slot (destination host << 32 | label). key: for random choices. If the
+    strategy reads queues, the links of the group have been served up to `time`, inclusive.
+    The position that a strategy chooses is taken modulo the size of the group: a host may have
+    chosen it for a larger group, before links failed.
+    """
+    label = meta & np.int64(0xFFFFFFFF)
+    if group >= 0:
+        first = run.group_start[group]
+        size = run.group_start[group + 1] - first
+        member: Int = np.int64(0)
+        if size > 1 or run.settings[0].sees_all:
+            at = Choice(run.members, first, size, switch, edge, key, label, time)
+            member = choose(state, run.links, at)
+            if member < 0 or member >= size:
+                member %= size
+        return np.int64(run.members[first + member])
+    if group == ATTACHED:
+        host = meta >> np.int64(32)
+        for port in range(run.host_switch.shape[1]):
+            if run.host_switch[host, port] == switch:
+                out = np.int64(run.exits[host, port])
+                if run.settings[0].sees_all:
+                    none = np.int64(0)
+                    at = Choice(run.members, out, none, switch, edge, key, label, time)
+                    choose(state, run.links, at)
+                return out
+    return np.int64(-1)
+
+
+def filled(loads: Ints) -> Ints:
+    """The intervals up to the last interval with a byte."""
+    return loads[: int(np.flatnonzero(loads.any(1)).max(initial=-1)) + 1]
+
+
+@subkernel
+def add_load(loads: Ints, counts: Records, link: Int, size: Int, start: Int, service: Int) -> None:
+    """Count `size` bytes, at most 65,535, served from `start` on for `service` ps.
+
+    The rounding of bytes does not depend on the intervals, so neither the order of packets nor the
+    time at which intervals are joined changes the result.
+    """
+    last = start + max(service - 1, np.int64(0))
+    while last // counts[0].load_bin_ps >= len(loads):
+        _join(loads, counts)
+    length = counts[0].load_bin_ps
+    at, before = start // length, np.int64(0)
+    while at < last // length:
+        sent = size * ((at + 1) * length - start) // service
+        loads[at, link] += sent - before
+        before = sent
+        at += 1
+    loads[at, link] += size - before
+
+
+@subkernel
+def add_queue(loads: Ints, counts: Records, link: Int, queued: Int, time: Int) -> None:
+    """A packet that has to wait makes the queue of a link `queued` bytes long at `time`."""
+    while time // counts[0].load_bin_ps >= len(loads):
+        _join(loads, counts)
+    at, column = time // counts[0].load_bin_ps, loads.shape[1] // 2 + link
+    loads[at, column] = max(loads[at, column], queued)
+
+
+@subkernel
+def _join(loads: Ints, counts: Records) -> None:
+    """Join pairs of intervals."""
+    half = len(loads) // 2
+    for at in range(len(loads)):
+        for link in range(loads.shape[1]):
+            if at < half:
+                first, second = loads[2 * at, link], loads[2 * at + 1, link]
+                carried = link < loads.shape[1] // 2
+                loads[at, link] = first + second if carried else max(first, second)
+            else:
+                loads[at, link] = 0
+    counts[0].load_bin_ps *= 2

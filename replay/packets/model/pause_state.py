@@ -22,9 +22,14 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints
 from ....kernels.named import NamedTuple
 from .arrays import FabricArrays
-from .classes import TrafficClass
 from .model import NEVER, Model
-from .pfc import BUFFER_BYTES_PER_GBPS, LEAST_BUFFER_PACKETS, Pfc, headroom_needed
+from .queueing import (
+    BUFFER_BYTES_PER_GBPS,
+    LEAST_BUFFER_PACKETS,
+    Pfc,
+    TrafficClass,
+    headroom_needed,
+)
 from .records import CACHE_LINE, Records, layout, table
 from .wheel import Wheel, new_wheel
 

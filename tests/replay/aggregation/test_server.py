@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 from aggregating import small_jobs
 
-from rocescope.replay.aggregation.columns import COLLIDED, FLOATS, RESENT
 from rocescope.replay.aggregation.network import new_packet
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
-from rocescope.replay.aggregation.schemes.atp import atp
-from rocescope.replay.aggregation.schemes.none import no_aggregation
+from rocescope.replay.aggregation.schemes.atp import atp, no_aggregation
 from rocescope.replay.aggregation.server import take_gradient
+from rocescope.replay.aggregation.state import COLLIDED, FLOATS, RESENT
 
 
 def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
@@ -32,7 +31,9 @@ def test_partial_sums_are_added_once_and_overlapping_ones_are_ignored_whole():
     tally = run.memory.tally[0]
     assert tally["server"] == 4 and tally["ignored"] == 2
     link = int(fabric.attachments.access_link[jobs[0].server, 0])
-    assert run.net.stats[link, 0] + run.net.links[link, 3] == 2  # results sent or waiting
+    assert (
+        run.net.stats["packets"][link] + run.net.links["waiting_packets"][link] == 2
+    )  # results sent or waiting
 
 
 def test_a_packet_with_all_values_replaces_a_partial_sum():

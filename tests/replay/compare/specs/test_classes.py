@@ -6,7 +6,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.specs.classes import check_classes, parse_classes
-from rocescope.replay.packets.model.classes import TrafficClass
+from rocescope.replay.packets.model.queueing import TrafficClass
 
 
 def test_classes() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.specs.lossless import parse_lossless
-from rocescope.replay.packets.model.pfc import Pfc
+from rocescope.replay.packets.model.queueing import Pfc
 
 
 def test_kinds() -> None:

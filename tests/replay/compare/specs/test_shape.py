@@ -6,7 +6,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.specs.shape import parse_shape
-from rocescope.replay.packets.offers.reshaped import Shape
+from rocescope.replay.packets.captured import Shape
 
 
 def test_what_is_given_is_changed() -> None:
