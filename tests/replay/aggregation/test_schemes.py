@@ -295,7 +295,7 @@ def test_without_a_collision_a_sum_says_nothing():
 def test_a_gradient_past_the_memory_takes_the_sum_of_its_slot_along_and_claims_none():
     held = memory()
     beyond = packet(0, 5, flags=RESENT)
-    assert a2tp_at_switch(held, beyond, 0, 0, 0b111, 0) == FORWARD and not held.cells.any()
+    assert a2tp_at_switch(held, beyond, 0, 0, 0b111, 0) == FORWARD and not held.cells["owner"].any()
     assert a2tp_at_switch(held, packet(0, 5), 0, 0, 0b111, 0) == ABSORB
     beyond = packet(1, 6, flags=RESENT)
     assert a2tp_at_switch(held, beyond, 0, 0, 0b111, 0) == FORWARD
@@ -341,7 +341,7 @@ def test_losses_cost_no_more_time_than_with_limited_memory():
 def test_gradients_pass_the_switch_unchanged():
     held, sent = memory(), packet(0, 5)
     assert none_at_switch(held, sent, 0, 0, 0b11, 0) == FORWARD
-    assert not held.cells.any() and (sent == packet(0, 5)).all()
+    assert not held.cells["owner"].any() and (sent == packet(0, 5)).all()
     conduct = no_aggregation({}).conduct
     assert conduct.rto_ps == atp({}).conduct.rto_ps  # a loss costs both the same time
     assert not conduct.aggregates and not conduct.multicast
