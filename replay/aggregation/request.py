@@ -1,7 +1,4 @@
-"""Options of a comparison as texts, common to command line, notebooks and terminal UI.
-
-The aggregation schemes by name.
-"""
+"""Options of a comparison as texts, common to command line, notebooks and terminal UI."""
 
 from __future__ import annotations
 

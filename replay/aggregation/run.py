@@ -1,9 +1,8 @@
 """A run of one scheme: its arrays, and what they hold at the end.
 
-The driver: one event per packet and link, per waking worker and per reminder.
-
-Links are those of the packet engine and are served as in its event-driven driver: a link has one
-event, the arrival of the first packet on its wire.
+The driver has one event per packet and link, per waking worker and per reminder. Links are those of
+the packet engine and are served as in its event-driven driver: a link has one event, the arrival of
+the first packet on its wire.
 """
 
 from __future__ import annotations

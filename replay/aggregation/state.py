@@ -17,8 +17,6 @@ receive is compared with the sum of what they sent.
 
 **Packets** travel through the links of the packet engine (packets/model/model.py); `Packet` has the
 fields that the engine does not know. Times are int64 ps.
-
-The records of the tables of a run.
 """
 
 from __future__ import annotations
@@ -312,7 +310,7 @@ class Worker:
     by_timer: int
     """Gradients that its timer retransmitted."""
 
-    # A2TP, see two_windows.py.
+    # A2TP, see workers.py.
     aggregators: int
     """Window of aggregators, packets."""
     credit: int

@@ -1,6 +1,6 @@
 """Packets at switches: gradients meet the memory, results are copied, reminders fetch sums.
 
-Slots of switch memory: claimed, filled and released, with the time for which they are taken.
+Slots of memory are claimed, filled and released, and the time for which they are taken is counted.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """Workers: they compute, send gradients within their window, and wait for the sums.
 
-A2TP's two windows of a worker: packets in flight, and packets that may use switch memory.
-
+**A2TP** has two windows of a worker: packets in flight, and packets that may use switch memory.
 Rules: the released code of "A2TP: Aggregator-aware In-network Aggregation for Multi-tenant
 Learning" (EuroSys 2023). A period ends with the result of the last packet of its window. Marks of
 ECN shrink the first window. Results whose slot another fragment wanted shrink the second one, and
 the more the fewer results came within the base round-trip time: a job that waits for a straggler
 gives slots up. What exceeds the second window goes to the PS past the switch memory.
 
-Workers of SwitchML: each slot of their pool has a clock and a timer of its own.
-
-The result of a slot is the permission to send its next chunk, whatever the other slots wait for
-(self-clocking, no work stealing), and each packet in flight has its timer, as in the DPDK backend
-of the released code.
+**SwitchML**: each slot of a worker's pool has a clock and a timer of its own. The result of a slot
+is the permission to send its next chunk, whatever the other slots wait for (self-clocking, no work
+stealing), and each packet in flight has its timer, as in the DPDK backend of the released code.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Captured traffic for the packet engine: at the captured times, or as fast as possible.
 
-Captured messages with another size, MTU or number of queue pairs, as a what-if.
-
-Every message keeps its time and its dependencies: a packet is released when the byte at the same
-relative offset of the captured message was, and all parts of a message wait for all parts of its
-predecessors. Queue pair 0 keeps its header fields; the others have source ports from 49152 to
-65535 at random, and queue pair numbers that the capture does not use.
+They may have another size, MTU or number of queue pairs, as a what-if. Then every message keeps its
+time and its dependencies: a packet is released when the byte at the same relative offset of the
+captured message was, and all parts of a message wait for all parts of its predecessors. Queue pair
+0 keeps its header fields; the others have source ports from 49152 to 65535 at random, and queue
+pair numbers that the capture does not use.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
-"""Changes of links and routing during a run, the input of the event-driven driver.
-
-Rows of (time in ps, what, which, value), sorted by time.
-
-Failures: events of links at given times.
-
-Link failures during a replay of packets, and convergence of routing.
+"""Failures: changes of links and routing during a run of the event-driven driver.
 
 A switch stops using its own failed links at once. Other switches learn after the convergence time
 G: 0, finite, or never; then every switch weights its links by the paths beyond them (W-ECMP).
 Hosts only see marks, trims, losses and timeouts, except for their own ports, whose loss is
 reported to their peers (MRC's port status update). Model: arXiv 2507.21372, section 6.
-
-The highest rate at which a fabric carries all flows, without its failed links.
 """
 
 from __future__ import annotations

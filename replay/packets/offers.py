@@ -1,7 +1,4 @@
-"""Workloads of the packet engine from lists of messages.
-
-Offered traffic of the packet engine: generated patterns with barriers.
-"""
+"""Workloads of the packet engine, from lists of messages or from patterns with barriers."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ are known at its start, every link delivers in order, and a node merges its link
 oblivious and switch-local strategies: hosts react only to the ends of messages.
 
 Conservative synchronisation: Chandy, Misra, "Distributed Simulation", IEEE TSE 1979.
-
-Runs a workload with the open-loop driver, by the rules of one strategy.
 """
 
 from __future__ import annotations

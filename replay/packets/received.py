@@ -1,8 +1,7 @@
 """The packets of a replay as seen by their receivers.
 
-Reordering of data packets at their receivers, without the analyzer's state per flow.
-
-Replayed packets of a capture as a pcap of headers, as seen by the receivers.
+Their reordering, without the analyzer's state per flow, and those of a capture as a pcap of
+headers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Runs of any strategy: with the driver that fits, many at once, and their loads.
+"""Runs of any strategy: with the driver that fits, on all cores, and their loads.
 
-Runs any strategy: with the open-loop driver if possible, else with the event-driven driver.
-
-Many runs in parallel: seeds and strategies on all cores. Results do not depend on the cores.
-
-Loads of layers and links in a run of the packet engine, in total and over time.
+The driver is the open-loop driver if possible, else the event-driven driver. Results do not depend
+on the number of cores.
 """
 
 from __future__ import annotations

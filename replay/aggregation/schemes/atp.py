@@ -11,7 +11,7 @@ A2TP: ATP, and workers that send past the switch memory what exceeds a second wi
 
 Rules: the released code of "A2TP: Aggregator-aware In-network Aggregation for Multi-tenant
 Learning" (EuroSys 2023), which is built on that of ATP. A slot that another fragment wanted says so
-with its sum, and the workers of that sum shrink their window of aggregators (`two_windows.py`). A
+with its sum, and the workers of that sum shrink their window of aggregators (`workers.py`). A
 gradient beyond it has the bit of a retransmission: it takes the sum of its slot to the PS.
 
 Unlimited memory: ATP's rules, and a slot for every fragment, so that no two ever collide.
@@ -47,7 +47,7 @@ ATP_DEFAULTS: Final[Mapping[str, str]] = {
 def atp_at_switch(
     memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
 ) -> Int:
-    """See `memory.AtSwitch`."""
+    """See `switches.AtSwitch`."""
     cell = first + extra[slot].index
     owner = memory.cells[cell].owner
     same = owner == fragment_of(extra, slot)
@@ -125,7 +125,7 @@ def ideal(given: Mapping[str, str]) -> Scheme:
 def none_at_switch(
     memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
 ) -> Int:
-    """See `memory.AtSwitch`."""
+    """See `switches.AtSwitch`."""
     return np.int64(FORWARD)
 
 

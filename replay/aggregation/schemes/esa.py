@@ -33,7 +33,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 def esa_at_switch(
     memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
 ) -> Int:
-    """See `memory.AtSwitch`."""
+    """See `switches.AtSwitch`."""
     cells, params = memory.cells, memory.params
     cell = first + extra[slot].index
     owner = cells[cell].owner

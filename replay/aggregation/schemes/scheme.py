@@ -1,7 +1,4 @@
-"""What a run asks of an aggregation scheme.
-
-Options of schemes: `atp:rto=200us,cc=yes`.
-"""
+"""What a run asks of an aggregation scheme."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
 def switchml_at_switch(
     memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
 ) -> Int:
-    """See `memory.AtSwitch`. The packet's INDEX is that of its version."""
+    """See `switches.AtSwitch`. The packet's `index` is that of its version."""
     cells, job = memory.cells, extra[slot].job
     cell = first + extra[slot].index
     chunk, bit = fragment_of(extra, slot), extra[slot].bits

@@ -162,7 +162,7 @@ class Feedback(NamedTuple):
     """Arrays of a run with feedback; F flows, N tracked packets, H hosts, L links."""
 
     senders: Records
-    """SENDER[F] (recovery.py)."""
+    """SENDER[F] (transport.py)."""
     packets: Records
     """TRACKED[N]"""
     log: Int32s
@@ -185,7 +185,7 @@ class Feedback(NamedTuple):
     control: Records
     tally: Records
     window: Floats
-    """Congestion control: rows and parameters of congestion/algorithm.py."""
+    """Congestion control: rows and parameters of congestion.py."""
     window_params: Floats
     wheel: Wheel
 

@@ -2,8 +2,6 @@
 
 Hosts of the open-loop driver have no feedback: `own` is None, and numba prunes the branches that
 need it (windows, pauses, classes, the calendar).
-
-Messages of hosts: their release, their turns at the NIC, their packets, their end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """How hosts send: parameters with their sources, recovery of losses, congestion controls.
 
-Loss recovery of senders: packets in flight and packets to retransmit.
-
 Every packet of a flow is in at most one of two lists: packets in flight, ordered by their
 last transmission, or packets to retransmit. Both are threaded through
 `packets`, so every step is O(1).
@@ -13,10 +11,6 @@ last transmission, or packets to retransmit. Both are threaded through
 - GO_BACK_N: the receiver accepts packets in order only and requests the rest once per gap; all
   packets in flight are retransmitted (RoCE, InfiniBand specification volume 1, 9.7.5.2).
 
-Congestion controls by name.
-
-Parameters of the transport at hosts, with their sources.
-
 | parameter | source |
 |---|---|
 | recovery `ideal` | paper: zero-overhead erasure code; assumed: hosts learn of losses at once |
@@ -26,9 +20,9 @@ Parameters of the transport at hosts, with their sources.
 | retries | InfiniBand specification, volume 1, 9.9.2: a counter of 0 to 7, reset by progress |
 | MPR 1,024 packets | MRC's public API: 8 units of 128 in the examples; default: no limit |
 | go-back-N | InfiniBand specification, volume 1: one NAK per gap |
-| congestion control NSCC | UET reference simulator, see congestion/nscc.py |
-| congestion control DCQCN | paper (SIGCOMM 2015): see congestion/dcqcn.py |
-| congestion control Swift | paper (SIGCOMM 2020): see congestion/swift.py |
+| congestion control NSCC | UET reference simulator, see nscc.py |
+| congestion control DCQCN | paper (SIGCOMM 2015): see dcqcn.py |
+| congestion control Swift | paper (SIGCOMM 2020): see swift.py |
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """PFC in the network: buffers of ports, pause frames, pauses, and what they did.
 
-PFC in the network: buffers of ports, pause frames, pauses. State and rules: `pause_state`.
-
-What PFC did in a run: pauses, victims, and the cycle of a deadlock.
+State and rules: `model/pause_state.py`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Links: packets wait by class, are served in turn, and travel along the wire.
 
-The next link of a packet at a switch, the same in both drivers.
-
-Links over time: bytes by the time of their transmission, and longest queues.
-
-The bytes of a packet are spread evenly over its service time, so no link exceeds its rate in an
-interval. Both drivers count packet by packet; their order does not matter. `loads` has a column of
-bytes for every link, then a column of queues for every link.
+Loads over time are bytes by the time of their transmission, and longest queues. The bytes of a
+packet are spread evenly over its service time, so no link exceeds its rate in an interval. Both
+drivers count packet by packet; their order does not matter. `loads` has a column of bytes for every
+link, then a column of queues for every link.
 """
 
 from __future__ import annotations

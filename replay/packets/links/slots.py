@@ -1,8 +1,7 @@
 """Packets that wait: slots, lists of slots, and queues of classes.
 
-Slots of packets in flight, and lists that are threaded through them.
-
-Queues of several classes of data at a link, and the class that sends next.
+Lists are threaded through the slots of packets in flight. Where a link has several classes of data,
+the class that sends next is chosen here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""A fabric as the arrays of the drivers.
+"""A fabric as the arrays of the drivers, and its times without queues.
 
-Times from host to host through an idle network, store and forward.
-
-Round trip and bandwidth-delay product of each flow, without queues.
+Times are those from host to host, store and forward, and the round trip of each flow.
 """
 
 from __future__ import annotations

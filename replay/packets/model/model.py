@@ -36,7 +36,7 @@ at which the packet arrived. A message is complete when ACKs for all its packets
 sender.
 
 **Computations** of a host run beside everything else and send nothing. A message or computation
-begins when all its predecessors are complete (waits.py).
+begins when all its predecessors are complete (`Waits`).
 
 **Packets** are identified by one positive int64, `packet_key`: message, number within
 the message, and flags. The number of a packet over all messages is
@@ -49,8 +49,7 @@ of a stream. So both drivers and any number of threads get the same numbers.
 Model source: htsim as described in "Load Balancing for AI Training Workloads" (arXiv 2507.21372)
 and docs/reproductions.md; ties and turns of flows are not specified there.
 
-Predecessors of messages beyond the one in `Workload.after`, and computations of hosts.
-
+**Waits** are the predecessors of messages beyond the one in `Workload.after`, and computations.
 Messages and computations are the nodes of a graph: node m < M is message m of the workload, node
 M + c is computation c. A node begins when all its predecessors are complete at its host.
 """

@@ -1,8 +1,6 @@
 """Settings of queues: PFC, which pauses, and classes of traffic, which share a link.
 
-Priority flow control (PFC, IEEE 802.1Qbb) of switches with a shared buffer: parameters.
-
-Classes of data: which packets share a queue, and how a link shares its time among the queues.
+PFC is priority flow control (IEEE 802.1Qbb) of switches with a shared buffer.
 
 ACKs, CNPs and trimmed packets have their own queue, which precedes all data. Among the classes
 of data those without a weight come first, in their order. The others share the rest by deficit
