@@ -194,8 +194,9 @@ def _scheme_result(
 ) -> SchemeResult:
     times = [_completions(jobs, outcome) for outcome in outcomes]
     aggregates = scheme.conduct.aggregates
+    names = TALLY.names or ()
     tallies = [
-        {name: float(np.mean([one.tally[name][at] for one in outcomes])) for name in TALLY.names}
+        {name: float(np.mean([one.tally[name][at] for one in outcomes])) for name in names}
         for at in range(len(jobs))
     ]
     carried = np.mean([outcome.link_bytes for outcome in outcomes], axis=0)
@@ -224,7 +225,7 @@ def _all_reduce_result(
 ) -> SchemeResult:
     times = [[None if ps is None else ps / 1000 for ps in one.completion_ps] for one in found]
     carried = np.mean([one.link_bytes for one in found], axis=0)
-    nothing = dict.fromkeys(TALLY.names, 0.0)
+    nothing = dict.fromkeys(TALLY.names or (), 0.0)
     sent = np.mean([one.packets for one in found], axis=0)
     return SchemeResult(
         name=scheme.name,

@@ -337,7 +337,7 @@ def pause_outcome(
     )
 
 
-def _buffers(run: RunState, rows: Ints) -> Ints:
+def _buffers(run: RunState, rows: Records) -> Ints:
     """int64[S]: shared buffer of each switch, headroom included."""
     whole = run.pauses.pools["size"].copy()
     into = rows["switch"] < len(whole)
@@ -347,7 +347,7 @@ def _buffers(run: RunState, rows: Ints) -> Ints:
 
 def _waits(run: RunState) -> dict[int, list[int]]:
     """The paused rows for which each paused row waits: they hold its packets up."""
-    rows: Ints = run.pauses.rows
+    rows: Records = run.pauses.rows
     classes = int(run.settings["classes"][0])
     stuck = (rows["paused"] != 0) & (rows["asked"] != 0)
     waits: dict[int, list[int]] = {int(row): [] for row in np.flatnonzero(stuck)}

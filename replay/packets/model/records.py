@@ -11,9 +11,8 @@ import sys
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Records: TypeAlias = NDArray[Any]
+Records: TypeAlias = Any
 """A structured array whose elements are records in kernels."""
 
 CACHE_LINE = 64
@@ -29,7 +28,7 @@ def layout(record: type, multiple_of: int = 8) -> np.dtype[Any]:
     for part in reversed(record.__mro__):
         fields |= vars(part).get("__annotations__", {})
     for name, kind in fields.items():
-        nested = getattr(sys.modules[record.__module__], kind, None)
+        nested: Any = getattr(sys.modules[record.__module__], kind, None)
         form = np.dtype({"int": np.int64, "float": np.float64}.get(kind) or layout(nested))
         names.append(name)
         formats.append(form)
