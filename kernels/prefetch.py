@@ -13,7 +13,8 @@ def _hint(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -
     from numba.core import cgutils
 
     value = context.make_array(array_type)(context, builder, array)
-    item = cgutils.get_item_pointer(context, builder, array_type, value, [index])
+    find: Any = cgutils.get_item_pointer
+    item = find(context, builder, array_type, value, [index])
     pointer = builder.bitcast(item, ir.IntType(8).as_pointer())
     flag = ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])

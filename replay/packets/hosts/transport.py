@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -142,7 +142,7 @@ def new_packets(total: int) -> Records:
 
 
 @inlined
-def _append(ends: PacketList, packets: Records, packet: Int) -> None:
+def _append(ends: Any, packets: Records, packet: Int) -> None:
     """Append to the list with these ends."""
     last = ends.tail
     packets[packet].prev = last
@@ -155,7 +155,7 @@ def _append(ends: PacketList, packets: Records, packet: Int) -> None:
 
 
 @inlined
-def _unlink(ends: PacketList, packets: Records, packet: Int) -> None:
+def _unlink(ends: Any, packets: Records, packet: Int) -> None:
     """Remove from the list with these ends."""
     before, after = packets[packet].prev, packets[packet].after
     if before < 0:
@@ -230,7 +230,7 @@ def abandon(senders: Records, packets: Records, flow: Int) -> None:
 
 
 @inlined
-def _forget(ends: PacketList, packets: Records) -> None:
+def _forget(ends: Any, packets: Records) -> None:
     """Empty the list with these ends; its packets are done."""
     packet = ends.head
     while packet >= 0:
