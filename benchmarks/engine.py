@@ -20,12 +20,12 @@ from dataclasses import replace
 
 from rocescope.replay.compare.packets import Load, replay_packets
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.drivers.event_driven import run_event_driven
-from rocescope.replay.packets.drivers.runner import run_open_loop
-from rocescope.replay.packets.failures.events import Failures, random_cables
-from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.event_driven import run_event_driven
+from rocescope.replay.packets.failures import Failures, random_cables
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import EngineResult, Model
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 MODEL = Model(pfc=None)

@@ -116,7 +116,8 @@ def function_at(signature: Signature) -> Any:
 
 def _address(function: Callable[..., Any], module: bytes, signature: Signature) -> int:
     """The address of the machine code of a function, from the cache or compiled."""
-    folder = _folder_of(function, module + b" by address")
+    # The file of the signature counts: it says which records the function reads.
+    folder = _folder_of(function, module + module_digest(signature) + b" by address")
     path = None
     with suppress(Exception):  # as in `Kernel._image_path`
         if folder is not None and machine_code.usable():

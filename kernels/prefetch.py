@@ -7,16 +7,15 @@ from typing import Any
 from .kernel import FromNumba
 
 
-def _hint(context: Any, builder: Any, array_type: Any, array: Any, indices: list[Any]) -> Any:
-    """Fetch the cache line of an item of a C-contiguous array to write it; it reads nothing."""
+def _hint(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Fetch the cache line of an item of an array to write it; it reads nothing."""
     from llvmlite import ir
     from numba.core import cgutils
 
     value = context.make_array(array_type)(context, builder, array)
-    flat = indices[0]
-    for dimension, index in enumerate(indices[1:], 1):
-        flat = builder.add(builder.mul(flat, builder.extract_value(value.shape, dimension)), index)
-    pointer = builder.bitcast(builder.gep(value.data, [flat]), ir.IntType(8).as_pointer())
+    find: Any = cgutils.get_item_pointer
+    item = find(context, builder, array_type, value, [index])
+    pointer = builder.bitcast(item, ir.IntType(8).as_pointer())
     flag = ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
     declare: Any = cgutils.get_or_insert_function
@@ -25,23 +24,19 @@ def _hint(context: Any, builder: Any, array_type: Any, array: Any, indices: list
     return context.get_dummy_value()
 
 
-def _intrinsic(dimensions: int) -> Any:
+def _intrinsic() -> Any:
     from numba import types
     from numba.extending import intrinsic
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _hint(context, builder, signature.args[0], arguments[0], list(arguments[1:]))
+        return _hint(context, builder, signature.args[0], *arguments)
 
-    def one(typingctx: Any, array: Any, index: Any) -> Any:
+    def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return types.void(array, types.int64), generate
 
-    def two(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
-        return types.void(array, types.int64, types.int64), generate
-
-    return intrinsic({1: one, 2: two}[dimensions])
+    return intrinsic(prefetch)
 
 
-prefetch_item: Any = FromNumba(lambda: _intrinsic(1))
-"""prefetch_item(array, index): fetch the cache line of array[index], which may be out of range."""
-prefetch: Any = FromNumba(lambda: _intrinsic(2))
-"""prefetch(array, row, column): fetch the cache line of array[row, column]."""
+prefetch_item: Any = FromNumba(_intrinsic)
+"""prefetch_item(array, index): fetch the cache line of array[index], which may be out of range; of
+`records.field` that of a field."""

@@ -93,10 +93,10 @@ def test_a_replay_loads_only_what_it_runs() -> None:
     statement = f"import rocescope.cli\nassert rocescope.cli.run({words}) == 0"
     all_modules_after(statement)  # the first run may have to compile
     loaded = all_modules_after(statement)
-    assert "rocescope.replay.packets.drivers.open_loop" in loaded
+    assert "rocescope.replay.packets.open_loop" in loaded
     unwanted = {"numba", "llvmlite", "numpy.ma", "scipy", "cyclopts", "rich._emoji_codes"}
     assert loaded.isdisjoint(unwanted)
-    unused = ("packets.drivers.event_driven", "compare.flows", "jobs", "seeds", "traffic.observed")
+    unused = ("packets.event_driven", "compare.flows", "jobs", "seeds", "traffic.observed")
     assert loaded.isdisjoint(f"rocescope.replay.{name}" for name in unused)
 
 

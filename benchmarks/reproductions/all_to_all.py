@@ -18,9 +18,9 @@ from reactive import BUFFER, Run, run_reactive
 
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.bounds import bounds
-from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
 
 PACKETS = ("ofan", "host-dr", "switch-rr", "adaptive", "switch-random", "host-spray")
 BEHIND = ("flowlet", "subflow", "ecmp")

@@ -13,10 +13,10 @@ from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.generate.patterns.demands import Settings, demands
 from rocescope.replay.generate.queue_pairs import Sending, queue_pairs
-from rocescope.replay.packets.drivers.runner import run_open_loop
-from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
-from rocescope.replay.packets.offers.collectives import collective, from_queue_pairs
+from rocescope.replay.packets.offers import collective, from_queue_pairs
+from rocescope.replay.packets.open_loop import run_open_loop
+from rocescope.replay.packets.runs import run_many
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.traffic import ON_RECEIVED
 

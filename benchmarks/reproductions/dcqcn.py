@@ -27,11 +27,10 @@ from bands import Bands
 
 from rocescope.kernels.kernel import Array
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.hosts.parameters import Transport
-from rocescope.replay.packets.many import run_many
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import MARKED, EngineResult, Model
-from rocescope.replay.packets.offers.offered import workload_of
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.offers import workload_of
+from rocescope.replay.packets.runs import run_many, run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 PACKET, HEADER = 1_000, 64

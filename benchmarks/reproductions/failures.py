@@ -24,11 +24,10 @@ from reactive import BUFFER, Run, run_reactive
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.bounds import bounds
-from rocescope.replay.packets.failures.events import Failures, random_cables
-from rocescope.replay.packets.failures.highest_rate import rho_max
-from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.failures import Failures, random_cables, rho_max
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
 
 NAMES = ("reps", "bitmap", "host-spray", "adaptive", "switch-rr", "ofan")
 ADAPTIVE_HOST, SWITCHES = "reps", ("adaptive", "switch-rr", "ofan")

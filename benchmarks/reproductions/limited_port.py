@@ -16,8 +16,8 @@ import rocescope
 from rocescope.kernels.kernel import Array, Bools, Ints
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.model.model import PS, TAIL, Model, Workload
-from rocescope.replay.packets.offers.collectives import collective
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 DATA = Path(__file__).resolve().parents[2] / "tests/data"

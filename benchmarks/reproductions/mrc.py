@@ -20,15 +20,11 @@ from published_plots import log_log_plot
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.checks.blast_radius import links_of
-from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.packets.failures.events import (
-    Failures,
-    flapping,
-    outage,
-)
-from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.event_driven import FeedbackResult, run_event_driven
+from rocescope.replay.packets.failures import Failures, flapping, outage
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import Model, Workload
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 FABRIC = "multi-plane:planes=8,leaves=4,spines=16,hosts=16,rate=100G,delay=500ns"

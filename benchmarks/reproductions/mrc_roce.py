@@ -22,11 +22,11 @@ from common import ring
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.packets.failures.events import LOSSY, Failures, LinkEvent
-from rocescope.replay.packets.hosts.parameters import Transport
-from rocescope.replay.packets.many import run_many
+from rocescope.replay.packets.event_driven import FeedbackResult, run_event_driven
+from rocescope.replay.packets.failures import LOSSY, Failures, LinkEvent
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.runs import run_many
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 MIB = 1 << 20

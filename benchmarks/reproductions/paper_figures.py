@@ -21,10 +21,10 @@ from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.fair_share import split_evenly
 from rocescope.replay.flows.loads import layers_of
-from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import EngineResult, Model
-from rocescope.replay.packets.offers.collectives import collective
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 MODEL = Model(header_bytes=62, gap_bytes=20)

@@ -25,7 +25,7 @@ from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.bounds import bounds
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
 
 SIZE = 1 << 20
 REFERENCE_US = {  # mean of 10 seeds on ft128 and ls128

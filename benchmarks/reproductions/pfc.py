@@ -38,16 +38,16 @@ from bands import Bands
 from rocescope.replay.fabrics.build import build, cables, joined, numbered
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import EngineResult, Model
-from rocescope.replay.packets.model.pfc import (
+from rocescope.replay.packets.model.queueing import (
     BUFFER_BYTES_PER_GBPS,
     PAUSE_BYTES,
     Pfc,
     headroom_needed,
 )
-from rocescope.replay.packets.offers.offered import workload_of
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.offers import workload_of
+from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 RATE, UPLINK, DELAY_NS = 100_000_000_000, 800_000_000_000, 500

@@ -21,12 +21,11 @@ from common import FABRICS
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.failures.events import Failures
-from rocescope.replay.packets.hosts.parameters import Transport
-from rocescope.replay.packets.many import run_many
+from rocescope.replay.packets.failures import Failures
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
-from rocescope.replay.packets.offers.collectives import collective
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.runs import run_many, run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 BUFFER = 192 * 4160

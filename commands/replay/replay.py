@@ -177,7 +177,7 @@ def _write(
     result: EngineResult,
 ) -> None:
     """Write the packets of a run as pcaps."""
-    from ...replay.packets.received.received_pcap import write_sent
+    from ...replay.packets.received import write_sent
 
     if received is not None:
         _write_received(received, prepared, load, result)
@@ -189,8 +189,7 @@ def _write(
 def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: EngineResult) -> None:
     """Write the data packets of a run in arrival order, as a pcap."""
     from ...replay.generate.pcap_writer import write_pcap
-    from ...replay.packets.received.received import received_packets
-    from ...replay.packets.received.received_pcap import write_received
+    from ...replay.packets.received import received_packets, write_received
 
     with whole_file(file) as out:
         if load.pairs is None:

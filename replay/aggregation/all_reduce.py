@@ -21,8 +21,8 @@ from ..generate.patterns.demands import Demands
 from ..generate.queue_pairs import Sending, queue_pairs
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import Model, Workload
-from ..packets.offers.offered import workload_of
-from ..packets.run import run_packets
+from ..packets.offers import workload_of
+from ..packets.runs import run_packets
 from ..strategies.registry import parse_packet_strategy
 from ..traffic.traffic import ON_RECEIVED
 from .jobs import PAYLOAD_BYTES, Job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 
 import numpy as np
@@ -14,8 +14,8 @@ from ...version import VERSION
 from ..compare.packets import COMPILING, IDLE_TICKS
 from ..compare.summaries import fabric_summary
 from ..fabrics.fabric import Fabric
-from ..packets.many import run_many
 from ..packets.model.arrays import fabric_arrays
+from ..packets.runs import run_many
 from ..results.aggregation import (
     AggregationResult,
     JobOutcome,
@@ -25,10 +25,10 @@ from ..results.aggregation import (
     SchemeResult,
 )
 from .all_reduce import Collectives, run_all_reduce
-from .columns import ty
 from .jobs import Job
 from .run import Conditions, Outcome, check, simulate
-from .schemes.base import AllReduce, Scheme
+from .schemes.scheme import AllReduce, Scheme
+from .state import TALLY
 
 ESA_ASSUMED = (
     "esa: the values of priorities, the receiver of an evicted sum, ageing, reminders and the time "
@@ -194,7 +194,11 @@ def _scheme_result(
 ) -> SchemeResult:
     times = [_completions(jobs, outcome) for outcome in outcomes]
     aggregates = scheme.conduct.aggregates
-    tally = np.mean([outcome.tally for outcome in outcomes], axis=0)
+    names = TALLY.names or ()
+    tallies = [
+        {name: float(np.mean([one.tally[name][at] for one in outcomes])) for name in names}
+        for at in range(len(jobs))
+    ]
     carried = np.mean([outcome.link_bytes for outcome in outcomes], axis=0)
     occupancies = [_occupancy(scheme, outcome, slots, jobs, fabric) for outcome in outcomes]
     return SchemeResult(
@@ -203,7 +207,7 @@ def _scheme_result(
         slots=slots,
         **_means(times),
         jobs=[
-            _job_outcome(job, tally[at], _mean([one[at] for one in times]), aggregates)
+            _job_outcome(job, tallies[at], _mean([one[at] for one in times]), aggregates)
             for at, job in enumerate(jobs)
         ],
         used_percent=_mean([None if o is None else o[0] for o in occupancies]),
@@ -221,15 +225,17 @@ def _all_reduce_result(
 ) -> SchemeResult:
     times = [[None if ps is None else ps / 1000 for ps in one.completion_ps] for one in found]
     carried = np.mean([one.link_bytes for one in found], axis=0)
-    tally = np.zeros((len(jobs), ty.COLUMNS))
-    tally[:, ty.SENT] = np.mean([one.packets for one in found], axis=0)
+    nothing = dict.fromkeys(TALLY.names or (), 0.0)
+    sent = np.mean([one.packets for one in found], axis=0)
     return SchemeResult(
         name=scheme.name,
         parameters=dict(scheme.parameters),
         slots=None,
         **_means(times),
         jobs=[
-            _job_outcome(job, tally[at], _mean([one[at] for one in times]), False)
+            _job_outcome(
+                job, nothing | {"sent": float(sent[at])}, _mean([one[at] for one in times]), False
+            )
             for at, job in enumerate(jobs)
         ],
         used_percent=None,
@@ -263,20 +269,22 @@ def _links(carried: Floats, fabric: Fabric) -> list[LinkBytes]:
     ]
 
 
-def _job_outcome(job: Job, tally: np.ndarray, time: float | None, aggregates: bool) -> JobOutcome:
-    whole = tally[ty.WHOLE] if aggregates else 0.0
+def _job_outcome(
+    job: Job, tally: Mapping[str, float], time: float | None, aggregates: bool
+) -> JobOutcome:
+    whole = tally["whole"] if aggregates else 0.0
     return JobOutcome(
         name=job.name,
         completion_ns=time,
-        sent=float(tally[ty.SENT]),
-        retransmitted=float(tally[ty.RESENT]),
-        timeouts=float(tally[ty.TIMEOUTS]),
-        aggregated_percent=100 * float(whole) / job.total,
-        server_packets=float(tally[ty.SERVER]),
-        collisions=float(tally[ty.COLLISIONS]),
-        preemptions=float(tally[ty.PREEMPTIONS]),
-        evicted=float(tally[ty.EVICTED]),
-        reminders=float(tally[ty.REMINDERS]),
+        sent=tally["sent"],
+        retransmitted=tally["resent"],
+        timeouts=tally["timeouts"],
+        aggregated_percent=100 * whole / job.total,
+        server_packets=tally["server"],
+        collisions=tally["collisions"],
+        preemptions=tally["preemptions"],
+        evicted=tally["evicted"],
+        reminders=tally["reminders"],
     )
 
 

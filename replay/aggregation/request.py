@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -10,16 +10,21 @@ from ...analyzer.errors import UsageError
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.logs.files import named
 from ...analyzer.logs.job import Job as Log
+from ...analyzer.spec import parse_options
 from ...analyzer.units import parse_duration, parse_size
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.words import choices
 from ..fabrics.parse import parse_fabric
-from ..results.aggregation import AggregationResult
+from ..results.aggregation import ALL_REDUCES, AggregationResult
 from ..traffic.observed import traffic_from_capture
 from .captured import captured_jobs
 from .compare import aggregation_result, check_sizes
 from .jobs import MOST_JOBS, MOST_WINDOW, Job, parse_jobs, place
 from .run import Conditions
-from .schemes.registry import parse_schemes
+from .schemes.atp import a2tp, atp, ideal, no_aggregation
+from .schemes.esa import esa
+from .schemes.scheme import AllReduce, Options, Scheme
+from .schemes.switchml import switchml
 
 _RUNS = 1000
 _MOST_JITTER, _MOST_SHARE = 10, 0.5
@@ -168,3 +173,33 @@ def _check_numbers(request: AggregationRequest) -> None:
             raise UsageError(f"--{option} must be 0 to {most:g}, not {share:g}")
     if request.duplicate + request.reorder > _MOST_SHARE:
         raise UsageError(f"the sum of --duplicate and --reorder must be at most {_MOST_SHARE}")
+
+
+SCHEMES: Mapping[str, Callable[[Mapping[str, str]], Scheme]] = {
+    "switchml": switchml,
+    "atp": atp,
+    "esa": esa,
+    "a2tp": a2tp,
+    "ideal": ideal,
+    "none": no_aggregation,
+}
+
+
+def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
+    """Schemes of `NAME` or `NAME:key=value,...`; none given: all. UsageError for others."""
+    found: list[Scheme | AllReduce] = []
+    every = (*SCHEMES, *ALL_REDUCES)
+    for spec in specs or every:
+        name, _, rest = spec.partition(":")
+        if name not in every:
+            raise UsageError(f"there is no scheme {name!r}; {choices(name, every)}")
+        given = parse_options(rest, f"scheme {name}", len(name) + 2)
+        scheme: Scheme | AllReduce
+        if name in SCHEMES:
+            scheme = SCHEMES[name](given)
+        else:
+            scheme = AllReduce(name, Options(name, given, {}).values)
+        if any(one.name == scheme.name for one in found):
+            raise UsageError(f"scheme {scheme.name} is given twice")
+        found.append(scheme)
+    return found

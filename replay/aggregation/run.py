@@ -1,4 +1,9 @@
-"""A run of one scheme: its arrays, and what they hold at the end."""
+"""A run of one scheme: its arrays, and what they hold at the end.
+
+The driver has one event per packet and link, per waking worker and per reminder. Links are those of
+the packet engine and are served as in its event-driven driver: a link has one event, the arrival of
+the first packet on its wire.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +16,45 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.words import noun
-from ...kernels.kernel import Array, Int32s, Ints
+from ...kernels.kernel import Array, Int, Int32s, Ints, kernel
 from ..fabrics.fabric import Fabric
-from ..packets.model import run_state as rs
-from ..packets.model.aligned import aligned
+from ..packets.links.queues import serve, take_arrival
+from ..packets.links.slots import free_slot
+from ..packets.model import state as rs
 from ..packets.model.arrays import FabricArrays, fabric_arrays
-from ..packets.model.classes import TrafficClass, new_classes
 from ..packets.model.draws import generator
-from ..packets.model.model import LINK_COLUMNS, NEVER
+from ..packets.model.model import NEVER
 from ..packets.model.pause_state import no_pauses
-from ..packets.model.wheel import new_wheel
+from ..packets.model.queueing import TrafficClass, new_classes
+from ..packets.model.records import Records, table
+from ..packets.model.wheel import new_wheel, next_event, schedule
 from . import state as st
-from .columns import cl, dg, jb, pl, sm, ty, wk
-from .driver import DONE, GROW, run_jobs, start
 from .jobs import WIRE_BYTES, Job, priorities
-from .schemes.base import Conduct, Scheme
-from .state import Ground, Memory, Run, World
+from .network import disturbed, note_mark
+from .schemes.scheme import Conduct, Scheme
+from .server import remind, take_gradient
+from .state import (
+    CELL,
+    CONTROL,
+    DEGREES,
+    EXPECTED,
+    GRADIENT,
+    JOB,
+    KINDS,
+    LAYER,
+    PACKET,
+    POOL_SLOT,
+    RACK,
+    SUM,
+    TALLY,
+    WORKER,
+    Ground,
+    Memory,
+    Run,
+    World,
+)
+from .switches import at_switch, scheme_at
+from .workers import begin_iteration, take_pooled, take_result, wake, wake_pool, worker_item
 
 HOPS_AT_ONCE = 1 << 20
 """Hops between two looks at progress and Ctrl-C."""
@@ -66,8 +94,8 @@ class Outcome(NamedTuple):
     """int64[workers], -1 for those that did not finish."""
     ends_ps: Ints
     """int64[workers, iterations]: end of each iteration, -1 before."""
-    tally: Ints
-    """int64[jobs, TALLY_COLUMNS]"""
+    tally: Records
+    """TALLY[jobs]"""
     usage: Ints
     """int64[2, bins]: slot-ps taken, and taken for sums that became complete."""
     bin_ps: int
@@ -101,7 +129,7 @@ def simulate(
             continue
         if outcome == DONE or (stop is not None and stop.is_set()):
             break
-    wrong = int(run.memory.tally[:, ty.WRONG].sum())
+    wrong = int(run.memory.tally["wrong"].sum())
     if wrong:
         raise AssertionError(f"{scheme.name}: {wrong:,} results are not the sum of the gradients")
     return _outcome(run)
@@ -134,12 +162,12 @@ def new_run(
     params[st.SLOTS], params[st.BIN_PS] = slots, 1_000_000
     params[st.OWN : st.OWN + len(conduct.params)] = conduct.params
     memory = Memory(
-        st.rows(max(1, memories * slots), cl.COLUMNS),
-        st.rows(len(jobs), ty.COLUMNS),
-        st.rows(2, BINS),
+        table(max(1, memories * slots), CELL),
+        table(len(jobs), TALLY),
+        np.zeros((2, BINS), np.int64),
         params,
     )
-    margin = int(world.control[st.MARGIN])
+    margin = int(world.control["margin"][0])
     return Run(_net(arrays, conditions, 4 * margin), ground, _with_room(world, 4 * margin), memory)
 
 
@@ -159,24 +187,20 @@ def check(
 
 
 def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
-    links = aligned(len(arrays.target), LINK_COLUMNS, -1)
-    links[:, : rs.WIRE_HEAD] = 0
-    links[:, rs.HEAD_TIME] = NEVER
-    links[:, rs.RATE], links[:, rs.DELAY] = arrays.ps_per_byte_q20, arrays.delay_ps
-    links[:, rs.LAYER] = 0
-    settings = np.zeros(rs.SETTINGS, np.int64)
+    links = rs.idle_links(arrays)
+    settings = table(1, rs.SETTINGS)
     never = int(NEVER)
-    settings[rs.BUFFER] = never if conditions.buffer_bytes is None else conditions.buffer_bytes
+    settings["buffer"] = never if conditions.buffer_bytes is None else conditions.buffer_bytes
     marking = never if conditions.ecn_bytes is None else conditions.ecn_bytes
-    settings[rs.ECN_LOW] = settings[rs.ECN_HIGH] = marking
-    settings[rs.ECN_MOST], settings[rs.CLASSES] = 1 << 24, 1
-    settings[rs.SEED], settings[rs.HISTOGRAM_BINS] = conditions.seed, 2
-    counts = np.zeros(rs.COUNTS, np.int64)
-    counts[rs.FREE_SLOTS] = room
+    settings["ecn_low"] = settings["ecn_high"] = marking
+    settings["ecn_most"], settings["classes"] = 1 << 24, 1
+    settings["seed"], settings["histogram_bins"] = conditions.seed, 2
+    counts = table(1, rs.COUNTS)
+    counts["free_slots"] = room
     return rs.Net(
         links,
-        aligned(len(links), rs.STAT_COLUMNS),
-        rs.free_slots(0, room),
+        table(len(links), rs.STAT),
+        rs.free_slots(0, room, rs.SLOT),
         counts,
         settings,
         np.zeros((1, 2), np.int64),
@@ -235,8 +259,7 @@ def _world(
     servers = [_server(job, arrays, conduct) for job in jobs]
     racks_of = [_racks(job, arrays, host) for job, host in zip(jobs, servers, strict=True)]
     workers = sum(len(job.workers) for job in jobs)
-    table = st.rows(len(jobs), jb.COLUMNS)
-    rows = st.rows(workers, wk.COLUMNS)
+    of_jobs, of_workers = table(len(jobs), JOB), table(workers, WORKER)
     layers: list[tuple[int, int, int]] = []
     racks: list[tuple[int, int, int]] = []
     most_steps = max((len(own) for job in jobs for own in job.slowness), default=1)
@@ -245,15 +268,15 @@ def _world(
     first = base = 0
     for number, job in enumerate(jobs):
         own = racks_of[number]
-        table[number, : jb.SLOTS + 1] = (
+        of_jobs[number] = (
             len(job.workers), first, servers[number], job.iterations, windows[number],
             len(job.steps[0].fragments), len(layers),
             0 if job.took_ns is not None else round(conditions.jitter * (1 << 16)),
             round(job.overflow * (1 << 31)) if conduct.overflows else 0,
-            len(racks), len(own), base, shares[number],
+            len(racks), len(own), base, shares[number], 0, 0,
         )  # fmt: skip
-        for at, host in enumerate(job.workers):
-            rows[first + at, : wk.HOST + 1] = number, at, host
+        of_job = of_workers[first : first + len(job.workers)]
+        of_job["job"], of_job["bit"], of_job["host"] = number, range(len(of_job)), job.workers
         for switch, there in own:
             begin = first + (there[0] if there else 0)
             racks.append((switch, begin, begin + len(there)))
@@ -267,16 +290,16 @@ def _world(
             slowness[worker, : len(scaled)] = scaled
             slowness[worker, len(scaled) :] = scaled[-1]
         first, base = first + len(job.workers), base + shares[number]
-    rows[:, wk.FINISHED] = -1
-    rows[:, wk.CONGESTION] = ATP_WINDOW * st.ONE_PACKET
-    degrees = np.zeros((workers, dg.COLUMNS))
-    pool = np.zeros((workers, 1 if conduct.has_server else max(windows), pl.COLUMNS), np.int64)
-    pool[:, :, pl.SEQ] = np.arange(pool.shape[1])
+    of_workers["finished"] = -1
+    of_workers["congestion"] = ATP_WINDOW * st.ONE_PACKET
+    degrees = table(workers, DEGREES)
+    pool = np.zeros((workers, 1 if conduct.has_server else max(windows)), POOL_SLOT)
+    pool["seq"] = np.arange(pool.shape[1])
     if conduct.congestion == st.TWO_WINDOWS:  # a window of all that may be in flight
         own_windows = np.repeat(windows, [len(job.workers) for job in jobs])
-        rows[:, wk.AGGREGATORS] = np.minimum(own_windows, conduct.aggregators or own_windows)
-        rows[:, wk.CONGESTION] = own_windows * st.ONE_PACKET
-        degrees[:, [dg.PROMPT, dg.PROMPT_NOW]] = 1
+        of_workers["aggregators"] = np.minimum(own_windows, conduct.aggregators or own_windows)
+        of_workers["congestion"] = own_windows * st.ONE_PACKET
+        degrees["prompt"] = degrees["prompt_now"] = 1
     index = _index(jobs, windows, conduct, shares, slots)
     listed = slots if conduct.rehash else 0
     unused = np.zeros((len(jobs), listed), np.int32)
@@ -287,19 +310,19 @@ def _world(
         if listed:
             taken[number, index[number, :window]] = 1
     control = _control(conduct, conditions, ring)
-    control[st.MARGIN] = 2 * ring + 4 * workers + 256
+    control["margin"] = 2 * ring + 4 * workers + 256
     if conduct.remind_ps:
-        control[st.MARGIN] += ring * max(map(len, racks_of))
+        control["margin"] += ring * max(map(len, racks_of))
     iterations = max(job.iterations for job in jobs)
     items = 1 + len(arrays.target) + workers + len(jobs)
     service = int(np.median((WIRE_BYTES * arrays.ps_per_byte_q20) >> 20))
     ahead = service + int(arrays.delay_ps.max(initial=0))
     return World(
-        extra=aligned(1, 8),
-        jobs=table,
-        workers=rows,
-        racks=np.array(racks, np.int64),
-        layers=np.array(layers, np.int64),
+        extra=table(1, PACKET),
+        jobs=of_jobs,
+        workers=of_workers,
+        racks=np.array(racks, RACK),
+        layers=np.array(layers, LAYER),
         slowness=slowness,
         worker_index=np.repeat(index, [len(job.workers) for job in jobs], axis=0),
         unused=unused,
@@ -308,8 +331,8 @@ def _world(
         pool=pool,
         degrees=degrees,
         got=np.zeros((workers, ring), np.uint8),
-        sums=st.rows(len(jobs) * ring, sm.COLUMNS),
-        expected=st.rows(len(jobs) * ring, 2),
+        sums=table(len(jobs) * ring, SUM),
+        expected=table(len(jobs) * ring, EXPECTED),
         ends=np.full((workers, iterations), -1, np.int64),
         control=control,
         wheel=new_wheel(items, max(1, service // max(1, workers)), ahead),
@@ -382,62 +405,138 @@ def _hashed(job: int, position: int, salt: int) -> bytes:
     return bytes((job & 255, job >> 8, position & 255, position >> 8 & 255, salt & 255, salt >> 8))
 
 
-def _control(conduct: Conduct, conditions: Conditions, ring: int) -> Ints:
-    control = np.zeros(st.CONTROLS, np.int64)
+def _control(conduct: Conduct, conditions: Conditions, ring: int) -> Records:
+    control = table(1, CONTROL)
     chance = 1 << 31
-    for item, value in (
-        (st.RTO, conduct.rto_ps),
-        (st.FIRST_RTO, conduct.first_rto_ps),
-        (st.TRIGGER, conduct.trigger),
-        (st.REHASH, conduct.rehash),
-        (st.REMIND, conduct.remind_ps),
-        (st.HAS_SERVER, conduct.has_server),
-        (st.MULTICAST, conduct.multicast),
-        (st.CONGESTION, conduct.congestion),
-        (st.LOSS, round(conditions.loss * chance)),
-        (st.COPIES, round(conditions.copies * chance)),
-        (st.DELAYS, round(conditions.delays * chance)),
-        (st.BYTES, WIRE_BYTES),
-        (st.SEED, conditions.seed),
-        (st.RING, ring),
-        (st.DOUBLE_AFTER, conduct.double_after),
-        (st.SLOT_TIMEOUT, conduct.slot_timeout_ps),
-        (st.BASE_RTT, conduct.base_rtt_ps),
-        (st.CONTENTION, conduct.contention_percent),
-    ):
-        control[item] = value
+    for name, value in {
+        "rto": conduct.rto_ps,
+        "first_rto": conduct.first_rto_ps,
+        "trigger": conduct.trigger,
+        "rehash": conduct.rehash,
+        "remind": conduct.remind_ps,
+        "has_server": conduct.has_server,
+        "multicast": conduct.multicast,
+        "congestion": conduct.congestion,
+        "loss": round(conditions.loss * chance),
+        "copies": round(conditions.copies * chance),
+        "delays": round(conditions.delays * chance),
+        "bytes": WIRE_BYTES,
+        "seed": conditions.seed,
+        "ring": ring,
+        "double_after": conduct.double_after,
+        "slot_timeout": conduct.slot_timeout_ps,
+        "base_rtt": conduct.base_rtt_ps,
+        "contention": conduct.contention_percent,
+    }.items():
+        control[name] = value
     return control
 
 
 def _with_room(world: World, room: int) -> World:
-    extra = aligned(room, world.extra.shape[1])
+    extra = table(room, PACKET)
     extra[: len(world.extra)] = world.extra
     return world._replace(extra=extra)
 
 
 def _outcome(run: Run) -> Outcome:
     world, memory = run.world, run.memory
-    now = int(world.control[st.NOW])
+    now = int(world.control["now"][0])
     usage = memory.usage.copy()
-    cells: Array = memory.cells[memory.cells[:, cl.OWNER] != 0]
+    cells: Array = memory.cells[memory.cells["owner"] != 0]
     width = int(memory.params[st.BIN_PS])
     while now // width >= BINS:
         usage[:, : BINS // 2] = usage.reshape(2, BINS // 2, 2).sum(2)
         usage[:, BINS // 2 :] = 0
         width *= 2
-    if world.control[st.HAS_SERVER]:  # slots that are still taken
-        for since in cells[:, cl.SINCE].tolist():
+    if world.control["has_server"][0]:  # slots that are still taken
+        for since in cells["since"].tolist():
             for at in range(since // width, min(now // width, BINS - 1) + 1):
                 usage[0, at] += max(0, min(now, (at + 1) * width) - max(since, at * width))
     return Outcome(
-        world.workers[:, wk.FINISHED].copy(),
+        world.workers["finished"].copy(),
         world.ends,
         memory.tally,
         usage,
         width,
-        run.net.links[:, rs.CARRIED].copy(),
-        run.net.stats[:, rs.DROPS].copy(),
-        len(cells) if world.control[st.HAS_SERVER] else 0,
-        int(run.net.counts[rs.HOPS]),
+        run.net.links["carried"].copy(),
+        run.net.stats["drops"].copy(),
+        len(cells) if world.control["has_server"][0] else 0,
+        int(run.net.counts["hops"][0]),
         now,
     )
+
+
+DONE, MORE, GROW = range(3)
+"""All workers finished, or no event is left before the end; stopped after `most_hops`; more slots
+are needed."""
+
+
+@kernel
+def start(run: Run, begin_ps: Ints) -> None:
+    """Begin the first iteration of all workers. begin_ps: int64[workers]."""
+    for worker in range(len(run.world.workers)):
+        begin_iteration(run, worker, begin_ps[worker])
+        schedule(run.world.wheel, worker_item(run, worker), begin_ps[worker])
+
+
+@kernel
+def run_jobs(run: Run, scheme_address: Int, until_ps: Int, most_hops: Int) -> Int:
+    """Handle events until all workers finished. Returns DONE, MORE or GROW."""
+    scheme = scheme_at(scheme_address)
+    net, world, ground = run.net, run.world, run.ground
+    links, slots, counts, control = net.links, net.slots, net.counts, world.control
+    switches, first_worker = len(ground.memory_of), 1 + len(links)
+    first_server = first_worker + len(world.workers)
+    pooled = control[0].has_server == 0
+    stop = counts[0].hops + most_hops
+    while control[0].finished < len(world.workers):
+        if counts[0].free_slots < control[0].margin:
+            return GROW
+        if counts[0].hops >= stop:
+            return MORE
+        item, time = next_event(world.wheel)
+        if item < 0:
+            return DONE
+        if time > until_ps:
+            return DONE
+        control[0].now = time
+        if item >= first_server:
+            remind(run, item - first_server, time)
+            continue
+        if item >= first_worker:
+            if pooled:
+                wake_pool(run, item - first_worker, time)
+            else:
+                wake(run, item - first_worker, time)
+            continue
+        link = item - 1
+        slot: Int = np.int64(-1)
+        if links[link].head_time == time:
+            slot = take_arrival(links, slots, link)
+        if links[link].waiting_packets > 0:
+            serve(net, link, time + 1)
+        if links[link].head_time != NEVER:
+            schedule(world.wheel, item, links[link].head_time)
+        elif links[link].waiting_packets > 0:
+            schedule(world.wheel, item, max(time, links[link].free))
+        if slot < 0 or disturbed(run, link, slot, time):
+            continue
+        node = np.int64(ground.target[link])
+        if node < switches:
+            note_mark(run, slot, np.int64(ground.from_host[link]))
+            at_switch(run, scheme, node, slot, time)
+        elif world.extra[slot].kind & np.int64(KINDS) == GRADIENT:
+            note_mark(run, slot, np.int64(0))
+            take_gradient(run, slot, time)
+        else:
+            note_mark(run, slot, np.int64(0))
+            to = world.extra[slot].to
+            if to < 0:  # a reminder that no switch answered
+                free_slot(net, slot)
+            else:
+                worker = world.jobs[world.extra[slot].job].first + to
+                if pooled:
+                    take_pooled(run, worker, slot, time)
+                else:
+                    take_result(run, worker, slot, time)
+    return DONE

@@ -1,4 +1,16 @@
-"""Workers: they compute, send gradients within their window, and wait for the sums."""
+"""Workers: they compute, send gradients within their window, and wait for the sums.
+
+**A2TP** has two windows of a worker: packets in flight, and packets that may use switch memory.
+Rules: the released code of "A2TP: Aggregator-aware In-network Aggregation for Multi-tenant
+Learning" (EuroSys 2023). A period ends with the result of the last packet of its window. Marks of
+ECN shrink the first window. Results whose slot another fragment wanted shrink the second one, and
+the more the fewer results came within the base round-trip time: a job that waits for a straggler
+gives slots up. What exceeds the second window goes to the PS past the switch memory.
+
+**SwitchML**: each slot of a worker's pool has a clock and a timer of its own. The result of a slot
+is the permission to send its next chunk, whatever the other slots wait for (self-clocking, no work
+stealing), and each packet in flight has its timer, as in the DPDK backend of the released code.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +21,19 @@ from ..packets.links.slots import free_slot
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import schedule
-from .columns import ECHO, FLOATS, GRADIENT, RESENT, jb, pk, ty, wk
 from .network import new_packet, put
 from .state import (
-    CONGESTION,
-    DOUBLE_AFTER,
-    FINISHED,
-    FIRST_RTO,
-    HAS_SERVER,
+    CONTENDED,
+    ECHO,
+    FLOATS,
+    GRADIENT,
     ONE_PACKET,
     ONE_WINDOW,
-    RING,
-    RTO,
-    SEED,
-    TRIGGER,
+    RESENT,
     TWO_WINDOWS,
     Run,
     value_of,
 )
-from .two_windows import begin_windows, beyond_aggregators, note_result
 
 _JITTER = purpose("compute time")
 _STEP = 5
@@ -46,16 +52,16 @@ def worker_item(run: Run, worker: Int) -> Int:
 def begin_iteration(run: Run, worker: Int, time: Int) -> None:
     """A worker starts to compute its next iteration."""
     workers, control = run.world.workers, run.world.control
-    workers[worker, wk.BASE] = time
-    workers[worker, wk.LAYER] = 0
-    spread = run.world.jobs[workers[worker, wk.JOB], jb.JITTER]
-    iteration, slowness = workers[worker, wk.ITERATION], run.world.slowness
+    workers[worker].base = time
+    workers[worker].layer = 0
+    spread = run.world.jobs[workers[worker].job].jitter
+    iteration, slowness = workers[worker].iteration, run.world.slowness
     factor = np.int64(1 << 16)
     if spread:
-        factor += drawn(control[SEED], _JITTER, worker, iteration, spread)
+        factor += drawn(control[0].seed, _JITTER, worker, iteration, spread)
     own = slowness[worker, min(iteration, slowness.shape[1] - 1)]
-    workers[worker, wk.SLOWNESS] = factor * own >> np.int64(16)
-    if control[CONGESTION] == TWO_WINDOWS:
+    workers[worker].slowness = factor * own >> np.int64(16)
+    if control[0].congestion == TWO_WINDOWS:
         begin_windows(run, worker, time)
 
 
@@ -63,21 +69,21 @@ def begin_iteration(run: Run, worker: Int, time: Int) -> None:
 def _first_layer(run: Run, worker: Int) -> Int:
     """Row of the first layer of a worker's iteration."""
     row, jobs = run.world.workers[worker], run.world.jobs
-    about = jobs[row[wk.JOB]]
-    return np.int64(about[jb.FIRST_LAYER] + row[wk.ITERATION] * about[jb.LAYERS])
+    about = jobs[row.job]
+    return np.int64(about.first_layer + row.iteration * about.layers)
 
 
 @inlined
 def computed_at(run: Run, worker: Int) -> Int:
     """When the next layer of a worker is computed; NEVER if there is none."""
     workers, jobs = run.world.workers, run.world.jobs
-    job, layer = workers[worker, wk.JOB], workers[worker, wk.LAYER]
-    if workers[worker, wk.FINISHED] >= 0 or layer >= jobs[job, jb.LAYERS]:
+    job, layer = workers[worker].job, workers[worker].layer
+    if workers[worker].finished >= 0 or layer >= jobs[job].layers:
         return np.int64(NEVER)
-    ps = run.world.layers[_first_layer(run, worker) + layer, 1]
-    slow = workers[worker, wk.SLOWNESS]
+    ps = run.world.layers[_first_layer(run, worker) + layer].ps
+    slow = workers[worker].slowness
     late = (ps >> np.int64(16)) * slow + ((ps & np.int64(0xFFFF)) * slow >> np.int64(16))
-    return np.int64(workers[worker, wk.BASE] + late)
+    return np.int64(workers[worker].base + late)
 
 
 @inlined
@@ -85,17 +91,17 @@ def computed(run: Run, worker: Int, time: Int) -> None:
     """Note the layers that are computed at a time."""
     row = run.world.workers[worker]
     while computed_at(run, worker) <= time:
-        row[wk.READY] = run.world.layers[_first_layer(run, worker) + row[wk.LAYER], 0]
-        row[wk.LAYER] += 1
+        row.ready = run.world.layers[_first_layer(run, worker) + row.layer].end
+        row.layer += 1
 
 
 @inlined
 def _kept_at(run: Run, job: Int, seq: Int) -> Int:
     """The row of a sequence number in `World.expected`."""
     control = run.world.control
-    if control[HAS_SERVER]:
-        return job * control[RING] + (seq & (control[RING] - 1))
-    return job * control[RING] + seq % (2 * run.world.jobs[job, jb.WINDOW])
+    if control[0].has_server:
+        return job * control[0].ring + (seq & (control[0].ring - 1))
+    return job * control[0].ring + seq % (2 * run.world.jobs[job].window)
 
 
 @inlined
@@ -103,22 +109,22 @@ def send_new(run: Run, worker: Int, seq: Int, time: Int) -> None:
     """Send the gradient of a sequence number for the first time."""
     world = run.world
     row, expected = world.workers[worker], world.expected
-    job, flags = row[wk.JOB], np.int64(0)
-    run.memory.tally[job, ty.SENT] += 1
-    if world.control[CONGESTION] == TWO_WINDOWS and beyond_aggregators(run, worker, seq):
-        run.memory.tally[job, ty.BYPASSED] += 1
+    job, flags = row.job, np.int64(0)
+    run.memory.tally[job].sent += 1
+    if world.control[0].congestion == TWO_WINDOWS and beyond_aggregators(run, worker, seq):
+        run.memory.tally[job].bypassed += 1
         flags = np.int64(RESENT)
     place = _kept_at(run, job, seq)
-    if expected[place, 0] != seq + 1:
-        expected[place, 0] = seq + 1
-        expected[place, 1] = 0
-    expected[place, 1] += _send(run, worker, seq, flags, time)
+    if expected[place].seq != seq + 1:
+        expected[place].seq = seq + 1
+        expected[place].sum = 0
+    expected[place].sum += _send(run, worker, seq, flags, time)
 
 
 @subkernel
 def send_again(run: Run, worker: Int, seq: Int, flags: Int, time: Int) -> None:
     """Retransmit the gradient of a sequence number."""
-    run.memory.tally[run.world.workers[worker, wk.JOB], ty.RESENT] += 1
+    run.memory.tally[run.world.workers[worker].job].resent += 1
     _send(run, worker, seq, flags | np.int64(RESENT), time)
 
 
@@ -127,32 +133,32 @@ def _send(run: Run, worker: Int, seq: Int, flags: Int, time: Int) -> Int:
     """Send the gradient of a sequence number; its value."""
     world = run.world
     row, control = world.workers[worker], world.control
-    job, bit = row[wk.JOB], row[wk.BIT]
+    job, bit = row.job, row.bit
     about = world.jobs[job]
-    slot = new_packet(run, np.int64(GRADIENT) | flags, job, seq, bit, about[jb.SERVER])
+    slot = new_packet(run, np.int64(GRADIENT) | flags, job, seq, bit, about.server)
     extra = world.extra
-    value = value_of(control[SEED], job, seq, bit, about[jb.OVERFLOW])
-    extra[slot, pk.BITS] = np.int64(1) << bit
-    extra[slot, pk.VALUE] = value
-    if control[HAS_SERVER]:
-        extra[slot, pk.INDEX] = world.worker_index[worker, seq % about[jb.WINDOW]]
+    value = value_of(control[0].seed, job, seq, bit, about.overflow)
+    extra[slot].bits = np.int64(1) << bit
+    extra[slot].value = value
+    if control[0].has_server:
+        extra[slot].index = world.worker_index[worker, seq % about.window]
     else:
-        half = about[jb.SLOTS] // 2
-        extra[slot, pk.INDEX] = about[jb.BASE] + seq // half % 2 * half + seq % half
+        half = about.slots // 2
+        extra[slot].index = about.base + seq // half % 2 * half + seq % half
     layer = _first_layer(run, worker)
-    while world.layers[layer, 0] <= seq:
+    while world.layers[layer].end <= seq:
         layer += 1
-    extra[slot, pk.PRIORITY] = world.layers[layer, 2]
-    put(run, np.int64(run.ground.access[row[wk.HOST]]), slot, time)
+    extra[slot].priority = world.layers[layer].priority
+    put(run, np.int64(run.ground.access[row.host]), slot, time)
     return value
 
 
 @inlined
 def _window(run: Run, worker: Int) -> Int:
-    job = run.world.workers[worker, wk.JOB]
-    window = run.world.jobs[job, jb.WINDOW]
-    if run.world.control[CONGESTION]:
-        own = run.world.workers[worker, wk.CONGESTION] // ONE_PACKET
+    job = run.world.workers[worker].job
+    window = run.world.jobs[job].window
+    if run.world.control[0].congestion:
+        own = run.world.workers[worker].congestion // ONE_PACKET
         window = min(window, max(np.int64(LEAST_WINDOW), own))
     return window
 
@@ -162,20 +168,20 @@ def wake(run: Run, worker: Int, time: Int) -> None:
     """What a worker does at a time: layers that are computed, new gradients, its timer."""
     world = run.world
     row = world.workers[worker]
-    job = row[wk.JOB]
+    job = row.job
     computed(run, worker, time)
-    end = min(row[wk.READY], row[wk.DONE] + _window(run, worker))
-    if row[wk.SENT] < end and row[wk.SENT] == row[wk.DONE]:
-        row[wk.DEADLINE] = time + timer(run, worker)
-    while row[wk.SENT] < end:
-        send_new(run, worker, row[wk.SENT], time)
-        row[wk.SENT] += 1
-    if row[wk.DONE] < row[wk.SENT]:
-        if row[wk.DEADLINE] <= time:
-            run.memory.tally[job, ty.TIMEOUTS] += 1
+    end = min(row.ready, row.done + _window(run, worker))
+    if row.sent < end and row.sent == row.done:
+        row.deadline = time + timer(run, worker)
+    while row.sent < end:
+        send_new(run, worker, row.sent, time)
+        row.sent += 1
+    if row.done < row.sent:
+        if row.deadline <= time:
+            run.memory.tally[job].timeouts += 1
             _resend(run, worker, time)
-            row[wk.DEADLINE] = time + timer(run, worker)
-        schedule(world.wheel, worker_item(run, worker), row[wk.DEADLINE])
+            row.deadline = time + timer(run, worker)
+        schedule(world.wheel, worker_item(run, worker), row.deadline)
     next_layer = computed_at(run, worker)
     if next_layer != NEVER:
         schedule(world.wheel, worker_item(run, worker), next_layer)
@@ -185,9 +191,9 @@ def wake(run: Run, worker: Int, time: Int) -> None:
 def timer(run: Run, worker: Int) -> Int:
     """Time until a worker retransmits."""
     row, control = run.world.workers[worker], run.world.control
-    wait = control[RTO] if row[wk.HEARD] else control[FIRST_RTO]
-    if control[DOUBLE_AFTER]:
-        doubled = row[wk.BY_TIMER] // control[DOUBLE_AFTER]
+    wait = control[0].rto if row.heard else control[0].first_rto
+    if control[0].double_after:
+        doubled = row.by_timer // control[0].double_after
         wait <<= min(np.int64(_MOST_DOUBLED), doubled)
     return wait
 
@@ -196,15 +202,15 @@ def timer(run: Run, worker: Int) -> Int:
 def _resend(run: Run, worker: Int, time: Int) -> None:
     """The timer expired: retransmit what is missing, up to the first result that is there."""
     world = run.world
-    row, mask = world.workers[worker], world.control[RING] - 1
+    row, mask = world.workers[worker], world.control[0].ring - 1
     later: Int = np.int64(-1)
-    for seq in range(row[wk.DONE] + 1, row[wk.SENT]):
+    for seq in range(row.done + 1, row.sent):
         if later < 0 and world.got[worker, seq & mask]:
             later = seq
-    end = row[wk.DONE] + 1 if later < 0 else later
-    for seq in range(row[wk.DONE], end):
+    end = row.done + 1 if later < 0 else later
+    for seq in range(row.done, end):
         if not world.got[worker, seq & mask]:
-            row[wk.BY_TIMER] += 1
+            row.by_timer += 1
             send_again(run, worker, seq, np.int64(0), time)
 
 
@@ -213,41 +219,41 @@ def take_result(run: Run, worker: Int, slot: Int, time: Int) -> None:
     """A result arrives at a worker."""
     world = run.world
     extra, control = world.extra, world.control
-    row, mask = world.workers[worker], control[RING] - 1
-    job, seq, kind = row[wk.JOB], extra[slot, pk.SEQ], extra[slot, pk.KIND]
-    value, index = extra[slot, pk.VALUE], extra[slot, pk.PRIORITY]
+    row, mask = world.workers[worker], control[0].ring - 1
+    job, seq, kind = row.job, extra[slot].seq, extra[slot].kind
+    value, index = extra[slot].value, extra[slot].priority
     tally, about = run.memory.tally, world.jobs[job]
     free_slot(run.net, slot)
-    if seq < row[wk.DONE] or world.got[worker, seq & mask]:
-        tally[job, ty.REPEATED] += 1
+    if seq < row.done or world.got[worker, seq & mask]:
+        tally[job].repeated += 1
         return
-    row[wk.HEARD] = 1
+    row.heard = 1
     if kind & np.int64(FLOATS):
-        row[wk.DEADLINE] = time + timer(run, worker)
+        row.deadline = time + timer(run, worker)
         send_again(run, worker, seq, np.int64(FLOATS), time)
         return
     check_sum(run, job, seq, value)
     world.got[worker, seq & mask] = 1
-    world.worker_index[worker, seq % about[jb.WINDOW]] = index
+    world.worker_index[worker, seq % about.window] = index
     lost = False
-    if seq != row[wk.DONE]:
-        row[wk.LATER] += 1
-        trigger = control[TRIGGER]
-        lost = bool(trigger and row[wk.LATER] >= trigger and row[wk.ASKED] != row[wk.DONE] + 1)
+    if seq != row.done:
+        row.later += 1
+        trigger = control[0].trigger
+        lost = bool(trigger and row.later >= trigger and row.asked != row.done + 1)
         if lost:
-            row[wk.ASKED] = row[wk.DONE] + 1
-            send_again(run, worker, row[wk.DONE], np.int64(0), time)
-    if control[CONGESTION] == ONE_WINDOW:
+            row.asked = row.done + 1
+            send_again(run, worker, row.done, np.int64(0), time)
+    if control[0].congestion == ONE_WINDOW:
         _adjust(run, worker, seq, lost or bool(kind & np.int64(ECHO)))
-    while world.got[worker, row[wk.DONE] & mask]:
-        world.got[worker, row[wk.DONE] & mask] = 0
-        row[wk.DONE] += 1
-        row[wk.LATER] = 0
-    row[wk.DEADLINE] = time + timer(run, worker)
-    if control[CONGESTION] == TWO_WINDOWS:
+    while world.got[worker, row.done & mask]:
+        world.got[worker, row.done & mask] = 0
+        row.done += 1
+        row.later = 0
+    row.deadline = time + timer(run, worker)
+    if control[0].congestion == TWO_WINDOWS:
         note_result(run, worker, seq, kind, time)
     if took_last_sum(run, worker, time):
-        if row[wk.FINISHED] >= 0:
+        if row.finished >= 0:
             return
         begin_iteration(run, worker, time)
     wake(run, worker, time)
@@ -257,9 +263,9 @@ def take_result(run: Run, worker: Int, slot: Int, time: Int) -> None:
 def check_sum(run: Run, job: Int, seq: Int, value: Int) -> None:
     """Count a result, and whether it is another value than the sum of what the workers sent."""
     expected = run.world.expected[_kept_at(run, job, seq)]
-    run.memory.tally[job, ty.RESULTS] += 1
-    if expected[0] != seq + 1 or expected[1] != value:
-        run.memory.tally[job, ty.WRONG] += 1
+    run.memory.tally[job].results += 1
+    if expected.seq != seq + 1 or expected.sum != value:
+        run.memory.tally[job].wrong += 1
 
 
 @inlined
@@ -267,14 +273,14 @@ def took_last_sum(run: Run, worker: Int, time: Int) -> Bool:
     """Whether a worker has all sums of its iteration; FINISHED if it was the last one."""
     world = run.world
     row = world.workers[worker]
-    about = world.jobs[row[wk.JOB]]
-    if row[wk.DONE] != world.layers[_first_layer(run, worker) + about[jb.LAYERS] - 1, 0]:
+    about = world.jobs[row.job]
+    if row.done != world.layers[_first_layer(run, worker) + about.layers - 1].end:
         return False
-    world.ends[worker, row[wk.ITERATION]] = time
-    row[wk.ITERATION] += 1
-    if row[wk.ITERATION] == about[jb.ITERATIONS]:
-        row[wk.FINISHED] = time
-        world.control[FINISHED] += 1
+    world.ends[worker, row.iteration] = time
+    row.iteration += 1
+    if row.iteration == about.iterations:
+        row.finished = time
+        world.control[0].finished += 1
     return True
 
 
@@ -282,15 +288,168 @@ def took_last_sum(run: Run, worker: Int, time: Int) -> Bool:
 def _adjust(run: Run, worker: Int, seq: Int, congested: bool) -> None:
     """ATP's congestion control: slow start by one MTU per result, then by one per window; a mark or
     a loss halves the window, once per window."""
-    row, about = run.world.workers[worker], run.world.jobs[run.world.workers[worker, wk.JOB]]
-    most = about[jb.WINDOW] * ONE_PACKET
+    row, about = run.world.workers[worker], run.world.jobs[run.world.workers[worker].job]
+    most = about.window * ONE_PACKET
     if congested:
-        if seq >= row[wk.HALVED]:
-            row[wk.CONGESTION] = max(LEAST_WINDOW * ONE_PACKET, row[wk.CONGESTION] // 2)
-            row[wk.HALVED] = row[wk.SENT]
+        if seq >= row.halved:
+            row.congestion = max(LEAST_WINDOW * ONE_PACKET, row.congestion // 2)
+            row.halved = row.sent
         return
-    if row[wk.HALVED] == 0:  # slow start lasts until the first mark or loss
-        row[wk.CONGESTION] += _STEP * ONE_PACKET
+    if row.halved == 0:  # slow start lasts until the first mark or loss
+        row.congestion += _STEP * ONE_PACKET
     else:
-        row[wk.CONGESTION] += _STEP * ONE_PACKET * ONE_PACKET // max(row[wk.CONGESTION], ONE_PACKET)
-    row[wk.CONGESTION] = min(most, row[wk.CONGESTION])
+        row.congestion += _STEP * ONE_PACKET * ONE_PACKET // max(row.congestion, ONE_PACKET)
+    row.congestion = min(most, row.congestion)
+
+
+_NEW = 1 / 8
+"""Weight of a period in the moving averages of marks and contention."""
+_NEW_PROMPT = 1 / 64
+_PROMPT_ENDS = 5
+"""Base round-trip times after which a period has no share of prompt results (the code: 100 us)."""
+
+
+@subkernel
+def begin_windows(run: Run, worker: Int, time: Int) -> None:
+    """A worker begins an iteration with the windows of the last one."""
+    row = run.world.workers[worker]
+    _begin_period(run, worker, row.done - 1, time)
+    row.measured = 1  # the first period of an iteration has no share of prompt results
+
+
+@inlined
+def _begin_period(run: Run, worker: Int, last: Int, time: Int) -> None:
+    row = run.world.workers[worker]
+    row.period_end = last + row.congestion // ONE_PACKET
+    row.period_at = time
+    row.period_done = row.done
+    row.credit = row.aggregators
+    row.measured = 0
+    row.echoes = row.contentions = 0
+
+
+@inlined
+def beyond_aggregators(run: Run, worker: Int, seq: Int) -> Bool:
+    """Whether the next gradient of a worker exceeds its window of aggregators. The packets whose
+    results a period waits for were counted when they were sent; after a pause none is counted, as
+    in the code, which sends the first window of a tensor before it counts."""
+    row = run.world.workers[worker]
+    if seq <= row.period_end:
+        return False
+    if row.credit == 0:
+        return True
+    row.credit -= 1
+    return False
+
+
+@subkernel
+def note_result(run: Run, worker: Int, seq: Int, kind: Int, time: Int) -> None:
+    """A worker has a result; the last one of a period sets the windows of the next."""
+    world = run.world
+    row, degrees, base = world.workers[worker], world.degrees[worker], world.control[0].base_rtt
+    row.echoes += (kind & np.int64(ECHO)) != 0
+    row.contentions += (kind & np.int64(CONTENDED)) != 0
+    since = time - row.period_at
+    if not row.measured and base < since < _PROMPT_ENDS * base:
+        window = row.congestion // ONE_PACKET
+        degrees.prompt_now = min(1.0, (row.done - row.period_done) / window)
+        row.measured = 1
+    if seq >= row.period_end:
+        _set_windows(run, worker)
+        _begin_period(run, worker, seq, time)
+
+
+@inlined
+def _set_windows(run: Run, worker: Int) -> None:
+    world = run.world
+    row, degrees = world.workers[worker], world.degrees[worker]
+    window, aggregators = row.congestion // ONE_PACKET, row.aggregators
+    most = world.jobs[row.job].window
+    degrees.prompt += (degrees.prompt_now - degrees.prompt) * _NEW_PROMPT
+    degrees.prompt_now = 1.0
+    degrees.marked += (row.echoes / window - degrees.marked) * _NEW
+    degrees.contended += (row.contentions / aggregators - degrees.contended) * _NEW
+    tolerated = world.control[0].contention / 100.0
+    excess = degrees.contended - tolerated
+    if row.contentions and excess > 0:
+        cut = excess**degrees.prompt / (2.0 - tolerated)
+        aggregators = np.int64(aggregators * max(0.0, 1.0 - cut))
+    else:
+        aggregators += 1
+    if row.echoes:
+        window = np.int64(window * (1.0 - min(1.0, degrees.marked) / 2.0))
+    else:
+        window += 1
+    window = min(max(window, np.int64(1)), most)
+    row.congestion = window * ONE_PACKET
+    row.aggregators = min(max(aggregators, np.int64(1)), window)
+
+
+@subkernel
+def wake_pool(run: Run, worker: Int, time: Int) -> None:
+    """What a worker does at a time: layers that are computed, idle slots, expired timers."""
+    world = run.world
+    row, slots = world.workers[worker], world.pool[worker]
+    size = world.jobs[row.job].window
+    before = row.ready
+    computed(run, worker, time)
+    for seq in range(before, min(before + size, row.ready)):
+        if slots[seq % size].due == 0:
+            _send_pooled(run, worker, seq, time)
+    if row.deadline and row.deadline <= time:
+        _expire_pooled(run, worker, time)
+    if row.deadline:
+        schedule(world.wheel, worker_item(run, worker), row.deadline)
+    next_layer = computed_at(run, worker)
+    if next_layer != NEVER:
+        schedule(world.wheel, worker_item(run, worker), next_layer)
+
+
+@inlined
+def _send_pooled(run: Run, worker: Int, seq: Int, time: Int) -> None:
+    row = run.world.workers[worker]
+    cell = run.world.pool[worker, seq % run.world.jobs[row.job].window]
+    send_new(run, worker, seq, time)
+    cell.seq, cell.due = seq, time + timer(run, worker)
+    if row.deadline == 0:
+        row.deadline = cell.due
+        schedule(run.world.wheel, worker_item(run, worker), row.deadline)
+
+
+@inlined
+def _expire_pooled(run: Run, worker: Int, time: Int) -> None:
+    """Retransmit what waited for its timer; DEADLINE is the next one, 0 for none."""
+    row, slots = run.world.workers[worker], run.world.pool[worker]
+    row.deadline = 0
+    for at in range(run.world.jobs[row.job].window):
+        if slots[at].due and slots[at].due <= time:
+            run.memory.tally[row.job].timeouts += 1
+            row.by_timer += 1
+            send_again(run, worker, slots[at].seq, np.int64(0), time)
+            slots[at].due = time + timer(run, worker)
+        due = slots[at].due
+        if due and (row.deadline == 0 or due < row.deadline):
+            row.deadline = due
+
+
+@subkernel
+def take_pooled(run: Run, worker: Int, slot: Int, time: Int) -> None:
+    """A result arrives at a worker."""
+    world = run.world
+    row, extra = world.workers[worker], world.extra
+    job, seq, value = row.job, extra[slot].seq, extra[slot].value
+    free_slot(run.net, slot)
+    size = world.jobs[job].window
+    cell = world.pool[worker, seq % size]
+    if cell.seq != seq or cell.due == 0:
+        run.memory.tally[job].repeated += 1
+        return
+    check_sum(run, job, seq, value)
+    cell.seq, cell.due = seq + size, 0
+    row.done += 1
+    row.heard = 1
+    if seq + size < row.ready:
+        _send_pooled(run, worker, seq + size, time)
+    if took_last_sum(run, worker, time) and row.finished < 0:
+        begin_iteration(run, worker, time)
+        wake_pool(run, worker, time)

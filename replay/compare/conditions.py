@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ...analyzer.errors import UsageError
 from ..fabrics.fabric import Fabric
-from ..packets.failures.events import DOWN, Failures
-from ..packets.failures.highest_rate import rho_max
-from ..packets.hosts.parameters import Transport
+from ..packets.failures import DOWN, Failures, rho_max
+from ..packets.hosts.transport import Transport
 from ..packets.model.model import Workload
 from .request import NEVER
 from .specs import RHO_MAX, parse_failures, parse_transport

@@ -20,15 +20,13 @@ from ..flows.fair_share import fair_bytes, split_evenly
 from ..flows.loads import layers_of
 from ..generate.queue_pairs import QueuePairs
 from ..packets.bounds import Bounds, bounds
-from ..packets.failures.events import Failures
-from ..packets.hosts.parameters import Transport
-from ..packets.loads import layer_load, loads_over_time, stretch_ps
-from ..packets.many import run_many
-from ..packets.model.classes import TrafficClass
+from ..packets.failures import Failures
+from ..packets.hosts.transport import Transport
 from ..packets.model.model import PS, EngineResult, Model, Workload
+from ..packets.model.queueing import TrafficClass
 from ..packets.model.rules import Strategy
-from ..packets.received.reordering import reordering
-from ..packets.run import run_packets
+from ..packets.received import reordering
+from ..packets.runs import layer_load, loads_over_time, run_many, run_packets, stretch_ps
 from ..results.base import LinkEvidence, TrafficSummary
 from ..results.packets import (
     FlowCompletion,

@@ -10,7 +10,7 @@ from ..generate.from_pattern import generate, offered_traffic
 from ..generate.patterns.demands import Settings
 from ..generate.queue_pairs import PATH_MTUS, QueuePairs, Sending
 from ..packets.model.model import Model, Workload
-from ..packets.offers.collectives import ITERATED, from_queue_pairs
+from ..packets.offers import ITERATED, from_queue_pairs
 from ..traffic.traffic import Traffic
 
 _COUNTS = ("hosts", "qps", "messages", "spray", "flows", "fan-in", "seed")

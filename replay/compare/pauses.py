@@ -9,7 +9,7 @@ import numpy as np
 from ...kernels.kernel import Ints
 from ..fabrics.fabric import Fabric
 from ..packets.model.model import PS, EngineResult, Model
-from ..packets.model.pfc import PauseOutcome
+from ..packets.model.queueing import PauseOutcome
 from ..results.packets import PausedPort, PausedPriority, PauseSummary
 
 

@@ -125,7 +125,7 @@ class PreparedReplay:
         """The jobs in the run of a seed, with the pattern beside them."""
         from ..jobs.background import background
         from ..jobs.spec import parse_jobs
-        from ..packets.offers.collectives import ITERATED
+        from ..packets.offers import ITERATED
         from .pattern import pairs_of
         from .specs import parse_classes
 
@@ -299,7 +299,7 @@ class PreparedReplay:
                 return Load(workload, pairs=pairs, offered="pattern")
 
             return load
-        from ..packets.offers.captured import captured
+        from ..packets.captured import captured
         from .specs import parse_shape
 
         traffic, warnings = mapped(self.read(messages=True), self.fabric)

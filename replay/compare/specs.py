@@ -17,7 +17,7 @@ from ...analyzer.units import (
     parse_whole,
 )
 from ..fabrics.fabric import Fabric
-from ..packets.failures.events import (
+from ..packets.failures import (
     LOSSY,
     SLOW,
     Failures,
@@ -26,15 +26,14 @@ from ..packets.failures.events import (
     outage,
     random_cables,
 )
-from ..packets.hosts.parameters import Transport
-from ..packets.model.classes import MOST_CLASSES, TrafficClass
+from ..packets.hosts.transport import Transport
 from ..packets.model.draws import generator
 from ..packets.model.model import Model
-from ..packets.model.pfc import Pfc
+from ..packets.model.queueing import MOST_CLASSES, Pfc, TrafficClass
 from .request import ASAP, CAPTURED, INFINITE, NEVER, PFC
 
 if TYPE_CHECKING:
-    from ..packets.offers.reshaped import Shape
+    from ..packets.captured import Shape
 
 # --model
 
@@ -130,7 +129,7 @@ def parse_shape(text: str) -> Shape | None:
     options = parse_options(text, "--model")
     if not {"mtu", *SHAPE}.intersection(options):
         return None
-    from ..packets.offers.reshaped import Shape
+    from ..packets.captured import Shape
 
     shape = Shape()
     if "mtu" in options:

@@ -12,10 +12,17 @@ from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..generate.patterns.demands import Demands
 from ..generate.queue_pairs import QueuePairs, Sending, queue_pairs
-from ..packets.model.model import MOST_PACKETS, Model, Workload
-from ..packets.model.waits import LATEST_PS, Waits, all_with_all, earliest
-from ..packets.model.waits import Edges as AllEdges
-from ..packets.offers.offered import units_of, workload_of
+from ..packets.model.model import (
+    LATEST_PS,
+    MOST_PACKETS,
+    Model,
+    Waits,
+    Workload,
+    all_with_all,
+    earliest,
+)
+from ..packets.model.model import Edges as AllEdges
+from ..packets.offers import units_of, workload_of
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .graph import MOST_EDGES, MOST_NODES, Job, Nodes
 

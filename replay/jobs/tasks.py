@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ..packets.model.waits import Edges, earliest
+from ..packets.model.model import Edges, earliest
 from .collectives import Collective
 from .graph import MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph
 

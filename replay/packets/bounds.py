@@ -8,11 +8,9 @@ from ...kernels.kernel import Array, Ints
 from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_ACKED
-from .failures.events import SLOW, Failures
-from .model.arrays import FabricArrays, fabric_arrays, with_cut_through
-from .model.model import LINE_RATE, Model, Workload, pace_of
-from .model.waits import Edges, earliest
-from .model.ways import Ways, by_any_link
+from .failures import SLOW, Failures
+from .model.arrays import FabricArrays, Ways, by_any_link, fabric_arrays, with_cut_through
+from .model.model import LINE_RATE, Edges, Model, Workload, earliest, pace_of
 
 _ROUNDING_PS = 64
 """More than all roundings of a packet's times on its path."""

@@ -21,10 +21,10 @@ from rocescope.analyzer.diagnosis import diagnose
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.drivers.event_driven import run_event_driven
-from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.event_driven import run_event_driven
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies import registry as strategies
 from rocescope.report.words import human
 

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from examples import first
 
+from rocescope.kernels import kernel as kernels
+from rocescope.kernels.kernel import pointer_to, subkernel
+
 MODULE = """
 import numpy as np
 from rocescope.kernels.kernel import inlined, kernel, subkernel
@@ -263,3 +266,23 @@ def test_processes_that_start_together_compile_a_kernel_once(tmp_path: Path) -> 
     shutil.rmtree(folder)
     (folder / "lock").mkdir(parents=True)
     assert together(tmp_path, {}) == ["10 1", "10 1"]  # without a lock each compiles all the same
+
+
+def test_code_by_address_is_kept_by_the_file_of_its_signature(monkeypatch):
+    """A signature in another file may change without the file of the function."""
+
+    def of_one():
+        from numba import types
+
+        return types.int64(types.int64)
+
+    def plus_one(value):
+        return value + 1
+
+    folders = []
+    monkeypatch.setattr(kernels, "_folder_of", lambda _, module: folders.append(module))
+    for state in (b"before", b"after"):
+        digests = {of_one: state, plus_one: b"same"}
+        monkeypatch.setattr(kernels, "module_digest", digests.__getitem__)
+        assert pointer_to(subkernel(plus_one), of_one) != 0
+    assert len(set(folders)) == 2

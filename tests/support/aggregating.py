@@ -7,15 +7,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from rocescope.kernels.kernel import Array
-from rocescope.replay.aggregation.columns import GRADIENT, RESULT, cl, pk, ty
-from rocescope.replay.aggregation.driver import MORE, run_jobs, start
 from rocescope.replay.aggregation.jobs import Job, parse_jobs, place
 from rocescope.replay.aggregation.network import new_packet, put
-from rocescope.replay.aggregation.run import Conditions, new_run
-from rocescope.replay.aggregation.schemes.base import Scheme
-from rocescope.replay.aggregation.state import BIN_PS, OWN, PARAMS, SLOTS, Memory, Run
+from rocescope.replay.aggregation.run import MORE, Conditions, new_run, run_jobs, start
+from rocescope.replay.aggregation.schemes.scheme import Scheme
+from rocescope.replay.aggregation.state import (
+    BIN_PS,
+    CELL,
+    GRADIENT,
+    OWN,
+    PACKET,
+    PARAMS,
+    RESULT,
+    SLOTS,
+    TALLY,
+    Memory,
+    Run,
+)
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.model.records import table
 
 ONE_RACK = "leaf-spine:leaves=1,spines=1,hosts=16,rate=100G,delay=500ns"
 
@@ -26,8 +37,8 @@ def memory(slots: int = 4, jobs: int = 2, own: Sequence[int] = ()) -> Memory:
     params[SLOTS], params[BIN_PS] = slots, 1000
     params[OWN : OWN + len(own)] = own
     return Memory(
-        np.zeros((slots, cl.COLUMNS), np.int64),
-        np.zeros((jobs, ty.COLUMNS), np.int64),
+        table(slots, CELL),
+        table(jobs, TALLY),
         np.zeros((2, 8), np.int64),
         params,
     )
@@ -44,11 +55,11 @@ def packet(
     priority: int = 0,
 ) -> np.ndarray:
     """`World.extra` with one gradient."""
-    extra = np.zeros((1, pk.COLUMNS), np.int64)
+    extra = table(1, PACKET)
     row = extra[0]
-    row[pk.KIND], row[pk.JOB], row[pk.SEQ], row[pk.INDEX] = flags, job, seq, index
-    row[pk.BITS] = 1 << worker if bits is None else bits
-    row[pk.VALUE], row[pk.PRIORITY], row[pk.TO] = value, priority, worker
+    row["kind"], row["job"], row["seq"], row["index"] = flags, job, seq, index
+    row["bits"] = 1 << worker if bits is None else bits
+    row["value"], row["priority"], row["to"] = value, priority, worker
     return extra
 
 
@@ -63,8 +74,8 @@ def packets_seen(run: Run, at_switch: int) -> Array:
     found: set[tuple[int, ...]] = set()
     start(run, np.zeros(len(run.world.workers), np.int64))
     while run_jobs(run, at_switch, 10**12, 1) == MORE:
-        rows = run.world.extra[run.world.extra[:, pk.BITS] != 0]
-        found.update(map(tuple, rows[:, [pk.JOB, pk.SEQ, pk.INDEX]].tolist()))
+        rows = run.world.extra[run.world.extra["bits"] != 0]
+        found.update(map(tuple, rows[["job", "seq", "index"]].tolist()))
     return np.array(sorted(found))
 
 
@@ -97,12 +108,12 @@ class Bench:
         source, to = self.job.workers[worker], self.job.server
         slot = self._send(us, source, to, GRADIENT | flags, seq, worker, index)
         row = self.run.world.extra[slot]
-        row[pk.BITS], row[pk.VALUE] = 1 << worker, 1
+        row["bits"], row["value"] = 1 << worker, 1
 
     def _send(
         self, us: float, source: int, to: int, kind: int, seq: int, bit: int, index: int
     ) -> int:
         slot = int(new_packet(self.run, kind, 0, seq, bit, to))
-        self.run.world.extra[slot, pk.INDEX] = index
+        self.run.world.extra["index"][slot] = index
         put(self.run, int(self.run.ground.access[source]), slot, round(us * 10**6))
         return slot

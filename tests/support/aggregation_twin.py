@@ -9,12 +9,12 @@ from __future__ import annotations
 import heapq
 import zlib
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rocescope.replay.aggregation.jobs import WIRE_BYTES, Job, priorities
 from rocescope.replay.aggregation.run import Conditions
-from rocescope.replay.aggregation.schemes.base import Conduct
+from rocescope.replay.aggregation.schemes.scheme import Conduct
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.packets.model.draws import drawn, generator, purpose
 
@@ -716,7 +716,6 @@ class Twin:
         self.wake(number)
 
 
-def tallies(twin: Twin, columns: Any) -> list[list[int]]:
-    """The counts in the columns of `Outcome.tally`."""
-    names = {getattr(columns, n): n for n in dir(columns) if n.isupper() and n != "COLUMNS"}
-    return [[one[names[i]] for i in range(columns.COLUMNS)] for one in twin.tally]
+def tallies(twin: Twin, names: Sequence[str]) -> list[tuple[int, ...]]:
+    """The counts in the fields of `Outcome.tally`."""
+    return [tuple(one[name.upper()] for name in names) for one in twin.tally]

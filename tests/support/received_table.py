@@ -14,7 +14,7 @@ from rocescope.analyzer.wire.taps import Tap
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.generate.schedule import START_NS
 from rocescope.replay.packets.model.model import MARKED, PS, EngineResult, Workload
-from rocescope.replay.packets.received.received import received_order
+from rocescope.replay.packets.received import received_order
 
 _FIRST, _MIDDLE, _LAST, _ONLY = 0x00, 0x01, 0x02, 0x04
 """Opcodes of SEND on a reliable connection."""

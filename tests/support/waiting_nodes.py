@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocescope.replay.packets.model.model import Workload
-from rocescope.replay.packets.model.waits import Waits
+from rocescope.replay.packets.model.model import Waits, Workload
 
 
 def with_waits(load: Workload, hosts: int, rng: np.random.Generator) -> Workload:

@@ -12,22 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ..columns import COLLIDED, cl, pk
-from ..memory import (
-    FORWARD,
-    add,
-    collide,
-    flush,
-    fragment_of,
-    is_resent,
-    release,
-    swap,
-)
-from ..state import OWN, Memory
+from ....kernels.kernel import Int, subkernel
+from ...packets.model.records import Records
+from ..state import COLLIDED, OWN, Memory
+from ..switches import FORWARD, add, collide, flush, fragment_of, is_resent, release, swap
 from .atp import TIMERS
-from .base import Scheme
-from .options import Options
+from .scheme import Options, Scheme
 
 _AGEING, _EARLY = OWN, OWN + 1
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -40,11 +30,13 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 
 @subkernel
-def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
-    """See `memory.AtSwitch`."""
+def esa_at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
+    """See `switches.AtSwitch`."""
     cells, params = memory.cells, memory.params
-    cell = first + extra[slot, pk.INDEX]
-    owner = cells[cell, cl.OWNER]
+    cell = first + extra[slot].index
+    owner = cells[cell].owner
     same = owner == fragment_of(extra, slot)
     if is_resent(extra, slot):
         if same:
@@ -52,15 +44,15 @@ def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, no
         return np.int64(FORWARD)
     if not same and owner:
         collide(memory, extra, slot)
-        if cells[cell, cl.DONE] or cells[cell, cl.PRIORITY] >= extra[slot, pk.PRIORITY]:
+        if cells[cell].done or cells[cell].priority >= extra[slot].priority:
             if params[_AGEING]:
-                cells[cell, cl.PRIORITY] >>= 1
+                cells[cell].priority >>= 1
             return np.int64(FORWARD)
-        if extra[slot, pk.BITS] != whole:
+        if extra[slot].bits != whole:
             swap(memory, extra, slot, cell, now_ps)
         return np.int64(FORWARD)
     fate = add(memory, extra, slot, cell, whole, now_ps)
-    if params[_EARLY] and cells[cell, cl.DONE]:
+    if params[_EARLY] and cells[cell].done:
         release(memory, cell, now_ps)
     return fate
 
@@ -69,7 +61,7 @@ def esa(given: Mapping[str, str]) -> Scheme:
     """ESA with its assumptions as options."""
     options = Options("esa", given, DEFAULTS)
     return options.built(
-        at_switch,
+        esa_at_switch,
         params=(
             int(options.on("ageing")),
             int(options.one_of("release", "result", "completion") == "completion"),

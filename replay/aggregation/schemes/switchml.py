@@ -15,20 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, subkernel
-from ..columns import cl, pk, ty
-from ..memory import (
-    ABSORB,
-    MULTICAST,
-    REPLY,
-    claim,
-    fragment_of,
-    load,
-    use,
-)
+from ....kernels.kernel import Int, subkernel
+from ...packets.model.records import Records
 from ..state import Memory, added
-from .base import Scheme
-from .options import Options
+from ..switches import ABSORB, MULTICAST, REPLY, claim, fragment_of, load, use
+from .scheme import Options, Scheme
 
 DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
 """The code's: general options double the timer after 100 timeouts, those of DPDK after 50,000. With
@@ -36,30 +27,32 @@ DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
 
 
 @subkernel
-def at_switch(memory: Memory, extra: Ints, slot: Int, first: Int, whole: Int, now_ps: Int) -> Int:
-    """See `memory.AtSwitch`. The packet's INDEX is that of its version."""
-    cells, job = memory.cells, extra[slot, pk.JOB]
-    cell = first + extra[slot, pk.INDEX]
-    chunk, bit = fragment_of(extra, slot), extra[slot, pk.BITS]
-    if chunk < cells[cell, cl.OWNER]:
-        memory.tally[job, ty.STALE] += 1
+def switchml_at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
+    """See `switches.AtSwitch`. The packet's `index` is that of its version."""
+    cells, job = memory.cells, extra[slot].job
+    cell = first + extra[slot].index
+    chunk, bit = fragment_of(extra, slot), extra[slot].bits
+    if chunk < cells[cell].owner:
+        memory.tally[job].stale += 1
         return np.int64(ABSORB)
-    if chunk != cells[cell, cl.OWNER]:
+    if chunk != cells[cell].owner:
         claim(memory, extra, slot, cell, now_ps)
-    elif cells[cell, cl.DONE]:
+    elif cells[cell].done:
         load(memory, extra, slot, cell)
         return np.int64(REPLY)
-    elif cells[cell, cl.BITS] & bit:
+    elif cells[cell].bits & bit:
         return np.int64(ABSORB)
     else:
-        cells[cell, cl.BITS] |= bit
-        cells[cell, cl.VALUE] = added(cells[cell, cl.VALUE], extra[slot, pk.VALUE])
-    if cells[cell, cl.BITS] != whole:
-        memory.tally[job, ty.ABSORBED] += 1
+        cells[cell].bits |= bit
+        cells[cell].value = added(cells[cell].value, extra[slot].value)
+    if cells[cell].bits != whole:
+        memory.tally[job].absorbed += 1
         return np.int64(ABSORB)
-    cells[cell, cl.DONE] = 1
-    use(memory, cells[cell, cl.SINCE], now_ps, np.int64(1))
-    memory.tally[job, ty.COMPLETED] += 1
+    cells[cell].done = 1
+    use(memory, cells[cell].since, now_ps, np.int64(1))
+    memory.tally[job].completed += 1
     load(memory, extra, slot, cell)
     return np.int64(MULTICAST)
 
@@ -68,7 +61,7 @@ def switchml(given: Mapping[str, str]) -> Scheme:
     """SwitchML with its options."""
     options = Options("switchml", given, DEFAULTS)
     return options.built(
-        at_switch,
+        switchml_at_switch,
         has_server=False,
         rto_ps=options.ps("rto"),
         first_rto_ps=options.ps("rto"),

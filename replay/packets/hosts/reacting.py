@@ -1,5 +1,6 @@
 """Reactions of hosts to ACKs, losses and timers. `sending.py` has already served their NICs up to
-the current time, inclusive."""
+the current time, inclusive.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +10,19 @@ from ....kernels.kernel import Bool, Bytes, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
 from ..links.slots import free_slot, link_next, new_slot, next_of
 from ..model import labels
-from ..model import run_state as rs
+from ..model import state as rs
 from ..model.labels import EvState, OnFeedback, OnWake
 from ..model.model import ACK, AGAIN, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
+from ..model.records import Records
 from ..model.rules import Emit
-from ..model.run_state import Desk, Messages, Net, Network
+from ..model.state import Desk, Messages, Net, Network
 from ..model.wheel import schedule
-from . import feedback_state as fb
-from . import recovery as rec
-from .congestion.algorithm import MSS, Heard, OnAck, OnCnp, OnLoss
-from .feedback_state import Feedback, drawn_key
-from .hosts import acknowledged, join_ring
-from .recovery import abandon, go_back, now_done, now_lost, overtaken, timeout_ps
-from .sending import unblock
+from . import feedback as fb
+from . import transport as rec
+from .congestion import MSS, Heard, OnAck, OnCnp, OnLoss
+from .feedback import Feedback, drawn_key
+from .sending import acknowledged, join_ring, unblock
+from .transport import abandon, go_back, now_done, now_lost, overtaken, timeout_ps
 
 _FLAG_SHIFT = 56
 _LABEL = 0xFFFFFFFF
@@ -30,11 +31,11 @@ _LABEL = 0xFFFFFFFF
 @inlined
 def _send_again(desk: Desk, own: Feedback, flow: Int, time: Int) -> None:
     """Let the host of a flow send: the flow has packets to retransmit, or a larger window."""
-    if desk.flows[flow, rs.IN_RING] == 0:
+    if desk.flows[flow].in_ring == 0:
         join_ring(desk, flow)
-    host = desk.flows[flow, rs.SRC]
+    host = desk.flows[flow].src
     unblock(own.nics, desk.hosts, host, time)
-    schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, time)
+    schedule(own.wheel, own.control[0].host_items + host, time)
 
 
 @inlined
@@ -56,74 +57,72 @@ def receive_ack(
 
     Returns the number of messages that it completes; `ends` lists them for `release_successors`."""
     control, senders, packets, messages = own.control, own.senders, own.packets, desk.messages
-    ev, stamp = own.slots[slot, fb.ECHO], own.slots[slot, fb.STAMP]
-    position = own.slots[slot, fb.POSITION]
+    ev, stamp = own.slots[slot].echo, own.slots[slot].stamp
+    position = own.slots[slot].position
     message = message_of(key)
-    flow = messages[message, rs.FLOW]
+    flow = messages[message].flow
     if key & np.int64(fb.CNP):
         on_cnp(own.window, own.window_params, flow, time)
         return np.int64(0)
-    hops = own.slots[slot, fb.TRAIL] // np.int64(fb.FORTH) + 1
+    hops = own.slots[slot].trail // np.int64(fb.FORTH) + 1
     completed, newly, given_up = np.int64(0), np.int64(0), np.int64(0)
-    stirred = own.nics[desk.flows[flow, rs.SRC], fb.BLOCKED] != 0
+    stirred = own.nics[desk.flows[flow].src].blocked != 0
     what = labels.MARKED if key & np.int64(MARKED) else labels.ACKED
     if key & np.int64(fb.PROBE):
         met = key & np.int64(MARKED | TRIMMED)
         what = labels.PROBE_MARKED if met else labels.PROBE_CLEAN
     elif key & np.int64(TRIMMED):
         what = labels.TRIMMED
-        own.tally[fb.TRIMS_SEEN] += 1
-        packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
-        under_way = (
-            packets[packet, rec.STATE] == rec.UNDER_WAY and packets[packet, rec.SENT_PS] == stamp
-        )
-        if control[fb.RECOVERY] == rec.GO_BACK_N:
+        own.tally[0].trims_seen += 1
+        packet = messages[message].first_number + number_of(key)
+        under_way = packets[packet].state == rec.UNDER_WAY and packets[packet].sent_ps == stamp
+        if control[0].recovery == rec.GO_BACK_N:
             given_up += go_back(senders, packets, flow, packet)
-        elif control[fb.RECOVERY] != rec.NO_RECOVERY and under_way:
+        elif control[0].recovery != rec.NO_RECOVERY and under_way:
             given_up += 1
             now_lost(senders, packets, flow, packet)
     else:
-        if not control[fb.TRACKS]:
-            newly = max(newly, position - senders[flow, rec.LOG_SEEN])
-            senders[flow, rec.WAY_PACKETS] -= newly
-            senders[flow, rec.LOG_SEEN] += newly
-        while senders[flow, rec.LOG_SEEN] < position:
-            packet = np.int64(own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOG_SEEN]])
-            senders[flow, rec.LOG_SEEN] += 1
-            if packets[packet, rec.STATE] == rec.DONE:
+        if not control[0].tracks:
+            newly = max(newly, position - senders[flow].log_seen)
+            senders[flow].way_packets -= newly
+            senders[flow].log_seen += newly
+        while senders[flow].log_seen < position:
+            packet = np.int64(own.log[senders[flow].first + senders[flow].log_seen])
+            senders[flow].log_seen += 1
+            if packets[packet].state == rec.DONE:
                 continue
             now_done(senders, packets, flow, packet)
             newly += 1
-            if control[fb.RECOVERY] == rec.NO_RECOVERY:
+            if control[0].recovery == rec.NO_RECOVERY:
                 continue
-            of = packets[packet, rec.MESSAGE]
+            of = packets[packet].message
             if acknowledged(desk, of, np.int64(1), time):
                 ends[completed] = 2 * of + ON_ACKED
                 completed += 1
-        if control[fb.RECOVERY] == rec.NO_RECOVERY:  # each ACK reports different packets
+        if control[0].recovery == rec.NO_RECOVERY:  # each ACK reports different packets
             if acknowledged(desk, message, count, time):
                 ends[0] = 2 * message + ON_ACKED
                 completed = np.int64(1)
     if newly:
-        senders[flow, rec.RETRIES] = 0
-        if control[fb.MPR]:
-            first, end = senders[flow, rec.UNACKNOWLEDGED], senders[flow, rec.FIRST]
-            end += senders[flow, rec.LOG_SEEN]  # the maximum of packets done in a row
-            while first < end and packets[first, rec.STATE] == rec.DONE:
+        senders[flow].retries = 0
+        if control[0].mpr:
+            first, end = senders[flow].unacknowledged, senders[flow].first
+            end += senders[flow].log_seen  # the maximum of packets done in a row
+            while first < end and packets[first].state == rec.DONE:
                 first += 1
-            senders[flow, rec.UNACKNOWLEDGED] = first
-    if control[fb.SELECTS]:
+            senders[flow].unacknowledged = first
+    if control[0].selects:
         evs.rows[flow, labels.RTT], evs.rows[flow, labels.HOPS] = time - stamp, hops
         feedback(evs, flow, ev, what, time)
-    if control[fb.RECOVERY] == rec.SACK and newly:
-        lost = overtaken(senders, packets, flow, control[fb.THRESHOLD])
+    if control[0].recovery == rec.SACK and newly:
+        lost = overtaken(senders, packets, flow, control[0].threshold)
         while lost >= 0:
             given_up += 1
             now_lost(senders, packets, flow, lost)
-            if control[fb.SELECTS]:
-                feedback(evs, flow, packets[lost, rec.EV], labels.LOST, time)
-            lost = overtaken(senders, packets, flow, control[fb.THRESHOLD])
-    if control[fb.CONTROLLED]:
+            if control[0].selects:
+                feedback(evs, flow, packets[lost].ev, labels.LOST, time)
+            lost = overtaken(senders, packets, flow, control[0].threshold)
+    if control[0].controlled:
         mss = np.int64(own.window_params[MSS])
         window, params = own.window, own.window_params
         if newly:
@@ -132,11 +131,11 @@ def receive_ack(
         if given_up:
             trimmed = np.int64(what == labels.TRIMMED)
             on_loss(window, params, flow, given_up * mss, trimmed, time)
-    own.tally[fb.GIVEN_UP] += given_up
+    own.tally[0].given_up += given_up
     if given_up or stirred:
         _send_again(desk, own, flow, time)
-    if control[fb.SELECTS] and evs.rows[flow, labels.WAKE] != NEVER:
-        schedule(own.wheel, control[fb.TIMERS] + flow, max(time, evs.rows[flow, labels.WAKE]))
+    if control[0].selects and evs.rows[flow, labels.WAKE] != NEVER:
+        schedule(own.wheel, control[0].timers + flow, max(time, evs.rows[flow, labels.WAKE]))
     return completed
 
 
@@ -155,36 +154,36 @@ def _take_data(
     """Recovery and marks of a data packet that arrives: (whether it is new, whether it is
     acknowledged even if it is not, key and message of the answer, slot of a CNP or -1)."""
     messages, senders = desk.messages, own.senders
-    key = net.slots[slot, rs.KEY]
+    key = net.slots[slot].key
     message = message_of(key)
-    flow = messages[message, rs.FLOW]
-    packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
+    flow = messages[message].flow
+    packet = messages[message].first_number + number_of(key)
     notice: Int = np.int64(-1)
-    own.tally[fb.DATA_RECEIVED] += 1
+    own.tally[0].data_received += 1
     if key & np.int64(MARKED):
-        senders[flow, rec.MARKED_EV] = 1 + own.slots[slot, fb.ECHO]
-        if own.control[fb.CNP_PS] and time >= senders[flow, rec.CNP_AT] and back >= 0:
+        senders[flow].marked_ev = 1 + own.slots[slot].echo
+        if own.control[0].cnp_ps and time >= senders[flow].cnp_at and back >= 0:
             notice = _notification(net, desk, own, emit, state, host, back, slot, time)
-    if not own.control[fb.TRACKS]:
-        senders[flow, rec.LOGGED] += 1
+    if not own.control[0].tracks:
+        senders[flow].logged += 1
         return True, True, key, message, notice
     if own.got[packet]:
-        own.tally[fb.DUPLICATES] += 1
+        own.tally[0].duplicates += 1
         return False, True, key, message, notice
-    if own.control[fb.RECOVERY] == rec.GO_BACK_N and packet != senders[flow, rec.EXPECTED]:
-        own.tally[fb.OUT_OF_ORDER] += 1
+    if own.control[0].recovery == rec.GO_BACK_N and packet != senders[flow].expected:
+        own.tally[0].out_of_order += 1
         asks, key, message = _ask_for_rest(desk, own, flow, message)
         return False, asks, key, message, notice
     own.got[packet] = 1
-    own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOGGED]] = packet
-    senders[flow, rec.LOGGED] += 1
-    if own.control[fb.RECOVERY] == rec.GO_BACK_N:
-        senders[flow, rec.EXPECTED] = packet + 1
-        senders[flow, rec.ASKED] = 0
-    elif own.control[fb.MPR]:  # the sender may wait for any packet before the request
+    own.log[senders[flow].first + senders[flow].logged] = packet
+    senders[flow].logged += 1
+    if own.control[0].recovery == rec.GO_BACK_N:
+        senders[flow].expected = packet + 1
+        senders[flow].asked = 0
+    elif own.control[0].mpr:  # the sender may wait for any packet before the request
         if key & np.int64(fb.ASKS):
-            senders[flow, rec.ASKED] = max(senders[flow, rec.ASKED], packet)
-        elif packet < senders[flow, rec.ASKED]:
+            senders[flow].asked = max(senders[flow].asked, packet)
+        elif packet < senders[flow].asked:
             key |= np.int64(fb.ASKS)
     return True, True, key, message, notice
 
@@ -194,11 +193,11 @@ def _ask_for_rest(desk: Messages, own: Feedback, flow: Int, message: Int) -> tup
     """A gap before a packet of `message` (go-back-N): (whether it is new, key and message of the
     NAK for the packet that is expected)."""
     senders, messages = own.senders, desk.messages
-    asks = senders[flow, rec.ASKED] == 0
-    senders[flow, rec.ASKED] = 1
-    while messages[message, rs.FIRST_NUMBER] > senders[flow, rec.EXPECTED]:
+    asks = senders[flow].asked == 0
+    senders[flow].asked = 1
+    while messages[message].first_number > senders[flow].expected:
         message -= 1
-    number = senders[flow, rec.EXPECTED] - messages[message, rs.FIRST_NUMBER]
+    number = senders[flow].expected - messages[message].first_number
     return asks, packet_key(message, number) | np.int64(TRIMMED), message
 
 
@@ -206,17 +205,17 @@ def _ask_for_rest(desk: Messages, own: Feedback, flow: Int, message: Int) -> tup
 def _trimmed(desk: Messages, own: Feedback, key: Int) -> tuple[Bool, Int, Int]:
     """Handle the header of a trimmed packet: (whether it is answered, key and message of the
     answer). Go-back-N sends a NAK once per gap, and again if the requested packet is trimmed."""
-    own.tally[fb.TRIMMED_RECEIVED] += 1
+    own.tally[0].trimmed_received += 1
     message = message_of(key)
-    if own.control[fb.RECOVERY] != rec.GO_BACK_N:
-        return own.control[fb.RECOVERY] != rec.NO_RECOVERY, key, message
-    flow = desk.messages[message, rs.FLOW]
-    packet = desk.messages[message, rs.FIRST_NUMBER] + number_of(key)
-    expected = own.senders[flow, rec.EXPECTED]
+    if own.control[0].recovery != rec.GO_BACK_N:
+        return own.control[0].recovery != rec.NO_RECOVERY, key, message
+    flow = desk.messages[message].flow
+    packet = desk.messages[message].first_number + number_of(key)
+    expected = own.senders[flow].expected
     if packet < expected:  # a duplicate: an ACK
         return True, key & ~np.int64(TRIMMED), message
     if packet == expected and key & np.int64(AGAIN):
-        own.senders[flow, rec.ASKED] = 0
+        own.senders[flow].asked = 0
     return _ask_for_rest(desk, own, flow, message)
 
 
@@ -239,10 +238,10 @@ def receive_data(
 
     own: None for a host without feedback, as in `sending.py`."""
     messages, slots = desk.messages, net.slots
-    key = slots[slot, rs.KEY]
+    key = slots[slot].key
     message = message_of(key)
-    packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
-    flow = messages[message, rs.FLOW]
+    packet = messages[message].first_number + number_of(key)
+    flow = messages[message].flow
     notice: Int = np.int64(-1)
     complete: Int = np.int64(-1)
     acknowledge: Bool
@@ -254,57 +253,57 @@ def receive_data(
     elif key & np.int64(TRIMMED):
         noted = True
         if own is not None:
-            noted = own.control[fb.RECOVERY] == rec.NO_RECOVERY
+            noted = own.control[0].recovery == rec.NO_RECOVERY
             acknowledge, key, message = _trimmed(desk, own, key)
     else:
-        messages[message, rs.UNACKED] += 1
+        messages[message].unacked += 1
         acknowledge = new = True
         if own is not None:
             new, acknowledge, key, message, notice = _take_data(
                 net, desk, own, emit, state, host, back, slot, time
             )
         noted = new
-    if noted and net.settings[rs.KEEP_ARRIVALS] and arrived_ps[packet] < 0:
+    if noted and net.settings[0].keep_arrivals and arrived_ps[packet] < 0:
         arrived_ps[packet] = time
         arrived_flags[packet] = np.uint8(key >> np.int64(_FLAG_SHIFT) & 15)
     if new:
-        messages[message, rs.RECEIVED] += 1
-        if messages[message, rs.RECEIVED] == messages[message, rs.SIZE]:
-            messages[message, rs.RECEIVED_PS] = time
+        messages[message].received += 1
+        if messages[message].received == messages[message].size:
+            messages[message].received_ps = time
             complete = message
-        elif messages[message, rs.UNACKED] < net.settings[rs.ACK_EVERY]:
+        elif messages[message].unacked < net.settings[0].ack_every:
             acknowledge = key & np.int64(fb.ASKS) != 0
     if back < 0 or not acknowledge:
         return False, complete, notice
     label: Int = np.int64(0)
     if own is None:
         label = emit(state, net.links, host, back, key | np.int64(ACK), time)
-    elif own.control[fb.REFLECTS]:
-        label = own.slots[slot, fb.ECHO]
+    elif own.control[0].reflects:
+        label = own.slots[slot].echo
     else:
-        drawn = drawn_key(key, own.slots[slot, fb.STAMP]) | np.int64(ACK)
+        drawn = drawn_key(key, own.slots[slot].stamp) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
-    slots[slot, rs.KEY] = key | np.int64(ACK)
-    slots[slot, rs.META] = (desk.flows[flow, rs.SRC] << np.int64(32)) | (label & np.int64(_LABEL))
-    slots[slot, rs.NEXT] = (net.settings[rs.ACK_BYTES] << np.int64(32)) | np.int64(rs.NO_SLOT)
+    slots[slot].key = key | np.int64(ACK)
+    slots[slot].meta = (desk.flows[flow].src << np.int64(32)) | (label & np.int64(_LABEL))
+    slots[slot].next = (net.settings[0].ack_bytes << np.int64(32)) | np.int64(rs.NO_SLOT)
     of_data = not key & np.int64(fb.PROBE | TRIMMED)
     if of_data:
-        slots[slot, rs.NEXT] |= messages[message, rs.UNACKED] << np.int64(48)
-        messages[message, rs.UNACKED] = 0
+        slots[slot].next |= messages[message].unacked << np.int64(48)
+        messages[message].unacked = 0
     if own is not None:
         _answer(slots, own, flow, slot, of_data)
     return True, complete, notice
 
 
 @inlined
-def _answer(slots: Ints, own: Feedback, flow: Int, slot: Int, of_data: Bool) -> None:
+def _answer(slots: Records, own: Feedback, flow: Int, slot: Int, of_data: Bool) -> None:
     """Fill in an ACK: entries of the log, and a mark of any packet since the last ACK."""
-    own.slots[slot, fb.POSITION] = own.senders[flow, rec.LOGGED]
-    if of_data and own.senders[flow, rec.MARKED_EV]:
-        slots[slot, rs.KEY] |= np.int64(MARKED)
-        own.slots[slot, fb.ECHO] = own.senders[flow, rec.MARKED_EV] - 1
-        own.senders[flow, rec.MARKED_EV] = 0
-    own.slots[slot, fb.TRAIL] = (own.slots[slot, fb.TRAIL] >> np.int64(1)) * np.int64(fb.FORTH)
+    own.slots[slot].position = own.senders[flow].logged
+    if of_data and own.senders[flow].marked_ev:
+        slots[slot].key |= np.int64(MARKED)
+        own.slots[slot].echo = own.senders[flow].marked_ev - 1
+        own.senders[flow].marked_ev = 0
+    own.slots[slot].trail = (own.slots[slot].trail >> np.int64(1)) * np.int64(fb.FORTH)
 
 
 @subkernel
@@ -321,20 +320,20 @@ def _notification(
 ) -> Int:
     """The slot of a CNP for the sender of a marked packet; it is as large as an ACK, has its
     priority and takes the path of the packet's ACK."""
-    key = net.slots[marked, rs.KEY]
-    flow = desk.messages[message_of(key), rs.FLOW]
-    own.senders[flow, rec.CNP_AT] = time + own.control[fb.CNP_PS]
-    label = own.slots[marked, fb.ECHO]
-    if not own.control[fb.REFLECTS]:
-        drawn = drawn_key(key, own.slots[marked, fb.STAMP]) | np.int64(ACK)
+    key = net.slots[marked].key
+    flow = desk.messages[message_of(key)].flow
+    own.senders[flow].cnp_at = time + own.control[0].cnp_ps
+    label = own.slots[marked].echo
+    if not own.control[0].reflects:
+        drawn = drawn_key(key, own.slots[marked].stamp) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
     key = packet_key(message_of(key), number_of(key)) | np.int64(ACK | fb.CNP)
-    meta = (desk.flows[flow, rs.SRC] << np.int64(32)) | (label & np.int64(_LABEL))
-    slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])
-    own.slots[slot, fb.STAMP] = own.slots[marked, fb.STAMP]
-    own.slots[slot, fb.ECHO] = own.slots[marked, fb.ECHO]
-    own.slots[slot, fb.TRAIL] = 0
-    own.tally[fb.CNPS] += 1
+    meta = (desk.flows[flow].src << np.int64(32)) | (label & np.int64(_LABEL))
+    slot = new_slot(net, key, meta, net.settings[0].ack_bytes)
+    own.slots[slot].stamp = own.slots[marked].stamp
+    own.slots[slot].echo = own.slots[marked].echo
+    own.slots[slot].trail = 0
+    own.tally[0].cnps += 1
     return slot
 
 
@@ -356,55 +355,55 @@ def on_timer(
     probe: Int
     given_up, timeouts, probe = np.int64(0), np.int64(0), np.int64(-1)
     due, stirred = np.int64(NEVER), False
-    if control[fb.SELECTS] and senders[flow, rec.NEW_PORTS]:
-        mask = senders[flow, rec.PEER_MASK] & own.nics[desk.flows[flow, rs.SRC], fb.UP]
+    if control[0].selects and senders[flow].new_ports:
+        mask = senders[flow].peer_mask & own.nics[desk.flows[flow].src].up
         feedback(evs, flow, mask, labels.PORT_MASK, time)
-        senders[flow, rec.NEW_PORTS] = 0
+        senders[flow].new_ports = 0
         stirred = True
     given_up += _new_losses(net, desk, own, flow, time)
-    notice = senders[flow, rec.NOTICE_HEAD]
-    while notice >= 0 and net.slots[notice, rs.TIME] <= time:
+    notice = senders[flow].notice_head
+    while notice >= 0 and net.slots[notice].time <= time:
         following = next_of(net.slots, notice)
         timeouts += 1
-        feedback(evs, flow, own.slots[notice, fb.ECHO], labels.TIMEOUT, time)
+        feedback(evs, flow, own.slots[notice].echo, labels.TIMEOUT, time)
         free_slot(net, notice)
         notice = following
-    senders[flow, rec.NOTICE_HEAD] = notice
+    senders[flow].notice_head = notice
     if notice < 0:
-        senders[flow, rec.NOTICE_TAIL] = -1
+        senders[flow].notice_tail = -1
     else:
-        due = net.slots[notice, rs.TIME]
-    if control[fb.RECOVERY] >= rec.SACK:
-        packet = senders[flow, rec.WAY_HEAD]
-        patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
-        sent = packets[packet, rec.SENT_PS] if packet >= 0 else np.int64(NEVER)
+        due = net.slots[notice].time
+    if control[0].recovery >= rec.SACK:
+        packet = senders[flow].under_way.head
+        patience = timeout_ps(senders, flow, control[0].rto, control[0].linear)
+        sent = packets[packet].sent_ps if packet >= 0 else np.int64(NEVER)
         # Losses of packets of one window count as one timeout.
-        if sent + patience <= time and sent >= senders[flow, rec.RETRIED_PS]:
-            senders[flow, rec.RETRIES] += 1
-            senders[flow, rec.RETRIED_PS] = time
-            if senders[flow, rec.RETRIES] > control[fb.MOST_RETRIES]:
+        if sent + patience <= time and sent >= senders[flow].retried_ps:
+            senders[flow].retries += 1
+            senders[flow].retried_ps = time
+            if senders[flow].retries > control[0].most_retries:
                 abandon(senders, packets, flow)
-                desk.flows[flow, rs.CURSOR] = desk.flows[flow, rs.END]
-                own.tally[fb.TIMEOUTS] += timeouts + 1
+                desk.flows[flow].cursor = desk.flows[flow].end
+                own.tally[0].timeouts += timeouts + 1
                 return np.int64(-1)
-        while packet >= 0 and packets[packet, rec.SENT_PS] + patience <= time:
+        while packet >= 0 and packets[packet].sent_ps + patience <= time:
             timeouts += 1
             given_up += 1
-            if control[fb.SELECTS]:
-                feedback(evs, flow, packets[packet, rec.EV], labels.TIMEOUT, time)
-            if control[fb.RECOVERY] == rec.GO_BACK_N:
+            if control[0].selects:
+                feedback(evs, flow, packets[packet].ev, labels.TIMEOUT, time)
+            if control[0].recovery == rec.GO_BACK_N:
                 go_back(senders, packets, flow, packet)
             else:
                 now_lost(senders, packets, flow, packet)
-            packet = senders[flow, rec.WAY_HEAD]
+            packet = senders[flow].under_way.head
         if packet >= 0:
-            patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
-            due = min(due, packets[packet, rec.SENT_PS] + patience)
-        if control[fb.CONTROLLED] and given_up:
+            patience = timeout_ps(senders, flow, control[0].rto, control[0].linear)
+            due = min(due, packets[packet].sent_ps + patience)
+        if control[0].controlled and given_up:
             lost = given_up * np.int64(own.window_params[MSS])
             on_loss(own.window, own.window_params, flow, lost, np.int64(0), time)
-    own.tally[fb.TIMEOUTS] += timeouts
-    if control[fb.SELECTS] and senders[flow, rec.RETRIES] <= control[fb.MOST_RETRIES]:
+    own.tally[0].timeouts += timeouts
+    if control[0].selects and senders[flow].retries <= control[0].most_retries:
         if evs.rows[flow, labels.WAKE] <= time:
             ev = wake(evs, flow, time)
             if ev >= 0:
@@ -413,7 +412,7 @@ def on_timer(
     if given_up or stirred:
         _send_again(desk, own, flow, time)
     if due != NEVER:
-        schedule(own.wheel, control[fb.TIMERS] + flow, max(due, time + 1))
+        schedule(own.wheel, control[0].timers + flow, max(due, time + 1))
     return probe
 
 
@@ -422,25 +421,25 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
     """Handle the packets that the network has just lost: with the ideal code the sender learns of
     them at once, the selection of EVs by its timeout. Returns their number."""
     senders, packets, count = own.senders, own.packets, np.int64(0)
-    slot = senders[flow, rec.LOSS_HEAD]
-    senders[flow, rec.LOSS_HEAD] = -1
+    slot = senders[flow].loss_head
+    senders[flow].loss_head = -1
     while slot >= 0:
         following = next_of(net.slots, slot)
-        key, stamp = net.slots[slot, rs.KEY], own.slots[slot, fb.STAMP]
-        packet = desk.messages[message_of(key), rs.FIRST_NUMBER] + number_of(key)
-        if packets[packet, rec.STATE] == rec.UNDER_WAY and packets[packet, rec.SENT_PS] == stamp:
+        key, stamp = net.slots[slot].key, own.slots[slot].stamp
+        packet = desk.messages[message_of(key)].first_number + number_of(key)
+        if packets[packet].state == rec.UNDER_WAY and packets[packet].sent_ps == stamp:
             now_lost(senders, packets, flow, packet)
-            own.tally[fb.GIVEN_UP] += 1
+            own.tally[0].given_up += 1
             count += 1
-        if own.control[fb.SELECTS]:
-            net.slots[slot, rs.TIME] = max(time, stamp + own.control[fb.RTO])
-            net.slots[slot, rs.NEXT] = np.int64(rs.NO_SLOT)
-            last = senders[flow, rec.NOTICE_TAIL]
+        if own.control[0].selects:
+            net.slots[slot].time = max(time, stamp + own.control[0].rto)
+            net.slots[slot].next = np.int64(rs.NO_SLOT)
+            last = senders[flow].notice_tail
             if last < 0:
-                senders[flow, rec.NOTICE_HEAD] = slot
+                senders[flow].notice_head = slot
             else:
                 link_next(net.slots, last, slot)
-            senders[flow, rec.NOTICE_TAIL] = slot
+            senders[flow].notice_tail = slot
         else:
             free_slot(net, slot)
         slot = following
@@ -450,11 +449,11 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
 @inlined
 def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -> Int:
     """The slot of a probe: a small packet of the data class over the path of an EV."""
-    key = packet_key(desk.flows[flow, rs.END] - 1, 0) | np.int64(fb.PROBE)
-    meta = (desk.flows[flow, rs.DST] << np.int64(32)) | (ev & np.int64(_LABEL))
-    slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])
-    own.slots[slot, fb.STAMP] = time
-    own.slots[slot, fb.ECHO] = ev
-    own.slots[slot, fb.TRAIL] = 0
-    own.tally[fb.PROBES_SENT] += 1
+    key = packet_key(desk.flows[flow].end - 1, 0) | np.int64(fb.PROBE)
+    meta = (desk.flows[flow].dst << np.int64(32)) | (ev & np.int64(_LABEL))
+    slot = new_slot(net, key, meta, net.settings[0].ack_bytes)
+    own.slots[slot].stamp = time
+    own.slots[slot].echo = ev
+    own.slots[slot].trail = 0
+    own.tally[0].probes += 1
     return slot

@@ -9,47 +9,46 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Bool, Int, Ints, inlined, subkernel
-from ..links.classes import charge, next_class
+from ...traffic.traffic import ON_ACKED
 from ..links.pauses import can_start, is_paused
 from ..links.queues import add_jitter, start_service, take_waiting
-from ..links.slots import new_slot, size_of
-from ..model import run_state as rs
+from ..links.slots import charge, new_slot, next_class, size_of
 from ..model.labels import OUTSTANDING, EvState, Select
 from ..model.model import AGAIN, NEVER, packet_key, service_ps
+from ..model.records import Records
 from ..model.rules import Emit
-from ..model.run_state import Messages, Network
+from ..model.state import Messages, Network
 from ..model.wheel import schedule
-from . import feedback_state as fb
-from . import recovery as rec
-from .congestion.algorithm import MSS, WINDOW, OnSend
-from .feedback_state import Feedback, drawn_key
-from .hosts import data_bytes, join_ring, release_first, ring_of, take_packet, take_turn
-from .recovery import now_under_way, timeout_ps
+from . import feedback as fb
+from . import transport as rec
+from .congestion import MSS, WINDOW, OnSend
+from .feedback import Feedback, drawn_key
+from .transport import now_under_way, timeout_ps
 
 _LABEL = np.int64(0xFFFFFFFF)
 
 
 @inlined
-def unblock(nics: Ints, hosts: Ints, host: Int, time: Int) -> None:
+def unblock(nics: Records, hosts: Records, host: Int, time: Int) -> None:
     """Let the ports of a host send again from now on."""
-    nics[host, fb.BLOCKED] = 0
-    hosts[host, rs.NOW] = max(hosts[host, rs.NOW], time)
+    nics[host].blocked = 0
+    hosts[host].now = max(hosts[host].now, time)
 
 
 @inlined
 def _has_more(desk: Messages, own: Feedback | None, flow: Int) -> Bool:
     """Whether the flow has a packet to send, window aside."""
     if own is not None:
-        if own.senders[flow, rec.AGAIN_HEAD] >= 0:
+        if own.senders[flow].again.head >= 0:
             return True
-    message = desk.flows[flow, rs.CURSOR]
-    return message < desk.flows[flow, rs.END] and desk.messages[message, rs.READY] != 0
+    message = desk.flows[flow].cursor
+    return message < desk.flows[flow].end and desk.messages[message].ready != 0
 
 
 @inlined
 def _window_full(own: Feedback, flow: Int) -> Bool:
     """Whether one more packet would exceed the window of a flow; it always permits one."""
-    way = own.senders[flow, rec.WAY_PACKETS]
+    way = own.senders[flow].way_packets
     return way > 0 and np.float64(way + 1) * own.window_params[MSS] > own.window[flow, WINDOW]
 
 
@@ -60,10 +59,10 @@ def _ack_expected(own: Feedback, flow: Int) -> Bool:
     If all packets in flight have arrived and the window shrinks below the packets per ACK, the
     sender would wait forever: it sends one more packet, which requests an ACK.
     """
-    if own.control[fb.SEVERAL] == 0:
+    if own.control[0].several == 0:
         return True
-    asking = own.senders[flow, rec.ASKING]
-    return asking >= 0 and own.packets[asking, rec.STATE] == rec.UNDER_WAY
+    asking = own.senders[flow].asking
+    return asking >= 0 and own.packets[asking].state == rec.UNDER_WAY
 
 
 @inlined
@@ -94,19 +93,19 @@ def _next_flow(
             continue
         if begun < 0:
             begun = flow
-        may = senders[flow, rec.NEXT_PS] <= start
+        may = senders[flow].next_ps <= start
         if not may:
-            later = min(later, senders[flow, rec.NEXT_PS])
-        elif control[fb.CONTROLLED] and _window_full(own, flow):
+            later = min(later, senders[flow].next_ps)
+        elif control[0].controlled and _window_full(own, flow):
             may = not _ack_expected(own, flow)
-        if may and control[fb.MPR] and senders[flow, rec.AGAIN_HEAD] < 0:
-            cursor = desk.flows[flow, rs.CURSOR]
-            following = desk.messages[cursor, rs.FIRST_NUMBER] + desk.messages[cursor, rs.SENT]
-            may = following - senders[flow, rec.UNACKNOWLEDGED] < control[fb.MPR]
+        if may and control[0].mpr and senders[flow].again.head < 0:
+            cursor = desk.flows[flow].cursor
+            following = desk.messages[cursor].first_number + desk.messages[cursor].sent
+            may = following - senders[flow].unacknowledged < control[0].mpr
         if may:
-            if not control[fb.SELECTS]:
+            if not control[0].selects:
                 return flow, np.int64(0), port, none
-            evs.rows[flow, OUTSTANDING] = senders[flow, rec.WAY_PACKETS]
+            evs.rows[flow, OUTSTANDING] = senders[flow].way_packets
             ev = select(evs, flow, free, start)
             if ev >= 0:
                 by = ev % desk.access.shape[1]
@@ -122,23 +121,23 @@ def _hold_up(desk: Messages, own: Feedback, host: Int, free: Int, later: Int, li
     """Pacing alone delays a flow until `later`: if this is before `limit` the free ports wait until
     then, else the host is served again then."""
     if later < limit:  # nothing has changed at this host since then: it is served late
-        pending = desk.hosts[host, rs.PENDING]
+        pending = desk.hosts[host].pending
         if pending >= 0:
-            later = min(later, desk.messages[pending, rs.RELEASE])
+            later = min(later, desk.messages[pending].release)
         for p in range(desk.access.shape[1]):
             if free >> p & 1:
-                own.wires[desk.access[host, p], fb.PACED] = later
+                own.wires[desk.access[host, p]].paced = later
     elif later != NEVER:
-        schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, max(later, own.control[fb.NOW_PS]))
+        schedule(own.wheel, own.control[0].host_items + host, max(later, own.control[0].now_ps))
 
 
 @subkernel
 def _open_rings(net: Network, desk: Messages, host: Int, port: Int, time: Int) -> Int:
     """Mask of the classes that have flows in the rings of a port and are not paused there."""
     link, mask = np.int64(desk.access[host, port]), np.int64(0)
-    for of in range(net.settings[rs.CLASSES]):
+    for of in range(net.settings[0].classes):
         one = np.int64(of)
-        if desk.rings[ring_of(desk, host, port, one), rs.RING_HEAD] >= 0:
+        if desk.rings[ring_of(desk, host, port, one)].ring_head >= 0:
             if not is_paused(net, link, one, time):
                 mask |= np.int64(1) << one
     return mask
@@ -147,7 +146,7 @@ def _open_rings(net: Network, desk: Messages, host: Int, port: Int, time: Int) -
 @inlined
 def _all_open(net: Network, link: Int, time: Int) -> Bool:
     """Whether no class is paused at a link."""
-    for of in range(net.settings[rs.CLASSES]):
+    for of in range(net.settings[0].classes):
         if is_paused(net, link, np.int64(of), time):
             return False
     return True
@@ -157,7 +156,7 @@ def _all_open(net: Network, link: Int, time: Int) -> Bool:
 def _queue_may_start(net: Network, own: Feedback | None, link: Int, time: Int) -> Bool:
     """Whether a packet that waits at a port may start: ACKs, and probes of a class that is not
     paused."""
-    if net.links[link, rs.WAITING_PACKETS] == 0:
+    if net.links[link].waiting_packets == 0:
         return False
     return own is None or can_start(net, link, time)
 
@@ -165,10 +164,10 @@ def _queue_may_start(net: Network, own: Feedback | None, link: Int, time: Int) -
 @inlined
 def _may_pull(net: Network, desk: Messages, host: Int, port: Int, time: Int) -> Bool:
     """Whether a flow of a port may send, its window and pace aside."""
-    if net.settings[rs.CLASSES] > 1:
+    if net.settings[0].classes > 1:
         return _open_rings(net, desk, host, port, time) != 0
     link, only = np.int64(desk.access[host, port]), np.int64(0)
-    return desk.rings[ring_of(desk, host, port, only), rs.RING_HEAD] >= 0 and not is_paused(
+    return desk.rings[ring_of(desk, host, port, only)].ring_head >= 0 and not is_paused(
         net, link, only, time
     )
 
@@ -192,7 +191,7 @@ def _choose(
     later: Int
     of, may, later = np.int64(0), np.int64(0), np.int64(NEVER)
     link = np.int64(desk.access[host, port])
-    several = net.settings[rs.CLASSES] > 1
+    several = net.settings[0].classes > 1
     if several:
         may = _open_rings(net, desk, host, port, start)
         of = next_class(net, link, may, np.int64(1))
@@ -215,23 +214,23 @@ def _choose(
 @inlined
 def _take_again(desk: Messages, own: Feedback, flow: Int) -> tuple[Int, Int]:
     """(message, number) of the first packet to retransmit; message -1 if there is none."""
-    packet = own.senders[flow, rec.AGAIN_HEAD]
+    packet = own.senders[flow].again.head
     if packet < 0:
         return np.int64(-1), np.int64(0)
-    message = own.packets[packet, rec.MESSAGE]
-    own.tally[fb.SENT_AGAIN] += 1
-    return message, packet - desk.messages[message, rs.FIRST_NUMBER]
+    message = own.packets[packet].message
+    own.tally[0].sent_again += 1
+    return message, packet - desk.messages[message].first_number
 
 
 @inlined
 def _asks(own: Feedback, flow: Int, packet: Int, again: Bool) -> Bool:
     """Whether a packet requests an ACK, where an ACK is for several; if so, note it."""
-    asks = again or (own.control[fb.CONTROLLED] != 0 and _window_full(own, flow))
-    if own.control[fb.MPR]:
-        beyond = packet + 1 - own.senders[flow, rec.UNACKNOWLEDGED]
-        asks = asks or beyond >= own.control[fb.MPR]
+    asks = again or (own.control[0].controlled != 0 and _window_full(own, flow))
+    if own.control[0].mpr:
+        beyond = packet + 1 - own.senders[flow].unacknowledged
+        asks = asks or beyond >= own.control[0].mpr
     if asks:
-        own.senders[flow, rec.ASKING] = packet
+        own.senders[flow].asking = packet
     return asks
 
 
@@ -249,23 +248,23 @@ def _pace(
 ) -> None:
     """Update the calendar, the pace of port and flow, and the timer after a packet."""
     control, senders, links = own.control, own.senders, net.links
-    link = np.int64(desk.access[desk.flows[flow, rs.SRC], by])
-    schedule(own.wheel, 1 + link, links[link, rs.HEAD_TIME])
+    link = np.int64(desk.access[desk.flows[flow].src, by])
+    schedule(own.wheel, 1 + link, links[link].head_time)
     own.ports[flow, by] += size
-    own.tally[fb.DATA_SENT] += 1
-    if control[fb.PACE] != 1 << 20:
-        service = service_ps(size, links[link, rs.RATE])
-        own.wires[link, fb.PACED] = start + ((service * control[fb.PACE]) >> np.int64(20))
-    if control[fb.PACED_FLOWS]:
+    own.tally[0].data_sent += 1
+    if control[0].pace != 1 << 20:
+        service = service_ps(size, links[link].rate)
+        own.wires[link].paced = start + ((service * control[0].pace) >> np.int64(20))
+    if control[0].paced_flows:
         wait = on_send(own.window, own.window_params, flow, size, start)
-        senders[flow, rec.NEXT_PS] = start + wait
+        senders[flow].next_ps = start + wait
     # Without losses only go-back-N needs the timer: it takes reordering for loss, and its receiver
     # sends one NAK per gap, even if the retransmitted packets are reordered too.
-    again = again and control[fb.RECOVERY] == rec.GO_BACK_N
-    if (control[fb.CAN_LOSE] or again) and control[fb.RECOVERY] >= rec.SACK:
-        patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
-        due = max(control[fb.NOW_PS], start + patience)
-        schedule(own.wheel, control[fb.TIMERS] + flow, due)
+    again = again and control[0].recovery == rec.GO_BACK_N
+    if (control[0].can_lose or again) and control[0].recovery >= rec.SACK:
+        patience = timeout_ps(senders, flow, control[0].rto, control[0].linear)
+        due = max(control[0].now_ps, start + patience)
+        schedule(own.wheel, control[0].timers + flow, due)
 
 
 @inlined
@@ -300,7 +299,7 @@ def _pull(
         message, number = _take_again(desk, own, flow)
     again = message >= 0
     if not again:
-        message = desk.flows[flow, rs.CURSOR]
+        message = desk.flows[flow].cursor
         number = take_packet(desk, host, message, start)
     size = data_bytes(desk, message, number)
     key = packet_key(message, number)
@@ -311,26 +310,26 @@ def _pull(
     if own is None:
         label = emit(state, net.links, host, link, key, start)
     else:
-        if not own.control[fb.SELECTS]:
+        if not own.control[0].selects:
             label = emit(state, net.links, host, link, drawn_key(key, start), start)
-        if own.control[fb.TRACKS]:
-            packet = desk.messages[message, rs.FIRST_NUMBER] + number
-            own.packets[packet, rec.MESSAGE] = message
+        if own.control[0].tracks:
+            packet = desk.messages[message].first_number + number
+            own.packets[packet].message = message
             now_under_way(own.senders, own.packets, flow, packet, ev, start)
-            if own.control[fb.SEVERAL] and _asks(own, flow, packet, again):
+            if own.control[0].several and _asks(own, flow, packet, again):
                 key |= np.int64(fb.ASKS)
         else:
-            own.senders[flow, rec.WAY_PACKETS] += 1
+            own.senders[flow].way_packets += 1
     if _has_more(desk, own, flow):
         join_ring(desk, flow)
-    slot = new_slot(net, key, (desk.flows[flow, rs.DST] << np.int64(32)) | (label & _LABEL), size)
+    slot = new_slot(net, key, (desk.flows[flow].dst << np.int64(32)) | (label & _LABEL), size)
     if own is not None:
-        if net.settings[rs.CLASSES] > 1:
+        if net.settings[0].classes > 1:
             ring = ring_of(desk, host, port, of)
-            charge(net, link, of, size, np.int64(desk.rings[ring, rs.RING_HEAD] < 0))
-        own.slots[slot, fb.STAMP] = start
-        own.slots[slot, fb.ECHO] = ev
-        own.slots[slot, fb.TRAIL] = 0
+            charge(net, link, of, size, np.int64(desk.rings[ring].ring_head < 0))
+        own.slots[slot].stamp = start
+        own.slots[slot].echo = ev
+        own.slots[slot].trail = 0
     start_service(net, link, slot, size, start)
     add_jitter(net, link, slot, start)
     if own is not None:
@@ -360,55 +359,55 @@ def serve_nic(
             link = np.int64(desk.access[host, p])
             if link < 0:
                 continue
-            at = links[link, rs.FREE]
+            at = links[link].free
             if not _queue_may_start(net, own, link, at):
-                at = max(at, desk.hosts[host, rs.NOW])
+                at = max(at, desk.hosts[host].now)
                 if own is None:
-                    if desk.rings[ring_of(desk, host, p, only), rs.RING_HEAD] < 0:
+                    if desk.rings[ring_of(desk, host, p, only)].ring_head < 0:
                         continue
                 else:
-                    if (own.nics[host, fb.BLOCKED] | ~own.nics[host, fb.UP]) >> p & 1:
+                    if (own.nics[host].blocked | ~own.nics[host].up) >> p & 1:
                         continue
-                    at = max(at, own.wires[link, fb.PACED])
+                    at = max(at, own.wires[link].paced)
                     if not _may_pull(net, desk, host, np.int64(p), at):
                         continue
             if at < start:
                 start, port = at, np.int64(p)
-        pending = desk.hosts[host, rs.PENDING]
-        if pending >= 0 and messages[pending, rs.RELEASE] <= start:
-            if messages[pending, rs.RELEASE] >= limit:
+        pending = desk.hosts[host].pending
+        if pending >= 0 and messages[pending].release <= start:
+            if messages[pending].release >= limit:
                 if own is not None:
-                    item = own.control[fb.HOST_ITEMS] + host
-                    schedule(own.wheel, item, messages[pending, rs.RELEASE])
+                    item = own.control[0].host_items + host
+                    schedule(own.wheel, item, messages[pending].release)
                 return
             release_first(desk, host)
             if own is not None:
-                own.nics[host, fb.BLOCKED] = 0
+                own.nics[host].blocked = 0
             continue
         if start >= limit:
             if own is not None:
-                if start != NEVER and links[desk.access[host, port], rs.HEAD_TIME] == NEVER:
-                    schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, start)
+                if start != NEVER and links[desk.access[host, port]].head_time == NEVER:
+                    schedule(own.wheel, own.control[0].host_items + host, start)
             return
         link = np.int64(desk.access[host, port])
         if _queue_may_start(net, own, link, start):
             slot = take_waiting(net, link, start)
             start_service(net, link, slot, size_of(net.slots, slot), start)
             if own is not None:
-                schedule(own.wheel, 1 + link, links[link, rs.HEAD_TIME])
+                schedule(own.wheel, 1 + link, links[link].head_time)
             continue
         free = np.int64(1) << port
         if own is not None:
-            if desk.settings[rs.ANY_PORT]:
+            if desk.settings[0].any_port:
                 free |= _free_ports(net, desk, own, host, start)
         by = _pull(
             net, desk, own, evs, emit, state, select, on_send, host, port, free, start, limit
         )
         if own is not None:
             if by < 0:
-                if own.wires[link, fb.PACED] <= start:
-                    own.nics[host, fb.BLOCKED] |= free
-            elif desk.settings[rs.ANY_PORT]:  # a packet of one port may enable another port
+                if own.wires[link].paced <= start:
+                    own.nics[host].blocked |= free
+            elif desk.settings[0].any_port:  # a packet of one port may enable another port
                 unblock(own.nics, desk.hosts, host, start)
 
 
@@ -418,10 +417,138 @@ def _free_ports(net: Network, desk: Messages, own: Feedback, host: Int, start: I
     free = np.int64(0)
     for p in range(desk.access.shape[1]):
         link = np.int64(desk.access[host, p])
-        if link < 0 or max(net.links[link, rs.FREE], own.wires[link, fb.PACED]) > start:
+        if link < 0 or max(net.links[link].free, own.wires[link].paced) > start:
             continue
         if not _all_open(net, link, start):
             continue
-        if net.links[link, rs.WAITING_PACKETS] == 0 and own.nics[host, fb.UP] >> p & 1:
+        if net.links[link].waiting_packets == 0 and own.nics[host].up >> p & 1:
             free |= np.int64(1) << p
     return free
+
+
+@inlined
+def join_ring(run: Messages, flow: Int) -> None:
+    """Append a flow that has packets to send to its ring."""
+    ring = run.flows[flow].ring
+    run.flows[flow].ring_next = -1
+    if run.rings[ring].ring_head < 0:
+        run.rings[ring].ring_head = flow
+    else:
+        run.flows[run.rings[ring].ring_tail].ring_next = flow
+    run.rings[ring].ring_tail = flow
+    run.flows[flow].in_ring = 1
+
+
+@inlined
+def take_turn(run: Messages, ring: Int) -> Int:
+    """Remove and return the first flow of a ring; -1 for an empty ring."""
+    flow = run.rings[ring].ring_head
+    if flow >= 0:
+        following = run.flows[flow].ring_next
+        run.rings[ring].ring_head = following
+        if following < 0:
+            run.rings[ring].ring_tail = -1
+        run.flows[flow].in_ring = 0
+    return flow
+
+
+@inlined
+def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
+    """Schedule the release of a message, after messages of the same time."""
+    messages = run.messages
+    messages[message].release = time
+    before, here = np.int64(-1), run.hosts[host].pending
+    while here >= 0 and messages[here].release <= time:
+        before, here = here, messages[here].pending_next
+    messages[message].pending_next = here
+    if before < 0:
+        run.hosts[host].pending = message
+    else:
+        messages[before].pending_next = message
+
+
+@inlined
+def release_successors(run: Messages, host: Int, end: Int, time: Int) -> None:
+    """Schedule the successors whose last predecessor was this node, now complete at one of its
+    ends."""
+    for i in range(run.next_start[end], run.next_start[end + 1]):
+        successor = np.int64(run.next_message[i])
+        run.messages[successor].waits -= 1
+        if run.messages[successor].waits == 0:
+            add_pending(run, host, successor, time + run.messages[successor].release)
+
+
+@inlined
+def release_first(run: Messages, host: Int) -> None:
+    """Release the first pending message of a host, or end its computation."""
+    message = run.hosts[host].pending
+    run.hosts[host].pending = run.messages[message].pending_next
+    if run.messages[message].size == 0:
+        time = run.messages[message].release
+        run.messages[message].completed_ps = time
+        run.counts[0].completed += 1
+        release_successors(run, host, 2 * message + ON_ACKED, time)
+        return
+    run.hosts[host].now = max(run.hosts[host].now, run.messages[message].release)
+    run.messages[message].ready = 1
+    flow = run.messages[message].flow
+    if run.flows[flow].cursor == message and run.flows[flow].in_ring == 0:
+        join_ring(run, flow)
+
+
+@inlined
+def data_bytes(run: Messages, message: Int, number: Int) -> Int:
+    """Wire size of a data packet."""
+    messages = run.messages
+    if len(run.wire):
+        return np.int64(run.wire[messages[message].first_number + number])
+    if number + 1 == messages[message].size:
+        return messages[message].last_bytes
+    return messages[message].packet_bytes
+
+
+@inlined
+def _wait_for_its_time(run: Messages, host: Int, message: Int, number: Int, time: Int) -> None:
+    """The message becomes pending if its next packet is due later."""
+    if len(run.due_ps) == 0:
+        return
+    due = run.due_ps[run.messages[message].first_number + number]
+    if due > time:
+        run.messages[message].ready = 0
+        add_pending(run, host, message, due)
+
+
+@inlined
+def take_packet(run: Messages, host: Int, message: Int, time: Int) -> Int:
+    """The number of the next packet of a message, which now leaves the host for the first time."""
+    messages = run.messages
+    number = messages[message].sent
+    if number == 0:
+        messages[message].started_ps = time
+    messages[message].sent = number + 1
+    if len(run.sent_ps):
+        run.sent_ps[messages[message].first_number + number] = time
+    if number + 1 == messages[message].size:
+        run.flows[messages[message].flow].cursor = message + 1
+    else:
+        _wait_for_its_time(run, host, message, number + 1, time)
+    return number
+
+
+@inlined
+def acknowledged(run: Messages, message: Int, packets: Int, time: Int) -> Bool:
+    """Count packets of a message that the sender knows to have arrived; True for the last ones."""
+    run.messages[message].acked += packets
+    if run.messages[message].acked != run.messages[message].size:
+        return False
+    run.messages[message].completed_ps = time
+    run.counts[0].completed += 1
+    return True
+
+
+@inlined
+def ring_of(run: Messages, host: Int, port: Int, of: Int) -> Int:
+    """The ring of flows of a port and class of data."""
+    first = host * run.access.shape[1]
+    ring = first if run.settings[0].any_port else first + port
+    return ring * run.settings[0].classes + of

@@ -36,7 +36,7 @@ at which the packet arrived. A message is complete when ACKs for all its packets
 sender.
 
 **Computations** of a host run beside everything else and send nothing. A message or computation
-begins when all its predecessors are complete (waits.py).
+begins when all its predecessors are complete (`Waits`).
 
 **Packets** are identified by one positive int64, `packet_key`: message, number within
 the message, and flags. The number of a packet over all messages is
@@ -48,6 +48,10 @@ of a stream. So both drivers and any number of threads get the same numbers.
 
 Model source: htsim as described in "Load Balancing for AI Training Workloads" (arXiv 2507.21372)
 and docs/reproductions.md; ties and turns of flows are not specified there.
+
+**Waits** are the predecessors of messages beyond the one in `Workload.after`, and computations.
+Messages and computations are the nodes of a graph: node m < M is message m of the workload, node
+M + c is computation c. A node begins when all its predecessors are complete at its host.
 """
 
 from __future__ import annotations
@@ -58,13 +62,116 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined
+from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined, kernel
 from ....kernels.named import NamedTuple
 from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
-from .classes import MOST_CLASSES, TrafficClass
-from .pfc import PauseOutcome, Pfc
-from .waits import NO_WAITS, Edges, Waits
+from .queueing import MOST_CLASSES, PauseOutcome, Pfc, TrafficClass
+from .records import CACHE_LINE, Records, layout
+
+
+class Waits(NamedTuple):
+    """Edges, and computations. Phases (barriers) cannot have computations after the first."""
+
+    node: Int32s
+    """int32[E]: what waits."""
+    after: Int32s
+    """int32[E]: what must be complete."""
+    on: Bytes
+    """uint8[E]: ON_ACKED or ON_RECEIVED, as in `Workload.on`; ON_ACKED of computations."""
+    host: Int32s
+    """int32[C]: host of each computation."""
+    takes_ps: Ints
+    """int64[C]: from its last predecessor to its end, at least 0."""
+
+
+NO_WAITS = Waits(
+    np.zeros(0, np.int32),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.uint8),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.int64),
+)
+
+
+LATEST_PS = 1 << 61
+"""26 days. Later starts are set to this, so that sums stay within int64."""
+
+
+class Edges(NamedTuple):
+    """All edges of a workload, as in `Waits`."""
+
+    node: Array
+    after: Array
+    on: Array
+
+
+def all_with_all(node: Array, after: Array, times: Ints, begin: Ints) -> tuple[Array, Array]:
+    """Edges between all parts of nodes. times, begin: number of parts of each node, and its first
+    part. The new edges of an edge are consecutive."""
+    each = times[node] * times[after]
+    edge = np.repeat(np.arange(len(node)), each)
+    inside = np.arange(len(edge)) - np.repeat(np.cumsum(each) - each, each)
+    one, other = np.divmod(inside, times[after][edge])
+    return begin[node[edge]] + one, begin[after[edge]] + other
+
+
+def earliest(nodes: int, edges: Edges, release: Ints, takes: Ints) -> tuple[Ints, Ints]:
+    """(start of each node if only its predecessors delay it, at most LATEST_PS; order of
+    nodes).
+
+    release: int64[nodes], after the last predecessor. takes: int64[2, nodes], until the node is
+    complete at either end, by `Edges.on`. The order has every node after its predecessors; nodes of
+    cycles, and what waits for them, are missing.
+    """
+    by_after = np.argsort(edges.after, kind="stable")
+    start = np.searchsorted(edges.after[by_after], np.arange(nodes + 1)).astype(np.int64)
+    begin = release.astype(np.int64)
+    order = np.empty(nodes, np.int64)
+    done = _walk(
+        start,
+        edges.node[by_after].astype(np.int64),
+        edges.on[by_after].astype(np.int64),
+        np.bincount(edges.node, minlength=nodes).astype(np.int64),
+        release.astype(np.int64),
+        np.ascontiguousarray(takes, np.int64),
+        begin,
+        order,
+    )
+    return begin, order[: int(done)]
+
+
+@kernel
+def _walk(
+    start: Ints,
+    following: Ints,
+    on: Ints,
+    left: Ints,
+    release: Ints,
+    takes: Ints,
+    begin: Ints,
+    order: Ints,
+) -> Int:
+    """Fill begin and order (Kahn, CACM 1962); returns the number of ordered nodes."""
+    found = np.int64(0)
+    for node in range(len(left)):
+        if left[node] == 0:
+            order[found] = node
+            found += 1
+    at = np.int64(0)
+    while at < found:
+        node = order[at]
+        at += 1
+        for i in range(start[node], start[node + 1]):
+            successor = following[i]
+            ready = min(begin[node] + takes[on[i], node] + release[successor], LATEST_PS)
+            begin[successor] = max(begin[successor], ready)
+            left[successor] -= 1
+            if left[successor] == 0:
+                order[found] = successor
+                found += 1
+    return found
+
 
 PS = 1_000
 """Picoseconds of a nanosecond."""
@@ -344,36 +451,45 @@ class Workload(NamedTuple):
         return (self.packets - 1) * self.packet_bytes + self.last_bytes
 
 
-class LinkColumn:
-    """Columns of the drivers' `links`, int64[links, LINK_COLUMNS], that strategies may read.
+class Link:
+    """A link; strategies may read the fields up to `carried`, which are valid for the time up to
+    which the driver has served the link. Two cache lines."""
 
-    They are valid for the time up to which the driver has served the link.
-    """
-
-    FREE = 0
+    free: int
     """End of the current service; the link is busy at t if this is > t."""
-    WAITING_DATA = 1
+    waiting_data: int
     """Bytes of waiting data, without the packet in service."""
-    WAITING_ACKS = 2
-    WAITING_PACKETS = 3
+    waiting_acks: int
+    waiting_packets: int
     """Of both classes."""
-    SERVED = 4
+    served: int
     """Bytes of the packet in service, or of the last packet served."""
-    CARRIED = 5
+    carried: int
     """Bytes whose service has started, in total."""
-    OWN = 6
-    """First column of the driver's own columns."""
+    wire_head: int
+    """First packet on the wire."""
+    wire_tail: int
+    head_time: int
+    """Arrival time of the first packet on the wire, NEVER for none."""
+    data_head: int
+    """Packets that wait, by class; -1 for none."""
+    data_tail: int
+    ack_head: int
+    ack_tail: int
+    rate: int
+    """ps per byte, scaled by 2^20."""
+    delay: int
+    layer: int
 
 
-LINK_COLUMNS = 16
-"""Two cache lines per link."""
+LINK = layout(Link, CACHE_LINE)
 
 
 @inlined
-def queued_bytes(links: Ints, link: Int, time: Int) -> Int:
+def queued_bytes(links: Records, link: Int, time: Int) -> Int:
     """Queue of a link in bytes: both classes, and all bytes of the packet in service."""
-    waiting = links[link, 1] + links[link, 2]
-    return waiting + (links[link, 4] if links[link, 0] > time else 0)
+    waiting = links[link].waiting_data + links[link].waiting_acks
+    return waiting + (links[link].served if links[link].free > time else 0)
 
 
 @dataclass(frozen=True)

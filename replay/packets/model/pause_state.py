@@ -21,38 +21,91 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints
 from ....kernels.named import NamedTuple
-from .aligned import aligned
 from .arrays import FabricArrays
-from .classes import TrafficClass
 from .model import NEVER, Model
-from .pfc import BUFFER_BYTES_PER_GBPS, LEAST_BUFFER_PACKETS, Pfc, headroom_needed
+from .queueing import (
+    BUFFER_BYTES_PER_GBPS,
+    LEAST_BUFFER_PACKETS,
+    Pfc,
+    TrafficClass,
+    headroom_needed,
+)
+from .records import CACHE_LINE, Records, layout, table
 from .wheel import Wheel, new_wheel
 
-# rows
-SHARED, HEADROOM, ASKED, PAUSED, FRAME_TIME, SWITCH, LIMIT, ALPHA = range(8)
-"""What packets need without pauses, in one cache line: bytes in the shared buffer and
-in the headroom; 1 while the switch asks for a pause; 1 while the sender pauses; when the sender
-obeys the first frame on the way to it (NEVER: none); number of the switch; static threshold
-(NEVER: dynamic); alpha of dynamic thresholds, in 2^-20."""
-ROOM, REVERSE, SINCE, PAUSED_PS, LONGEST_PS, PAUSES, NO_ROOM, MOST_HEADROOM = range(8, 16)
-"""Headroom of the port; link that carries the frames, -1 for none; start of the pause, or end of
-the last one; time in pauses; longest pause; pauses; packets dropped without room; largest use of
-the headroom."""
-FRAME_HEAD, FRAME_TAIL, ROOTS, NEEDED, EXPIRES, REPEAT, FRAMES, STORM = range(16, 24)
-"""Frames on the way to the sender; of the link as an output: pauses for which its queue was the
-longest that was not paused itself; headroom that the cable needs; when the quanta of the pause
-expire, and when the switch repeats its frame (NEVER); frames that begin or repeat a pause; time of
-the first pause storm (-1)."""
-ROW_COLUMNS = 24
 
-# pools, per switch
-USED, SIZE = range(2)
-"""Bytes used of the shared buffer, and its size."""
+class PauseRow:
+    """Of a link and class of data; the first cache line is what packets need without pauses."""
 
-# rules
-XON, REACTION, QUANTA, STORM_AFTER, SEVERAL = range(5)
-"""Bytes below the threshold; ps; quanta of a frame, 0 for no end; ps; 1 if a link has several rows
-or timers of its pauses."""
+    shared: int
+    """Bytes in the shared buffer."""
+    headroom: int
+    """Bytes in the headroom."""
+    asked: int
+    """1 while the switch asks for a pause."""
+    paused: int
+    """1 while the sender pauses."""
+    frame_time: int
+    """When the sender obeys the first frame on the way to it (NEVER: none)."""
+    switch: int
+    limit: int
+    """Static threshold (NEVER: dynamic)."""
+    alpha: int
+    """Of dynamic thresholds, in 2^-20."""
+    room: int
+    """Headroom of the port."""
+    reverse: int
+    """Link that carries the frames, -1 for none."""
+    since: int
+    """Start of the pause, or end of the last one."""
+    paused_ps: int
+    longest_ps: int
+    pauses: int
+    no_room: int
+    """Packets dropped without room."""
+    most_headroom: int
+    """Largest use of the headroom."""
+    frame_head: int
+    """Frames on the way to the sender."""
+    frame_tail: int
+    roots: int
+    """Of the link as an output: pauses for which its queue was the longest that was not paused
+    itself."""
+    needed: int
+    """Headroom that the cable needs."""
+    expires: int
+    """When the quanta of the pause expire (NEVER)."""
+    repeat: int
+    """When the switch repeats its frame (NEVER)."""
+    frames: int
+    """Frames that begin or repeat a pause."""
+    storm: int
+    """Time of the first pause storm (-1)."""
+
+
+class Pool:
+    """The shared buffer of a switch, in bytes."""
+
+    used: int
+    size: int
+
+
+class PauseRules:
+    """The same for all switches; one record."""
+
+    xon: int
+    """Bytes below the threshold."""
+    reaction: int
+    """ps."""
+    quanta: int
+    """Of a frame, 0 for no end."""
+    storm_after: int
+    """ps."""
+    several: int
+    """1 if a link has several rows or timers of its pauses."""
+
+
+PAUSE_ROW, POOL, PAUSE_RULES = layout(PauseRow, CACHE_LINE), layout(Pool), layout(PauseRules)
 
 # held
 HELD, USES = 1, 2
@@ -65,9 +118,9 @@ MOST_CELLS = 1 << 26
 class Pauses(NamedTuple):
     """State of all links and switches."""
 
-    rows: Ints
-    pools: Ints
-    rules: Ints
+    rows: Records
+    pools: Records
+    rules: Records
     held: Bytes
     """uint8[L, F]: HELD and USES of each flow, of any class. uint8[1, 1]: not counted."""
     wheel: Wheel
@@ -77,9 +130,9 @@ class Pauses(NamedTuple):
 def no_pauses() -> Pauses:
     """The state of a run without PFC."""
     return Pauses(
-        np.zeros((1, ROW_COLUMNS), np.int64),
-        np.zeros((1, 2), np.int64),
-        np.zeros(5, np.int64),
+        table(1, PAUSE_ROW),
+        table(1, POOL),
+        table(1, PAUSE_RULES),
         np.zeros((1, 1), np.uint8),
         new_wheel(1, 1, 1),
     )
@@ -102,35 +155,34 @@ def new_pauses(
     pfc = model.pfc
     assert pfc is not None
     links, classes = len(arrays.target), len(model.classes)
-    rows = aligned(links, ROW_COLUMNS)
-    rows[:, FRAME_HEAD : FRAME_TAIL + 1] = rows[:, STORM] = -1
-    rows[:, FRAME_TIME] = rows[:, EXPIRES] = rows[:, REPEAT] = NEVER
-    rows[:, SWITCH] = arrays.target
-    rows[:, REVERSE] = reverse_links(source, arrays.target)
+    rows = table(links, PAUSE_ROW)
+    rows["frame_head"] = rows["frame_tail"] = rows["storm"] = -1
+    rows["frame_time"] = rows["expires"] = rows["repeat"] = NEVER
+    rows["switch"] = arrays.target
+    rows["reverse"] = reverse_links(source, arrays.target)
     fastest, slowest = (one / (1 << 20) for one in rates)
     into = np.flatnonzero(arrays.target < arrays.switches)
     for link in into.tolist():
         delay = int(arrays.delay_ps[link])
-        back = int(rows[link, REVERSE])
+        back = int(rows["reverse"][link])
         delay = max(delay, int(arrays.delay_ps[back]) if back >= 0 else 0)
         slow = slowest[back] / fastest[link] if back >= 0 else 1.0
         needed = headroom_needed(packet, float(fastest[link]), delay, pfc.reaction_ps) + int(
             max(0.0, slow - 1.0) * (packet + 64)
         )
-        rows[link, NEEDED] = needed
-        rows[link, ROOM] = needed if pfc.headroom_bytes is None else pfc.headroom_bytes
-    whole = aligned(links * classes, ROW_COLUMNS)
-    whole[:] = np.repeat(rows, classes, axis=0)
-    rows = whole
+        rows["needed"][link] = needed
+        rows["room"][link] = needed if pfc.headroom_bytes is None else pfc.headroom_bytes
+    of_links, rows = rows, table(links * classes, PAUSE_ROW)
+    rows[:] = np.repeat(of_links, classes)
     for number, one in enumerate(model.classes):
         own = rows[number::classes]
         limit, alpha = _threshold_of(one, pfc)
-        own[:, LIMIT], own[:, ALPHA] = NEVER if limit is None else limit, round(alpha * (1 << 20))
+        own["limit"], own["alpha"] = NEVER if limit is None else limit, round(alpha * (1 << 20))
         if not one.lossless:
-            own[:, ROOM] = own[:, NEEDED] = 0
-    pools = np.zeros((arrays.switches, 2), np.int64)
+            own["room"] = own["needed"] = 0
+    pools = table(arrays.switches, POOL)
     rooms = np.zeros(arrays.switches, np.int64)
-    np.add.at(rooms, arrays.target[into], rows[:, ROOM].reshape(links, classes).sum(1)[into])
+    np.add.at(rooms, arrays.target[into], rows["room"].reshape(links, classes).sum(1)[into])
     lossless = sum(one.lossless for one in model.classes)
     for switch in range(arrays.switches):
         ports = into[arrays.target[into] == switch]
@@ -171,12 +223,12 @@ def new_pauses(
                     f"PFC: xoff{of} ({limit:,} B) exceeds the shared buffer, {free:,} B without "
                     f"the headroom of {each}: --lossless pfc:xoff=... or buffer=..."
                 )
-        pools[switch, SIZE] = free
-    rules = np.zeros(5, np.int64)
-    rules[XON] = packet if pfc.xon_bytes is None else pfc.xon_bytes
-    rules[REACTION], rules[QUANTA] = pfc.reaction_ps, pfc.quanta or 0
-    rules[STORM_AFTER] = pfc.storm_ps
-    rules[SEVERAL] = classes > 1 or pfc.quanta is not None
+        pools["size"][switch] = free
+    rules = table(1, PAUSE_RULES)
+    rules["xon"] = packet if pfc.xon_bytes is None else pfc.xon_bytes
+    rules["reaction"], rules["quanta"] = pfc.reaction_ps, pfc.quanta or 0
+    rules["storm_after"] = pfc.storm_ps
+    rules["several"] = classes > 1 or pfc.quanta is not None
     counted = links * flows <= MOST_CELLS
     held = np.zeros((links, flows) if counted else (1, 1), np.uint8)
     return Pauses(rows, pools, rules, held, wheel)

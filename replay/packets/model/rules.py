@@ -5,8 +5,8 @@ functions get their state as one int64 array that the strategy builds from the f
 
 `choose(state, links, at) -> position`
     A switch has `at.size` > 1 equal-cost links for a packet (`Choice`). Returns 0 .. size-1; other
-    values are taken modulo size. `links` are the columns of `LinkColumn`: with `reads_queues`, the
-    columns of the members are valid at `at.time`. With `sees_all` the function is called for every
+    values are taken modulo size. `links` are records of `model.Link`: with `reads_queues`,
+    those of the members are valid at `at.time`. With `sees_all` the function is called for every
     packet at every switch: with size 1 when there is no choice, with size 0 and the link as
     `at.first` at the switch of the destination host.
 `emit(state, links, host, link, packet, time) -> label`
@@ -31,7 +31,8 @@ from ....kernels.named import NamedTuple
 from ...fabrics.fabric import Fabric
 from ...results.replay import SwitchHash
 from .labels import EvState, HostFunctions
-from .model import Model, Workload
+from .model import LINK, Model, Workload
+from .records import Records, array_of
 
 
 class Choice(NamedTuple):
@@ -58,19 +59,19 @@ def _choose() -> Any:
 
     integer: Any = types.int64
     choice: Any = types.NamedTuple([types.int32[::1], *[integer] * 7], Choice)  # type: ignore[no-untyped-call, unused-ignore]
-    return integer(integer[::1], integer[:, ::1], choice)
+    return integer(integer[::1], array_of(LINK), choice)
 
 
 def _emit() -> Any:
     from numba import types
 
     integer: Any = types.int64
-    return integer(integer[::1], integer[:, ::1], *[integer] * 4)
+    return integer(integer[::1], array_of(LINK), *[integer] * 4)
 
 
 choose_at, emit_at = function_at(_choose), function_at(_emit)
-Choose: TypeAlias = Callable[[Ints, Ints, Choice], Int]
-Emit: TypeAlias = Callable[[Ints, Ints, Int, Int, Int, Int], Int]
+Choose: TypeAlias = Callable[[Ints, Records, Choice], Int]
+Emit: TypeAlias = Callable[[Ints, Records, Int, Int, Int, Int], Int]
 
 
 def chooser(function: Choose) -> Callable[[], int]:
@@ -90,7 +91,7 @@ def nth_link(at: Choice, position: Int) -> Int:
 
 
 @emitter
-def no_label(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
+def no_label(state: Ints, links: Records, host: Int, link: Int, packet: Int, time: Int) -> Int:
     """For strategies in which hosts decide nothing."""
     return 0
 

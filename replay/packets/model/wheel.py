@@ -12,16 +12,13 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ....kernels.named import NamedTuple
-from .aligned import aligned
 from .model import NEVER
+from .records import Records, layout, table
 
 BUCKET, AT, COUNT, DUE, SHIFT, BATCH = range(6)
 """Items of `book`: number of the current bucket, next entry of the batch, end of the batch, number
 of items with a due time, binary logarithm of a bucket's width in ps; from BATCH on the batch:
 sorted entries (time - begin of the bucket) << 32 | item."""
-WHEN, FOLLOWING, BEFORE = range(3)
-"""Columns of `items`: due time (ps, NEVER), neighbours in the list of its bucket (-1: none)."""
-_ITEM_COLUMNS = 4
 _ITEM_BITS = 32
 ITEM_MASK = (1 << _ITEM_BITS) - 1
 _PATIENCE = 4096
@@ -33,13 +30,25 @@ MANY = 4096
 """With this number of items the packets on their links exceed the caches of the processor."""
 
 
+class Item:
+    """An item of the calendar."""
+
+    when: int
+    """Due time (ps, NEVER)."""
+    following: int
+    """Neighbours in the list of its bucket (-1: none)."""
+    before: int
+
+
+ITEM = layout(Item, 32)
+
+
 class Wheel(NamedTuple):
     """Items are numbered from 0; below 2^31."""
 
     heads: Ints
     """int64[buckets], a power of two: first item of each, -1 for none."""
-    items: Ints
-    """int64[items, _ITEM_COLUMNS]"""
+    items: Records
     book: Ints
     """int64[BATCH + 2 items + 1]"""
     scratch: Ints
@@ -54,22 +63,23 @@ def new_wheel(items: int, each_ps: float, horizon_ps: int) -> Wheel:
     book = np.zeros(BATCH + 2 * items + 1, np.int64)
     book[SHIFT] = shift
     book[AT] = book[COUNT] = BATCH
-    table = aligned(items, _ITEM_COLUMNS, -1)
-    table[:, WHEN] = NEVER
+    calendar = table(items, ITEM)
+    calendar["following"] = calendar["before"] = -1
+    calendar["when"] = NEVER
     scratch = np.zeros(_DIGITS + items, np.int64)
-    return Wheel(np.full(buckets, -1, np.int64), table, book, scratch)
+    return Wheel(np.full(buckets, -1, np.int64), calendar, book, scratch)
 
 
 @inlined
 def schedule(wheel: Wheel, item: Int, time: Int) -> None:
     """Make an item due at a time, present or future, unless it is already due earlier."""
     items, book = wheel.items, wheel.book
-    if items[item, WHEN] <= time:
+    if items[item].when <= time:
         return
     bucket = time >> book[SHIFT]
-    if items[item, WHEN] == NEVER and bucket > book[BUCKET]:
+    if items[item].when == NEVER and bucket > book[BUCKET]:
         book[DUE] += 1
-        items[item, WHEN] = time
+        items[item].when = time
         _put_in(wheel, item, bucket)
     else:
         _schedule_soon(wheel, item, time)
@@ -80,12 +90,12 @@ def _schedule_soon(wheel: Wheel, item: Int, time: Int) -> None:
     """`schedule` for an item that was due later, or is due in the current bucket."""
     items, book = wheel.items, wheel.book
     shift = book[SHIFT]
-    if items[item, WHEN] == NEVER:
+    if items[item].when == NEVER:
         book[DUE] += 1
-    elif items[item, WHEN] >> shift != book[BUCKET]:
-        _take_out(wheel, item, items[item, WHEN] >> shift)
+    elif items[item].when >> shift != book[BUCKET]:
+        _take_out(wheel, item, items[item].when >> shift)
     # Else its entry stays in the current batch; `next_event` ignores it.
-    items[item, WHEN] = time
+    items[item].when = time
     bucket = time >> shift
     if bucket > book[BUCKET]:
         _put_in(wheel, item, bucket)
@@ -115,7 +125,7 @@ def _tidy(wheel: Wheel) -> None:
     for i in range(book[AT], book[COUNT]):
         entry = book[i]
         due = begin + (entry >> np.int64(_ITEM_BITS))
-        if wheel.items[entry & np.int64(ITEM_MASK), WHEN] == due and entry != before:
+        if wheel.items[entry & np.int64(ITEM_MASK)].when == due and entry != before:
             book[kept] = entry
             kept += 1
             before = entry
@@ -129,10 +139,10 @@ def _put_in(wheel: Wheel, item: Int, bucket: Int) -> None:
     items = wheel.items
     at = bucket & np.int64(len(wheel.heads) - 1)
     first = wheel.heads[at]
-    items[item, FOLLOWING] = first
-    items[item, BEFORE] = -1
+    items[item].following = first
+    items[item].before = -1
     if first >= 0:
-        items[first, BEFORE] = item
+        items[first].before = item
     wheel.heads[at] = item
 
 
@@ -140,13 +150,13 @@ def _put_in(wheel: Wheel, item: Int, bucket: Int) -> None:
 def _take_out(wheel: Wheel, item: Int, bucket: Int) -> None:
     """Remove an item from the list of its bucket."""
     items = wheel.items
-    before, after = items[item, BEFORE], items[item, FOLLOWING]
+    before, after = items[item].before, items[item].following
     if before < 0:
         wheel.heads[bucket & np.int64(len(wheel.heads) - 1)] = after
     else:
-        items[before, FOLLOWING] = after
+        items[before].following = after
     if after >= 0:
-        items[after, BEFORE] = before
+        items[after].before = before
 
 
 @inlined
@@ -163,8 +173,8 @@ def next_event(wheel: Wheel) -> tuple[Int, Int]:
             book[AT] += 1
             item = entry & np.int64(ITEM_MASK)
             time = (book[BUCKET] << shift) + (entry >> np.int64(_ITEM_BITS))
-            if items[item, WHEN] == time:
-                items[item, WHEN] = NEVER
+            if items[item].when == time:
+                items[item].when = NEVER
                 book[DUE] -= 1
                 return item, time
         if book[DUE] == 0:
@@ -186,7 +196,7 @@ def _next_bucket(wheel: Wheel) -> None:
         if empty > _PATIENCE:
             earliest = np.int64(NEVER)
             for i in range(len(items)):
-                earliest = min(earliest, items[i, WHEN])
+                earliest = min(earliest, items[i].when)
             book[BUCKET] = earliest >> shift
             empty = 0
         begin = book[BUCKET] << shift
@@ -194,15 +204,15 @@ def _next_bucket(wheel: Wheel) -> None:
         at = book[BUCKET] & mask
         item, last = heads[at], np.int64(-1)  # last: of the items that stay
         while item >= 0:
-            after = items[item, FOLLOWING]
-            if items[item, WHEN] < end:
+            after = items[item].following
+            if items[item].when < end:
                 if last < 0:
                     heads[at] = after
                 else:
-                    items[last, FOLLOWING] = after
+                    items[last].following = after
                 if after >= 0:
-                    items[after, BEFORE] = last
-                entry = ((items[item, WHEN] - begin) << np.int64(_ITEM_BITS)) | item
+                    items[after].before = last
+                entry = ((items[item].when - begin) << np.int64(_ITEM_BITS)) | item
                 book[book[COUNT]] = entry
                 book[COUNT] += 1
             else:

@@ -17,7 +17,7 @@ import numpy as np
 from ....kernels.kernel import Int, Ints, subkernel
 from ...fabrics.fabric import Fabric
 from ...packets.model import labels
-from ...packets.model.arrays import fabric_arrays
+from ...packets.model.arrays import fabric_arrays, round_trips
 from ...packets.model.labels import (
     EvState,
     HostFunctions,
@@ -27,7 +27,6 @@ from ...packets.model.labels import (
     random_ev,
 )
 from ...packets.model.model import Workload
-from ...packets.model.round_trip import round_trips
 from ...packets.model.rules import Rules, Strategy
 from ..base import Configured
 from .host_spray import HostSpray, on_all_ports

@@ -16,10 +16,9 @@ import numpy as np
 from ....kernels.kernel import Int, Ints, subkernel
 from ...fabrics.fabric import Fabric
 from ...packets.model import labels
-from ...packets.model.arrays import fabric_arrays
+from ...packets.model.arrays import bdp_packets, fabric_arrays, round_trips
 from ...packets.model.labels import EvState, HostFunctions, host_functions, new_state, random_ev
 from ...packets.model.model import PS, Workload
-from ...packets.model.round_trip import bdp_packets, round_trips
 from ...packets.model.rules import Rules, Strategy
 from ..base import Configured
 from .host_spray import HostSpray, on_all_ports

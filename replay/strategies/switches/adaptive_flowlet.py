@@ -17,6 +17,7 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.model import Model, Workload, message_of, queued_bytes
+from ...packets.model.records import Records
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
 from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -84,7 +85,7 @@ class AdaptiveFlowlet(Configured, Strategy):
 
 
 @inlined
-def quality(state: Ints, links: Ints, link: Int, time: Int) -> Int:
+def quality(state: Ints, links: Records, link: Int, time: Int) -> Int:
     """Band of a port, from 0 (best) to 7.
 
     State: position of the numbers at 8; of the bytes that each link sends per sample at its rate at
@@ -95,11 +96,11 @@ def quality(state: Ints, links: Ints, link: Int, time: Int) -> Int:
     passed = now - state[at + 3]
     if passed > 0:
         queued = queued_bytes(links, link, time)
-        sent = (links[link, 5] - state[at + 2]) // passed
+        sent = (links[link].carried - state[at + 2]) // passed
         for _ in range(min(passed, np.int64(_SAMPLES))):
             state[at] += (sent - state[at]) >> state[numbers + 4]
             state[at + 1] += (queued - state[at + 1]) >> state[numbers + 4]
-        state[at + 2], state[at + 3] = links[link, 5], now
+        state[at + 2], state[at + 3] = links[link].carried, now
     load = min(np.int64(_BANDS - 1), state[at] * _BANDS // state[state[12] + link])
     queue = min(np.int64(_BANDS - 1), state[at + 1] * _BANDS // max(np.int64(1), state[4]))
     weights = state[numbers + 2] + state[numbers + 3]

@@ -9,17 +9,11 @@ from host_ports import port_links
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.checks.blast_radius import links_of
-from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.packets.failures.events import (
-    LOSSY,
-    SLOW,
-    Failures,
-    LinkEvent,
-    outage,
-)
-from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.event_driven import FeedbackResult, run_event_driven
+from rocescope.replay.packets.failures import LOSSY, SLOW, Failures, LinkEvent, outage
+from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.packets.offers import workload_of
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 US = 1_000_000

@@ -9,10 +9,9 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.loads import link_loads
-from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
-from rocescope.replay.packets.offers.collectives import collective
-from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.packets.offers import collective, workload_of
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import (
     PACKET_STRATEGIES,
     parse_packet_strategy,

@@ -12,16 +12,16 @@ from rocescope.kernels.kernel import Int, Ints, kernel
 from rocescope.replay.compare.pattern import generated
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.model.model import (
-    LINK_COLUMNS,
+    LINK,
     EngineResult,
-    LinkColumn,
     Model,
     Workload,
 )
+from rocescope.replay.packets.model.records import table
 from rocescope.replay.packets.model.rules import Choice, Rules, choose_at
-from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.packets.offers import workload_of
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import parse_packet_strategy, parse_strategy
 from rocescope.replay.strategies.switches import adaptive, ofan
 from rocescope.replay.strategies.switches.least import NONE, random_least
@@ -126,19 +126,19 @@ def test_shortest_queue_is_exact_and_first_wins_ties() -> None:
 
 def test_drill_takes_the_shortest_of_two_draws_and_its_memory() -> None:
     rules = parse_packet_strategy("drill").rules(messages([(0, 4)], 1), THREE, 1)
-    queues = np.zeros((len(THREE.links.source), LINK_COLUMNS), np.int64)
+    queues = table(len(THREE.links.source), LINK)
     members = np.arange(4, dtype=np.int32)
     call = choose_of(rules)
-    queues[:4, LinkColumn.WAITING_DATA] = 4000, 3000, 2000, 1000
+    queues["waiting_data"][:4] = 4000, 3000, 2000, 1000
     found = [call(queues, Choice(members, 0, 4, 0, 0, packet, 0, 0)) for packet in range(200)]
     # Never worse than the packet before: once the shortest is found it is remembered.
     assert found == sorted(found) and found[-1] == 3
-    queues[3, LinkColumn.WAITING_DATA] = 5000
+    queues["waiting_data"][3] = 5000
     later = [call(queues, Choice(members, 0, 4, 0, 0, packet, 0, 0)) for packet in range(300, 500)]
     assert later[-1] == 2 and set(later) <= {0, 1, 2, 3}
     # Without memory the shortest of two uniform draws: 7/16, 5/16, 3/16 and 1/16.
     rules = parse_packet_strategy("drill:memory=0").rules(messages([(0, 4)], 1), THREE, 1)
-    queues[:4, LinkColumn.WAITING_DATA] = 4000, 3000, 2000, 1000
+    queues["waiting_data"][:4] = 4000, 3000, 2000, 1000
     call = choose_of(rules)
     drawn = Counter(call(queues, Choice(members, 0, 4, 0, 0, p, 0, 0)) for p in range(4000))
     assert all(abs(drawn[i] - 4000 * (2 * i + 1) / 16) < 160 for i in range(4))
@@ -153,7 +153,7 @@ def test_random_ports_are_uniform() -> None:
 @pytest.mark.thorough
 def test_adaptive_bands_of_5_10_and_20_percent_are_stale_for_100_ns() -> None:
     rules = parse_packet_strategy("adaptive").rules(messages([(0, 4)], 1), THREE, 1)
-    state, queues = rules.state, np.zeros((len(THREE.links.source), LINK_COLUMNS), np.int64)
+    state, queues = rules.state, table(len(THREE.links.source), LINK)
     members = np.arange(4, dtype=np.int32)
 
     def chosen(time_ps: int, packet: int = 0) -> int:
@@ -161,12 +161,12 @@ def test_adaptive_bands_of_5_10_and_20_percent_are_stale_for_100_ns() -> None:
         return int(adaptive.least_band(state, queues, at))
 
     # Of 800 kB: bands 2, 3, 0 and 1, each a byte beside the boundary.
-    queues[:4, LinkColumn.WAITING_DATA] = 159_999, 160_000, 39_999, 40_000
+    queues["waiting_data"][:4] = 159_999, 160_000, 39_999, 40_000
     assert {chosen(0, packet) for packet in range(50)} == {2}
-    queues[2, LinkColumn.WAITING_DATA] = 800_000
+    queues["waiting_data"][2] = 800_000
     assert chosen(99_999) == 2
     assert chosen(100_000) == 3
-    queues[:4, LinkColumn.WAITING_DATA] = 80_000, 79_999, 79_999, 80_000
+    queues["waiting_data"][:4] = 80_000, 79_999, 79_999, 80_000
     assert {chosen(200_000, packet) for packet in range(50)} == {1, 2}
 
 

@@ -8,8 +8,8 @@ from aggregating import small_jobs
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.aggregation import compare
 from rocescope.replay.aggregation.compare import aggregation_result, check_sizes
+from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions
-from rocescope.replay.aggregation.schemes.registry import parse_schemes
 from rocescope.replay.compare.packets import COMPILING
 
 

@@ -1,16 +1,40 @@
-"""Runs: memory, windows, the same result for the same seed, the end of the simulated time."""
+"""Runs: state, events, results.
+
+Runs: memory, windows, the same result for the same seed, the end of the simulated time.
+
+The driver against its plain twin, and sums that are exact whatever the network does.
+
+Owners, saturating sums and values.
+
+Columns differ from each other and fit their table.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from aggregating import small_jobs
+from aggregation_twin import Twin, tallies
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as some
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.aggregation.columns import ty
+from rocescope.replay.aggregation.jobs import parse_jobs, place
+from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions, _index, simulate
 from rocescope.replay.aggregation.schemes.atp import atp
 from rocescope.replay.aggregation.schemes.switchml import switchml
+from rocescope.replay.aggregation.state import (
+    MOST_WORKERS,
+    SEQ_BITS,
+    TALLY,
+    added,
+    owner_of,
+    saturated,
+    value_of,
+)
+from rocescope.replay.fabrics.parse import parse_fabric
 
 
 def test_a_seed_gives_the_same_run_and_another_seed_another():
@@ -27,7 +51,7 @@ def test_jobs_with_slots_enough_do_not_collide_and_with_few_they_do():
     few, many = (
         simulate(atp({}), jobs, fabric, Conditions(slots=slots)) for slots in (40, 1 << 20)
     )
-    assert few.tally[:, ty.COLLISIONS].sum() > 0 == many.tally[:, ty.COLLISIONS].sum()
+    assert few.tally["collisions"].sum() > 0 == many.tally["collisions"].sum()
     taken = few.usage[0].sum() / (40 * few.at_ps)
     assert 0 < taken <= 1 and (few.usage[1] <= few.usage[0]).all()
 
@@ -73,3 +97,95 @@ def test_memory_that_is_too_small(scheme, slots, spec, said):
     jobs, fabric = small_jobs(spec)
     with pytest.raises(UsageError, match=said):
         simulate(scheme, jobs, fabric, Conditions(slots=slots))
+
+
+FABRICS = (
+    "leaf-spine:leaves=1,spines=1,hosts=16,rate=100G,delay=500ns",
+    "leaf-spine:leaves=3,spines=2,hosts=8,rate=100G,delay=500ns",
+)
+SHORT = "rto=30us,first-rto=60us"
+SPECS = (
+    f"atp:{SHORT}", f"atp:{SHORT},slot-timeout=20us", f"atp:{SHORT},reminder=20us", f"esa:{SHORT}",
+    f"esa:{SHORT},release=completion", f"esa:{SHORT},ageing=no,rehash=yes",
+    f"a2tp:{SHORT},base-rtt=3us", f"a2tp:{SHORT},aggregators=1,contention=0,rehash=no",
+    f"ideal:{SHORT}", f"none:{SHORT}", "switchml:rto=30us", "switchml:rto=30us,double-after=3",
+)  # fmt: skip
+
+
+@some.composite
+def cases(draw):
+    """A scheme, jobs on a small fabric, and what the network does to packets."""
+    spec = draw(some.sampled_from(SPECS))
+    fabric = parse_fabric(draw(some.sampled_from(FABRICS)))
+    several = fabric.switches > 2
+    window = draw(some.integers(2, 8))
+    plans = []
+    for _ in range(draw(some.integers(1, 3))):
+        workers = draw(some.integers(2, 4))
+        racks = draw(some.integers(1, 2)) if several else 1
+        plans.append(
+            f"workers={workers},racks={racks},model={draw(some.sampled_from(('comm', 'comp')))},"
+            f"fragments={draw(some.integers(3, 24))},layers={draw(some.integers(1, 3))},"
+            f"iterations={draw(some.integers(1, 3))},window={window},"
+            f"overflow={draw(some.sampled_from((0, 0, 0.2, 1)))},"
+            f"stragglers={draw(some.integers(0, 1))},slowdown=3"
+        )
+    share = some.sampled_from((0.0, 0.0, 0.01, 0.1))
+    conditions = Conditions(
+        slots=draw(some.integers(max(8, window), 24)),
+        seed=draw(some.integers(0, 1000)),
+        jitter=draw(some.sampled_from((0.0, 0.2, 2.0))),
+        loss=draw(share),
+        copies=draw(share),
+        delays=draw(share),
+    )
+    return spec, plans, fabric.name, conditions
+
+
+@examples(60, deadline=None)
+@given(cases())
+def test_every_gradient_is_summed_once_and_as_the_twin_says(case):
+    spec, plans, name, conditions = case
+    scheme, fabric = parse_schemes([spec])[0], parse_fabric(name)
+    jobs = place(parse_jobs(plans), fabric)
+    found = simulate(scheme, jobs, fabric, conditions)  # raises when a result is another sum
+
+    assert (found.finished_ps >= 0).all()
+    for number, job in enumerate(jobs):
+        results = len(job.workers) * job.total
+        assert found.tally["results"][number] == results == found.tally["sent"][number]
+    twin = Twin(scheme.name.partition(":")[0], scheme.conduct, jobs, fabric, conditions)
+    twin.run()
+    assert [w.finished for w in twin.workers] == found.finished_ps.tolist()
+    for worker, ends in zip(twin.workers, found.ends_ps.tolist(), strict=True):
+        assert worker.ends == [end for end in ends if end >= 0]
+    assert tallies(twin, TALLY.names) == found.tally.tolist()
+
+
+INT32 = some.integers(-(1 << 31), (1 << 31) - 1)
+
+
+@given(INT32, INT32)
+def test_sums_saturate_as_registers_of_int32(a, b):
+    assert added(a, b) == max(-(1 << 31), min((1 << 31) - 1, a + b))
+
+
+@given(some.integers(0, 255), some.integers(0, 255), some.integers(0, (1 << SEQ_BITS) - 1))
+def test_owners_are_not_zero_and_tell_jobs_apart(a, b, seq):
+    assert owner_of(a, seq) != 0
+    assert (owner_of(a, seq) == owner_of(b, seq)) == (a == b)
+
+
+def test_values_differ_and_their_sums_do_not_saturate():
+    values = [int(value_of(7, 0, 5, bit, 0)) for bit in range(MOST_WORKERS)]
+    assert len(set(values)) == MOST_WORKERS
+    assert max(map(abs, values)) * MOST_WORKERS < (1 << 31) - 1
+    assert values[0] == value_of(7, 0, 5, 0, 0) != value_of(7, 0, 6, 0, 0)
+
+
+def test_two_values_of_a_fragment_that_overflows_saturate():
+    always = 1 << 31
+    one, other = (int(value_of(7, 0, 5, bit, always)) for bit in (0, 1))
+    assert not saturated(one) and saturated(added(one, other))
+    some_of = [int(value_of(7, 0, seq, 0, always // 4)) > 1 << 30 for seq in range(4000)]
+    assert 800 < sum(some_of) < 1200

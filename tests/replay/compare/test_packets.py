@@ -29,11 +29,10 @@ from rocescope.replay.compare.specs import parse_transport
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.packets.bounds import bounds
-from rocescope.replay.packets.drivers.runner import run_open_loop
-from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.collectives import collective
-from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.packets.offers import collective, workload_of
+from rocescope.replay.packets.open_loop import run_open_loop
+from rocescope.replay.packets.runs import run_many
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")

@@ -12,7 +12,7 @@ from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.specs import parse_model
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.model.pfc import Pfc
+from rocescope.replay.packets.model.queueing import Pfc
 from rocescope.replay.results.replay import StrategyResult
 
 INCAST = "incast:fan-in=7,message-size=500kB"

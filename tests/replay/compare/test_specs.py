@@ -17,9 +17,8 @@ from rocescope.replay.compare.specs import (
     parse_transport,
 )
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.model.classes import TrafficClass
-from rocescope.replay.packets.model.pfc import Pfc
-from rocescope.replay.packets.offers.reshaped import Shape
+from rocescope.replay.packets.captured import Shape
+from rocescope.replay.packets.model.queueing import Pfc, TrafficClass
 
 PLANES = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=2,rate=100G")
 US = 1_000_000

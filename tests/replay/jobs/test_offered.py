@@ -16,9 +16,9 @@ from rocescope.replay.jobs.graph import MOST_PS, Graph, Job
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import COLLECTIVES, parse_jobs
 from rocescope.replay.packets.bounds import bounds
-from rocescope.replay.packets.drivers.event_driven import run_event_driven
-from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.event_driven import run_event_driven
 from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")

@@ -7,7 +7,7 @@ from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import parse_jobs
 from rocescope.replay.jobs.times import alone_ps, job_times
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.bounds import bounds, permutation_bound_ps
-from rocescope.replay.packets.drivers.event_driven import run_event_driven
-from rocescope.replay.packets.drivers.runner import run_open_loop
-from rocescope.replay.packets.failures.events import SLOW, Failures, LinkEvent
-from rocescope.replay.packets.hosts.parameters import Transport
-from rocescope.replay.packets.model.model import Model, Workload
-from rocescope.replay.packets.model.waits import NO_WAITS
-from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.packets.event_driven import run_event_driven
+from rocescope.replay.packets.failures import SLOW, Failures, LinkEvent
+from rocescope.replay.packets.hosts.transport import Transport
+from rocescope.replay.packets.model.model import NO_WAITS, Model, Workload
+from rocescope.replay.packets.offers import workload_of
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.traffic import ON_RECEIVED
 

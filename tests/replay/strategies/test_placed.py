@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 

@@ -14,9 +14,9 @@ from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED
 from rocescope.analyzer.wire.opcodes import opcode_name
 from rocescope.analyzer.wire.packets import ACK_REQUEST, HAS_AETH
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.captured import captured
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
-from rocescope.replay.packets.offers.captured import captured
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.closed_loop import LEAST_TURNS, sent_messages
 from rocescope.replay.traffic.message_log import MessageLog

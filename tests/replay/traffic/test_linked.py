@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import parse_jobs
+from rocescope.replay.packets.captured import captured
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers.captured import captured
-from rocescope.replay.packets.received.received_pcap import write_sent
-from rocescope.replay.packets.run import run_packets
+from rocescope.replay.packets.received import write_sent
+from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.linked import (
     CHANCE,

@@ -8,8 +8,8 @@ import pytest
 from aggregating import small_jobs
 
 from rocescope.replay.aggregation.compare import aggregation_result
+from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions
-from rocescope.replay.aggregation.schemes.registry import parse_schemes
 from rocescope.report.terminal.aggregate import fill_aggregation, verdict
 from rocescope.report.terminal.page import page_on
 

@@ -10,8 +10,8 @@ from aggregating import small_jobs
 from msgspec.structs import replace
 
 from rocescope.replay.aggregation.compare import aggregation_result
+from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions
-from rocescope.replay.aggregation.schemes.registry import parse_schemes
 from rocescope.replay.results.aggregation import AggregationResult
 from rocescope.report.html.charts.aggregation import _decades, completions, occupancy, on_links
 

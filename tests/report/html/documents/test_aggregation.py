@@ -7,8 +7,8 @@ from hostile_texts import hostile
 from html_checks import checked
 
 from rocescope.replay.aggregation.compare import aggregation_result
+from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions
-from rocescope.replay.aggregation.schemes.registry import parse_schemes
 from rocescope.report.html.documents.aggregation import aggregation_html
 
 

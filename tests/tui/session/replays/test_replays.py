@@ -197,8 +197,8 @@ def test_a_strip_shows_where_values_lie():
 
 
 def test_packets_stop_inside_a_strategy(monkeypatch):
-    for driver in ("runner", "event_driven"):
-        monkeypatch.setattr(f"rocescope.replay.packets.drivers.{driver}.HOPS_AT_ONCE", 50)
+    for driver in ("open_loop", "event_driven"):
+        monkeypatch.setattr(f"rocescope.replay.packets.{driver}.HOPS_AT_ONCE", 50)
 
     class Impatient(Replays):
         def _tell(self, **changes):

@@ -1,1 +1,0 @@
-"""The drivers that move packets: open loop and event driven."""

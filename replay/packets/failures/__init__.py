@@ -1,1 +1,0 @@
-"""Link failures during a replay of packets, and convergence of routing."""

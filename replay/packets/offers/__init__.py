@@ -1,1 +1,0 @@
-"""What hosts offer: generated patterns, captured traffic."""

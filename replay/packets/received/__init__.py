@@ -1,1 +1,0 @@
-"""Packets as seen by their receivers."""
