@@ -11,15 +11,12 @@ from ...kernels.kernel import Bools, Int32s
 from ...kernels.shape import forget
 from ..decode.headers.cm import CmMessage
 from ..results.ended import Ended
-from ..statistics.keeping import Kept
+from ..statistics.per_flow import Kept
 from ..track.batch import TrackedBatch
 from ..track.connections import CmPairs
-from ..track.keeping import keep_flows
-from ..track.merge import merge_trackers
 from ..track.mrc_answers import with_answers
 from ..track.tracker import FlowTracker
 from ..wire.packets import PacketTable
-from ..wire.registry import NumberMaps
 from ..wire.taps import Taps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
@@ -177,7 +174,7 @@ class Measuring:
     def keep(self, kept: Kept) -> None:
         """Only these flows stay; conformance has no flows that can leave."""
         forget()  # else every array would stay beside its copy
-        keep_flows(self.tracker, kept)
+        self.tracker.keep(kept)
         measures = (
             self.activity, self.entropy, self.taps, self.hops, self.srv6, self.messages, self.idle,
             self.troubles, self.congestion, self.mrc,
@@ -192,41 +189,31 @@ class Measuring:
         if self.renumbered is not None:
             self.renumbered.append(kept)
 
-    def merge(self, other: Measuring, maps: NumberMaps) -> Int32s:
-        """Add a later part of the same capture, measured separately; it is not changed.
+    def merge(self, other: Measuring) -> Int32s:
+        """Add a part of the same analysis with the same numbers of hosts, taps and segment lists.
 
-        For example the files of a rotated series on several machines. Both parts have the same
-        window and the same `many_taps`. maps: from `Registry.joined`; result: its flow i is our
-        flow `result[i]`. Parts without a common host pair give exactly the result of the whole, for
-        any times; so do parts with a clean cut. `track.merge.merge_trackers` defines a clean cut
-        and the differences at other seams. Messages across the seam are incomplete in both parts,
-        and responses after the seam to earlier requests give no latency. More parts may be merged
-        and more packets measured later; merging closes the open messages, requests and RFC 5236
-        windows of flows in both parts.
+        Exactly the measures of the whole, if the parts have no host pair in common. What crosses
+        host pairs is left to the caller: the order of flows and events, connection management, and
+        `hops`, whose packets all flows share. Result: its flow i is our flow `result[i]`.
         """
-        endpoint_map, tap_map, path_map = maps
-        flow_map = merge_trackers(self.tracker, other.tracker, endpoint_map, tap_map)
-        self.ended = self.ended.joined(other.ended)
-        self.cm.merge(other.cm, endpoint_map, tap_map)
+        flow_map = self.tracker.index_records(other.tracker.flows)
+        self.tracker.merge(other.tracker, flow_map)
         self.clock.update(other.clock.latest)
         self.many_taps = self.many_taps or other.many_taps
         self.packets_before_taps += other.packets_before_taps
-        self.totals.merge(other.totals, flow_map, tap_map)
+        self.totals.merge(other.totals)
         self.activity.merge(other.activity, flow_map)
-        if self.late is not None and other.late is not None:
-            self.late.merge(other.late, flow_map)
-        self.entropy.merge(other.entropy, flow_map)
-        self.taps.merge(other.taps, flow_map, tap_map)
-        self.hops.merge(other.hops, flow_map, tap_map)
-        self.srv6.merge(other.srv6, flow_map, path_map)
+        for mine, theirs in zip(self._paths(), other._paths(), strict=True):
+            mine.merge(theirs, flow_map)
         self.messages.merge(other.messages, flow_map)
         self.idle.merge(other.idle, flow_map)
-        self.troubles.merge(other.troubles, flow_map, tap_map)
+        self.troubles.merge(other.troubles, flow_map)
         self.congestion.merge(other.congestion, flow_map)
-        self.mrc.merge(other.mrc, flow_map, endpoint_map, tap_map, path_map)
-        if self.conformance is not None and other.conformance is not None:
-            self.conformance.merge(other.conformance, self.tracker, flow_map, endpoint_map, tap_map)
+        self.mrc.merge(other.mrc, flow_map)
         return flow_map
+
+    def _paths(self) -> tuple[PathUsage, PathUsage, PathUsage]:
+        return self.entropy, self.taps, self.srv6
 
 
 def _conformance(options: ConformanceOptions, many_taps: bool) -> Conformance:

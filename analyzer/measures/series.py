@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, kernel, subkernel
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt32s, kernel, subkernel
 from ..results.series import Series
-from ..statistics.keeping import Kept
+from ..statistics.per_flow import Kept
 from ..statistics.windows import WIDTH, WindowArrays, WindowedSums, same_window, window_row
 from ..track.batch import (
     DUPLICATE,
@@ -153,16 +153,9 @@ class Totals(WindowedSums):
         self.widen(_TAPS + int(batch.table.tap.max()) + 1)
         self.count(lambda row, windows: _count_rows(row, windows, batch.rows), batch.table.time_ns)
 
-    def merge(self, other: Totals, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
-        """Add the totals of other rows with the same window.
-
-        Its tap i is our `tap_map[i]`; without a map taps keep their indices.
-        """
-        columns = np.arange(other.columns, dtype=np.int32)
-        if tap_map is not None:
-            taps = columns[_TAPS:] - _TAPS
-            columns[_TAPS:] = _TAPS + tap_map[taps]
-        self.add(other, columns)
+    def merge(self, other: Totals) -> None:
+        """Add the totals of other rows with the same window and the same taps."""
+        self.add(other, np.arange(other.columns, dtype=np.int32))
 
     def series(self, tap_names: Sequence[str]) -> Series:
         """All windows from the first to the last packet; tap i is `tap_names[i]`."""

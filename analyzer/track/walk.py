@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, inlined, subkernel
+from ...kernels.kernel import Bool, Bytes, Int, Int32s, inlined, subkernel
 from ..statistics.density import DensityArrays
 from ..statistics.histogram import Histograms
+from ..statistics.per_flow import CodeArrays
 from ..wire import opcodes as codes
 from ..wire.packets import RTX, TableArrays
 from ..wire.psn import id_distance
@@ -77,8 +78,7 @@ def walk(
     histograms: Histograms,
     densities: DensityArrays,
     table: TableArrays,
-    opcodes: Ints,
-    column: Int32s,
+    opcodes: CodeArrays,
     start: Int,
     flow_of_row: Int32s,
     verdict_of_row: Bytes,
@@ -96,7 +96,7 @@ def walk(
         ):  # fmt: skip
             return i
         opcode = np.int64(table.opcode[i])
-        if column[opcode] < 0:
+        if opcodes.column[opcode] < 0:
             return i
         f = np.int64(flow_of_row[i])
         flow = state.flows[f]
@@ -177,7 +177,7 @@ def walk(
             flow.tap_copies += 1
             continue
         flow.packets += 1
-        opcodes[f, column[opcode]] += 1
+        opcodes.packets[f, opcodes.column[opcode]] += 1
         flow.wire_bytes += wire_bytes
         flow.payload_bytes += payload
         flow.first_time = min(flow.first_time, time)

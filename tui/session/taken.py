@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from ...analyzer.results.events import Event
-from ...analyzer.statistics.keeping import Kept
+from ...analyzer.statistics.per_flow import Kept
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track import state as st
 from .feeds.feeds import Feed

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...track.batch import TrackedBatch
-from ...track.merge import merge_trackers
 from ...track.tracker import FlowTracker
 from ...wire.packets import PacketTable
 from .options import ConformanceOptions
@@ -68,30 +67,6 @@ class Conformance:
                 one.tracker = FlowTracker()
             own = one.tracker.update(_rows_of(batch.table, both))
             one.update(own, one.tracker.flows)
-
-    def merge(
-        self,
-        other: Conformance,
-        tracker: FlowTracker,
-        flow_map: NDArray[np.int32],
-        endpoint_map: NDArray[np.uint32],
-        tap_map: NDArray[np.uint16],
-    ) -> None:
-        """Add a later part; the arguments are those of `Measuring.merge`, already merged."""
-        for tap, theirs in other.taps.items():
-            into = int(tap_map[tap])
-            fresh = into not in self.taps
-            mine = self._tap(into)
-            if theirs.tracker is not None and fresh:
-                mine.tracker = FlowTracker()
-            whose, places = tracker, flow_map
-            if mine.tracker is not None:
-                source = theirs.tracker
-                assert source is not None, "parts must have the same number of taps"
-                whose = mine.tracker
-                places = merge_trackers(whose, source, endpoint_map, np.zeros(1, np.uint16))
-            mine.keeper.merge(theirs.keeper, places)
-            mine.cnp.merge(theirs.cnp, places, endpoint_map, whose.flows)
 
     def _tap(self, tap: int) -> TapConformance:
         if tap not in self.taps:

@@ -23,6 +23,9 @@ FIRST_RING_BITS = 3
 MOST_ENTRIES = (1 << FIRST_RING_BITS) + RING
 """Entries of the pool that a flow may take: both sizes once."""
 
+_USED = 1
+"""Item of `used` that counts the entries handed out."""
+
 # Bits of an entry's `wants`.
 ACK = 0x01  # the packet has AckReq and is timed by its ACK
 COMPLETION = 0x02  # the end of a message, or a single request
@@ -121,9 +124,9 @@ def wait(
 def _new_ring(rings: Records, used: Ints, s: Record, bits: Int) -> None:
     """Move the waiting entries to a new ring of 2^bits; positions keep counting."""
     former, last = s.ring - 1, (np.int64(1) << np.int64(s.ring_bits)) - 1
-    s.ring = used[0] + 1
+    s.ring = used[_USED] + 1
     s.ring_bits = bits
-    used[0] += np.int64(1) << bits
+    used[_USED] += np.int64(1) << bits
     for i in range(s.head, s.head + s.waiting):
         rings[s.ring - 1 + (i & ((np.int64(1) << bits) - 1))] = rings[former + (i & last)]
 

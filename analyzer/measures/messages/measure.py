@@ -15,15 +15,15 @@ packets (Karn's rule), nor for packets that a later ACK covers
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ...results.flow import Latency, Messages
 from ...statistics.histogram import HistogramPool, Histograms, observe
-from ...statistics.keeping import Kept
+from ...statistics.per_flow import PerFlow, Pool, Tables
+from ...statistics.per_flow import Rows as FlowRows
 from ...track.batch import (
     AHEAD,
     IN_ORDER,
@@ -43,7 +43,7 @@ from . import awaiting
 from .awaiting import answered, begin_message, sent_again, wait
 from .delivered import acknowledged, arrived, began_again, offered, resent
 from .pieces import begin, continues, extend, place, set_aside
-from .state import MessageArrays, add, adopt, close, copied, empty, grown, kept_of
+from .state import MessageArrays, close, copied, empty
 
 _NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
 _RELIABLE: Final = 0x8000  # its requests are acknowledged
@@ -126,14 +126,14 @@ def _update(arrays: MessageArrays, histograms: Histograms, rows: Rows) -> None:
             if bits & opcodes.READ_REQUEST and v != RECOVERED:
                 wants |= awaiting.FIRST_RESPONSE
             wants = wants & ~awaiting.ACK | awaiting.COMPLETION | awaiting.LAST_RESPONSE
-            wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
+            wait(arrays.rings, arrays.used, s, number, wants, time, time)
             continue
         if bits & opcodes.BEGINS and bits & opcodes.ENDS:
             s.messages += 1
             observe(histograms, f, awaiting.SIZE, payload)
             if bits & _RELIABLE:
                 wants |= awaiting.COMPLETION
-                wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
+                wait(arrays.rings, arrays.used, s, number, wants, time, time)
             continue
         _assemble(arrays, histograms, s, f, bits, number, payload, time, wants)
 
@@ -180,7 +180,7 @@ def _assemble(
     else:
         place(
             arrays.shelves,
-            arrays.shelves_used,
+            arrays.used,
             s,
             c,
             number,
@@ -192,7 +192,7 @@ def _assemble(
         )
     wants &= awaiting.ACK
     if wants:
-        wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
+        wait(arrays.rings, arrays.used, s, number, wants, time, time)
     if c.last:
         if c.first:
             c.open = 0
@@ -202,50 +202,31 @@ def _assemble(
             if bits & _RELIABLE:
                 wants = awaiting.COMPLETION | (awaiting.WATCHED if c.watched else 0)
                 last = psn_add(np.int64(c.next), -1)
-                wait(arrays.rings, arrays.rings_used, s, last, wants, c.ended, c.begun)
+                wait(arrays.rings, arrays.used, s, last, wants, c.ended, c.begun)
         else:
-            set_aside(arrays.shelves, arrays.shelves_used, s, c)
+            set_aside(arrays.shelves, arrays.used, s, c)
 
 
-class MessageStatistics:
+class MessageStatistics(PerFlow[MessageArrays]):
     """Messages, latencies and goodput of all flows."""
 
+    layout: ClassVar = {
+        "state": FlowRows(),
+        "current": FlowRows(),
+        "shelves": Pool(("state", "shelf"), used=0),
+        "rings": Tables(
+            "state", "ring", "ring_bits", used=1, base=1, records_each=awaiting.MOST_ENTRIES
+        ),
+    }
+
     def __init__(self) -> None:
-        self._arrays = empty(0)
+        super().__init__(empty(0))
         self._histograms = HistogramPool(awaiting.KINDS)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count a batch; batches must come in capture order."""
-        self._grow(batch.n_flows)
-        _update(self._arrays, self._histograms.arrays, batch.rows)
-
-    def keep(self, kept: Kept) -> None:
-        """Only these flows stay."""
-        self._arrays = kept_of(self._arrays, kept)
-        self._histograms.keep(kept)
-
-    def merge(self, other: MessageStatistics, flow_map: NDArray[np.int32]) -> None:
-        """Add the other's flows; its flow i is our flow `flow_map[i]`.
-
-        A flow of one side only continues unchanged. For a flow of both sides the two parts are
-        judged separately: open messages count as incomplete or untracked.
-        """
-        flow_map = flow_map[: len(other._arrays.state)]
-        if not len(flow_map):
-            return
-        self._grow(int(flow_map.max()) + 1)
-        self._histograms.merge(other._histograms, flow_map)
-        for flow, into in enumerate(flow_map.tolist()):
-            theirs = copied(other._arrays, flow)
-            mine = self._arrays.state[into]
-            if not theirs.state[0]["seen"] and not theirs.state[0]["answered"]:
-                continue
-            if mine["seen"] or mine["answered"]:
-                close(self._arrays, into)
-                close(theirs, 0)
-                add(mine, theirs.state[0])
-            else:
-                adopt(self._arrays, into, theirs)
+        self.grow(batch.n_flows)
+        _update(self.arrays, self._histograms.arrays, batch.rows)
 
     def messages(self, flow: int) -> Messages:
         """Statistics of one flow's messages as if the capture ended here.
@@ -254,7 +235,7 @@ class MessageStatistics:
         message with a hole in the middle is both. `max_outstanding` is None when no response to the
         flow was seen.
         """
-        part = copied(self._arrays, flow)
+        part = copied(self.arrays, flow)
         s = part.state[0]
         maximum = int(s["max_outstanding"]) if s["answered"] and s["max_outstanding"] else None
         close(part, 0)
@@ -298,9 +279,5 @@ class MessageStatistics:
 
     def _state(self, flow: int) -> Any:
         """The STATE record of a flow; empty for an unseen flow."""
-        known = self._arrays.state
+        known = self.arrays.state
         return known[flow] if flow < len(known) else empty(1).state[0]
-
-    def _grow(self, flows: int) -> None:
-        self._histograms.grow(flows)
-        self._arrays = grown(self._arrays, flows)

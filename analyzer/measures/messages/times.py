@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ....kernels.kernel import Records
-from ...statistics.keeping import Kept
+from ...statistics.per_flow import Kept
 from ...track import batch as verdicts
 from ...track.batch import TrackedBatch
 from ...wire import opcodes

@@ -42,11 +42,11 @@ def _note(
     state: State, kind: Int, f: Int, rows: Rows, row: Int, key: Int, psn: Int, value: Int,
     without: Int, lost_ns: Int,
 ) -> None:  # fmt: skip
-    if state.counts[st.USED_LOG] >= st.MAX_LOG:
-        state.counts[st.OMITTED_LOG] += 1
+    if state.used[st.USED_LOG] >= st.MAX_LOG:
+        state.used[st.OMITTED_LOG] += 1
         return
-    entry = state.log[state.counts[st.USED_LOG]]
-    state.counts[st.USED_LOG] += 1
+    entry = state.log[state.used[st.USED_LOG]]
+    state.used[st.USED_LOG] += 1
     entry.kind = kind
     entry.flow = f
     entry.time_ns = rows.time_ns[row]
@@ -77,17 +77,17 @@ def _may_be_caused(state: State, peer: Int, since: Int, time: Int) -> bool:
     """Whether ALWAYS_SKIP or a port status update since then may explain the silence of a value."""
     before = since - (time - since)
     said = peer >= 0 and state.flows[peer].last_always_skip_ns >= before
-    return bool(said or state.counts[st.LAST_PORT_NS] >= before)
+    return bool(said or state.used[st.LAST_PORT_NS] >= before)
 
 
 @inlined
 def _ring_of(state: State, flow: FlowRecord) -> Int:
     """The ring of a sending flow, allocated if available; -1 otherwise."""
     if flow.ring == 0:
-        if state.counts[st.USED_RINGS] >= min(st.MAX_RINGS, len(state.ring_psn)):
+        if state.used[st.USED_RINGS] >= min(st.MAX_RINGS, len(state.ring_psn)):
             return -1
-        state.counts[st.USED_RINGS] += 1
-        flow.ring = state.counts[st.USED_RINGS]
+        state.used[st.USED_RINGS] += 1
+        flow.ring = state.used[st.USED_RINGS]
     return np.int64(flow.ring) - 1
 
 
@@ -159,7 +159,7 @@ def _sent(
         flow.resends += 1
     if ring < 0:
         return
-    if resent and state.ring_psn[ring, at] == psn:
+    if resent and state.ring_psn[ring, at] == psn + 1:
         nacked = state.ring_nacked[ring, at]
         if nacked:
             flow.resends_after_nack += 1
@@ -169,7 +169,7 @@ def _sent(
             lost.lost += 1
             if not nacked and lost.lost_ns <= lost.last_ns:
                 lost.lost_ns = time
-    state.ring_psn[ring, at] = psn
+    state.ring_psn[ring, at] = psn + 1
     state.ring_ev[ring, at] = key
     state.ring_nacked[ring, at] = 0
 
@@ -197,7 +197,7 @@ def _round_trip(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, tim
 def _vote(state: State, peer: Int, psn: Int, entropy: Int) -> None:
     """Compare the entropy of a SACK with that of its packet."""
     ring = np.int64(state.flows[peer].ring) - 1
-    if ring < 0 or state.ring_psn[ring, psn & (st.RING - 1)] != psn:
+    if ring < 0 or state.ring_psn[ring, psn & (st.RING - 1)] != psn + 1:
         return
     ev = np.int64(state.ring_ev[ring, psn & (st.RING - 1)])
     turned = ((ev & 0xFFFF) << 16) | (ev >> 16)
@@ -275,7 +275,7 @@ def _refused(
     if peer < 0:
         return
     ring = np.int64(state.flows[peer].ring) - 1
-    if ring >= 0 and state.ring_psn[ring, psn & (st.RING - 1)] == psn:
+    if ring >= 0 and state.ring_psn[ring, psn & (st.RING - 1)] == psn + 1:
         state.ring_nacked[ring, psn & (st.RING - 1)] = 1
     if mrc.timestamp:
         _round_trip(state, mrc, f, peer, found, rows.time_ns[row])
@@ -302,7 +302,7 @@ def count_rows(start: Int, mrc: Records, rows: Rows, path_mtu: Ints, state: Stat
             lane, key = st.TOLD, np.int64(record.entropy)
         else:
             if record.present & headers.ERTH and record.operation == headers.PORT_STATUS_UPDATE:
-                state.counts[st.LAST_PORT_NS] = time
+                state.used[st.LAST_PORT_NS] = time
             continue
         # At most two records: of the packet and of the packet that it retransmits.
         if state.evs.used[0] + 2 > len(state.evs.records):

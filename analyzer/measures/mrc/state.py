@@ -131,18 +131,18 @@ class State(NamedTuple):
     flows: Records
     evs: LaneRecords
     """EV records by entropy value."""
-    ring_psn: NDArray[np.int32]
-    """int32[rings, RING]: PSN, -1 for none."""
+    ring_psn: NDArray[np.uint32]
+    """uint32[rings, RING]: 1 + PSN, 0 for none."""
     ring_ev: NDArray[np.uint32]
     ring_nacked: NDArray[np.uint8]
     log: Records
-    counts: NDArray[np.int64]
-    """int64[N_COUNTS], indexed by the constants below."""
+    used: NDArray[np.int64]
+    """int64[N_USED], indexed by the constants below."""
     votes: NDArray[np.int64]
     """int64[4]: SACKs by the matching order."""
     histograms: Histograms
 
 
 USED_RINGS, USED_LOG, OMITTED_LOG, LAST_PORT_NS = range(4)
-N_COUNTS = 4
+N_USED = 4
 """LAST_PORT_NS is not a count but the time of the latest port status update."""

@@ -8,14 +8,15 @@ packet on the same path as the previous one needs no hashing.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import Bools, Bytes, Int, Int32s, Ints, UInt64s, inlined, subkernel
+from ....kernels.kernel import Bytes, Int, Int32s, Ints, UInt64s, inlined, subkernel
 from ....kernels.named import NamedTuple
-from ...statistics.keeping import Kept, kept_flows, longer, roomier, rows_of, untouched
+from ...statistics.per_flow import Kept, PerFlow, copy_rows, kept_flows, longer, roomier, untouched
+from ...statistics.per_flow import Rows as FlowRows
 from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, Rows, TrackedBatch
 from ...wire.record import Records
 from ...wire.salt import salt
@@ -42,6 +43,8 @@ LANE = np.dtype(
     ]
 )
 
+LANES: Final = 4
+"""Lanes of a block of a `PathTable`."""
 MAX_PATHS = 4096
 """Keys with their own record per lane."""
 OTHER = -1
@@ -56,7 +59,6 @@ of them: blocks are allocated at the first packet."""
 
 _CE = 3
 _EMPTY = -1
-_PATHS, _BLOCKS = range(2)  # items of `used`
 _EARLIEST_NS, _LATEST_NS = -(2**63), 2**63 - 1
 _SHIFT = np.uint64(32)
 
@@ -80,7 +82,7 @@ class LaneRecords(NamedTuple):
     """PATH[capacity], or another type with the fields lane, key, first_ns and last_ns."""
     slots: Int32s
     used: Ints
-    """int64[2]: records in use; blocks of a `PathTable`."""
+    """int64[1]: records in use."""
     salt: UInt64s
 
 
@@ -119,26 +121,26 @@ def _count_rows(
     rows: Rows,
     kind: int,
     lane_of: Bytes,
-    lanes_per_block: int,
     block_of: Int32s,
     groups: Ints,
+    blocks: Ints,
     table: LaneRecords,
 ) -> Int:
     """Count rows from `start`; returns their number, or the row at which the table is full."""
-    lanes, paths, slots, used, salt = table
+    lanes, paths = table.lanes, table.records
     for i in range(start, len(rows.flow)):
-        lane = np.int64(rows.flow[i]) * lanes_per_block + np.int64(lane_of[rows.opcode[i]])
+        lane = np.int64(rows.flow[i]) * LANES + np.int64(lane_of[rows.opcode[i]])
         if kind == TAP:
             key = np.int64(rows.tap[i])
             group = np.int64(rows.flow[i]) * LEVELS + (np.int64(rows.hop_limit[i]) & (LEVELS - 1))
             if block_of[group] == 0:
-                if used[_BLOCKS] == len(groups):
+                if blocks[0] == len(groups):
                     return i
-                groups[used[_BLOCKS]] = group
-                used[_BLOCKS] += 1
-                block_of[group] = used[_BLOCKS]
+                groups[blocks[0]] = group
+                blocks[0] += 1
+                block_of[group] = blocks[0]
             block = np.int64(block_of[group]) - 1
-            lane = block * lanes_per_block + np.int64(lane_of[rows.opcode[i]])
+            lane = block * LANES + np.int64(lane_of[rows.opcode[i]])
         elif rows.verdict[i] == TAP_COPY:
             continue
         elif kind == ENTROPY:
@@ -173,42 +175,9 @@ def _count_rows(
 
 
 @subkernel
-def _add_paths(added: Records, lane_map: Ints, table: LaneRecords) -> None:
-    """Add records of another table; the caller has grown the table."""
-    for a in range(len(added)):
-        lane = lane_map[added[a].lane]
-        path = table.records[find_record(lane, np.int64(added[a].key), table)]
-        path.packets += added[a].packets
-        path.wire_bytes += added[a].wire_bytes
-        path.late += added[a].late
-        path.marked += added[a].marked
-        path.first_ns = min(path.first_ns, added[a].first_ns)
-        path.last_ns = max(path.last_ns, added[a].last_ns)
-
-
-@subkernel
-def _add_lanes(added: Records, lane_map: Ints, begun: Bools, table: LaneRecords) -> None:
-    """Continue lanes with those of another table with later rows."""
-    for a in range(len(added)):
-        if added[a].paths == 0:
-            continue
-        lane = lane_map[a]
-        ours = table.lanes[lane]
-        if not begun[lane]:
-            begun[lane] = True
-            ours.first_key = added[a].first_key
-        elif ours.last_key != added[a].first_key:
-            ours.switches += 1
-        ours.switches += added[a].switches
-        ours.last_key = added[a].last_key
-        last = np.int64(added[a].last_key)
-        ours.path = find_record(lane, last, table)
-
-
-@subkernel
 def _rehash(table: LaneRecords) -> None:
     mask = len(table.slots) - 1
-    for record in range(table.used[_PATHS]):
+    for record in range(table.used[0]):
         lane, key = np.int64(table.records[record].lane), np.int64(table.records[record].key)
         slot = _slot(lane, key, table.salt[0], table.salt[1], mask)
         while table.slots[slot] != _EMPTY:
@@ -216,49 +185,97 @@ def _rehash(table: LaneRecords) -> None:
         table.slots[slot] = record
 
 
-def no_records(record: np.dtype[Any]) -> LaneRecords:
-    """An empty table of records of this type."""
-    return LaneRecords(
-        lanes=np.zeros(0, LANE),
-        records=np.zeros(0, record),
-        slots=np.full(2, _EMPTY, np.int32),
-        used=np.zeros(2, np.int64),
-        salt=salt(2) | np.uint64(1),
-    )
+class LaneTable(PerFlow[LaneRecords]):
+    """Records by lane and key of all flows; a subclass tells the lanes of each in its layout."""
+
+    def __init__(self, record: np.dtype[Any]) -> None:
+        """record: type of the records."""
+        super().__init__(
+            LaneRecords(
+                lanes=np.zeros(0, LANE),
+                records=np.zeros(0, record),
+                slots=np.full(2, _EMPTY, np.int32),
+                used=np.zeros(1, np.int64),
+                salt=salt(2) | np.uint64(1),
+            )
+        )
+
+    @property
+    def records(self) -> NDArray[Any]:
+        """The records in use, in order of first appearance."""
+        return self.arrays.records[: int(self.arrays.used[0])]
+
+    def reserve_records(self, records: int) -> None:
+        """Have room for this many records, and a hash table that is at most half full."""
+        if records > len(self.arrays.records):
+            capacity = max(64, 1 << (records - 1).bit_length())
+            longest = longer(self.arrays.records, capacity, len(self.records))
+            self.arrays = self.arrays._replace(
+                records=longest, slots=np.full(2 * capacity, _EMPTY, np.int32)
+            )
+            _rehash(self.arrays)
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        records, number = self.records, kept.number[: self.known_flows]
+        super().keep(kept)
+        self.arrays = self.arrays._replace(records=untouched(self.arrays.records))
+        self.arrays.slots[:] = _EMPTY
+        self.arrays.used[0] = 0
+        self._add(records, number)
+        _rehash(self.arrays)
+
+    def merge(self, other: Self, flow_map: Int32s) -> None:
+        """Take the flows of another table; see `PerFlow.merge`."""
+        super().merge(other, flow_map)
+        self.reserve_records(len(self.records) + len(other.records))
+        self._add(other.records, flow_map[: other.known_flows])
+        _rehash(self.arrays)
+
+    def saved(self) -> dict[str, Any]:
+        attributes = super().saved()
+        attributes["arrays"] = attributes["arrays"]._replace(records=self.records, slots=_NO_SLOTS)
+        return attributes
+
+    def restore(self) -> None:
+        super().restore()
+        records, used = self.arrays.records, len(self.arrays.records)
+        self.arrays = self.arrays._replace(records=records[:0])
+        self.reserve_records(max(used, 1))
+        self.arrays.records[:used] = records
+        _rehash(self.arrays)
+
+    def _add(self, records: Any, number: Int32s) -> None:
+        """Add records of flows that have these new numbers here, -1 for none; no hash table yet."""
+        lanes, at = self.arrays.lanes, len(self.records)
+        each = self._per
+        flow, lane = np.divmod(records["lane"], each)
+        added = np.flatnonzero(number[flow] >= 0)
+        place = np.full(len(records), -1, np.int64)
+        place[added] = at + np.arange(len(added))
+        self.arrays.used[0] = at + len(added)
+        new_lanes = number[flow[added]].astype(np.int64) * each + lane[added]
+        copy_rows(records, added, self.arrays.records, place[added])
+        self.arrays.records["lane"][place[added]] = new_lanes
+        ours = number[number >= 0].astype(np.int64)
+        rows = (ours[:, None] * each + np.arange(each)).reshape(-1)
+        rows = rows[lanes["paths"][rows] > 0]
+        lanes["path"][rows] = place[lanes["path"][rows]]
+
+    @property
+    def _per(self) -> int:
+        lanes = self.layout["lanes"]
+        assert isinstance(lanes, FlowRows)
+        return lanes.per
 
 
-def reserved(table: LaneRecords, records: int) -> LaneRecords:
-    """Grown to at least `records` records, at most half full."""
-    if records <= len(table.records):
-        return table
-    capacity = max(64, 1 << (records - 1).bit_length())
-    table = table._replace(
-        records=longer(table.records, capacity, int(table.used[_PATHS])),
-        slots=np.full(2 * capacity, _EMPTY, np.int32),
-    )
-    _rehash(table)
-    return table
+_NO_SLOTS: Final = np.zeros(0, np.int32)
 
 
-def kept_records(table: LaneRecords, kept: Kept, lanes_each: int) -> LaneRecords:
-    """The records of the kept flows with their new lanes. `kept` may be of blocks."""
-    used = int(table.used[_PATHS])
-    flow, lane = np.divmod(table.records["lane"][:used], lanes_each)
-    stay = np.flatnonzero(kept.number[flow] >= 0)
-    place = np.full(used, -1, np.int64)
-    place[stay] = np.arange(len(stay))
-    records = untouched(table.records)
-    records[: len(stay)] = table.records[stay]
-    new_lanes = kept.number[flow[stay]].astype(np.int64) * lanes_each + lane[stay]
-    records["lane"][: len(stay)] = new_lanes
-    lanes = rows_of(table.lanes, kept, lanes_each)
-    begun = lanes["paths"] > 0
-    lanes["path"][begun] = place[lanes["path"][begun]]
-    table.used[_PATHS] = len(stay)
-    table.slots[:] = _EMPTY
-    table = table._replace(lanes=lanes, records=records)
-    _rehash(table)
-    return table
+class PathLanes(LaneTable):
+    """Lanes of the blocks of a `PathTable`."""
+
+    layout: ClassVar = {"lanes": FlowRows(per=LANES)}
 
 
 class PathTable:
@@ -268,25 +285,27 @@ class PathTable:
     TAP a flow has up to `LEVELS` blocks, else one.
     """
 
-    def __init__(self, kind: int, lane_of: NDArray[np.uint8], lanes_per_block: int) -> None:
+    def __init__(self, kind: int, lane_of: NDArray[np.uint8]) -> None:
         self._kind = kind
         self._lane_of = lane_of
-        self._per = lanes_per_block
         self._levels = LEVELS if kind == TAP else 1
-        self._table = no_records(PATH)
+        self._lanes = PathLanes(PATH)
+        """The lanes of blocks: with one level, a flow and its block have the same number."""
         self._groups = np.zeros(0, np.int64)
         """int64[blocks+]: the group of each block, its flow times `LEVELS` plus its level."""
         self._block_of = np.zeros(0, np.int32)
         """int32[flows+ * LEVELS]: one plus the block of a group, 0 while it has no packets."""
+        self._blocks = np.zeros(1, np.int64)
+        """int64[1]: blocks in use of several levels."""
 
     @property
     def paths(self) -> NDArray[Any]:
         """The records in use, PATH[n], in order of first appearance."""
-        return self._table.records[: int(self._table.used[_PATHS])]
+        return self._lanes.records
 
     def places(self) -> tuple[Ints, Ints, Ints]:
         """Flow, level and lane in the block of each record in use."""
-        block, lane = np.divmod(self.paths["lane"], self._per)
+        block, lane = np.divmod(self.paths["lane"], LANES)
         if self._levels == 1:
             return block, np.zeros(len(block), np.int64), lane
         flow, level = np.divmod(self._groups[block], LEVELS)
@@ -295,11 +314,11 @@ class PathTable:
     def switches(self, flow: int, level: int, lane: int) -> int:
         """Path changes of a lane that has records."""
         block = flow if self._levels == 1 else int(self._block_of[flow * LEVELS + level]) - 1
-        return int(self._table.lanes["switches"][block * self._per + lane])
+        return int(self._lanes.arrays.lanes["switches"][block * LANES + lane])
 
     def add(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
-        self._grow_flows(batch.n_flows)
+        self._grow(batch.n_flows)
         row: Int = 0
         while True:
             row = _count_rows(
@@ -307,57 +326,35 @@ class PathTable:
                 batch.rows,
                 self._kind,
                 self._lane_of,
-                self._per,
                 self._block_of,
                 self._groups,
-                self._table,
+                self._blocks,
+                self._lanes.arrays,
             )
+            if self._levels > 1:
+                self._grow_blocks(self._used_blocks)
             if row == len(batch):
                 return
             if self._levels > 1 and self._used_blocks == len(self._groups):
                 self._grow_blocks(len(self._groups) + 1)
-            if self._table.used[_PATHS] == len(self._table.records):
-                self._table = reserved(self._table, len(self._table.records) + 1)
+            if len(self.paths) == len(self._lanes.arrays.records):
+                self._lanes.reserve_records(len(self.paths) + 1)
 
-    def merge(
-        self,
-        other: PathTable,
-        flow_map: NDArray[np.int32],
-        key_map: NDArray[np.int64] | None = None,
-    ) -> None:
-        """Add a table of later rows; its flow i is our flow `flow_map[i]`.
-
-        Its key k is our `key_map[k]` if given (taps), else k.
-        """
+    def merge(self, other: PathTable, flow_map: Int32s) -> None:
+        """Take the flows of another table; see `PerFlow.merge`."""
         if not len(flow_map):
             return
-        added, other_lanes = other.paths, other._table.lanes
-        if key_map is not None:
-            added, other_lanes = added.copy(), other_lanes.copy()
-            added["key"] = key_map[added["key"]]
-            begun = other_lanes["paths"] > 0
-            for name in ("first_key", "last_key"):
-                other_lanes[name][begun] = key_map[other_lanes[name][begun]]
-        self._grow_flows(int(flow_map.max()) + 1)
-        self._table = reserved(self._table, len(self.paths) + len(added))
-        block_map = self._blocks(other, flow_map)
-        lane_map = (block_map[:, None] * self._per + np.arange(self._per)).reshape(-1)
-        begun = self._table.lanes["paths"] > 0
-        _add_paths(added, lane_map, self._table)
-        _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, self._table)
-
-    def _blocks(self, other: PathTable, flow_map: Int32s) -> Ints:
-        """int64[blocks of the other]: ours, made where they are new."""
-        if self._levels == 1:
-            return flow_map.astype(np.int64)
-        flow, level = np.divmod(other._groups[: other._used_blocks], LEVELS)
-        groups = flow_map[flow].astype(np.int64) * LEVELS + level
-        new, used = np.unique(groups[self._block_of[groups] == 0]), self._used_blocks
-        self._grow_blocks(used + len(new))
-        self._groups[used : used + len(new)] = new
-        self._block_of[new] = np.arange(used + 1, used + len(new) + 1)
-        self._table.used[_BLOCKS] += len(new)
-        return self._block_of[groups].astype(np.int64) - 1
+        self._grow(int(flow_map.max()) + 1)
+        blocks = flow_map
+        if self._levels > 1:
+            flow, level = np.divmod(other._groups[: other._used_blocks], LEVELS)
+            used = self._used_blocks
+            blocks = np.arange(used, used + len(flow), dtype=np.int32)
+            self._grow_blocks(used + len(flow))
+            self._groups[blocks] = groups = flow_map[flow].astype(np.int64) * LEVELS + level
+            self._block_of[groups] = blocks + 1
+            self._blocks[0] += len(flow)
+        self._lanes.merge(other._lanes, blocks)
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""
@@ -367,24 +364,21 @@ class PathTable:
             blocks = kept_flows(kept.number[flow] >= 0)
             groups = kept.number[flow[blocks.flows]].astype(np.int64) * LEVELS
             self._groups[: len(groups)] = groups + level[blocks.flows]
-            self._table.used[_BLOCKS] = len(groups)
+            self._blocks[0] = len(groups)
             self._block_of[:] = 0
             self._block_of[self._groups[: len(groups)]] = np.arange(1, len(groups) + 1)
-        self._table = kept_records(self._table, blocks, self._per)
+        self._lanes.keep(blocks)
 
     @property
     def _used_blocks(self) -> int:
-        return int(self._table.used[_BLOCKS])
+        return int(self._blocks[0])
 
-    def _grow_flows(self, flows: int) -> None:
+    def _grow(self, flows: int) -> None:
         if self._levels > 1:
             self._block_of = roomier(self._block_of, flows * LEVELS)
         else:
-            self._grow_lanes(flows * self._per)
+            self._lanes.grow(flows)
 
     def _grow_blocks(self, blocks: int) -> None:
-        self._groups = roomier(self._groups, blocks)
-        self._grow_lanes(len(self._groups) * self._per)
-
-    def _grow_lanes(self, lanes: int) -> None:
-        self._table = self._table._replace(lanes=roomier(self._table.lanes, lanes))
+        self._lanes.grow(blocks)
+        self._groups = longer(self._groups, len(self._lanes.arrays.lanes) // LANES)

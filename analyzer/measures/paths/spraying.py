@@ -18,19 +18,18 @@ from ....kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ....kernels.named import NamedTuple
 from ...results.base import Quantiles
 from ...results.paths import PathShare, Spraying
-from ...statistics.keeping import Kept
+from ...statistics.per_flow import Kept
 from ...statistics.shares import Carried, carried, jain, path_shares, together, width
 from ...track.batch import TrackedBatch
 from ...wire.opcodes import CARRIES_DATA, CNP
-from .pathtable import ENTROPY, EVIDENCE, LEVELS, OTHER, PATH, TAP, PathTable
+from .pathtable import ENTROPY, EVIDENCE, LANES, LEVELS, OTHER, PATH, TAP, PathTable
 
 Key = Literal["entropy", "tap", "srv6"]
 
 _ABOUT_AS_WIDE = 0.9
 
 _DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, by priority as its representative
-_LANES = 4
-_LANES_OF_A_FLOW = LEVELS * _LANES
+_LANES_OF_A_FLOW = LEVELS * LANES
 _LANE_OF: Final[Bytes] = np.where(
     CARRIES_DATA, _DATA, np.where(np.arange(256) >> 5 == CNP, _CNPS, _ACKS)
 ).astype(np.uint8)
@@ -75,7 +74,7 @@ class PathUsage:
 
     def __init__(self, key: Key = "entropy") -> None:
         self.key: Key = key
-        self._table = PathTable(_KINDS[key], _LANE_OF, _LANES)
+        self._table = PathTable(_KINDS[key], _LANE_OF)
         self._sorted: Array | None = None  # the records by flow, level and lane, built on demand
         self._sorted_lanes: Ints = np.empty(0, np.int64)
         self._has_keys = False
@@ -91,15 +90,10 @@ class PathUsage:
         self._sorted = None
         self._table.keep(kept)
 
-    def merge(self, other: PathUsage, flow_map: Int32s, key_map: Array | None = None) -> None:
-        """Add the usage of later rows; its flow i is our flow `flow_map[i]`.
-
-        With the keys `tap` and `srv6`, its key i is our `key_map[i]` if given.
-        """
+    def merge(self, other: PathUsage, flow_map: Int32s) -> None:
+        """Take the usage of other flows; see `PerFlow.merge`."""
         self._sorted = None
-        numbered = key_map is not None and self.key != "entropy" and len(key_map)
-        keys = key_map.astype(np.int64) if numbered and key_map is not None else None
-        self._table.merge(other._table, flow_map, keys)
+        self._table.merge(other._table, flow_map)
 
     def spraying(
         self, flow: int, names: Callable[[int], str] | None = None, places: Ints | None = None
@@ -180,19 +174,19 @@ class PathUsage:
         return self._asked[1]
 
     def _levels_of(self, lanes: list[tuple[int, Array]], flow: int) -> list[_Level]:
-        kind = min((lane % _LANES for lane, _ in lanes), default=_DATA)
+        kind = min((lane % LANES for lane, _ in lanes), default=_DATA)
         return [
             _Level(
                 paths,
                 [
                     rest
                     for other, rest in lanes
-                    if other != lane and other // _LANES == lane // _LANES
+                    if other != lane and other // LANES == lane // LANES
                 ],
-                self._table.switches(flow, lane // _LANES, lane % _LANES),
+                self._table.switches(flow, lane // LANES, lane % LANES),
             )
             for lane, paths in lanes
-            if lane % _LANES == kind
+            if lane % LANES == kind
         ]
 
     def _by_lane(self) -> Array:
@@ -200,7 +194,7 @@ class PathUsage:
         if self._sorted is None:
             paths = self._table.paths
             flow, level, lane = self._table.places()
-            lanes = flow * _LANES_OF_A_FLOW + level * _LANES + lane
+            lanes = flow * _LANES_OF_A_FLOW + level * LANES + lane
             order = np.argsort(lanes, kind="stable")
             self._sorted, self._sorted_lanes = paths[order], lanes[order]
             self._has_keys = bool(paths["key"].any())
@@ -212,7 +206,7 @@ class PathUsage:
         return self._has_keys
 
     def _lanes_of(self, flow: int) -> list[tuple[int, Array]]:
-        """The lanes of a flow that have records: level * _LANES + kind, and the records."""
+        """The lanes of a flow that have records: level * LANES + kind, and the records."""
         by_lane = self._by_lane()
         first = flow * _LANES_OF_A_FLOW
         begin, end = np.searchsorted(self._sorted_lanes, (first, first + _LANES_OF_A_FLOW))

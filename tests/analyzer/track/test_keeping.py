@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic import ACK, WRITE_MIDDLE, packets
 
-from rocescope.analyzer.statistics.keeping import kept_flows
+from rocescope.analyzer.statistics.per_flow import kept_flows
 from rocescope.analyzer.track import state
-from rocescope.analyzer.track.keeping import keep_flows
 from rocescope.analyzer.track.tracker import FlowTracker
 
 QPS = 6
@@ -38,7 +37,7 @@ def test_verdicts_and_counts_after_flows_left_are_those_without_them(before, sta
     first = table(before, 0)
     without.update(first.take(np.array([stays_of_qp[qp] for qp, _, _ in before])))
     qps = with_all.flows["dest_qp"] - 100
-    keep_flows(with_all, kept_flows(np.array([stays_of_qp[int(qp)] for qp in qps])))
+    with_all.keep(kept_flows(np.array([stays_of_qp[int(qp)] for qp in qps])))
     assert len(with_all) == len(without)
     later = table(after, 1_000_000_000)
     verdicts = [tracker.update(later).verdict.tolist() for tracker in (with_all, without)]
@@ -63,6 +62,6 @@ def test_events_of_flows_that_left_count_as_omitted():
     )
     tracker.update(far)  # two restarts
     assert tracker.state.used[state.USED_EVENTS] == 2
-    keep_flows(tracker, kept_flows(np.array([False, True])))
+    tracker.keep(kept_flows(np.array([False, True])))
     assert tracker.state.used[[state.USED_EVENTS, state.OMITTED_EVENTS]].tolist() == [1, 1]
     assert tracker.state.events["flow"][0] == 0

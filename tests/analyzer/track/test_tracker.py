@@ -68,4 +68,4 @@ def test_packets_per_opcode_are_counted_in_few_columns(rows, cuts):
         np.add.at(expected, (part.dest_qp[kept].astype(np.int64) - 2, part.opcode[kept]), 1)
     numbers = tracker.flows["dest_qp"].astype(np.int64) - 2
     assert np.array_equal(tracker.opcodes(np.arange(len(tracker))), expected[numbers])
-    assert tracker._counts.shape[1] <= max(8, 2 * len({op for _, op in rows}))
+    assert tracker._opcodes.arrays.packets.shape[1] <= max(8, 2 * len({op for _, op in rows}))

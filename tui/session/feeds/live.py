@@ -21,7 +21,7 @@ from ....analyzer.measures.messages.times import MessageTimes
 from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.flow import Owner
-from ....analyzer.statistics.keeping import Kept
+from ....analyzer.statistics.per_flow import Kept
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.words import printable
 from ....probes.hooks.attach import gone_text

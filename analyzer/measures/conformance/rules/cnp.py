@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .....kernels.kernel import Int, inlined, subkernel
-from ....statistics.keeping import roomier
+from ....statistics.per_flow import roomier
 from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
 from ....wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ....wire.record import Record, Records
@@ -161,38 +161,6 @@ class CnpPacing:
         """Count a batch; `flows` are the FLOW records of its tracker."""
         self._grow(batch.n_flows, flows)
         pace(book, self.scopes, self._keys, self.interval_ns, self._for_nak, batch.rows)
-
-    def merge(
-        self,
-        other: CnpPacing,
-        flow_map: NDArray[np.int32],
-        endpoint_map: NDArray[np.uint32],
-        flows: NDArray[np.void],
-    ) -> None:
-        """Add the marks and CNPs of a later part; `flows` are our FLOW records after merging.
-
-        The spacing of the first CNP after the seam is not counted.
-        """
-        self._grow(len(flows), flows)
-        at = [np.zeros(len(scope), np.int64) for scope in other.scopes]
-        for endpoint, port in other._ports.items():
-            at[PORT][port] = self._ports[int(endpoint_map[endpoint])]
-        for (sender, notifier), pair in other._pairs.items():
-            key = int(endpoint_map[sender]), int(endpoint_map[notifier])
-            at[PAIR][pair] = self._pairs[key]
-        for (sender, port), destination in other._destinations.items():
-            key = int(endpoint_map[sender]), int(at[PORT][port])
-            at[DESTINATION][destination] = self._destinations[key]
-        at[QUEUE_PAIR][: len(flow_map)] = flow_map
-        for mine, theirs, places in zip(self.scopes, other.scopes, at, strict=True):
-            for i in np.flatnonzero((theirs["expected"] > 0) | (theirs["cnps"] > 0)):
-                into, added = mine[places[i]], theirs[i]
-                least = [s["least"] for s in (into, added) if s["cnps"] > 1]
-                for name in ("marks", "expected", "cnps", "close"):
-                    into[name] += added[name]
-                into["least"] = min(least, default=0)
-                for name in ("due", "last"):
-                    into[name] = max(into[name], added[name])
 
     def _grow(self, n_flows: int, flows: NDArray[np.void]) -> None:
         self._keys = roomier(self._keys, n_flows)

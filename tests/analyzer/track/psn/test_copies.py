@@ -8,7 +8,6 @@ from traffic import ACK, START_NS, packets, track
 
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import NOT_SEQUENCED, TAP_COPY
-from rocescope.analyzer.track.merge import merge_trackers
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.packets import IPV6
 
@@ -73,15 +72,3 @@ def test_one_tap_keeps_a_small_table():
     tracker = FlowTracker()
     track(tracker, packets(acks(5000)))
     assert tracker.flows[0]["recent_bits"] == state.FIRST_RECENT_BITS
-
-
-def test_tables_of_any_size_are_taken_over_from_a_later_part():
-    same, taps = np.arange(2, dtype=np.uint32), np.arange(2, dtype=np.uint16)
-    for first, later in ((10, 3000), (3000, 10), (3000, 3000), (10, 10)):
-        parts = [FlowTracker(taps=2), FlowTracker(taps=2)]
-        for tracker, count in zip(parts, (first, later), strict=True):
-            track(tracker, packets(in_series(acks(count), [1000])[:-1]))
-        one, other = parts
-        merge_trackers(one, other, same, taps)
-        again = track(one, packets(in_series(acks(later), [1000])[-1:]))
-        assert again.tolist() == [TAP_COPY]  # of an ACK that only the later part has seen
