@@ -33,7 +33,7 @@ from ..analyzer.statistics.density import Densities, DensityArrays
 from ..analyzer.statistics.histogram import HistogramPool, Histograms
 from ..analyzer.statistics.per_flow import CodeArrays, CodeCounts, PerFlow
 from ..analyzer.statistics.windows import WindowedSums
-from ..analyzer.track.connections import CmPairs, _Request
+from ..analyzer.track.pairing import CmPairs, _Request
 from ..analyzer.track.state import State
 from ..analyzer.track.tracker import FlowTracker
 from .outline import Outline

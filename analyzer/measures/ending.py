@@ -15,7 +15,7 @@ import numpy as np
 from ...kernels.kernel import Bools, Ints, Records
 from ..results.ended import Ended
 from ..statistics.per_flow import kept_flows
-from ..track.connections import settle
+from ..track.pairing import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
 from ..wire.taps import Gap
 from .departed import Departed

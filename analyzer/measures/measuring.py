@@ -12,9 +12,9 @@ from ...kernels.shape import forget
 from ..decode.headers.cm import CmMessage
 from ..results.ended import Ended
 from ..statistics.per_flow import Kept
+from ..track.answers import with_answers
 from ..track.batch import TrackedBatch
-from ..track.connections import CmPairs
-from ..track.mrc_answers import with_answers
+from ..track.pairing import CmPairs
 from ..track.tracker import FlowTracker
 from ..wire.packets import PacketTable
 from ..wire.taps import Taps

@@ -12,14 +12,19 @@ from ..wire import opcodes as codes
 from ..wire.packets import RTX, TableArrays
 from ..wire.psn import id_distance
 from . import state as st
+from .answers import hear_answer
 from .batch import AHEAD, IN_ORDER, NOT_SEQUENCED, RECOVERED, RESTARTED, RETRANSMITTED, TAP_COPY
-from .psn.answers import hear_answer
-from .psn.copies import judge_unordered
-from .psn.reserved import responses_of
-from .psn.rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
-from .psn.sequence import dates_transmissions, judge, note_below_the_start
-from .psn.window import Packet
+from .sequence import (
+    ask_again,
+    asks_at_a_gap,
+    dates_transmissions,
+    forget_answers,
+    judge,
+    note_below_the_start,
+    note_resend,
+)
 from .state import FlowRecord, State
+from .window import Packet, judge_unordered, responses_of
 
 SLOTS_AHEAD = 4 * st.MAX_WINDOW
 """Most free slots one packet can need: every window size once, for two streams."""

@@ -19,7 +19,7 @@ from ...analyzer.measures.measuring import Measuring
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track.batch import OVERTAKEN, REORDERED, TrackedBatch
-from ...analyzer.track.sights import Sights
+from ...analyzer.track.references import References
 from ...analyzer.wire.packets import PacketTable
 from ...analyzer.wire.registry import Registry
 from ...kernels.kernel import Ints, Records
@@ -94,11 +94,11 @@ class Reading:
         many_taps = len(registry.taps) > 1 or any(s.capture.format != "pcap" for s in sources)
         self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps)
         self.measuring.tracker.see_taps(len(registry.taps))
-        self.sights = Sights()
+        self.sights = References()
         self._keep = keep
 
     def slices(self) -> Any:
-        """(slice, tracked batch or None, SIGHT) until the end; numbers count from 1."""
+        """(slice, tracked batch or None, REFERENCE) until the end; numbers count from 1."""
         begin = 1
         for part in map(self._keep, slices(self.sources)):
             self.measuring.date_taps(self.registry.taps)

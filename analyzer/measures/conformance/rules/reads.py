@@ -6,7 +6,7 @@ import numpy as np
 
 from .....kernels.kernel import Int, inlined, subkernel
 from ....track.batch import AHEAD, RECOVERED, RETRANSMITTED
-from ....track.psn.reserved import reserved_psns
+from ....track.window import reserved_psns
 from ....wire.opcodes import BEGINS, ENDS, FULL
 from ....wire.psn import psn_add, psn_distance
 from ..rule_list import (

@@ -6,7 +6,7 @@ import numpy as np
 
 from .....kernels.kernel import Int, inlined, subkernel
 from ....statistics.histogram import observe
-from ....track.psn.rewind import SILENCE_NS
+from ....track.sequence import SILENCE_NS
 from ....wire.psn import psn_add, psn_distance
 from .. import rule_list
 from .. import state as st

@@ -22,7 +22,7 @@ from rocescope.analyzer.track.batch import (
     RETRANSMITTED,
     TAP_COPY,
 )
-from rocescope.analyzer.track.sights import Sights
+from rocescope.analyzer.track.references import References
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.analyzer.wire.registry import Registry
@@ -86,7 +86,7 @@ def test_like_the_twin(steps, batch_rows):
         now += wait
         table.src[row], table.dst[row] = flow + 1, 9
         table.psn[row], table.time_ns[row], table.ip_id[row] = psn, now, row + 1
-    tracker, sights, twin = FlowTracker(), Sights(), Twin()
+    tracker, sights, twin = FlowTracker(), References(), Twin()
     for begin in range(0, len(table), batch_rows):
         part = table.slice(begin, min(begin + batch_rows, len(table)))
         batch = tracker.update(part)
@@ -110,7 +110,7 @@ def test_copies_refer_to_the_tap_before(ends):
         (decoder.decode(frames) for frames in capture.batches())
         for capture, decoder in zip(captures, decoders, strict=True)
     ]
-    tracker, sights = FlowTracker(2), Sights()
+    tracker, sights = FlowTracker(2), References()
     seen, begin, copies, unknown = [], 0, 0, 0
     for table in merge_tables(tables):
         batch = tracker.update(table)

@@ -36,11 +36,11 @@ from .batch import (
     Rows,
     TrackedBatch,
 )
-from .psn.reserved import path_mtu_of, responses_of
 from .state import RESTART_DISTANCE, State
 from .tracker import FlowTracker
+from .window import path_mtu_of, responses_of
 
-SIGHT = np.dtype(
+REFERENCE = np.dtype(
     [
         ("due", "i8"),  # expected PSN
         ("extent", "i8"),  # of late packets, RFC 4737 4.2
@@ -88,7 +88,7 @@ class _Slot(Record):
     """An element of the table of slots."""
 
 
-class Sights:
+class References:
     """The packets that verdicts refer to; one object for all batches of a tracker."""
 
     def __init__(self) -> None:
@@ -108,10 +108,10 @@ class Sights:
         return int(self._counts[1])
 
     def update(self, tracker: FlowTracker, batch: TrackedBatch, numbers: Ints) -> Records:
-        """SIGHT[n] of a batch that this tracker has judged; numbers: of its packets, int64[n]."""
+        """REFERENCE[n] of a batch that this tracker judged; numbers: int64[n], of its packets."""
         self._grow(batch.n_flows)
         table = batch.table
-        sights = np.full(len(table), -1, SIGHT)
+        references = np.full(len(table), -1, REFERENCE)
         sent = np.where(
             OPCODE_CLASS[table.opcode] & MARKS_RESENDS != 0, table.udp_sport, table.ip_id
         )
@@ -124,9 +124,9 @@ class Sights:
             batch.rows,
             sent,
             numbers,
-            sights,
+            references,
         )
-        return sights
+        return references
 
     def _grow(self, flows: int) -> None:
         if 2 * flows > len(self._next):
@@ -202,9 +202,9 @@ def _look_up(
     rows: Rows,
     sent_ids: UInt16s,
     numbers: Ints,
-    sights: Records,
+    references: Records,
 ) -> None:
-    """Fill `sights`. due, arrivals: int64[2 * flows]; counts: gaps, and forgotten skipped PSNs."""
+    """Fill `references`. due, arrivals: int64[2 * flows]; counts: gaps, forgotten skipped PSNs."""
     for i in range(len(rows.flow)):
         f, kind = np.int64(rows.flow[i]), np.int64(rows.verdict[i])
         bits = np.int64(OPCODE_CLASS[rows.opcode[i]])
@@ -216,7 +216,7 @@ def _look_up(
         stream = f * _STREAMS + which
         key = (stream << 24) + psn + 1
         slot = slots[_place(slots, key, time)]
-        out = sights[i]
+        out = references[i]
         known = slot.key == key
         if kind == TAP_COPY:
             if known and slot.frame >= 0 and slot.sent == sent_ids[i]:

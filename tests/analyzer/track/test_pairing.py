@@ -1,4 +1,4 @@
-"""Pairing of the two flows of a connection against what the endpoints themselves said."""
+"""Flows become connections with evidence."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from captures import tracked, truth
 from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, packets, track
 
 from rocescope.analyzer.decode.headers.cm import CmMessage
-from rocescope.analyzer.track import connections, state
-from rocescope.analyzer.track.connections import CmPairs, service_name
-from rocescope.analyzer.track.psn.answers import rdma_udp_sport
+from rocescope.analyzer.track import pairing as connections
+from rocescope.analyzer.track import state
+from rocescope.analyzer.track.answers import rdma_udp_sport
+from rocescope.analyzer.track.pairing import CmPairs, named_flows, service_name
 from rocescope.analyzer.track.tracker import FlowTracker
 
 
@@ -154,3 +155,14 @@ def test_forged_messages_without_end_take_no_memory(monkeypatch):
     assert cm.first_psns[1, 999, 1000] == 999
     cm.note([CmMessage(0, 0, 0, 1, 999, "REP", 1, 1, 999, qpn=77, starting_psn=5)])
     assert cm.pairs == {(999, 1, 77): (1, 999, 1000)}
+
+
+def test_flows_have_their_addresses_and_partners():
+    found = tracked("c10")
+    named = named_flows(found.tracker, found.endpoints)
+    assert [(one.src, one.dst, one.dest_qp) for one in named] == found.keys()
+    paired = [one for one in named if one.peer >= 0]
+    assert paired
+    for one in paired:
+        assert (named[one.peer].dst, named[one.peer].peer) == (one.src, one.number)
+    assert all(one.first_ns <= one.last_ns for one in named)

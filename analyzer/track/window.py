@@ -1,14 +1,33 @@
-"""The recent PSNs of a stream: a ring of slots that grows to keep missing PSNs."""
+"""The recent PSNs of a stream, the PSNs that READs reserve, and recent packets without a PSN order.
+
+A window is a ring of slots that grows to keep missing PSNs. A READ reserves the PSNs of its
+responses, whose number depends on the path MTU: it is learned from packets, often after the first
+READ; until then the PSN after a READ is a guess, and another PSN is accepted. Copies of ACKs, NAKs,
+CNPs and datagrams are detected by a table of the latest ones.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined, subkernel
-from ....kernels.named import NamedTuple
-from ...wire.psn import PSN_MASK, psn_add, psn_distance
-from .. import state as st
-from ..state import FlowRecord, SlotRecord, State, StreamRecord
+from ...kernels.kernel import Int, Records, inlined, subkernel
+from ...kernels.named import NamedTuple
+from ..wire.opcodes import FULL, READ_REQUEST
+from ..wire.psn import PSN_BITS, PSN_MASK, psn_add, psn_distance
+from . import state as st
+from .batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
+from .state import (
+    FIRST_RECENT_BITS,
+    LEAST_RECENT_BITS,
+    MAX_RECENT_BITS,
+    MAX_RECENTS,
+    TAPS,
+    USED_RECENTS,
+    FlowRecord,
+    SlotRecord,
+    State,
+    StreamRecord,
+)
 
 
 class Packet(NamedTuple):
@@ -320,3 +339,224 @@ def held_beyond(state: State, stream: StreamRecord, psn: Int) -> tuple[Int, Int]
 def tap_bit(tap: Int) -> Int:
     """The tap's bit in a slot's set of taps."""
     return np.uint64(1) << np.uint64(min(tap, 63))
+
+
+_SMALLEST_PATH_MTU = 256
+_LARGEST_PATH_MTU = 4096
+
+
+@inlined
+def reserved_psns(length: Int, path_mtu: Int) -> Int:
+    """PSNs that a READ of `length` bytes reserves for its responses (at least one)."""
+    return max(1, (length + path_mtu - 1) // path_mtu)
+
+
+@inlined
+def path_mtu_of(state: State, flow: FlowRecord) -> Int:
+    """The connection's path MTU; 0 while unknown. Other connections are no evidence."""
+    if flow.path_mtu > 0:
+        return np.int64(flow.path_mtu)
+    if flow.peer >= 0:
+        return np.int64(state.flows[flow.peer].path_mtu)
+    return np.int64(0)
+
+
+@inlined
+def responses_of(state: State, flow: FlowRecord, bits: Int, dma_length: Int) -> Int:
+    """PSNs of the responses to a READ or atomic, as far as known."""
+    path_mtu = path_mtu_of(state, flow)
+    if path_mtu == 0:
+        path_mtu = np.int64(state.pairs[flow.pair].path_mtu)
+    if bits & READ_REQUEST and path_mtu > 0:
+        return reserved_psns(dma_length, path_mtu)
+    return np.int64(1)
+
+
+@inlined
+def advance(
+    state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
+) -> None:
+    """Move the next expected PSN after the newest packet of a stream."""
+    stream.mid_message = 1 if bits & FULL else 0
+    stream.read_pending = 0
+    count: Int = np.int64(1)
+    if bits & READ_REQUEST:
+        count = responses_of(state, flow, bits, dma_length)
+        if dma_length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0:
+            stream.read_pending = 1
+            stream.read_psn = psn
+            stream.read_length = dma_length
+    stream.next = psn_add(psn, count)
+    stream.next_dense += 1
+
+
+@inlined
+def resolve_read(
+    state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
+) -> None:
+    """After a READ with unknown path MTU `next` was a guess: accept another PSN.
+
+    A larger PSN is always accepted, because without the path MTU no PSN is known to be missing. A
+    smaller one is accepted only if a path MTU explains it, unless it repeats the rest of that READ.
+    """
+    step = psn_distance(psn, np.int64(stream.read_psn))
+    if step <= 0:
+        return
+    accepted = psn_distance(psn, np.int64(stream.next)) > 0
+    if bits & READ_REQUEST and not accepted:
+        if psn_add(psn, responses_of(state, flow, bits, dma_length)) == stream.next:
+            return
+    path_mtu = np.int64(_SMALLEST_PATH_MTU)
+    while path_mtu <= _LARGEST_PATH_MTU:
+        if reserved_psns(np.int64(stream.read_length), path_mtu) == step:
+            accepted = True
+        path_mtu *= 2
+    if accepted:
+        stream.read_pending = 0
+        stream.next = psn
+
+
+_WAYS_BITS = 3
+"""log2 of the packets kept per place if there are several taps: packets in flight between two taps
+may share a place. With one tap each place keeps the latest packet."""
+
+
+@inlined
+def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
+    """Learn whether different ACKs and datagrams carry different IPv4 identifications."""
+    if psn != flow.loose_psn:  # certainly a different packet
+        if ip_id == flow.loose_id:
+            flow.loose_ids_same += 1
+        else:
+            flow.loose_ids_different += 1
+    flow.loose_psn = psn
+    flow.loose_id = ip_id
+
+
+@inlined
+def _place(bits: Int, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
+    """The first of the `ways` entries for this packet in a table of 2^bits.
+
+    Identifications count up, so packets in flight between two taps do not collide. PSNs are spread
+    by Fibonacci hashing, so those of every 8th or 64th packet do not collide either; the factor is
+    2^24 divided by the golden ratio, made odd. Packets that collide in a larger table also collide
+    in a smaller one.
+    """
+    if constant:
+        address = ((psn * 10_368_889) & PSN_MASK) >> (PSN_BITS - bits)
+    else:
+        address = ip_id & ((1 << bits) - 1)
+    return np.int64(address & -ways)
+
+
+@inlined
+def ids_say_nothing(flow: FlowRecord) -> bool:
+    """Whether the packets without a PSN sequence have no usable identifications."""
+    same, different = np.int64(flow.loose_ids_same), np.int64(flow.loose_ids_different)
+    return bool(flow.no_ids != 0 or same * 16 > different)
+
+
+@inlined
+def ways_of(state: State) -> Int:
+    """Entries per place."""
+    return np.int64(1 << _WAYS_BITS if state.used[TAPS] > 1 else 1)
+
+
+@subkernel
+def spread(former: Records, table: Records, bits: Int, constant: bool, ways: Int) -> None:
+    """Enter the packets of a table into an empty one of 2^bits entries."""
+    for k in range(len(former)):
+        entry = former[k]
+        if entry.used:
+            at = _place(bits, constant, np.int64(entry.psn), np.int64(entry.ip_id), ways)
+            for free in range(at, at + ways):
+                if not table[free].used:
+                    table[free] = entry
+                    break
+
+
+@subkernel
+def _new_table(state: State, flow: FlowRecord, bits: Int) -> None:
+    """Allocate 2^bits recent packets of a flow.
+
+    The caller has checked the capacity of the pool.
+    """
+    flow.recent = state.used[USED_RECENTS]
+    flow.recent_bits = bits
+    state.used[USED_RECENTS] += np.int64(1) << bits  # never used before: all zeros
+
+
+@subkernel
+def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways: Int) -> bool:
+    """Enlarge a flow's table if the place at `first` is full of packets still expected at a tap.
+
+    A packet is expected until all taps have seen it, because the taps in series are unknown. A
+    table below its first size drops none. False if nothing changed.
+    """
+    oldest = state.recents[first + ways - 1]
+    bits = np.int64(flow.recent_bits)
+    all_taps = (tap_bit(state.used[TAPS] - 1) << np.uint64(1)) - np.uint64(1)
+    if not oldest.used or (
+        bits >= FIRST_RECENT_BITS
+        and (
+            ways == 1
+            or oldest.taps == all_taps
+            or bits >= MAX_RECENT_BITS
+            or state.used[USED_RECENTS] + (2 << bits) > MAX_RECENTS
+        )
+    ):
+        return False
+    former = np.int64(flow.recent)
+    wider: Int = max(bits + 1, np.int64(FIRST_RECENT_BITS))
+    _new_table(state, flow, wider)
+    table = state.recents[flow.recent : flow.recent + (np.int64(1) << wider)]
+    spread(state.recents[former : former + (np.int64(1) << bits)], table, wider, constant, ways)
+    return True
+
+
+# Inlined: a call of its own would copy all array descriptors of `State`, for every ACK.
+@inlined
+def judge_unordered(
+    state: State, flow: FlowRecord, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
+) -> Int:
+    """Verdict on a packet without a PSN sequence: new, or a copy.
+
+    Compares with the latest packets of the flow in the same place of a small table, addressed by
+    identification, or by PSN if identifications are unusable (IPv6, or constant). In that case
+    equal packets are legitimate: only a packet at another tap is a copy, of the oldest packet that
+    this tap has not seen.
+    """
+    if flow.recent < 0:
+        _new_table(state, flow, LEAST_RECENT_BITS)
+        flow.loose_psn = psn
+        flow.loose_id = ip_id
+    _note_id(flow, psn, ip_id)
+    constant = ids_say_nothing(flow)
+    bit = tap_bit(tap)
+    ways = ways_of(state)
+    first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, ways)
+    again = -1
+    for at in range(first + ways - 1, first - 1, -1):
+        entry = state.recents[at]
+        if entry.used and entry.psn == psn and entry.opcode == opcode and entry.ip_id == ip_id:
+            if entry.taps & bit == np.uint64(0) or (tap >= 63 and tap != entry.tap):
+                note_copy(state, entry.tap, tap)
+                entry.taps |= bit
+                return TAP_COPY
+            again = at
+    if again >= 0 and flow.loose_ids_different > 0 and not constant:
+        entry = state.recents[again]
+        return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
+    while _make_room(state, flow, constant, first, ways):
+        first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, ways)
+    for at in range(first + ways - 1, first, -1):
+        state.recents[at] = state.recents[at - 1]
+    entry = state.recents[first]
+    entry.used = 1
+    entry.psn = psn
+    entry.opcode = opcode
+    entry.ip_id = ip_id
+    entry.hop_limit = hop_limit
+    entry.tap = tap
+    entry.taps = bit
+    return NOT_SEQUENCED

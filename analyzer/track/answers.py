@@ -3,19 +3,29 @@
 A packet holds its destination QPN but not its source QPN. The acknowledged flow must be inferred:
 from PSNs that only one flow of the opposite direction has sent, and from the UDP source port, which
 Linux computes from both QPNs.
+
+MRC responses get the form of RC ACKs, for the tracker and the measures. A SACK acknowledges the PSN
+in its SETH; the meaning of its BTH.PSN is unsettled (docs/mrc.md). The derived columns hold the PSN
+that a response refers to and distinguish responses, so that pairing, message completion and loss
+work as for RC.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 import numpy as np
 
-from ....kernels.kernel import Bool, Int, inlined, subkernel
-from ...statistics.histogram import Histograms, observe
-from ...wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
-from ...wire.psn import PSN_MASK, psn_add, psn_distance
-from .. import state as st
-from ..state import State, StreamRecord
-from .rewind import RESEND_AFTER_NS, await_resend, forget_answers
+from ...kernels.kernel import Bool, Int, inlined, subkernel
+from ..decode.multipath.mrc import EETH, ERTH, NETH, PETH, SETH
+from ..statistics.histogram import Histograms, observe
+from ..wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
+from ..wire.packets import PacketTable
+from ..wire.psn import PSN_MASK, psn_add, psn_distance
+from . import state as st
+from .sequence import RESEND_AFTER_NS, await_resend, forget_answers
+from .state import State, StreamRecord
 from .window import has_slot, holds, horizon, slot_of
 
 OUTSTANDING = 1 << 16
@@ -279,3 +289,33 @@ def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int,
         if slot.state == st.MISSING:
             observe(histograms, f, st.GAP_TO_NAK, time - slot.time)
     await_resend(flow, st.NAK_PSN, psn, time)
+
+
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_TOLD: Final = (
+    "sack_bitmap", "psn_offset", "timestamp", "rcvd_bytes", "probe_id", "port_mask", "ev",
+)  # fmt: skip
+"""Fields that differ between responses and are equal at all taps."""
+
+
+def with_answers(table: PacketTable) -> PacketTable:
+    """The table with its derived columns; unchanged without MRC responses.
+
+    SACKs, NACKs, probes and endpoint messages repeat PSNs: their fingerprint distinguishes copies
+    at several taps from different packets.
+    """
+    mrc = table.mrc
+    if mrc is None:
+        return table
+    told = mrc[mrc["present"] & (SETH | NETH | PETH | ERTH | EETH) != 0]
+    if not len(told):
+        return table
+    mixed = told["entropy"].astype(np.uint64) * _MIX
+    for name in _TOLD:
+        mixed = (mixed ^ told[name].astype(np.int64).view(np.uint64)) * _MIX
+        mixed ^= mixed >> np.uint64(29)
+    answered_psn, fingerprint = table.psn.copy(), np.zeros(len(table), np.uint32)
+    answers = told[told["present"] & (SETH | NETH) != 0]
+    answered_psn[answers["row"]] = answers["psn"]
+    fingerprint[told["row"]] = (mixed >> np.uint64(40)).astype(np.uint32)
+    return replace(table, answered_psn=answered_psn, fingerprint=fingerprint)

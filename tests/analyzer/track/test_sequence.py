@@ -1,12 +1,15 @@
-"""Verdicts in made-up traffic: both PSN spaces, READs, restarts, copies, traffic without IP IDs."""
+"""Verdicts on PSNs, reordering metrics and rewinds equal their plain twins."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from rfc4737_twin import measure
 from traffic import (
     ACK,
     ATOMIC_ACK,
@@ -17,6 +20,7 @@ from traffic import (
     READ_MIDDLE,
     READ_ONLY,
     READ_REQUEST,
+    RNR_NAK,
     START_NS,
     WRITE_LAST,
     WRITE_MIDDLE,
@@ -25,6 +29,7 @@ from traffic import (
     track,
 )
 
+from rocescope.analyzer.measures.series import Totals
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import (
     AHEAD,
@@ -513,3 +518,271 @@ def test_the_first_packets_as_cm_messages_name_them():
     tracker = FlowTracker()
     tracker.update(packets(in_order(100, 5)), {(0, 1, 0x11): 0, (0, 1, 0x12): 7})
     assert tracker.missing(0, state.REQUESTS) == (5, 0)
+
+
+MTU = 1024
+NO_ID = {"ip_id": 0, "decode_flags": IPV6}
+
+
+def write(psn, **more):
+    return {"psn": psn, "opcode": WRITE_ONLY, **more}
+
+
+def ack(psn, syndrome=0x1F, **more):
+    return {"answer": True, "psn": psn, "opcode": ACK, "syndrome": syndrome, **more}
+
+
+def reread(psn, count, **more):
+    return {
+        "psn": psn, "opcode": READ_REQUEST, "dma_length": count * MTU, "payload_bytes": 0, **more
+    }  # fmt: skip
+
+
+def responses(psn, count, **more):
+    opcodes = [READ_FIRST, *[READ_MIDDLE] * (count - 2), READ_LAST]
+    return [
+        {"answer": True, "psn": psn + i, "opcode": op, "payload_bytes": MTU, **more}
+        for i, op in enumerate(opcodes)
+    ]
+
+
+def paired(psn=0, count=10, **more):
+    """WRITEs and ACKs, enough to know who answers whom."""
+    return [row for p in range(psn, psn + count) for row in (write(p, **more), ack(p, **more))]
+
+
+def rewind_verdicts(rows):
+    tracker = FlowTracker()
+    found = track(tracker, packets(rows)).tolist()
+    assert tracker.flows["peer"].tolist() == [1, 0]
+    return tracker, found
+
+
+def by(tracker, flow=0):
+    """{trigger: packets}"""
+    counts = tracker.flows[flow]["retransmitted_by"].tolist()
+    return {name: n for name, n in zip(state.TRIGGER_NAMES, counts, strict=True) if n}
+
+
+def test_a_lost_response_asked_for_again_is_recovered_without_identifications():
+    """Response 14 is lost, the requester asks again from there: nothing came late."""
+    rows = paired(**NO_ID) + [reread(10, 8, **NO_ID)]
+    answer = responses(10, 8, **NO_ID)
+    rows += answer[:4] + answer[5:] + [reread(14, 4, **NO_ID)] + responses(14, 4, **NO_ID)
+    tracker, found = rewind_verdicts(rows)
+    assert found[21:] == (
+        [IN_ORDER] * 4 + [AHEAD] + [IN_ORDER] * 2 + [RETRANSMITTED] + [RECOVERED]
+        + [RETRANSMITTED] * 3
+    )  # fmt: skip
+    assert tracker.missing(1, state.RESPONSES) == (0, 0)
+
+
+def test_a_nak_of_requests_says_nothing_about_responses():
+    """Both sides count from the same PSNs, as NCCL's queue pairs do: the spaces stay apart.
+
+    The NAK asks A for its request 40; what comes late is A's response 41 to a READ of B.
+    """
+    rows = paired(psn=30, **NO_ID)
+    rows += [reread(40, 4, answer=True, **NO_ID)]
+    own = [r | {"answer": False} for r in responses(40, 4, **NO_ID)]
+    rows += [own[0], write(41, **NO_ID), ack(40, NAK_SEQUENCE_ERROR, **NO_ID)]
+    rows += [own[2], own[1], own[3]]
+    _, found = rewind_verdicts(rows)
+    assert found[-3:] == [AHEAD, REORDERED, IN_ORDER]
+
+
+@pytest.mark.parametrize(
+    ("seen", "pause_ns", "trigger"),
+    [
+        ([0, 1, 2, 4, 5], 5_000, "implied"),  # a later response came: the gap shows at once
+        ([4, 5], 5_000, "implied"),  # so it does when the first ones are lost
+        ([0, 1, 2], 40_000_000, "timeout"),  # the last ones are lost: only a timer notices
+        ([], 40_000_000, "timeout"),
+    ],
+)
+def test_reads_asked_again(seen, pause_ns, trigger):
+    rows = paired() + [reread(10, 8)]
+    answer = responses(10, 8)
+    rows += [answer[i] for i in seen]
+    first_lost = next(i for i in range(8) if i not in seen)
+    again = START_NS + 1000 * len(rows) + pause_ns
+    rows += [reread(10 + first_lost, 8 - first_lost, time_ns=again)]
+    tracker, _ = rewind_verdicts(rows)
+    assert by(tracker) == {trigger: 1}
+
+
+def test_the_oldest_of_many_outstanding_reads_times_out():
+    """32 READs of 256 PSNs each: their requests are thousands of PSNs apart."""
+    rows = paired() + [reread(10 + 256 * i, 256) for i in range(32)]
+    rows.insert(20, reread(10, 2))
+    rows[21:21] = responses(10, 2)
+    for row in rows[23:]:
+        row["psn"] += 2
+    again = START_NS + 1000 * len(rows) + 40_000_000
+    rows += [reread(12 + 256 * i, 256, time_ns=again + 1000 * i) for i in range(32)]
+    tracker, found = rewind_verdicts(rows)
+    assert found[-32:] == [RETRANSMITTED] * 32
+    assert by(tracker) == {"timeout": 32}
+    assert tracker.flows[0]["rewinds"] == 1
+
+
+def test_a_resend_overtaken_by_new_data_is_not_blamed_on_a_nak_that_never_was():
+    """Selective repeat over several paths: the resent packet comes behind newer ones."""
+    rows = paired() + [write(10), write(12), write(13), write(15), write(11), write(16)]
+    for row, ip_id in zip(rows[20:], (100, 102, 103, 106, 105, 107), strict=True):
+        row["ip_id"] = ip_id
+    tracker, found = rewind_verdicts(rows)
+    assert found[20:] == [IN_ORDER, AHEAD, IN_ORDER, AHEAD, RECOVERED, IN_ORDER]
+    assert by(tracker) == {"unknown": 1}
+
+
+def test_a_nak_repeated_is_one_nak_to_act_on():
+    """Four NAKs for one PSN, one resend: a later packet that is merely late is not asked for."""
+    rows = paired(**NO_ID) + [write(11, **NO_ID)]
+    rows += [ack(10, NAK_SEQUENCE_ERROR, **NO_ID)] * 4
+    rows += [write(p, **NO_ID) for p in (10, 12, 14, 13, 15)]
+    tracker, found = rewind_verdicts(rows)
+    assert found[-5:] == [RECOVERED, IN_ORDER, AHEAD, REORDERED, IN_ORDER]
+    assert by(tracker) == {"nak": 1}
+    assert tracker.flows[1]["naks"] == 4
+
+
+def test_a_single_send_answered_by_rnr_is_sent_again_soon():
+    """The shortest RNR timer is 10 us, shorter than what makes twins of the network."""
+    rows = paired(**NO_ID) + [write(10, **NO_ID), ack(10, RNR_NAK, **NO_ID)]
+    rows += [write(10, time_ns=START_NS + 32_000, **NO_ID)]
+    tracker, found = rewind_verdicts(rows)
+    assert found[-3:] == [IN_ORDER, NOT_SEQUENCED, RETRANSMITTED]
+    assert by(tracker) == {"rnr": 1}
+
+
+def test_naks_mirrored_twice_count_once():
+    rows = paired() + [write(11)]
+    nak = ack(10, NAK_SEQUENCE_ERROR, ip_id=500)
+    rows += [nak, nak | {"hop_limit": 63}, write(10), write(11)]
+    tracker, _ = rewind_verdicts(rows)
+    assert tracker.flows[1]["naks"] == 1
+    totals = Totals()
+    totals.update(FlowTracker().update(packets(rows)))
+    assert totals.series(["tap"]).naks == [1]
+    assert tracker.flows[0]["nak_codes"][0] == 1
+    assert by(tracker) == {"nak": 2}
+
+
+def test_nothing_of_the_old_sequence_outlives_a_restart():
+    """The queue pair is made anew with PSNs that are "before" the old ones modulo 2^24."""
+    rows = paired(psn=9_000_000) + [write(9_000_011), ack(9_000_010, NAK_SEQUENCE_ERROR)]
+    rows += [write(p) for p in [*range(2_000_000, 2_000_020), *range(2_000_025, 2_000_040)]]
+    rows += [ack(p) for p in (2_000_005, 2_000_010)]
+    tracker, _ = rewind_verdicts(rows)
+    assert tracker.missing(0, state.REQUESTS) == (1 + 5, 0)
+    assert tracker.flows[0]["ack_psn"] == 2_000_010
+
+
+SLACK = 30
+"""Packets a tracker must know again although they were sent before the first one it saw."""
+
+
+@st.composite
+def disordered(draw):
+    """(send positions in order of arrival, positions that come twice): loss, delay, duplicates."""
+    count = draw(st.integers(2, 150))
+    spread = draw(st.sampled_from([0, 1, 3, 12, 60]))
+    delay = draw(st.lists(st.integers(0, spread), min_size=count, max_size=count))
+    keep = draw(st.lists(st.sampled_from([True] * 9 + [False]), min_size=count, max_size=count))
+    order = sorted((i for i in range(count) if keep[i]), key=lambda i: (i + delay[i], i))
+    if not order or order[0] > SLACK:
+        order = list(range(count))
+    twice = draw(st.sets(st.integers(0, len(order) - 1), max_size=5))
+    return order, twice
+
+
+def rows_of(order, twice, start):
+    """Rows as they arrive. Identifications are given in order of sending."""
+    rows = []
+    for at, i in enumerate(order):
+        row = {
+            "psn": start + i,
+            "ip_id": (1000 + i) & 0xFFFF,
+            "payload_bytes": 100 + i % 7,
+            "time_ns": START_NS + 1000 * at,
+        }
+        rows.append(row)
+        if at in twice:
+            rows.append(row)
+    return rows
+
+
+@pytest.mark.thorough
+@examples(300)
+@given(disordered(), st.sampled_from([0, 5, 0xFFFFF0, 0xFFFFFF]), st.lists(st.integers(1, 150)))
+def test_equals_the_definitions(traffic, start, cuts):
+    order, twice = traffic
+    tracker = FlowTracker()
+    verdicts = track(tracker, packets(rows_of(order, twice, start)), cuts)
+    expected = measure([(i, START_NS + 1000 * at, 100 + i % 7) for at, i in enumerate(order)])
+    stream, histograms = tracker.stream(0, state.REQUESTS), tracker.histograms
+
+    assert stream["arrivals"] == len(order)
+    assert stream["reordered"] == expected.reordered == np.count_nonzero(verdicts == REORDERED)
+    assert stream["duplicates"] == len(twice) == np.count_nonzero(verdicts == DUPLICATE)
+    assert stream["retransmitted"] == stream["recovered"] == 0
+    assert stream["max_extent"] == max(expected.extents, default=0)
+    small = {b.low: b.count for b in histograms.bins(0, state.EXTENT) if b.high == b.low + 1}
+    assert small == {e: n for e, n in expected.extents.items() if e < 32}
+    for kind, values in (
+        (state.LATE_TIME, expected.late_times),
+        (state.HELD_PACKETS, expected.held),
+        (state.BYTE_OFFSET, expected.byte_offsets),
+        (state.GAP_PACKETS, expected.gaps),
+        (state.GAP_TIME, expected.gap_times),
+    ):
+        q = histograms.quantiles(0, kind)
+        if not values:
+            assert q is None
+        else:
+            assert (q.count, q.min, q.max) == (len(values), min(values), max(values))
+            assert q.mean == pytest.approx(sum(values) / len(values))
+    degrees = Counter(
+        {n + 1: int(c) for n, c in enumerate(tracker.n_counts(0, state.REQUESTS)) if c}
+    )
+    capped = Counter()
+    for n, c in expected.n_degrees.items():
+        capped[min(n, state.STACK)] += c
+    assert degrees == capped
+    assert stream["max_n"] == max(expected.n_degrees, default=0)
+    assert stream["runs"] == len(expected.runs)
+    assert stream["run_packets"] == sum(expected.runs)
+    assert stream["run_packets_squared"] == sum(r * r for r in expected.runs)
+
+
+VECTORS = [  # arrivals; extents, byte offsets (100 bytes each), largest n of the late packets
+    ([1, 2, 3, 5, 6, 7, 8, 4, 9, 10], [4], [400], [4]),
+    ([1, 2, 3, 7, 8, 9, 10, 4, 5, 6, 11], [4, 5, 6], [400, 400, 400], [4]),
+    ([1, 2, 3, 6, 8, 4, 7, 5, 9], [2, 2, 4], [200, 100, 300], [2, 1]),
+]
+
+
+@pytest.mark.parametrize(("arrivals", "extents", "offsets", "degrees"), VECTORS)
+def test_worked_examples(arrivals, extents, offsets, degrees):
+    rows = [{"psn": s, "ip_id": s, "payload_bytes": 100} for s in arrivals]
+    tracker = FlowTracker()
+    track(tracker, packets(rows))
+    bins = {b.low: b.count for b in tracker.histograms.bins(0, state.EXTENT)}
+    assert bins == Counter(extents)
+    q = tracker.histograms.quantiles(0, state.BYTE_OFFSET)
+    assert (q.min, q.max, q.mean) == (min(offsets), max(offsets), np.mean(offsets))
+    found = tracker.n_counts(0, state.REQUESTS)
+    assert sorted(n + 1 for n, c in enumerate(found) for _ in range(c)) == sorted(degrees)
+
+
+def test_a_gap_wider_than_the_first_window_keeps_every_missing_psn():
+    late = list(range(10, 3000))
+    order = [*range(10), *range(3000, 3100), *late]
+    rows = [{"psn": i, "ip_id": i, "time_ns": START_NS + at} for at, i in enumerate(order)]
+    tracker = FlowTracker()
+    verdicts = track(tracker, packets(rows))
+    assert np.count_nonzero(verdicts == REORDERED) == len(late)
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+    # All refer to the same jump; the first comes 100 packets later, each next one 1 more.
+    assert tracker.stream(0, state.REQUESTS)["max_extent"] == 100 + len(late) - 1

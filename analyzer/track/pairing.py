@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from ...kernels.kernel import UInt16s, UInt32s
+from ...kernels.named import NamedTuple
 from ..decode.headers.cm import CmMessage
+from ..wire.endpoints import Endpoints
 from ..wire.opcodes import UC
 from . import state as st
-from .psn.answers import rdma_udp_sport
+from .answers import rdma_udp_sport
 from .tracker import FlowTracker
 
 MESSAGES_KEPT = 1000
@@ -194,3 +196,32 @@ def _pair_by_port(tracker: FlowTracker) -> None:
         ]
         if len(fitting) == 1 and flows[fitting[0]]["peer"] in (-1, f) and flow["peer"] < 0:
             tracker.pair(f, fitting[0], st.EVIDENCE_UDP_SOURCE_PORT)
+
+
+class NamedFlow(NamedTuple):
+    """A flow of the capture."""
+
+    number: int
+    src: str
+    dst: str
+    dest_qp: int
+    peer: int
+    first_ns: int
+    last_ns: int
+
+
+def named_flows(tracker: FlowTracker, endpoints: Endpoints) -> list[NamedFlow]:
+    """The flows of a tracker by their numbers."""
+    texts = endpoints.texts()
+    return [
+        NamedFlow(
+            number,
+            texts[flow["src"]],
+            texts[flow["dst"]],
+            int(flow["dest_qp"]),
+            int(flow["peer"]),
+            int(flow["first_time"]),
+            int(flow["last_time"]),
+        )
+        for number, flow in enumerate(tracker.flows)
+    ]
