@@ -17,16 +17,13 @@ from ..analyzer.measures.congestion import CongestionArrays, CongestionMeasure
 from ..analyzer.measures.hops.jumps import SampledTimes
 from ..analyzer.measures.hops.measure import HopMeasure
 from ..analyzer.measures.hops.state import Passing
-from ..analyzer.measures.idle import Idle, IdleArrays
-from ..analyzer.measures.measuring import Measuring
-from ..analyzer.measures.messages.measure import MessageStatistics
-from ..analyzer.measures.messages.state import MessageArrays
-from ..analyzer.measures.mrc.measure import EntropyValues, MrcMeasure
-from ..analyzer.measures.mrc.state import State as MrcState
-from ..analyzer.measures.packet_clock import PacketClock
-from ..analyzer.measures.paths.pathtable import LaneRecords, PathLanes, PathTable
-from ..analyzer.measures.paths.spraying import PathUsage
-from ..analyzer.measures.series import Activity, Totals
+from ..analyzer.measures.measuring import Measuring, PacketClock
+from ..analyzer.measures.messages import MessageArrays, MessageStatistics
+from ..analyzer.measures.mrc import EntropyValues, MrcMeasure
+from ..analyzer.measures.mrc import State as MrcState
+from ..analyzer.measures.path_table import LaneRecords, PathLanes, PathTable
+from ..analyzer.measures.series import Activity, Idle, IdleArrays, Totals
+from ..analyzer.measures.spraying import PathUsage
 from ..analyzer.measures.troubles import TroubleArrays, Troubles
 from ..analyzer.results.ended import Ended
 from ..analyzer.statistics.density import Densities, DensityArrays

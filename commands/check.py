@@ -81,12 +81,16 @@ def check(
 
     from ..analyzer.analysis import analyze as engine
     from ..analyzer.analysis.options import AnalyzeOptions
-    from ..analyzer.measures.conformance.hosts import parse_at_host, parse_same_port
-    from ..analyzer.measures.conformance.options import ConformanceOptions, HostCounters
+    from ..analyzer.measures.conformance.options import (
+        ConformanceOptions,
+        HostCounters,
+        parse_at_host,
+        parse_same_port,
+    )
 
     saved = None
     if counters is not None and host is not None:
-        from ..analyzer.measures.conformance.counters.files import growth
+        from ..analyzer.measures.conformance.counters import growth
 
         saved = HostCounters(host, growth(*counters))
     options = AnalyzeOptions(

@@ -17,7 +17,7 @@ from ..analyzer.logs.following import FollowedLogs
 from ..analyzer.logs.join import Join, Joined
 from ..analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
 from ..analyzer.measures.measuring import Measuring
-from ..analyzer.measures.messages.times import MessageTimes
+from ..analyzer.measures.messages import MessageTimes
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.captures import CaptureSummary

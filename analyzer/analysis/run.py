@@ -31,7 +31,7 @@ from ..logs.join import Join, Joined
 from ..measures.ending import end_idle, make_room
 from ..measures.hops.measure import Prepared
 from ..measures.measuring import Measuring
-from ..measures.messages.times import MessageTimes
+from ..measures.messages import MessageTimes
 from ..results.analysis import Analysis
 from ..results.flow import Flow, Owner
 from ..summary.gaps import gaps_of

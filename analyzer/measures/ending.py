@@ -18,9 +18,8 @@ from ..statistics.per_flow import kept_flows
 from ..track.pairing import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
 from ..wire.taps import Gap
-from .departed import Departed
 from .hops.ways import Ways, ways_of
-from .measuring import Measuring
+from .measuring import Departed, Measuring
 
 Gaps = Mapping[str, Sequence[Gap]]
 """By the name of a tap; losses of flows that live meanwhile are unknown."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Int32s
+from ...kernels.kernel import Array, Bools, Int32s, Ints, Records
 from ...kernels.shape import forget
 from ..decode.headers.cm import CmMessage
 from ..results.ended import Ended
@@ -20,16 +20,11 @@ from ..wire.packets import PacketTable
 from ..wire.taps import Taps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
-from .departed import Departed
 from .hops.measure import HopMeasure
-from .idle import Idle
-from .late_activity import LateActivity
-from .messages.measure import MessageStatistics
-from .messages.times import MessageTimes
-from .mrc.measure import MrcMeasure
-from .packet_clock import PacketClock
-from .paths.spraying import PathUsage
-from .series import Activity, Totals
+from .messages import MessageStatistics, MessageTimes
+from .mrc import MrcMeasure
+from .series import Activity, Idle, LateActivity, Totals
+from .spraying import PathUsage
 from .troubles import Troubles
 
 if TYPE_CHECKING:
@@ -220,3 +215,65 @@ def _conformance(options: ConformanceOptions, many_taps: bool) -> Conformance:
     from .conformance.taps import Conformance  # its kernels load slowly: only on demand
 
     return Conformance(options, many_taps)
+
+
+LATEST: Final = 15
+"""Packets whose median time is the present: up to seven wild ones among them do no harm."""
+
+
+class PacketClock:
+    """The median time of the latest packets, the lower one of two; memory is constant."""
+
+    def __init__(self) -> None:
+        self.latest: Ints = np.zeros(0, np.int64)
+        """Times of the latest packets, ns, oldest first."""
+
+    def update(self, time_ns: Ints) -> None:
+        """Take in the times of further packets, in capture order."""
+        if len(time_ns):
+            self.latest = np.concatenate((self.latest, time_ns[-LATEST:]))[-LATEST:]
+
+    @property
+    def now_ns(self) -> int | None:
+        """The present; None before the first packet."""
+        if not len(self.latest):
+            return None
+        return int(np.sort(self.latest)[(len(self.latest) - 1) // 2])
+
+
+_SRC, _DST = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+_HALF = np.uint64(32)
+
+
+class Departed:
+    """Sorted 64-bit hashes of (source, destination, destination QPN).
+
+    Two different flows share one with a chance of flows^2 / 2^65: then one that is new counts as
+    one that came back.
+    """
+
+    def __init__(self) -> None:
+        self._names: Array = np.zeros(0, np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, flows: Records) -> None:
+        """Take in FLOW records that leave."""
+        self._names = np.union1d(self._names, _hashes(flows))
+
+    def returned(self, flows: Records) -> int:
+        """How many of these FLOW records are of flows that left before."""
+        hashes = _hashes(flows)
+        at = np.searchsorted(self._names, hashes)
+        known = at < len(self._names)
+        return int(np.count_nonzero(self._names[at[known]] == hashes[known]))
+
+
+def _hashes(flows: Records) -> Array:
+    src, dst, qp = (flows[name].astype(np.uint64) for name in ("src", "dst", "dest_qp"))
+    mixed = (src * _SRC) ^ ((dst + np.uint64(1)) * _DST)
+    mixed = (mixed ^ (mixed >> _HALF)) * _MIX + qp
+    mixed = (mixed ^ (mixed >> _HALF)) * _MIX
+    return mixed ^ (mixed >> _HALF)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measures.conformance import rule_list
+from ..measures.conformance import rules as rule_list
 from ..measures.conformance import state as st
-from ..measures.conformance.counters.check import TapCounts, check_counters
-from ..measures.conformance.hosts import hosts_at_taps
+from ..measures.conformance.counters import TapCounts, check_counters
+from ..measures.conformance.options import hosts_at_taps
 from ..measures.conformance.taps import Conformance as Checks
 from ..measures.conformance.taps import TapConformance
 from ..results import conformance as results

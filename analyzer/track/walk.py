@@ -134,7 +134,7 @@ def walk(
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == st.REQUESTS:
                 if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
-                    # Only this packet is retransmitted, not all after it; measures/mrc has the
+                    # Only this packet is retransmitted, not all after it; measures/mrc.py has the
                     # trigger.
                     flow.retransmitted_by[st.BY_UNKNOWN] += 1
                     flow.rewound_bytes += wire_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...analyzer.measures.paths.imbalance import fim
+from ...analyzer.measures.spraying import fim
 from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import fullest_over_fair

@@ -20,7 +20,7 @@ from ...analyzer.filtering.compiler import Filter
 from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.logs.job import Job
 from ...analyzer.logs.join import Join
-from ...analyzer.measures.messages.measure import MessageStatistics
+from ...analyzer.measures.messages import MessageStatistics
 from ...analyzer.results.flow import Owner
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.track.tracker import FlowTracker

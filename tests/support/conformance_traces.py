@@ -10,7 +10,7 @@ import traffic
 from traffic import START_NS, packets
 
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
-from rocescope.analyzer.measures.conformance.rule_list import KINDS, REASONS, RULES
+from rocescope.analyzer.measures.conformance.rules import KINDS, REASONS, RULES
 from rocescope.analyzer.measures.conformance.taps import TapConformance
 from rocescope.analyzer.track.state import EVIDENCE_CM
 from rocescope.analyzer.track.tracker import FlowTracker

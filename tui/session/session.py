@@ -19,7 +19,7 @@ from ...analyzer.analysis.heap import give_back_freed
 from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.filtering.ranks import Ranks
-from ...analyzer.measures.paths.spraying import entropy_name
+from ...analyzer.measures.spraying import entropy_name
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
 from ...analyzer.summary.summarize import Summary

@@ -13,7 +13,7 @@ from ...statistics.histogram import HistogramPool, Histograms
 from ...statistics.per_flow import PerFlow, Pool
 from ...statistics.per_flow import Rows as FlowRows
 from ...wire.record import Record, Records
-from .rule_list import KINDS, REASONS, RULES
+from .rules import KINDS, REASONS, RULES
 
 GAPS = 4
 """Gaps and NAKs remembered per flow."""
@@ -72,7 +72,7 @@ REQUESTER = np.dtype(
         ("ended", "i8"),
         ("asked", "i8"),  # requests with AckReq that are not acknowledged yet
         ("asked_psn", "u4"),  # the latest of them
-        # the request watched until its ACK, and the latest; see ack_requests.py
+        # the request watched until its ACK, and the latest; see requester.py
         ("ask_open", "u1"),
         ("ask_psn", "u4"),
         ("ask_time", "i8"),

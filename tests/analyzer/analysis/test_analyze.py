@@ -23,7 +23,7 @@ from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.decode.merge import merge_tables
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.measures.hops.measure import HopMeasure
-from rocescope.analyzer.measures.paths.imbalance import expected_fim
+from rocescope.analyzer.measures.spraying import expected_fim
 
 LEAFSPINE = DATA / "leafspine"
 

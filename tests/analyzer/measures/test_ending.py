@@ -18,9 +18,8 @@ from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.decode.headers.cm import CmMessage
 from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle, make_room
-from rocescope.analyzer.measures.late_activity import LateActivity
-from rocescope.analyzer.measures.measuring import Measuring
-from rocescope.analyzer.measures.packet_clock import LATEST
+from rocescope.analyzer.measures.measuring import LATEST, Measuring
+from rocescope.analyzer.measures.series import LateActivity
 from rocescope.analyzer.results.ended import Ended
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.track.tracker import FlowTracker

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import CUTS, START_NS, parts, split_by_flow, tracked, updated
 
-from rocescope.analyzer.measures.idle import Idle
+from rocescope.analyzer.measures.series import Idle
 from rocescope.analyzer.results.flow import IdleGaps
 
 

@@ -11,8 +11,8 @@ from generate import write
 from rocescope.analyzer.analysis.fair_lock import FairLock
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.measures.late_activity import LateActivity
 from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.measures.series import LateActivity
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.tui.session.history import History
 from rocescope.tui.session.session import Session

@@ -14,9 +14,8 @@ from ....analyzer.analysis.run import Run, open_run
 from ....analyzer.capture.concat import ConcatenatedCapture
 from ....analyzer.capture.source import Capture
 from ....analyzer.filtering.ranks import Ranks
-from ....analyzer.measures.late_activity import LateActivity
 from ....analyzer.measures.measuring import Measuring
-from ....analyzer.measures.series import Totals
+from ....analyzer.measures.series import LateActivity, Totals
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.ended import Ended
 from ....analyzer.results.flow import Owner

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import structs
 
-from ....measures.mrc.state import SENT, TOLD
+from ....measures.mrc import SENT, TOLD
 from ....measures.troubles import Trouble
 from ....results.diagnosis import Confidence, Finding, Place
 from ....results.flow import Flow

@@ -9,7 +9,7 @@ from go_back_n import Connection
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.measures.conformance import rule_list as rules
+from rocescope.analyzer.measures.conformance import rules
 from rocescope.analyzer.summary.conformance import _View
 from rocescope.analyzer.track.tracker import FlowTracker
 

@@ -11,7 +11,7 @@ from message_traffic import ack, batch_of, measure, read, responses, row, summar
 from message_twin import Twin
 from tracked_batches import parts, updated
 
-from rocescope.analyzer.measures.messages.measure import MessageStatistics
+from rocescope.analyzer.measures.messages import MessageStatistics
 from rocescope.analyzer.track.batch import (
     DUPLICATE,
     IN_ORDER,

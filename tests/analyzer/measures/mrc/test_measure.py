@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.decode.multipath.mrc import CC_STATE, ERTH, MRC_ROW, NETH, SETH, TSETH
-from rocescope.analyzer.measures.mrc import state as mrc_state
-from rocescope.analyzer.measures.mrc.measure import LABEL_HIGH, PORT_HIGH, MrcMeasure, sent_key
+from rocescope.analyzer.measures import mrc as mrc_state
+from rocescope.analyzer.measures.mrc import ORDER_LABEL_HIGH as LABEL_HIGH
+from rocescope.analyzer.measures.mrc import ORDER_PORT_HIGH as PORT_HIGH
+from rocescope.analyzer.measures.mrc import MrcMeasure, sent_key
 from rocescope.analyzer.track.batch import IN_ORDER, TAP_COPY, TrackedBatch
 from rocescope.analyzer.wire.packets import RTX, PacketTable
 

@@ -22,8 +22,8 @@ from tracked_batches import (
     updated,
 )
 
-from rocescope.analyzer.measures.paths import pathtable
-from rocescope.analyzer.measures.paths.spraying import PathUsage
+from rocescope.analyzer.measures import path_table as pathtable
+from rocescope.analyzer.measures.spraying import PathUsage
 from rocescope.analyzer.results.base import Quantiles
 from rocescope.analyzer.results.paths import PathShare, Spraying
 from rocescope.analyzer.track.batch import OVERTAKEN, REORDERED, TAP_COPY

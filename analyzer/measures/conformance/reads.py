@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .....kernels.kernel import Int, inlined, subkernel
-from ....track.batch import AHEAD, RECOVERED, RETRANSMITTED
-from ....track.window import reserved_psns
-from ....wire.opcodes import BEGINS, ENDS, FULL
-from ....wire.psn import psn_add, psn_distance
-from ..rule_list import (
+from ....kernels.kernel import Int, inlined, subkernel
+from ...track.batch import AHEAD, RECOVERED, RETRANSMITTED
+from ...track.window import reserved_psns
+from ...wire.opcodes import BEGINS, ENDS, FULL
+from ...wire.psn import psn_add, psn_distance
+from .responder import acknowledge
+from .rules import (
     LOSS_BEFORE,
     NO_PATH_MTU,
     READ_AGAIN,
@@ -22,7 +23,7 @@ from ..rule_list import (
     TOO_MANY_READS,
     UNSEEN,
 )
-from ..state import (
+from .state import (
     READS,
     USED_READS,
     Book,
@@ -33,7 +34,6 @@ from ..state import (
     keeps,
     leaves_open,
 )
-from .responder import acknowledge
 
 _ANY_PATH_MTU = 256
 """Up to this length a READ takes one PSN with every path MTU."""

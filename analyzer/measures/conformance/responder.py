@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .....kernels.kernel import Int, subkernel
-from ....statistics.histogram import observe
-from ....wire.opcodes import SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
-from ....wire.psn import PSN_MASK, id_distance, psn_add, psn_distance
-from .. import rule_list
-from .. import state as st
-from ..state import Book, Here, RequesterRecord, breaks, keeps, leaves_open
-from .ack_requests import gets_answer
+from ....kernels.kernel import Int, subkernel
+from ...statistics.histogram import observe
+from ...wire.opcodes import SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
+from ...wire.psn import PSN_MASK, id_distance, psn_add, psn_distance
+from . import rules as rule_list
+from . import state as st
+from .requester import gets_answer
+from .state import Book, Here, RequesterRecord, breaks, keeps, leaves_open
 
 RNR_TIMER_NS = np.array(
     [

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import Bytes, Int, Int32s, Ints, UInt64s, inlined, subkernel
-from ....kernels.named import NamedTuple
-from ...statistics.per_flow import Kept, PerFlow, copy_rows, kept_flows, longer, roomier, untouched
-from ...statistics.per_flow import Rows as FlowRows
-from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, Rows, TrackedBatch
-from ...wire.record import Records
-from ...wire.salt import salt
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt64s, inlined, subkernel
+from ...kernels.named import NamedTuple
+from ..statistics.per_flow import Kept, PerFlow, copy_rows, kept_flows, longer, roomier, untouched
+from ..statistics.per_flow import Rows as FlowRows
+from ..track.batch import OVERTAKEN, REORDERED, TAP_COPY, Rows, TrackedBatch
+from ..wire.record import Records
+from ..wire.salt import salt
 
 PATH = np.dtype(
     [

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .....kernels.kernel import Int, inlined, subkernel
-from ....statistics.per_flow import roomier
-from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
-from ....wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
-from ....wire.record import Record, Records
-from ..rule_list import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
-from ..state import Book, Here, breaks, keeps, leaves_open
+from ....kernels.kernel import Int, inlined, subkernel
+from ...statistics.per_flow import roomier
+from ...track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
+from ...wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
+from ...wire.record import Record, Records
+from .rules import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
+from .state import Book, Here, breaks, keeps, leaves_open
 
 _CE = 3
 _CNP_OPCODE = 0x81
