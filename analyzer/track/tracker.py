@@ -407,9 +407,9 @@ class FlowTracker(PerFlow[st.State]):
 
     def _index_all(self) -> None:
         """Rebuild the hash tables of flows and host pairs from `state`."""
-        flows = len(self.state.flows)
-        self._flow_slots = np.full(2 * flows, -1, np.int32)
-        self._pair_slots = np.full(2 * flows, -1, np.int32)
+        slots = 1 << max(2 * len(self.state.flows) - 1, 1).bit_length()  # kernels mask the hash
+        self._flow_slots = np.full(slots, -1, np.int32)
+        self._pair_slots = np.full(slots, -1, np.int32)
         rebuild_slots(self.state, self._flow_slots, self._pair_slots)
 
     def _grow_pools(self) -> None:
