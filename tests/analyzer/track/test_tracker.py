@@ -239,3 +239,15 @@ def test_events_of_flows_that_left_count_as_omitted():
     tracker.keep(kept_flows(np.array([False, True])))
     assert tracker.state.used[[state.USED_EVENTS, state.OMITTED_EVENTS]].tolist() == [1, 1]
     assert tracker.state.events["flow"][0] == 0
+
+
+@pytest.mark.parametrize("flows", [0, 1, 3, 5])
+def test_a_tracker_read_from_a_file_finds_its_flows(flows):
+    """Any number of flows: the hash tables have a size that is a power of two."""
+    tracker, back = FlowTracker(), FlowTracker()
+    pairs = packets([{"src": 2 * n, "dst": 2 * n + 1, "dest_qp": 9 + n} for n in range(flows)])
+    tracker.update(pairs)
+    vars(back).update(tracker.saved())
+    back.restore()
+    assert back.knows(pairs).all()
+    assert len(back._flow_slots).bit_count() == 1
