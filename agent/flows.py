@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..analyzer.statistics.keeping import longer
+from ..analyzer.statistics.per_flow import longer
 from ..analyzer.wire.opcodes import RC, UC, XRC
 from ..kernels.kernel import Array, Ints
 from ..probes.counters.layout import COUNTERS, IS_IPV6, KEY

@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 
 from ..analyzer.errors import RocescopeError, too_many_flows
-from ..analyzer.measures.hops.measure import HopMeasure
 from ..analyzer.measures.hops.vantage import FabricLinks
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.summary.options import FlowOrder
 from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
-from ..analyzer.track.connections import CmPairs
-from ..analyzer.track.merge import index_records
 from ..analyzer.wire.packets import PacketTable
-from ..analyzer.wire.registry import NumberMaps
 from .captures import Captures
 from .order import KEY, Outline, in_order
 from .plan import Plan, analyze_options, read_plan
@@ -98,24 +94,15 @@ def _join(
     flows = np.concatenate([outline.flows for outline in outlines])
     order = in_order(np.concatenate([outline.flow_keys for outline in outlines]))
     flows = flows[order]
-    index_records(whole.tracker, flows, flows["src"], flows["dst"])
-    registry = captures.registry
-    maps = NumberMaps(
-        np.arange(len(registry.endpoints), dtype=np.uint32),
-        np.arange(len(registry.taps), dtype=np.uint16),
-        np.arange(len(registry.segments) + 1, dtype=np.uint32),
-    )
+    whole.tracker.index_records(flows)
     flow_maps = []
     for number in range(plan.partitions):
         tell("joining partitions", number, plan.partitions)
         part: Measuring = read_result(work, plan, number, "state")
-        part.cm = CmPairs()
-        part.tracker.state.used[[st.USED_EVENTS, st.OMITTED_EVENTS]] = 0
-        flow_maps.append(whole.merge(part, maps))
+        flow_maps.append(whole.merge(part))
     _set_events(whole, outlines, flow_maps)
     for _, message in captures.cm:
         whole.cm.note([message])
-    whole.hops = HopMeasure()
     if whole.many_taps:
         _follow(work, plan, captures, whole, flow_maps, tell)
 

@@ -13,27 +13,25 @@ import numpy as np
 import zstandard
 
 from ..analyzer.decode.headers.cm import CmMessage
-from ..analyzer.measures.congestion import CongestionMeasure
+from ..analyzer.measures.congestion import CongestionArrays, CongestionMeasure
 from ..analyzer.measures.counters import Counters
 from ..analyzer.measures.hops.clocks import SampledTimes
 from ..analyzer.measures.hops.measure import HopMeasure
 from ..analyzer.measures.hops.state import Passing
-from ..analyzer.measures.idle import Idle
-from ..analyzer.measures.measuring import Measuring
-from ..analyzer.measures.messages.measure import MessageStatistics
-from ..analyzer.measures.messages.state import MessageArrays
-from ..analyzer.measures.mrc.measure import MrcMeasure
-from ..analyzer.measures.mrc.state import State as MrcState
-from ..analyzer.measures.packet_clock import PacketClock
-from ..analyzer.measures.paths.pathtable import LaneRecords, PathTable
-from ..analyzer.measures.paths.spraying import PathUsage
-from ..analyzer.measures.series import Activity, Totals
+from ..analyzer.measures.measuring import Measuring, PacketClock
+from ..analyzer.measures.messages import MessageArrays, MessageStatistics
+from ..analyzer.measures.mrc import EntropyValues, MrcMeasure
+from ..analyzer.measures.mrc import State as MrcState
+from ..analyzer.measures.path_table import LaneRecords, PathLanes, PathTable
+from ..analyzer.measures.series import Activity, Idle, IdleArrays, Totals
+from ..analyzer.measures.spraying import PathUsage
 from ..analyzer.measures.troubles import TroubleArrays, Troubles
 from ..analyzer.results.ended import Ended
 from ..analyzer.statistics.density import Densities, DensityArrays
 from ..analyzer.statistics.histogram import HistogramPool, Histograms
+from ..analyzer.statistics.per_flow import CodeArrays, CodeCounts, PerFlow
 from ..analyzer.statistics.windows import WindowedSums
-from ..analyzer.track.connections import CmPairs, _Request
+from ..analyzer.track.pairing import CmPairs, _Request
 from ..analyzer.track.state import State
 from ..analyzer.track.tracker import FlowTracker
 from .order import Outline
@@ -44,6 +42,11 @@ _CLASSES: tuple[type[Any], ...] = (
     FlowTracker, HistogramPool, Histograms, HopMeasure, Idle, LaneRecords, Measuring, MessageArrays,
     MessageStatistics, MrcMeasure, MrcState, PacketClock, Passing, PathTable, PathUsage,
     SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
+    Activity, CmMessage, CmPairs, CodeArrays, CodeCounts, CongestionArrays, CongestionMeasure,
+    Densities, DensityArrays, Ended, EntropyValues, FlowTracker, HistogramPool, Histograms,
+    HopMeasure, Idle, IdleArrays, LaneRecords, Measuring, MessageArrays, MessageStatistics,
+    MrcMeasure, MrcState, PacketClock, Passing, PathLanes, PathTable, PathUsage, SampledTimes,
+    State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
 )  # fmt: skip
 _NUMBER = {kind: number for number, kind in enumerate(_CLASSES)}
 _PIECE = 1 << 22
@@ -150,7 +153,11 @@ def _described(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
     if isinstance(value, tuple):
         return ["named", number, [inside(item) for item in value]]
     known[id(value)] = own = len(known)
-    return ["object", own, number, {name: inside(getattr(value, name)) for name in _names(value)}]
+    if isinstance(value, PerFlow):
+        attributes = value.saved()
+    else:
+        attributes = {name: getattr(value, name) for name in _names(value)}
+    return ["object", own, number, {name: inside(item) for name, item in attributes.items()}]
 
 
 _CONTAINERS: dict[type[Any], Callable[[Any], Any]] = {
@@ -192,4 +199,6 @@ def _built(tree: Any, arrays: list[Any], known: dict[int, Any]) -> Any:
     known[own] = built
     for name, item in fields.items():
         object.__setattr__(built, name, _built(item, arrays, known))
+    if isinstance(built, PerFlow):
+        built.restore()
     return built

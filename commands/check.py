@@ -79,14 +79,18 @@ def check(
     if (counters is None) != (host is None):
         raise UsageError("--counters and --host must be given together")
 
-    from ..analyzer.measures.conformance.hosts import parse_at_host, parse_same_port
-    from ..analyzer.measures.conformance.options import ConformanceOptions, HostCounters
+    from ..analyzer.measures.conformance.options import (
+        ConformanceOptions,
+        HostCounters,
+        parse_at_host,
+        parse_same_port,
+    )
     from ..analyzer.pipeline import captures as engine
     from ..analyzer.pipeline.options import AnalyzeOptions
 
     saved = None
     if counters is not None and host is not None:
-        from ..analyzer.measures.conformance.counters.files import growth
+        from ..analyzer.measures.conformance.counters import growth
 
         saved = HostCounters(host, growth(*counters))
     options = AnalyzeOptions(

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from ..results.events import Event
 from ..results.flow import Owner
-from ..track.connections import CmPairs, settle
-from ..track.named_flows import NamedFlow, named_flows
+from ..track.pairing import CmPairs, NamedFlow, named_flows, settle
 from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
 from ..wire.endpoints import Endpoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from ..track.named_flows import NamedFlow
+from ..track.pairing import NamedFlow
 from .job import LoggedPair
 
 SLACK_NS = 2_000_000_000

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import ClassVar
 
 import numpy as np
 
-from ...kernels.kernel import Int, Int32s, Ints, UInt32s, kernel, subkernel
+from ...kernels.kernel import Int, Ints, UInt32s, subkernel
 from ...kernels.named import NamedTuple
 from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
-from ..statistics.keeping import Kept, roomier, rows_of
+from ..statistics.per_flow import CodeArrays, CodeCounts, PerFlow
+from ..statistics.per_flow import Rows as FlowRows
 from ..track.batch import TAP_COPY, Rows, TrackedBatch
 
 _ECN_FIELDS, _DSCPS = 4, 64
@@ -27,29 +29,39 @@ _AGREEMENT = 0.75
 """Least share of flows with the same DSCP for the others to count as deviating."""
 
 
+class CongestionArrays(NamedTuple):
+    """Arrays of the kernel."""
+
+    tags: Ints
+    """int64[flows]: bits of the priorities in VLAN tags at all taps; bit 8: no tag."""
+    ecn: Ints
+    """int64[flows, ECN fields]: all packets."""
+    cnps: Ints
+    """int64[flows, 3]: their number, the times of the first and of the latest."""
+
+
 @subkernel
 def _count_rows(
     start: Int,
     rows: Rows,
-    tags: Ints,
-    ecn: Ints,
-    column: Int32s,
-    dscps: Ints,
-    cnps: Ints,
+    arrays: CongestionArrays,
+    dscps: CodeArrays,
     spacing: Histograms,
 ) -> Int:
     """Count rows from `start`; returns their number, or a row whose DSCP has no column."""
+    tags, ecn, cnps = arrays
+    packets, column = dscps
     for i in range(start, len(rows.flow)):
         f = int(rows.flow[i])
         tag = np.int64(rows.vlan[i])
-        tags[f, 0] |= np.int64(1) << (tag >> 13 if tag else _UNTAGGED)
+        tags[f] |= np.int64(1) << (tag >> 13 if tag else _UNTAGGED)
         if rows.verdict[i] == TAP_COPY:
             continue
         if rows.opcode[i] != _CNP_OPCODE:
             at = np.int64(column[rows.traffic_class[i] >> 2])
             if at < 0:
                 return i
-            dscps[f, at] += 1
+            packets[f, at] += 1
             ecn[f, np.int64(rows.traffic_class[i] & 3)] += 1
             continue
         ecn[f, np.int64(rows.traffic_class[i] & 3)] += 1
@@ -62,132 +74,64 @@ def _count_rows(
     return len(rows.flow)
 
 
-@kernel
-def _continue_cnps(flow_map: Int32s, added: Ints, cnps: Ints, spacing: Histograms) -> None:
-    for a in range(len(flow_map)):
-        f = int(flow_map[a])
-        if added[a, _CNPS] == 0:
-            continue
-        if cnps[f, _CNPS]:
-            observe(spacing, f, _SPACING, added[a, _FIRST_CNP_NS] - cnps[f, _LAST_CNP_NS])
-        else:
-            cnps[f, _FIRST_CNP_NS] = added[a, _FIRST_CNP_NS]
-        cnps[f, _CNPS] += added[a, _CNPS]
-        cnps[f, _LAST_CNP_NS] = added[a, _LAST_CNP_NS]
-
-
-class CongestionMeasure:
+class CongestionMeasure(PerFlow[CongestionArrays]):
     """CE marks on each flow's packets and CNPs that the flow carries."""
 
+    layout: ClassVar = {"tags": FlowRows(), "ecn": FlowRows(), "cnps": FlowRows()}
+
     def __init__(self) -> None:
-        self._flows = 0
-        self._tags = np.zeros((0, 1), np.int64)
-        """int64[flows+, 1]: bits of the priorities in VLAN tags at all taps; bit 8: no tag."""
-        self._ecn = np.zeros((0, _ECN_FIELDS), np.int64)
-        """int64[flows+, ECN fields]: all packets."""
-        self._dscps = np.zeros((0, _FEW_DSCPS), np.int64)
-        """int64[flows+, columns]: packets per DSCP without CNPs, which often use another class. Of
-        64 DSCPs mostly all flows use few: columns in the order in which DSCPs appeared."""
-        self._column = np.full(_DSCPS, -1, np.int32)
-        """The column of each DSCP, -1 while it is unseen."""
-        self._cnps = np.zeros((0, 3), np.int64)
+        super().__init__(
+            CongestionArrays(
+                np.zeros(0, np.int64),
+                np.zeros((0, _ECN_FIELDS), np.int64),
+                np.zeros((0, 3), np.int64),
+            )
+        )
+        self._dscps = CodeCounts(_DSCPS, _FEW_DSCPS)
+        """Packets per DSCP without CNPs, which often use another class."""
         self._spacing = HistogramPool(1)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
-        self._grow(batch.n_flows)
+        self.grow(batch.n_flows)
         row: Int = 0
         while True:
             row = _count_rows(
-                row,
-                batch.rows,
-                self._tags,
-                self._ecn,
-                self._column,
-                self._dscps,
-                self._cnps,
-                self._spacing.arrays,
+                row, batch.rows, self.arrays, self._dscps.arrays, self._spacing.arrays
             )
             if row == len(batch):
                 return
-            self._see(int(batch.table.traffic_class[row]) >> 2)
-
-    def keep(self, kept: Kept) -> None:
-        """Only these flows stay."""
-        self._tags = rows_of(self._tags, kept)
-        self._ecn = rows_of(self._ecn, kept)
-        self._dscps = rows_of(self._dscps, kept)
-        self._cnps = rows_of(self._cnps, kept)
-        self._spacing.keep(kept)
-        self._flows = len(kept.of(self._flows))
-
-    def merge(self, other: CongestionMeasure, flow_map: Int32s) -> None:
-        """Add later rows; the other's flow i is our flow `flow_map[i]`."""
-        if not len(flow_map):
-            return
-        self._grow(int(flow_map.max()) + 1)
-        np.bitwise_or.at(self._tags, flow_map, other._tags[: len(flow_map)])
-        np.add.at(self._ecn, flow_map, other._ecn[: len(flow_map)])
-        for dscp in np.flatnonzero(other._column >= 0):
-            self._see(int(dscp))
-            counts = other._dscps[: len(flow_map), other._column[dscp]]
-            np.add.at(self._dscps[:, self._column[dscp]], flow_map, counts)
-        self._spacing.merge(other._spacing, flow_map)
-        _continue_cnps(flow_map, other._cnps, self._cnps, self._spacing.arrays)
+            self._dscps.see(int(batch.table.traffic_class[row]) >> 2)
 
     def congestion(self, flow: int, marked_later: int = 0) -> Congestion:
         """ECN, CNPs and DSCPs of one flow; `marked_later`: packets marked after their first tap.
 
         CE-marked packets count as ECN-capable: only ECT packets can be marked.
         """
-        if flow >= self._flows:
+        if flow >= self.known_flows:
             return Congestion(0, 0, 0, None, {})
-        ecn, dscps = self._ecn[flow], self._packets_by_dscp(flow)
+        ecn, dscps = self.arrays.ecn[flow], self._dscps.of(flow)
         return Congestion(
             ecn_capable_packets=int(ecn[_ECT_AND_CE].sum()),
             ecn_marked_packets=int(ecn[_CE]) + marked_later,
-            cnps=int(self._cnps[flow, _CNPS]),
+            cnps=int(self.arrays.cnps[flow, _CNPS]),
             cnp_spacing_ns=self._spacing.quantiles(flow, _SPACING),
             dscp={int(d): int(dscps[d]) for d in np.flatnonzero(dscps)},
         )
 
     def usual_dscp(self, flow: int) -> int | None:
         """The most frequent DSCP of the flow (the lowest of equals); None without packets."""
-        if flow >= self._flows or not self._dscps[flow].any():
+        if flow >= self.known_flows or not (dscps := self._dscps.of(flow)).any():
             return None
-        return int(np.argmax(self._packets_by_dscp(flow)))
+        return int(np.argmax(dscps))
 
     def tags(self, flow: int) -> tuple[set[int], bool]:
         """Priorities (PCP) of the VLAN tags of the flow's packets at all taps, and whether packets
         have no tag at a tap."""
-        if flow >= self._flows:
+        if flow >= self.known_flows:
             return set(), False
-        seen = int(self._tags[flow, 0])
+        seen = int(self.arrays.tags[flow])
         return {pcp for pcp in range(_UNTAGGED) if seen >> pcp & 1}, bool(seen >> _UNTAGGED)
-
-    def _packets_by_dscp(self, flow: int) -> Ints:
-        """int64[64]."""
-        packets = np.zeros(_DSCPS, np.int64)
-        seen = np.flatnonzero(self._column >= 0)
-        packets[seen] = self._dscps[flow, self._column[seen]]
-        return packets
-
-    def _see(self, dscp: int) -> None:
-        """Have a column for this DSCP."""
-        if self._column[dscp] >= 0:
-            return
-        used, (rows, columns) = int(self._column.max()) + 1, self._dscps.shape
-        if used == columns:
-            wider = np.zeros((rows, 2 * columns), np.int64)
-            wider[:, :columns] = self._dscps
-            self._dscps = wider
-        self._column[dscp] = used
-
-    def _grow(self, flows: int) -> None:
-        for name in ("_tags", "_ecn", "_dscps", "_cnps"):
-            setattr(self, name, roomier(getattr(self, name), flows))
-        self._spacing.grow(flows)
-        self._flows = max(self._flows, flows)
 
 
 class DscpFinding(NamedTuple):

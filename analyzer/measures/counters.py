@@ -10,7 +10,7 @@ import numpy as np
 
 from ...kernels.kernel import Int32s, Ints
 from ..results.flow import counted_facts
-from ..statistics.keeping import Kept, roomier, rows_of
+from ..statistics.per_flow import Kept, front_of, roomier
 from ..track.batch import Rows, TrackedBatch
 
 
@@ -39,7 +39,7 @@ class Counters:
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""
         for name, counts in self._counts.items():
-            self._counts[name] = rows_of(counts, kept)
+            self._counts[name] = front_of(counts, kept.of(len(counts)))
 
     def merge(self, other: Counters, flow_map: Int32s) -> None:
         """Add the other's flows; its flow i is our flow `flow_map[i]`."""

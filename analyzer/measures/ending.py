@@ -16,14 +16,13 @@ from ...kernels.kernel import Bools, Ints, Records
 from ..results.base import facts_of
 from ..results.ended import Ended
 from ..results.flow import Flow
-from ..statistics.keeping import kept_flows
-from ..track.connections import settle
+from ..statistics.per_flow import kept_flows
+from ..track.pairing import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
 from ..wire.taps import Gap
-from .departed import Departed
 from .hops.hops import TapHops
 from .hops.losses import tap_hops
-from .measuring import Measuring
+from .measuring import Departed, Measuring
 
 Gaps = Mapping[str, Sequence[Gap]]
 """By the name of a tap; losses of flows that live meanwhile are unknown."""

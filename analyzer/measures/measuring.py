@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Int32s
+from ...kernels.kernel import Array, Bools, Int32s, Ints, Records
 from ...kernels.shape import forget
 from ..decode.headers.cm import CmMessage
 from ..results.ended import Ended
-from ..statistics.keeping import Kept
+from ..statistics.per_flow import Kept
+from ..track.answers import with_answers
 from ..track.batch import TrackedBatch
-from ..track.connections import CmPairs
-from ..track.keeping import keep_flows
-from ..track.merge import merge_trackers
-from ..track.mrc_answers import with_answers
+from ..track.pairing import CmPairs
 from ..track.tracker import FlowTracker
 from ..wire.packets import PacketTable
-from ..wire.registry import NumberMaps
 from ..wire.taps import Taps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
 from .counters import Counters
-from .departed import Departed
 from .hops.measure import HopMeasure
-from .idle import Idle
-from .late_activity import LateActivity
-from .messages.measure import MessageStatistics
-from .messages.times import MessageTimes
-from .mrc.measure import MrcMeasure
-from .packet_clock import PacketClock
-from .paths.spraying import PathUsage
-from .series import Activity, Totals
+from .messages import MessageStatistics, MessageTimes
+from .mrc import MrcMeasure
+from .series import Activity, Idle, LateActivity, Totals
+from .spraying import PathUsage
 from .troubles import Troubles
 
 if TYPE_CHECKING:
@@ -180,7 +172,7 @@ class Measuring:
     def keep(self, kept: Kept) -> None:
         """Only these flows stay; conformance has no flows that can leave."""
         forget()  # else every array would stay beside its copy
-        keep_flows(self.tracker, kept)
+        self.tracker.keep(kept)
         measures = (
             self.activity, self.entropy, self.taps, self.hops, self.srv6, self.messages, self.idle,
             self.troubles, self.congestion, self.mrc, self.counters,
@@ -195,44 +187,97 @@ class Measuring:
         if self.renumbered is not None:
             self.renumbered.append(kept)
 
-    def merge(self, other: Measuring, maps: NumberMaps) -> Int32s:
-        """Add a later part of the same capture, measured separately; it is not changed.
+    def merge(self, other: Measuring) -> Int32s:
+        """Add a part of the same analysis with the same numbers of hosts, taps and segment lists.
 
-        For example the files of a rotated series on several machines. Both parts have the same
-        window and the same `many_taps`. maps: from `Registry.joined`; result: its flow i is our
-        flow `result[i]`. Parts without a common host pair give exactly the result of the whole, for
-        any times; so do parts with a clean cut. `track.merge.merge_trackers` defines a clean cut
-        and the differences at other seams. Messages across the seam are incomplete in both parts,
-        and responses after the seam to earlier requests give no latency. More parts may be merged
-        and more packets measured later; merging closes the open messages, requests and RFC 5236
-        windows of flows in both parts.
+        Exactly the measures of the whole, if the parts have no host pair in common. What crosses
+        host pairs is left to the caller: the order of flows and events, connection management, and
+        `hops`, whose packets all flows share. Result: its flow i is our flow `result[i]`.
         """
-        endpoint_map, tap_map, path_map = maps
-        flow_map = merge_trackers(self.tracker, other.tracker, endpoint_map, tap_map)
-        self.ended = self.ended.joined(other.ended)
-        self.cm.merge(other.cm, endpoint_map, tap_map)
+        flow_map = self.tracker.index_records(other.tracker.flows)
+        self.tracker.merge(other.tracker, flow_map)
         self.clock.update(other.clock.latest)
         self.many_taps = self.many_taps or other.many_taps
         self.packets_before_taps += other.packets_before_taps
-        self.totals.merge(other.totals, flow_map, tap_map)
+        self.totals.merge(other.totals)
         self.activity.merge(other.activity, flow_map)
-        if self.late is not None and other.late is not None:
-            self.late.merge(other.late, flow_map)
-        self.entropy.merge(other.entropy, flow_map)
-        self.taps.merge(other.taps, flow_map, tap_map)
-        self.srv6.merge(other.srv6, flow_map, path_map)
+        for mine, theirs in zip(self._paths(), other._paths(), strict=True):
+            mine.merge(theirs, flow_map)
         self.messages.merge(other.messages, flow_map)
         self.idle.merge(other.idle, flow_map)
-        self.troubles.merge(other.troubles, flow_map, tap_map)
+        self.troubles.merge(other.troubles, flow_map)
         self.congestion.merge(other.congestion, flow_map)
         self.counters.merge(other.counters, flow_map)
-        self.mrc.merge(other.mrc, flow_map, endpoint_map, tap_map, path_map)
-        if self.conformance is not None and other.conformance is not None:
-            self.conformance.merge(other.conformance, self.tracker, flow_map, endpoint_map, tap_map)
+        self.mrc.merge(other.mrc, flow_map)
         return flow_map
+
+    def _paths(self) -> tuple[PathUsage, PathUsage, PathUsage]:
+        return self.entropy, self.taps, self.srv6
 
 
 def _conformance(options: ConformanceOptions, many_taps: bool) -> Conformance:
     from .conformance.taps import Conformance  # its kernels load slowly: only on demand
 
     return Conformance(options, many_taps)
+
+
+LATEST: Final = 15
+"""Packets whose median time is the present: up to seven wild ones among them do no harm."""
+
+
+class PacketClock:
+    """The median time of the latest packets, the lower one of two; memory is constant."""
+
+    def __init__(self) -> None:
+        self.latest: Ints = np.zeros(0, np.int64)
+        """Times of the latest packets, ns, oldest first."""
+
+    def update(self, time_ns: Ints) -> None:
+        """Take in the times of further packets, in capture order."""
+        if len(time_ns):
+            self.latest = np.concatenate((self.latest, time_ns[-LATEST:]))[-LATEST:]
+
+    @property
+    def now_ns(self) -> int | None:
+        """The present; None before the first packet."""
+        if not len(self.latest):
+            return None
+        return int(np.sort(self.latest)[(len(self.latest) - 1) // 2])
+
+
+_SRC, _DST = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+_HALF = np.uint64(32)
+
+
+class Departed:
+    """Sorted 64-bit hashes of (source, destination, destination QPN).
+
+    Two different flows share one with a chance of flows^2 / 2^65: then one that is new counts as
+    one that came back.
+    """
+
+    def __init__(self) -> None:
+        self._names: Array = np.zeros(0, np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, flows: Records) -> None:
+        """Take in FLOW records that leave."""
+        self._names = np.union1d(self._names, _hashes(flows))
+
+    def returned(self, flows: Records) -> int:
+        """How many of these FLOW records are of flows that left before."""
+        hashes = _hashes(flows)
+        at = np.searchsorted(self._names, hashes)
+        known = at < len(self._names)
+        return int(np.count_nonzero(self._names[at[known]] == hashes[known]))
+
+
+def _hashes(flows: Records) -> Array:
+    src, dst, qp = (flows[name].astype(np.uint64) for name in ("src", "dst", "dest_qp"))
+    mixed = (src * _SRC) ^ ((dst + np.uint64(1)) * _DST)
+    mixed = (mixed ^ (mixed >> _HALF)) * _MIX + qp
+    mixed = (mixed ^ (mixed >> _HALF)) * _MIX
+    return mixed ^ (mixed >> _HALF)

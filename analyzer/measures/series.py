@@ -1,15 +1,20 @@
-"""Totals of the whole capture in fixed time windows, and each flow's activity over time."""
+"""Totals of the whole capture in fixed time windows, and each flow over time: its bytes, its late
+packets, and its idle gaps, where flowlet switching could act.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, kernel, subkernel
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt32s, kernel, subkernel
+from ...kernels.named import NamedTuple
+from ..results.flow import IdleGaps
 from ..results.series import Series
-from ..statistics.keeping import Kept
+from ..statistics.per_flow import Kept, PerFlow
+from ..statistics.per_flow import Rows as FlowRows
 from ..statistics.windows import WIDTH, WindowArrays, WindowedSums, same_window, window_row
 from ..track.batch import (
     DUPLICATE,
@@ -25,6 +30,7 @@ from ..track.batch import (
 )
 from ..wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ..wire.packets import HAS_AETH
+from ..wire.record import Records
 
 DEFAULT_WINDOW_NS = 100_000_000
 MAX_WINDOWS = 1_000_000
@@ -153,16 +159,9 @@ class Totals(WindowedSums):
         self.widen(_TAPS + int(batch.table.tap.max()) + 1)
         self.count(lambda row, windows: _count_rows(row, windows, batch.rows), batch.table.time_ns)
 
-    def merge(self, other: Totals, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
-        """Add the totals of other rows with the same window.
-
-        Its tap i is our `tap_map[i]`; without a map taps keep their indices.
-        """
-        columns = np.arange(other.columns, dtype=np.int32)
-        if tap_map is not None:
-            taps = columns[_TAPS:] - _TAPS
-            columns[_TAPS:] = _TAPS + tap_map[taps]
-        self.add(other, columns)
+    def merge(self, other: Totals) -> None:
+        """Add the totals of other rows with the same window and the same taps."""
+        self.add(other, np.arange(other.columns, dtype=np.int32))
 
     def series(self, tap_names: Sequence[str]) -> Series:
         """All windows from the first to the last packet; tap i is `tap_names[i]`."""
@@ -224,3 +223,82 @@ class Activity(WindowedSums):
         if flows > self.columns:
             self.widen(max(flows, 2 * self._flows, 64))
         self._flows = max(self._flows, flows)
+
+
+class LateActivity(Activity):
+    """Late packets (RFC 4737) of each flow in equal bins, like the bytes of `Activity`.
+
+    The bins span the first to the last late packet; no memory without late packets.
+    """
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Count the late packets of one batch."""
+        late = np.flatnonzero((batch.verdict == REORDERED) | (batch.verdict == OVERTAKEN))
+        if not len(late):
+            return
+        self._count(
+            batch.n_flows,
+            batch.table.time_ns[late],
+            batch.verdict[late],
+            batch.flow[late],
+            np.ones(len(late), np.uint32),
+        )
+
+
+LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)
+
+STATE = np.dtype(
+    [
+        ("started", np.int64),
+        ("last", np.int64),  # ns, capture time of the latest packet
+        ("max", np.int64),  # ns, longest gap
+        ("over", np.int64, (len(LIMITS_NS),)),  # gaps longer than each limit
+    ],
+    align=True,
+)
+
+
+@subkernel
+def _update(state: Records, rows: Rows) -> None:
+    for i in range(len(rows.flow)):
+        s = state[rows.flow[i]]
+        time = rows.time_ns[i]
+        if s.started == 0:
+            s.started = 1
+            s.last = time
+        gap = time - s.last
+        s.last = time
+        if gap > s.max:
+            s.max = gap
+        if gap > LIMITS_NS[0]:
+            for k in range(len(LIMITS_NS)):
+                s.over[k] += gap > LIMITS_NS[k]
+
+
+class IdleArrays(NamedTuple):
+    """Arrays of the measure."""
+
+    state: Records
+    """STATE[flows]."""
+
+
+class Idle(PerFlow[IdleArrays]):
+    """Idle gaps of all flows, over all rows of each; a backward clock step is not a gap."""
+
+    layout: ClassVar = {"state": FlowRows()}
+
+    def __init__(self) -> None:
+        super().__init__(IdleArrays(np.zeros(0, STATE)))
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Count a batch; batches must come in capture order."""
+        self.grow(batch.n_flows)
+        _update(self.arrays.state, batch.rows)
+
+    def gaps(self, flow: int) -> IdleGaps:
+        """One flow's gaps longer than 10, 50, 100 and 500 us, and the longest one."""
+        if flow >= self.known_flows:
+            return IdleGaps(0, 0, 0, 0, 0)
+        s = self.arrays.state[flow]
+        over = s["over"].tolist()
+        return IdleGaps(over[0], over[1], over[2], over[3], int(s["max"]))

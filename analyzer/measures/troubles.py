@@ -6,13 +6,14 @@ Only flows with such packets take memory. The diagnosis reads these records.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bool, Bools, Int, Int32s, Ints, UInt16s, inlined, subkernel
+from ...kernels.kernel import Bool, Bools, Int, Int32s, Ints, inlined, subkernel
 from ...kernels.named import NamedTuple
-from ..statistics.keeping import Kept, front_of, longer, places_of, rows_of
+from ..statistics.per_flow import PerFlow, Pool
+from ..statistics.per_flow import Rows as FlowRows
 from ..track import batch as verdicts
 from ..track.batch import Rows, TrackedBatch
 from ..wire import opcodes
@@ -350,80 +351,39 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
     return len(rows.flow)
 
 
-class Troubles:
+class Troubles(PerFlow[TroubleArrays]):
     """Records of trouble, and the progress of the requests of each flow."""
 
+    layout: ClassVar = {
+        "record_of": FlowRows(),
+        "records": Pool(("record_of", None), used=0, full=False),
+        "progress": FlowRows(),
+    }
+
     def __init__(self) -> None:
-        self._flows = 0
-        self._arrays = TroubleArrays(
-            np.zeros((0, KINDS), np.int32),
-            np.zeros(64, TROUBLE),
-            np.zeros(0, PROGRESS),
-            np.zeros(1, np.int64),
+        super().__init__(
+            TroubleArrays(
+                np.zeros((0, KINDS), np.int32),
+                np.zeros(64, TROUBLE),
+                np.zeros(0, PROGRESS),
+                np.zeros(1, np.int64),
+            )
         )
 
     def update(self, batch: TrackedBatch) -> None:
         """Take in one batch; batches come in time order."""
-        self._grow(batch.n_flows)
+        self.grow(batch.n_flows)
         row: Int = 0
         while row < len(batch):
-            row = _update(self._arrays, row, batch.rows)
+            row = _update(self.arrays, row, batch.rows)
             if row < len(batch):
-                self._reserve(len(self._arrays.records))
-
-    def keep(self, kept: Kept) -> None:
-        """Only these flows stay."""
-        old = self._arrays
-        record_of = rows_of(old.record_of, kept)
-        places = places_of(record_of)
-        self._arrays = TroubleArrays(
-            record_of,
-            front_of(old.records, places),
-            rows_of(old.progress, kept),
-            np.array([len(places)], np.int64),
-        )
-        self._flows = len(kept.of(self._flows))
-
-    def merge(self, other: Troubles, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
-        """Add later rows; the other's flow i is our flow `flow_map[i]`."""
-        flow_map = flow_map[: other._flows]
-        if not len(flow_map):
-            return
-        self._grow(int(flow_map.max()) + 1)
-        theirs = other._arrays
-        self._reserve(int(theirs.used[0]))
-        mine = self._arrays
-        for flow, kind in zip(*np.nonzero(theirs.record_of[: len(flow_map)]), strict=True):
-            more = theirs.records[theirs.record_of[flow, kind] - 1].copy()
-            if tap_map is not None and len(tap_map):
-                kept = int(more["kept"])
-                more["tap"][:kept] = tap_map[more["tap"][:kept]]
-            into = flow_map[flow], kind
-            if not mine.record_of[into]:
-                mine.used[0] += 1
-                mine.record_of[into] = mine.used[0]
-                mine.records[mine.used[0] - 1] = more
-            else:
-                _add(mine.records[mine.record_of[into] - 1], more)
-        for flow, into in enumerate(flow_map.tolist()):
-            later = theirs.progress[flow]
-            limit = max(mine.progress[into]["hop_limit"], later["hop_limit"])
-            mine.progress[into]["hop_limit"] = limit
-            if later["new_time"] or later["answer_time"] or later["rounds"]:
-                earlier = mine.progress[into].copy()
-                mine.progress[into] = later
-                mine.progress[into]["hop_limit"] = limit
-                if earlier["max_rounds"] >= later["max_rounds"]:
-                    for name in _MOST_ROUNDS:
-                        mine.progress[into][name] = earlier[name]
-                for name in ("new_time", "answer_time", "asked_time"):
-                    mine.progress[into][name] = max(earlier[name], later[name])
+                self.reserve("records", 2 * len(self.arrays.records) + _MOST_PER_ROW)
 
     def of(self, flow: int, kind: int) -> Trouble | None:
         """Packets of `kind` of one flow; None without any."""
-        if flow >= self._flows or not self._arrays.record_of[flow, kind]:
+        if flow >= self.known_flows or not self.arrays.record_of[flow, kind]:
             return None
-        r = self._arrays.records[self._arrays.record_of[flow, kind] - 1]
+        r = self.arrays.records[self.arrays.record_of[flow, kind] - 1]
         kept = int(r["kept"])
         frames = zip(
             r["time"][:kept].tolist(),
@@ -442,58 +402,27 @@ class Troubles:
 
     def flows(self, kind: int) -> list[int]:
         """Flows with packets of `kind`, in ascending order."""
-        found: list[int] = np.flatnonzero(self._arrays.record_of[: self._flows, kind]).tolist()
+        found: list[int] = np.flatnonzero(self.arrays.record_of[: self.known_flows, kind]).tolist()
         return found
 
     def packets(self, flows: int) -> Ints:
         """int64[flows]: packets in trouble of each flow, all kinds together."""
-        a, found = self._arrays, np.zeros(flows, np.int64)
+        a, found = self.arrays, np.zeros(flows, np.int64)
         counts = np.concatenate([[0], a.records["count"][: int(a.used[0])]])
-        known = a.record_of[: min(flows, self._flows)]
+        known = a.record_of[: min(flows, self.known_flows)]
         found[: len(known)] = counts[known].sum(axis=1)
         return found
 
     def unanswered(self, flows: int) -> Bools:
         """bool[flows]: whose latest request for an answer got none, or was retransmitted."""
-        p, found = self._arrays.progress[: min(flows, self._flows)], np.zeros(flows, np.bool_)
+        p, found = self.arrays.progress[: min(flows, self.known_flows)], np.zeros(flows, np.bool_)
         asked = (p["acked"] > 0) & (p["asked_time"] > p["answer_time"])
         found[: len(p)] = (p["resent_unanswered"] > 0) | asked
         return found
 
     def progress(self, flow: int) -> Any:
         """The PROGRESS record of one flow."""
-        return self._arrays.progress[flow] if flow < self._flows else _NO_PROGRESS
-
-    def _grow(self, flows: int) -> None:
-        a = self._arrays
-        if flows > len(a.record_of):
-            room = max(flows, 2 * len(a.record_of), 64)
-            self._arrays = a._replace(
-                record_of=longer(a.record_of, room), progress=longer(a.progress, room)
-            )
-        self._flows = max(self._flows, flows)
-
-    def _reserve(self, more: int) -> None:
-        a = self._arrays
-        room = len(a.records) + more + _MOST_PER_ROW
-        self._arrays = a._replace(records=longer(a.records, room))
+        return self.arrays.progress[flow] if flow < self.known_flows else _NO_PROGRESS
 
 
-def _add(mine: Any, more: Any) -> None:
-    """Add a record of later rows."""
-    kept = []
-    for record in (mine, more):
-        n = int(record["kept"])
-        kept += list(zip(record["time"][:n], record["frame"][:n], record["tap"][:n], strict=True))
-    for i, (time, frame, tap) in enumerate(kept[:KEPT]):
-        mine["time"][i], mine["frame"][i], mine["tap"][i] = time, frame, tap
-    mine["kept"] = min(len(kept), KEPT)
-    mine["count"] += more["count"]
-    between = more["first"] - mine["last"]
-    mine["pause"] = max(mine["pause"], more["pause"], between)
-    mine["first"] = min(mine["first"], more["first"])
-    mine["last"] = max(mine["last"], more["last"])
-
-
-_MOST_ROUNDS: Final = ("max_rounds", "max_rounds_time", "max_rounds_psn", "max_rounds_naked")
 _NO_PROGRESS: Final = np.zeros(1, PROGRESS)[0]

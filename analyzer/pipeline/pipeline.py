@@ -21,7 +21,7 @@ from ..logs.job import Job
 from ..logs.join import Join, Joined
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
-from ..measures.messages.times import MessageTimes
+from ..measures.messages import MessageTimes
 from ..results.analysis import Analysis
 from ..results.captures import CaptureSummary, MirrorChecks
 from ..results.events import Event

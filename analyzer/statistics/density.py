@@ -12,14 +12,14 @@ virtual again.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from ...kernels.kernel import Int, Int32s, Ints, inlined, subkernel
+from ...kernels.kernel import Int, Ints, inlined, subkernel
 from ...kernels.named import NamedTuple
 from ..wire.record import Record, Records
-from .keeping import Kept, front_of, places_of, rows_of
+from .per_flow import PerFlow, Pool, Rows
 
 MAX_THRESHOLD = 32
 """Default and upper limit of the threshold. Flows sprayed over tens of paths displace packets by
@@ -295,88 +295,25 @@ def _smallest(q: QueueRecord) -> Int:
     return low
 
 
-def _begun(state: Any) -> bool:
-    return bool(state["count"] > 0 or state["in_order"] > 0 or state["slot"] > 0)
-
-
-class Densities:
+class Densities(PerFlow[DensityArrays]):
     """RD and RBD of any number of flows, both spaces of each.
 
     The tracker's kernel pushes into `arrays` after `grow`. Slots are reserved for every flow, but
     only those of disordered flows are touched.
     """
 
+    layout: ClassVar = {
+        "state": Rows(per=2),
+        "queues": Pool(("state", "slot"), used=0),
+        "displacement": Pool(("state", "slot"), used=0),
+        "occupancy": Pool(("state", "slot"), used=0),
+    }
+
     def __init__(self, threshold: int = MAX_THRESHOLD) -> None:
         if not 1 <= threshold <= MAX_THRESHOLD:
             raise ValueError(f"threshold must be 1 to {MAX_THRESHOLD}, not {threshold}")
+        super().__init__(_empty(0, 0, threshold))
         self.threshold = threshold
-        self.arrays = _empty(0, 0, threshold)
-
-    @property
-    def flows(self) -> int:
-        """Capacity in flows."""
-        return len(self.arrays.state) // 2
-
-    def grow(self, flows: int) -> None:
-        """Grow the capacity to at least `flows` flows."""
-        if flows <= self.flows:
-            return
-        flows = max(flows, 2 * self.flows, 64)
-        old, new = self.arrays, _empty(2 * flows, 2 * flows, self.threshold)
-        used = int(old.used[0])
-        new.state[: len(old.state)] = old.state
-        new.queues[:used] = old.queues[:used]
-        new.displacement[:used] = old.displacement[:used]
-        new.occupancy[:used] = old.occupancy[:used]
-        new.used[0] = used
-        self.arrays = new
-
-    def keep(self, kept: Kept) -> None:
-        """Only these flows stay."""
-        old = self.arrays
-        state = rows_of(old.state, kept, per=2)
-        places = places_of(state["slot"])
-        self.arrays = old._replace(
-            state=state,
-            queues=front_of(old.queues, places),
-            displacement=front_of(old.displacement, places),
-            occupancy=front_of(old.occupancy, places),
-            used=np.array([len(places)], np.int64),
-        )
-
-    def merge(self, other: Densities, flow_map: Int32s) -> None:
-        """Add the other's streams; its flow i is our flow `flow_map[i]`.
-
-        A stream of one side only continues unchanged. For a stream of both sides the two parts are
-        judged separately: both are finished and their counts added.
-        """
-        if not len(flow_map):
-            return
-        self.grow(int(flow_map.max()) + 1)
-        for flow, into in enumerate(flow_map[: other.flows].tolist()):
-            for space in (REQUESTS, RESPONSES):
-                if _begun(other.arrays.state[2 * flow + space]):
-                    self._add(2 * into + space, other._copy(2 * flow + space))
-
-    def _add(self, stream: int, part: DensityArrays) -> None:
-        """Add a stream, stored in separate arrays, to one of ours."""
-        mine = self.arrays.state[stream]
-        used = _begun(mine)
-        if used:
-            density_finish(self.arrays, stream)
-            density_finish(part, 0)
-            mine["in_order"] += part.state[0]["in_order"]
-        slot = int(mine["slot"])
-        if part.state[0]["slot"] and not slot:
-            self.arrays.used[0] += 1
-            slot = int(self.arrays.used[0])
-        if not used:
-            self.arrays.state[stream] = part.state[0]
-            self.arrays.queues[slot - 1] = part.queues[0]
-        self.arrays.state[stream]["slot"] = slot
-        if part.state[0]["slot"]:
-            self.arrays.displacement[slot - 1] += part.displacement[0]
-            self.arrays.occupancy[slot - 1] += part.occupancy[0]
 
     def density(self, flow: int, space: int) -> dict[int, int]:
         """Packets per displacement (early < 0 < late) if the stream ended here: RFC 5236 RD."""

@@ -8,15 +8,14 @@ capture merge into those of the whole.
 
 from __future__ import annotations
 
-import mmap
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, UInt32s, inlined
 from ...kernels.named import NamedTuple
 from ..results.base import HistogramBin, Quantiles
-from .keeping import Kept, front_of, places_of, rows_of
+from .per_flow import PerFlow, Pool, Rows
 
 SUB_BUCKET_BITS = 4
 BUCKETS = ((62 - SUB_BUCKET_BITS) << SUB_BUCKET_BITS) + (2 << SUB_BUCKET_BITS)
@@ -35,7 +34,7 @@ class Histograms(NamedTuple):
     """The arrays a kernel writes to; see `HistogramPool`."""
 
     row: Int32s
-    """int32[flows, kinds]: index of the histogram; -1 without one."""
+    """int32[flows, kinds]: 1 + index of the histogram; 0 without one."""
     block: Int32s
     """int32[capacity, _BLOCKS]: 1 + block of counts of each histogram; 0 without one."""
     counts: UInt32s
@@ -72,11 +71,11 @@ def bucket_bounds(bucket: int) -> tuple[int, int]:
 @inlined
 def observe(histograms: Histograms, flow: Int, kind: Int, value: Int) -> None:
     """Count one value (a negative one, from a clock step, counts as 0)."""
-    row = histograms.row[flow, kind]
+    row = np.int64(histograms.row[flow, kind]) - 1
     if row < 0:
-        row = np.int32(histograms.used[0])
+        row = histograms.used[0]
         histograms.used[0] += 1
-        histograms.row[flow, kind] = row
+        histograms.row[flow, kind] = row + 1
         histograms.stats[row, MIN] = _LARGEST
     value = max(value, 0)
     bucket = bucket_of(value)
@@ -93,83 +92,35 @@ def observe(histograms: Histograms, flow: Int, kind: Int, value: Int) -> None:
     histograms.stats[row, MAX] = max(histograms.stats[row, MAX], value)
 
 
-_MAP_NORESERVE = 0x4000  # Linux value; Python's mmap has no name for it before 3.13
-
-
-def _untouched(shape: tuple[int, int], dtype: type[Any]) -> Any:
-    """Zeros of four bytes each without reserved memory: pages are allocated on the first write.
-
-    The pools of 100,000 flows span more address space than many machines have memory; the kernel
-    would refuse ordinary memory of that size.
-    """
-    size = 4 * shape[0] * shape[1]
-    if size < 1 << 26:
-        return np.zeros(shape, dtype)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-    return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype).reshape(shape)
-
-
-class HistogramPool:
+class HistogramPool(PerFlow[Histograms]):
     """Histograms for `kinds` quantities of any number of flows.
 
     Capacity always covers every (flow, kind), so kernels never run out; unused histograms are in
     memory that is never touched.
     """
 
+    layout: ClassVar = {
+        "row": Rows(),
+        "block": Pool(("row", None), used=0),
+        "counts": Pool(("block", None), used=1),
+        "stats": Pool(("row", None), used=0),
+    }
+
     def __init__(self, kinds: int) -> None:
-        self._kinds = kinds
-        self.arrays = Histograms(
-            np.empty((0, kinds), np.int32),
-            np.empty((0, _BLOCKS), np.int32),
-            np.empty((0, _BLOCK), np.uint32),
-            np.empty((0, 4), np.int64),
-            np.zeros(2, np.int64),
+        super().__init__(
+            Histograms(
+                np.zeros((0, kinds), np.int32),
+                np.zeros((0, _BLOCKS), np.int32),
+                np.zeros((0, _BLOCK), np.uint32),
+                np.zeros((0, 4), np.int64),
+                np.zeros(2, np.int64),
+            )
         )
 
-    @property
-    def flows(self) -> int:
-        """Capacity in flows."""
-        return len(self.arrays.row)
-
-    def grow(self, flows: int) -> None:
-        """Grow the capacity to at least `flows` flows."""
-        if flows <= self.flows:
-            return
-        flows = max(flows, 2 * self.flows, 64)
-        old = self.arrays
-        used, blocks = old.used.tolist()
-        row = np.full((flows, self._kinds), -1, np.int32)
-        row[: len(old.row)] = old.row
-        block = _untouched((flows * self._kinds, _BLOCKS), np.int32)
-        block[:used] = old.block[:used]
-        counts = _untouched((flows * self._kinds * _BLOCKS, _BLOCK), np.uint32)
-        counts[:blocks] = old.counts[:blocks]
-        stats = np.zeros((flows * self._kinds, 4), np.int64)
-        stats[:used] = old.stats[:used]
-        self.arrays = Histograms(row, block, counts, stats, old.used)
-
-    def keep(self, kept: Kept) -> None:
-        """Only these flows stay."""
-        old = self.arrays
-        row = rows_of(old.row, kept, fill=-1)
-        row += 1
-        places = places_of(row)
-        row -= 1
-        block = _untouched(old.block.shape, np.int32)
-        block[: len(places)] = old.block[places]
-        blocks = places_of(block[: len(places)])
-        counts = _untouched(old.counts.shape, np.uint32)
-        counts[: len(blocks)] = old.counts[blocks]
-        used = np.array([len(places), len(blocks)], np.int64)
-        self.arrays = Histograms(row, block, counts, front_of(old.stats, places), used)
-
-    def merge(self, other: HistogramPool, flow_map: Int32s) -> None:
-        """Add the other pool's histograms; its flow i is our flow `flow_map[i]`."""
-        if not len(flow_map):
-            return
-        self.grow(int(flow_map.max()) + 1)
-        for flow, kind in zip(*np.nonzero(other.arrays.row[: len(flow_map)] >= 0), strict=True):
-            self.add(int(flow_map[flow]), int(kind), other, int(flow))
+    def add_all(self, other: HistogramPool) -> None:
+        """Add the values of all flows of the other pool to our flow 0."""
+        for flow, kind in zip(*np.nonzero(other.arrays.row), strict=True):
+            self.add(0, int(kind), other, int(flow))
 
     def add(self, flow: int, kind: int, other: HistogramPool, theirs: int) -> None:
         """Add the values of this kind of the other pool's flow `theirs`."""
@@ -199,11 +150,11 @@ class HistogramPool:
 
     def _own(self, flow: int, kind: int) -> int:
         """The histogram, handed out when new."""
-        mine = int(self.arrays.row[flow, kind])
+        mine = self._row(flow, kind)
         if mine < 0:
             mine = int(self.arrays.used[0])
             self.arrays.used[0] += 1
-            self.arrays.row[flow, kind] = mine
+            self.arrays.row[flow, kind] = mine + 1
             self.arrays.stats[mine, MIN] = _LARGEST
         return mine
 
@@ -255,7 +206,7 @@ class HistogramPool:
         return None if row < 0 else int(self.arrays.stats[row, MAX])
 
     def _row(self, flow: int, kind: int) -> int:
-        return int(self.arrays.row[flow, kind]) if flow < self.flows else -1
+        return int(self.arrays.row[flow, kind]) - 1 if flow < len(self.arrays.row) else -1
 
 
 def _quantile(cumulative: Ints, rank: float, bucket: int, low: int, high: int) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from ...kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
 from ...kernels.named import NamedTuple
 from ..wire.salt import salt
-from .keeping import Kept, longer, untouched
+from .per_flow import Kept, longer, untouched
 
 WIDTH, FIRST, LAST, LIMIT, USED, SALT = range(6)
 """Items of `WindowedSums.state`: window width in ns; in multiples of the width since the epoch, the

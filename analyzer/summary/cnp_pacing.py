@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..measures.conformance.rules.cnp import PORT, SCOPE_NAMES, CnpPacing
+from ..measures.conformance.cnp import PORT, SCOPE_NAMES, CnpPacing
 from ..results.conformance import CnpConformance, CnpScope
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measures.conformance import rule_list
+from ..measures.conformance import rules as rule_list
 from ..measures.conformance import state as st
-from ..measures.conformance.counters.check import TapCounts, check_counters
-from ..measures.conformance.hosts import hosts_at_taps
+from ..measures.conformance.counters import TapCounts, check_counters
+from ..measures.conformance.options import hosts_at_taps
 from ..measures.conformance.taps import Conformance as Checks
 from ..measures.conformance.taps import TapConformance
 from ..results import conformance as results
@@ -38,7 +38,7 @@ class _View:
     def __init__(
         self, one: TapConformance, tracker: FlowTracker, tap: int, hosts: Sequence[int] = ()
     ) -> None:
-        n = min(one.keeper.flows, len(tracker))
+        n = min(one.keeper.known_flows, len(tracker))
         book = one.keeper.book
         self.one, self.tap, self.n = one, tap, n
         self.flows = tracker.flows
@@ -125,7 +125,7 @@ def conformance(
     pool = HistogramPool(st.LATENCIES)
     pool.grow(1)
     for view in views:
-        pool.merge(view.one.keeper.latencies, np.zeros(view.n, np.int32))
+        pool.add_all(view.one.keeper.latencies)
     violations = sorted(
         (violation for view in views for violation in _violations(view, names)),
         key=lambda violation: violation.time_ns,

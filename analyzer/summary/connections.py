@@ -7,7 +7,7 @@ import numpy as np
 from ..measures.measuring import Measuring
 from ..results.flow import Connection
 from ..track import state as st
-from ..track.connections import service_name
+from ..track.pairing import service_name
 from ..track.tracker import FlowTracker
 from ..wire.opcodes import TRANSPORT_NAMES
 

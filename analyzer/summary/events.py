@@ -12,7 +12,7 @@ from ..measures.congestion import dscp_outliers
 from ..measures.measuring import Measuring
 from ..results.events import Event
 from ..track import state as st
-from ..track.connections import service_name
+from ..track.pairing import service_name
 from ..wire.opcodes import NAK_NAMES
 from .names import Names
 from .sampling import PSN_EVENTS

@@ -128,7 +128,7 @@ def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
     total = sum(
         sign * int(histograms.arrays.stats[row, 1])
         for kind, sign in ((state.AHEAD, 1), (state.BEHIND, -1))
-        if (row := int(histograms.arrays.row[hop, kind])) >= 0
+        if (row := int(histograms.arrays.row[hop, kind]) - 1) >= 0
     )
     p50, p90, p99, p999 = (quantile(q) for q in _QUANTILES)
     return Quantiles(count, low, base + total / count, p50, p90, p99, p999, high)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decode.multipath.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
+from ..measures import mrc as st
 from ..measures.measuring import Measuring
-from ..measures.mrc import state as st
-from ..measures.mrc.measure import LABEL_HIGH, sent_key
-from ..measures.paths.pathtable import OTHER
+from ..measures.mrc import ORDER_LABEL_HIGH as LABEL_HIGH
+from ..measures.mrc import sent_key
+from ..measures.path_table import OTHER
 from ..results import mrc as results
 from ..results.base import Quantiles
 from ..results.events import Event

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...kernels.kernel import Array
-from ..measures.mrc import state as st
+from ..measures import mrc as st
 from ..results.mrc import MrcPortOutage, MrcRetirement
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measures.paths.pathtable import OTHER
+from ..measures.path_table import OTHER
 from ..results.mrc import MrcPlane, MrcPlanes
 from ..statistics.shares import jain
 from .names import Names

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ...kernels.kernel import Ints, Records
-from ..measures.messages.times import MessageTimes
+from ..measures.messages import MessageTimes
 from ..results.base import Quantiles
 from ..results.flow import Connection, Flow
 from ..results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..measures.paths.spraying import PathUsage
+from ..measures.spraying import PathUsage
 from ..results.mrc import SegmentList
 from ..wire.segments import SegmentLists
 

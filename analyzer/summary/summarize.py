@@ -15,7 +15,7 @@ from ..results.flow import Connection, Flow, Owner
 from ..results.hops import CaptureLoss, Hop, TapClock
 from ..results.mrc import SegmentList
 from ..results.paths import Imbalance
-from ..track.connections import settle
+from ..track.pairing import settle
 from ..wire.registry import Registry
 from .connections import connections
 from .events import cm_events, first_events, tracked_events

@@ -1,30 +1,189 @@
-"""The streaming tracker: packet tables in, flows and verdicts out."""
+"""The streaming tracker: packet tables in, flows and verdicts out.
+
+Packets are assigned to one-way flows by (source, destination, destination QPN).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Int, Int32s, Ints, Records
+from ...kernels.kernel import Bools, Int, Int32s, Ints, Records, inlined, subkernel
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
-from ..statistics.keeping import Kept, longer, rows_of
-from ..wire.packets import PacketTable
+from ..statistics.per_flow import CodeCounts, Kept, PerFlow, Pool, Tables, longer, untouched
+from ..statistics.per_flow import Rows as FlowRows
+from ..wire.opcodes import FULL, OPCODE_CLASS, SEQUENCED
+from ..wire.packets import IPV6, PacketTable, TableArrays
 from . import state as st
-from .assign import assign, known_rows, rebuild_slots
 from .batch import TrackedBatch
+from .state import USED_FLOWS, USED_PAIRS, State
 from .walk import RECENTS_AHEAD, SLOTS_AHEAD, walk
+
+_EMPTY = -1
+_SHIFT_1, _SHIFT_2 = np.uint64(29), np.uint64(32)
+_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # from the splitmix64 finaliser
+
+
+@inlined
+def _mixed(a: Int, b: Int, c: Int) -> Int:
+    """A well-mixed non-negative number of three 32-bit fields."""
+    h = (np.uint64(a) << _SHIFT_2) | np.uint64(b)
+    h ^= np.uint64(c) * _MULTIPLIER
+    h ^= h >> _SHIFT_1
+    h *= _MULTIPLIER
+    h ^= h >> _SHIFT_2
+    return np.int64(h >> np.uint64(1))
+
+
+@inlined
+def _pair_of(state: State, pair_slots: Int32s, src: Int, dst: Int) -> Int:
+    """Index of the host pair, created when new."""
+    low, high = min(src, dst), max(src, dst)
+    mask = len(pair_slots) - 1
+    at = _mixed(low, high, 0) & mask
+    while pair_slots[at] != _EMPTY:
+        index = pair_slots[at]
+        if state.pairs[index].low == low and state.pairs[index].high == high:
+            return np.int64(index)
+        at = (at + 1) & mask
+    index = state.used[USED_PAIRS]
+    state.used[USED_PAIRS] += 1
+    pair_slots[at] = index
+    state.pairs[index].low = low
+    state.pairs[index].high = high
+    state.pairs[index].head[0] = _EMPTY
+    state.pairs[index].head[1] = _EMPTY
+    return np.int64(index)
+
+
+@subkernel
+def _new_flow(
+    state: State, pair_slots: Int32s, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
+) -> Int:
+    index = state.used[USED_FLOWS]
+    state.used[USED_FLOWS] += 1
+    flow = state.flows[index]
+    flow.src, flow.dst, flow.dest_qp = src, dst, dest_qp
+    flow.peer = _EMPTY
+    flow.candidate = _EMPTY
+    flow.recent = _EMPTY
+    flow.first_time = time
+    flow.last_time = time
+    flow.no_ids = no_ids
+    pair = _pair_of(state, pair_slots, src, dst)
+    direction = 0 if src <= dst else 1
+    flow.pair = pair
+    flow.next_in_pair = state.pairs[pair].head[direction]
+    state.pairs[pair].head[direction] = index
+    return np.int64(index)
+
+
+@subkernel
+def assign(
+    state: State,
+    flow_slots: Int32s,
+    pair_slots: Int32s,
+    table: TableArrays,
+    start: Int,
+    flow_of_row: Int32s,
+) -> Int:
+    """Fill `flow_of_row[start:]` and learn the path MTU of flows and host pairs.
+
+    Returns the row at which it stopped: the number of rows, or less if the tables must grow first.
+    First and Middle packets carry exactly one path MTU.
+    """
+    mask = len(flow_slots) - 1
+    last: Int = np.int64(_EMPTY)
+    last_src = last_dst = last_qp = np.int64(-1)
+    room = min(len(state.flows), len(flow_slots) // 2)
+    for i in range(start, len(table.src)):
+        s, d, q = np.int64(table.src[i]), np.int64(table.dst[i]), np.int64(table.dest_qp[i])
+        if last < 0 or s != last_src or d != last_dst or q != last_qp:
+            at = _mixed(s, d, q) & mask
+            last = np.int64(_EMPTY)
+            while flow_slots[at] != _EMPTY:
+                index = np.int64(flow_slots[at])
+                flow = state.flows[index]
+                if flow.dest_qp == q and flow.src == s and flow.dst == d:
+                    last = index
+                    break
+                at = (at + 1) & mask
+            if last < 0:
+                if state.used[USED_FLOWS] >= room:
+                    return i
+                last = _new_flow(
+                    state,
+                    pair_slots,
+                    s,
+                    d,
+                    q,
+                    table.time_ns[i],
+                    np.int64(table.decode_flags[i] & IPV6),
+                )
+                flow_slots[at] = last
+            last_src, last_dst, last_qp = s, d, q
+        flow_of_row[i] = last
+        bits = OPCODE_CLASS[table.opcode[i]]
+        if bits & FULL and bits & SEQUENCED and table.payload_bytes[i] <= 4096:
+            payload = table.payload_bytes[i]
+            if payload > state.flows[last].path_mtu:
+                state.flows[last].path_mtu = payload
+                pair = state.pairs[state.flows[last].pair]
+                if payload > pair.path_mtu:
+                    pair.path_mtu = payload
+    return len(table.src)
+
+
+@subkernel
+def known_rows(state: State, flow_slots: Int32s, table: TableArrays, known: Bools) -> None:
+    """Set `known` for the rows whose flow exists."""
+    mask = len(flow_slots) - 1
+    for i in range(len(table.src)):
+        s, d, q = np.int64(table.src[i]), np.int64(table.dst[i]), np.int64(table.dest_qp[i])
+        at = _mixed(s, d, q) & mask
+        while flow_slots[at] != _EMPTY:
+            flow = state.flows[np.int64(flow_slots[at])]
+            if flow.dest_qp == q and flow.src == s and flow.dst == d:
+                known[i] = True
+                break
+            at = (at + 1) & mask
+
+
+@subkernel
+def rebuild_slots(state: State, flow_slots: Int32s, pair_slots: Int32s) -> None:
+    """Enter all flows and host pairs into freshly emptied hash tables."""
+    mask = len(flow_slots) - 1
+    for index in range(state.used[USED_FLOWS]):
+        flow = state.flows[index]
+        at = _mixed(np.int64(flow.src), np.int64(flow.dst), np.int64(flow.dest_qp)) & mask
+        while flow_slots[at] != _EMPTY:
+            at = (at + 1) & mask
+        flow_slots[at] = index
+    mask = len(pair_slots) - 1
+    for index in range(state.used[USED_PAIRS]):
+        pair = state.pairs[index]
+        at = _mixed(np.int64(pair.low), np.int64(pair.high), 0) & mask
+        while pair_slots[at] != _EMPTY:
+            at = (at + 1) & mask
+        pair_slots[at] = index
+
 
 PARTIAL_VIEW_SHARE = 0.2
 """Above this share of unseen PSNs, the tap is assumed to see only some of the paths."""
 _FEW_KEYS = 32
 _FEW_OPCODES = 8
+_PAIRING: Final = {
+    "peer": ("evidence", "answers", "mismatches", "mismatches_in_row"),
+    "candidate": ("candidate_hits",),
+}
+"""Fields that refer to another flow, and those that count what was seen of it."""
 _NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
 
 
-class FlowTracker:
+class FlowTracker(PerFlow[st.State]):
     """State of all flows, updated batch by batch.
 
     Batches must be in time order, taps merged. Batch boundaries have one effect: the PSNs that the
@@ -32,31 +191,43 @@ class FlowTracker:
     shows the path MTU.
     """
 
+    layout: ClassVar = {
+        "flows": FlowRows(),
+        "streams": FlowRows(per=2),
+        "lates": Pool(("streams", "late"), st.USED_LATES, full=False),
+        "slots": Tables("streams", "window", "window_bits", st.USED_SLOTS, room="room_bits"),
+        "recents": Tables("flows", "recent", "recent_bits", st.USED_RECENTS),
+    }
+
     def __init__(self, taps: int = 1) -> None:
-        self.histograms = HistogramPool(st.HISTOGRAM_KINDS)
-        self.densities = Densities()
         used = np.zeros(st.USED_KINDS, np.int64)
         used[st.TAPS] = taps
         used[st.FIRST_WINDOW] = (
             st.FIRST_WINDOW_BITS if taps == 1 else st.FIRST_WINDOW_BITS_OF_MANY_TAPS
         )
-        self.state = st.State(
-            flows=np.zeros(0, st.FLOW),
-            pairs=np.zeros(0, st.PAIR),
-            streams=np.zeros(0, st.STREAM),
-            lates=np.zeros(16, st.LATE),
-            slots=np.zeros(SLOTS_AHEAD + st.MAX_WINDOW, st.SLOT),
-            recents=np.zeros(64 * st.RECENT_ENTRIES + RECENTS_AHEAD, st.RECENT),
-            events=np.zeros(st.MAX_EVENTS, st.EVENT),
-            copies=np.zeros((taps, taps), np.int64),
-            began=np.full(taps, st.NOT_BEGUN, np.int64),
-            used=used,
+        super().__init__(
+            st.State(
+                flows=np.zeros(0, st.FLOW),
+                pairs=np.zeros(0, st.PAIR),
+                streams=np.zeros(0, st.STREAM),
+                lates=np.zeros(16, st.LATE),
+                slots=np.zeros(SLOTS_AHEAD + st.MAX_WINDOW, st.SLOT),
+                recents=np.zeros(64 * st.RECENT_ENTRIES + RECENTS_AHEAD, st.RECENT),
+                events=np.zeros(st.MAX_EVENTS, st.EVENT),
+                copies=np.zeros((taps, taps), np.int64),
+                began=np.full(taps, st.NOT_BEGUN, np.int64),
+                used=used,
+            )
         )
-        self._counts: Ints = np.zeros((0, _FEW_OPCODES), np.int64)
-        """int64[flows, columns]: packets per opcode, in the order in which opcodes appeared."""
-        self._column: Int32s = np.full(256, -1, np.int32)
-        """The column of each opcode, -1 while it is unseen."""
-        self._grow_flows(64)
+        self.histograms = HistogramPool(st.HISTOGRAM_KINDS)
+        self.densities = Densities()
+        self._opcodes = CodeCounts(256, _FEW_OPCODES)
+        self.make_room(self.fewest)
+
+    @property
+    def state(self) -> st.State:
+        """The arrays."""
+        return self.arrays
 
     def __len__(self) -> int:
         return int(self.state.used[st.USED_FLOWS])
@@ -69,10 +240,7 @@ class FlowTracker:
 
     def opcodes(self, flows: Ints) -> Ints:
         """int64[flows, 256]: packets per opcode of these flows."""
-        counts = np.zeros((len(flows), 256), np.int64)
-        seen = np.flatnonzero(self._column >= 0)
-        counts[:, seen] = self._counts[flows][:, self._column[seen]]
-        return counts
+        return self._opcodes.of(flows)
 
     @property
     def copies(self) -> Ints:
@@ -110,16 +278,15 @@ class FlowTracker:
                 self.histograms.arrays,
                 self.densities.arrays,
                 columns,
-                self._counts,
-                self._column,
+                self._opcodes.arrays,
                 row,
                 flow,
                 verdict,
             )
             if row < len(table):
                 opcode = int(table.opcode[row])
-                if self._column[opcode] < 0:
-                    self.see_opcodes(np.array([opcode]))
+                if self._opcodes.arrays.column[opcode] < 0:
+                    self._opcodes.see(opcode)
                 else:
                     self._grow_pools()
         peer = self.flows["peer"].copy()
@@ -147,9 +314,8 @@ class FlowTracker:
         while row < len(table):
             row = assign(self.state, self._flow_slots, self._pair_slots, columns, row, flow)
             if row < len(table):
-                self._grow_flows(2 * len(self.state.flows))
-        self.histograms.grow(len(self))
-        self.densities.grow(len(self))
+                self.make_room(2 * len(self.state.flows))
+        self.grow(len(self))
         return flow
 
     def find(self, keys: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
@@ -210,29 +376,7 @@ class FlowTracker:
             copies[:known, :known] = self.state.copies
             began = np.full(room, st.NOT_BEGUN, np.int64)
             began[:known] = self.state.began
-            self.state = self.state._replace(copies=copies, began=began)
-
-    def see_opcodes(self, opcodes: Ints) -> None:
-        """Add a column for each of these opcodes: most captures use few of the 256."""
-        new = opcodes[self._column[opcodes] < 0]
-        if not len(new):
-            return
-        used = int(self._column.max()) + 1
-        self._column[new] = np.arange(used, used + len(new))
-        columns = self._counts.shape[1]
-        if used + len(new) > columns:
-            self._resize_counts(len(self._counts), max(2 * columns, used + len(new)))
-
-    def add_opcodes(self, other: FlowTracker, flow_map: Int32s) -> None:
-        """Add the counts of another tracker, whose flow i is our flow `flow_map[i]`."""
-        opcodes = np.flatnonzero(other._column >= 0)
-        self.see_opcodes(opcodes)
-        mine, theirs = self._column[opcodes], other._column[opcodes]
-        self._counts[flow_map[:, None], mine] += other._counts[: len(flow_map)][:, theirs]
-
-    def keep_opcodes(self, kept: Kept) -> None:
-        """Keep only these flows."""
-        self._counts = rows_of(self._counts, kept)
+            self.arrays = self.state._replace(copies=copies, began=began)
 
     def ran(self, tap: int, time_ns: int) -> None:
         """Note that the capture of a known tap ran at this time."""
@@ -244,14 +388,9 @@ class FlowTracker:
         Growing copies the used part; untouched memory costs nothing.
         """
         if flows > len(self.state.flows):
-            self._grow_flows(flows)
-        used = self.state.used
-        slots = flows << st.LEAST_WINDOW_BITS
-        recents = flows << st.FIRST_RECENT_BITS
-        self.state = self.state._replace(
-            slots=longer(self.state.slots, slots + SLOTS_AHEAD, int(used[st.USED_SLOTS])),
-            recents=longer(self.state.recents, recents + RECENTS_AHEAD, int(used[st.USED_RECENTS])),
-        )
+            self.make_room(flows)
+        self.reserve("slots", (flows << st.LEAST_WINDOW_BITS) + SLOTS_AHEAD)
+        self.reserve("recents", (flows << st.FIRST_RECENT_BITS) + RECENTS_AHEAD)
 
     def n_counts(self, flow: int, which: int) -> Ints:
         """int64[STACK]: packets of a stream by their degree of n-reordering, see `state.LATE`."""
@@ -259,68 +398,102 @@ class FlowTracker:
         counts: Ints = self.state.lates["n_counts"][late - 1] if late else np.zeros(st.STACK, int)
         return counts
 
-    def late_of(self, flow: int, which: int) -> Any:
-        """The LATE record of a stream, created if missing."""
-        stream = self.stream(flow, which)
-        if not stream["late"]:
-            if self.state.used[st.USED_LATES] == len(self.state.lates):
-                self._grow_pools()
-            self.state.used[st.USED_LATES] += 1
-            stream["late"] = self.state.used[st.USED_LATES]
-        return self.state.lates[stream["late"] - 1]
+    def make_room(self, flows: int) -> None:
+        """Lengthen the arrays, and the hash tables of flows and host pairs, for this many flows."""
+        super().make_room(flows)
+        pairs = longer(self.state.pairs, flows, int(self.state.used[st.USED_PAIRS]))
+        self.arrays = self.state._replace(pairs=pairs)
+        self._index_all()
 
-    def reserve_slots(self, count: int) -> int:
-        """Reserve a window of `count` slots; returns the first."""
-        return self._reserve(st.USED_SLOTS, len(self.state.slots), count)
-
-    def reserve_recents(self, count: int) -> int:
-        """Reserve `count` unused recent packets of a flow; returns the first."""
-        return self._reserve(st.USED_RECENTS, len(self.state.recents), count)
-
-    def _reserve(self, used: int, room: int, count: int) -> int:
-        start = int(self.state.used[used])
-        self.state.used[used] += count
-        if start + count > room:
-            self._grow_pools()
-        return start
-
-    def _grow_flows(self, flows: int) -> None:
-        self.state = self.state._replace(
-            flows=longer(self.state.flows, flows, len(self)),
-            pairs=longer(self.state.pairs, flows, int(self.state.used[st.USED_PAIRS])),
-            streams=longer(self.state.streams, 2 * flows, 2 * len(self)),
-        )
-        self._resize_counts(flows, self._counts.shape[1])
-        self.rebuild()
-
-    def _resize_counts(self, flows: int, columns: int) -> None:
-        counts = np.zeros((flows, columns), np.int64)
-        known = len(self) if len(self._counts) else 0
-        counts[:known, : self._counts.shape[1]] = self._counts[:known]
-        self._counts = counts
-
-    def rebuild(self) -> None:
+    def _index_all(self) -> None:
         """Rebuild the hash tables of flows and host pairs from `state`."""
-        flows = len(self.state.flows)
-        self._flow_slots = np.full(2 * flows, -1, np.int32)
-        self._pair_slots = np.full(2 * flows, -1, np.int32)
+        slots = 1 << max(2 * len(self.state.flows) - 1, 1).bit_length()  # kernels mask the hash
+        self._flow_slots = np.full(slots, -1, np.int32)
+        self._pair_slots = np.full(slots, -1, np.int32)
         rebuild_slots(self.state, self._flow_slots, self._pair_slots)
 
     def _grow_pools(self) -> None:
         used = self.state.used
-        slots = int(used[st.USED_SLOTS]) + 2 * SLOTS_AHEAD
-        recents = int(used[st.USED_RECENTS]) + 64 * st.RECENT_ENTRIES + RECENTS_AHEAD
-        lates = int(used[st.USED_LATES])
-        self.state = self.state._replace(
-            lates=longer(self.state.lates, 2 * lates + 1, lates),
-            slots=longer(
-                self.state.slots,
-                max(slots, 3 * int(used[st.USED_SLOTS]) // 2),
-                int(used[st.USED_SLOTS]),
-            ),
-            recents=longer(
-                self.state.recents,
-                max(recents, 2 * int(used[st.USED_RECENTS])),
-                int(used[st.USED_RECENTS]),
-            ),
-        )
+        slots, recents = int(used[st.USED_SLOTS]), int(used[st.USED_RECENTS])
+        self.reserve("lates", 2 * int(used[st.USED_LATES]) + 1)
+        self.reserve("slots", max(slots + 2 * SLOTS_AHEAD, 3 * slots // 2))
+        self.reserve("recents", max(recents + 64 * st.RECENT_ENTRIES + RECENTS_AHEAD, 2 * recents))
+
+    def keep(self, kept: Kept) -> None:
+        """Keep only these flows; events of the others count as omitted.
+
+        A flow whose peer is removed has no peer. The path MTU of a host pair is kept while the pair
+        has flows.
+        """
+        super().keep(kept)
+        self.state.used[st.USED_FLOWS] = len(kept.flows)
+        for name, counts in _PAIRING.items():
+            before = self.flows[name].copy()
+            self.flows[name] = np.where(kept.holds(before), kept.number[before], -1)
+            left = (before >= 0) & (self.flows[name] < 0)
+            for count in counts:
+                self.flows[count][left] = 0
+        self._keep_pairs()
+        self._keep_events(kept)
+        self._index_all()
+
+    def _keep_pairs(self) -> None:
+        """Host pairs of the kept flows, and the chain of flows of each."""
+        flows, state = self.flows, self.state
+        used, number = np.unique(flows["pair"], return_inverse=True)
+        pairs = untouched(state.pairs)
+        pairs[: len(used)] = state.pairs[used]
+        heads = [[-1, -1] for _ in used]
+        previous = []
+        direction = (flows["src"] > flows["dst"]).astype(np.int64).tolist()
+        for flow, (pair, side) in enumerate(zip(number.tolist(), direction, strict=True)):
+            previous.append(heads[pair][side])
+            heads[pair][side] = flow
+        flows["pair"], flows["next_in_pair"] = number, previous
+        pairs["head"][: len(used)] = np.array(heads, np.int32).reshape(-1, 2)
+        state.used[st.USED_PAIRS] = len(used)
+        self.arrays = state._replace(pairs=pairs)
+
+    def _keep_events(self, kept: Kept) -> None:
+        state = self.state
+        events = state.events[: int(state.used[st.USED_EVENTS])]
+        stay = events[kept.holds(events["flow"])]
+        stay["flow"] = kept.number[stay["flow"]]
+        state.used[st.OMITTED_EVENTS] += len(events) - len(stay)
+        state.used[st.USED_EVENTS] = len(stay)
+        state.events[: len(stay)] = stay
+
+    def index_records(self, flows: Records) -> Int32s:
+        """The flows with the names of these FLOW records, created when new."""
+        table = PacketTable.zeros(len(flows))
+        for name in ("src", "dst", "dest_qp"):
+            getattr(table, name)[:] = flows[name]
+        table.decode_flags[:], table.time_ns[:] = flows["no_ids"], flows["first_time"]
+        return self.index_flows(table)
+
+    def merge(self, other: FlowTracker, flow_map: Int32s) -> None:
+        """Take the flows of another tracker; see `PerFlow.merge`.
+
+        `flow_map` is the result of `index_records` for them. The two have no host pair in common:
+        flows of the same pair may be peers, and their packets share the search for peers. Events,
+        which are in the order of the capture, are left to the caller.
+        """
+        ours = self.flows[flow_map]
+        self.see_taps(len(other.copies))
+        super().merge(other, flow_map)
+        for name in ("pair", "next_in_pair"):
+            self.flows[name][flow_map] = ours[name]
+        for name in ("peer", "candidate"):
+            numbers = other.flows[name]
+            self.flows[name][flow_map] = np.where(numbers >= 0, flow_map[numbers], -1)
+        mine, theirs = self.state, other.state
+        path_mtu = theirs.pairs["path_mtu"][other.flows["pair"]]
+        np.maximum.at(mine.pairs["path_mtu"], ours["pair"], path_mtu)
+        taps = len(other.copies)
+        mine.copies[:taps, :taps] += other.copies
+        mine.began[:taps] = np.minimum(mine.began[:taps], theirs.began[:taps])
+        for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
+            mine.used[kind] = max(mine.used[kind], theirs.used[kind])
+        mine.used[st.UNFOLLOWED_TAPS] |= theirs.used[st.UNFOLLOWED_TAPS]
+        for tap in np.flatnonzero(self.copies.any(axis=1)).tolist():
+            mine.used[st.FOLLOWED_TAPS] |= 1 << min(tap, 62)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, inlined, subkernel
+from ...kernels.kernel import Bool, Bytes, Int, Int32s, inlined, subkernel
 from ..statistics.density import DensityArrays
 from ..statistics.histogram import Histograms
+from ..statistics.per_flow import CodeArrays
 from ..wire import opcodes as codes
 from ..wire.packets import RTX, TableArrays
 from ..wire.psn import id_distance
 from . import state as st
+from .answers import hear_answer
 from .batch import AHEAD, IN_ORDER, NOT_SEQUENCED, RECOVERED, RESTARTED, RETRANSMITTED, TAP_COPY
-from .psn.answers import hear_answer
-from .psn.copies import judge_unordered
-from .psn.reserved import responses_of
-from .psn.rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
-from .psn.sequence import dates_transmissions, judge, note_below_the_start
-from .psn.window import Packet
+from .sequence import (
+    ask_again,
+    asks_at_a_gap,
+    dates_transmissions,
+    forget_answers,
+    judge,
+    note_below_the_start,
+    note_resend,
+)
 from .state import FlowRecord, State
+from .window import Packet, judge_unordered, responses_of
 
 SLOTS_AHEAD = 4 * st.MAX_WINDOW
 """Most free slots one packet can need: every window size once, for two streams."""
@@ -77,8 +83,7 @@ def walk(
     histograms: Histograms,
     densities: DensityArrays,
     table: TableArrays,
-    opcodes: Ints,
-    column: Int32s,
+    opcodes: CodeArrays,
     start: Int,
     flow_of_row: Int32s,
     verdict_of_row: Bytes,
@@ -96,7 +101,7 @@ def walk(
         ):  # fmt: skip
             return i
         opcode = np.int64(table.opcode[i])
-        if column[opcode] < 0:
+        if opcodes.column[opcode] < 0:
             return i
         f = np.int64(flow_of_row[i])
         flow = state.flows[f]
@@ -129,7 +134,7 @@ def walk(
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == st.REQUESTS:
                 if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
-                    # Only this packet is retransmitted, not all after it; measures/mrc has the
+                    # Only this packet is retransmitted, not all after it; measures/mrc.py has the
                     # trigger.
                     flow.retransmitted_by[st.BY_UNKNOWN] += 1
                     flow.rewound_bytes += wire_bytes
@@ -177,7 +182,7 @@ def walk(
             flow.tap_copies += 1
             continue
         flow.packets += 1
-        opcodes[f, column[opcode]] += 1
+        opcodes.packets[f, opcodes.column[opcode]] += 1
         flow.wire_bytes += wire_bytes
         flow.payload_bytes += payload
         flow.first_time = min(flow.first_time, time)

@@ -15,7 +15,6 @@ import numpy as np
 from ...kernels.kernel import Int32s, Ints, UInt64s, inlined, kernel
 from ...kernels.named import NamedTuple
 from ..errors import UsageError
-from .packets import U32
 from .salt import salt
 
 IPV4_MAPPED = 0xFFFF << 32
@@ -177,10 +176,6 @@ class Endpoints:
         texts = [*known, *map(self.text, range(len(known), len(self)))]
         self._texts = texts
         return texts.copy()
-
-    def joined(self, other: Endpoints) -> U32:
-        """Add the addresses of a part of the same analysis; its endpoint i is our result[i]."""
-        return np.array([self.add(text) for text in other.texts()], np.uint32)
 
     def __len__(self) -> int:
         return int(self.arrays.used[0])

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address
 
-import numpy as np
-
 from ...kernels.named import NamedTuple
 from ..errors import UsageError
 from .endpoints import EndpointArrays, Endpoints
-from .packets import U32
 
 MAX_PATHS = 1 << 16
 """Most segment lists with their own number; further lists share `OTHER`."""
@@ -123,8 +120,3 @@ class SegmentLists:
     def names(self) -> list[str]:
         """The name of every number from 0 on."""
         return [self.name(number) for number in range(len(self) + 1)]
-
-    def joined(self, other: SegmentLists) -> U32:
-        """Add the lists of a part of the same capture; its number i is our result[i]."""
-        numbers = [0, *(self.add(other.segments(n + 1)) for n in range(len(other)))]
-        return np.array(numbers, np.uint32)

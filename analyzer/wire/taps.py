@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
-
-from .packets import U16
 
 _WHOLE_FLOWS: Final = re.compile(r"(?:ip6?|vlan|udp|dst|port|4791|or|and|[()\s])*")
 """Words of libpcap expressions that choose all packets of a flow, or none."""
@@ -175,27 +173,3 @@ class Taps:
 
     def __getitem__(self, index: int) -> Tap:
         return self.items[index]
-
-    def joined(self, other: Taps) -> U16:
-        """Add the taps of a part of the same analysis; its tap i is our result[i].
-
-        Taps with the same name and link type are one; their frames and stated drops add up.
-        """
-        known = {(tap.name, tap.link_type): index for index, tap in enumerate(self.items)}
-        result: list[int] = []
-        for tap in other.items:
-            index = known.get((tap.name, tap.link_type))
-            if index is None:
-                index = known[tap.name, tap.link_type] = self.add(
-                    replace(tap, carrier=None if tap.carrier is None else result[tap.carrier])
-                )
-            else:
-                mine = self[index]
-                mine.frames += tap.frames
-                mine.clock_steps += tap.clock_steps
-                if tap.dropped is not None:
-                    mine.dropped = (mine.dropped or 0) + tap.dropped
-                if tap.sampled is not None:
-                    mine.sampled = (mine.sampled or SampledFrames()) + tap.sampled
-            result.append(index)
-        return np.array(result, np.uint16)

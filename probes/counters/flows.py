@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...analyzer.measures.paths.imbalance import imbalance_of
 from ...analyzer.measures.paths.tapsets import LISTED_FLOWS, SPRAYED_WIDTH
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
+from ...analyzer.measures.spraying import imbalance_of
 from ...analyzer.results.flow import (
     Congestion,
     Flow,

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from ...analyzer.results.flow import Owner
-from ...analyzer.track.named_flows import NamedFlow, named_flows
+from ...analyzer.track.pairing import NamedFlow, named_flows
 from ...analyzer.track.state import EVIDENCE_HOST_PROBE
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints

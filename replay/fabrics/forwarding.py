@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.statistics.keeping import roomier
+from ...analyzer.statistics.per_flow import roomier
 from ...kernels.kernel import Bools, Int, Int32s, Ints, UInt16s, kernel
 from ...kernels.named import NamedTuple
 

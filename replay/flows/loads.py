@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...analyzer.measures.paths.imbalance import best_fim, fim
+from ...analyzer.measures.spraying import best_fim, fim
 from ...kernels.kernel import Array, Bools, Floats, Int32s, Ints, kernel
 from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric

@@ -15,7 +15,7 @@ from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 
-from ...analyzer.measures.paths.imbalance import fim
+from ...analyzer.measures.spraying import fim
 from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import fullest_over_fair

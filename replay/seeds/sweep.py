@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.measures.paths.imbalance import best_fim
+from ...analyzer.measures.spraying import best_fim
 from ...kernels.kernel import Floats, Int32s, Ints, UInt64s, kernel
 from ...kernels.named import NamedTuple
 from ..fabrics.fabric import Fabric

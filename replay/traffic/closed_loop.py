@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...analyzer.measures.messages.measure import MessageStatistics
+from ...analyzer.measures.messages import MessageStatistics
 from ...kernels.kernel import Bytes, Int32s, Ints, Records
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .acks import AckTimes

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ...analyzer.statistics.keeping import longer
+from ...analyzer.statistics.per_flow import longer
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import Rows, TrackedBatch
 from ...analyzer.wire import opcodes

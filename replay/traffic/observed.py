@@ -17,7 +17,7 @@ from ...analyzer.filtering.compiler import Filter
 from ...analyzer.filtering.ranks import Ranks
 from ...analyzer.logs.job import Job
 from ...analyzer.logs.join import Join
-from ...analyzer.measures.messages.measure import MessageStatistics
+from ...analyzer.measures.messages import MessageStatistics
 from ...analyzer.pipeline.captures import find_ranks
 from ...analyzer.pipeline.options import AnalyzeOptions
 from ...analyzer.pipeline.threads import Prefetched

@@ -13,7 +13,7 @@ import numpy as np
 from ...analyzer.pipeline.captures import CapturePipeline
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track.batch import OVERTAKEN, REORDERED, TrackedBatch
-from ...analyzer.track.sights import Sights
+from ...analyzer.track.references import References
 from ...analyzer.wire.packets import PacketTable
 from ...kernels.kernel import Ints, Records
 from .merged import Slice, slices
@@ -83,11 +83,11 @@ class Reading:
     def __init__(self, pipeline: CapturePipeline, keep: Callable[[Slice], Slice]) -> None:
         self.pipeline = pipeline
         self.sources, self.registry = pipeline.sources, pipeline.registry
-        self.sights = Sights()
+        self.sights = References()
         self._keep = keep
 
     def slices(self) -> Any:
-        """(slice, tracked batch or None, SIGHT) until the end; numbers count from 1."""
+        """(slice, tracked batch or None, REFERENCE) until the end; numbers count from 1."""
         begin = 1
         measuring = self.pipeline.measuring
         for part in map(self._keep, slices(self.sources)):

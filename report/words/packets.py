@@ -10,7 +10,7 @@ from . import human
 
 
 class Sight(NamedTuple):
-    """One record of `analyzer.track.sights.SIGHT`."""
+    """One record of `analyzer.track.references.REFERENCE`."""
 
     due: int
     extent: int

@@ -13,7 +13,7 @@ from job_logs import encoded, nccl
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.logs.job import Job
-from rocescope.analyzer.track.psn.answers import rdma_udp_sport
+from rocescope.analyzer.track.answers import rdma_udp_sport
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.host_traffic import host_traffic
 from rocescope.discovery.tracing.trace import trace

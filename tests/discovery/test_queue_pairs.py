@@ -11,7 +11,7 @@ from hosts_with_queue_pairs import entry, of_agent
 from sshd import LocalSshd, inventory
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.track.psn.answers import rdma_udp_sport
+from rocescope.analyzer.track.answers import rdma_udp_sport
 from rocescope.discovery.dialects.registry import DIALECTS
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.folder import read_folder

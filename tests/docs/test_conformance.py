@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocescope.analyzer.measures.conformance.rule_list import REASONS, RULES
+from rocescope.analyzer.measures.conformance.rules import REASONS, RULES
 
 
 def test_rules_and_reasons(checkout: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocescope.analyzer.measures.paths.imbalance import expected_fim
+from rocescope.analyzer.measures.spraying import expected_fim
 from rocescope.replay.compare.flows import replay
 from rocescope.replay.compare.pattern import generated
 from rocescope.replay.compare.seeds import sweep_result

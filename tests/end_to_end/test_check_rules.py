@@ -14,7 +14,7 @@ import pytest
 from factories import START_NS, Frame, write_pcap
 
 from rocescope import cli
-from rocescope.analyzer.measures.conformance.rule_list import KINDS, RULES
+from rocescope.analyzer.measures.conformance.rules import KINDS, RULES
 
 FORTH, BACK = (
     (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])),

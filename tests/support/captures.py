@@ -11,7 +11,7 @@ import numpy as np
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.merge import merge_tables
-from rocescope.analyzer.track.connections import CmPairs, settle
+from rocescope.analyzer.track.pairing import CmPairs, settle
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry
 

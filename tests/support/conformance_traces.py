@@ -10,7 +10,7 @@ import traffic
 from traffic import START_NS, packets
 
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
-from rocescope.analyzer.measures.conformance.rule_list import KINDS, REASONS, RULES
+from rocescope.analyzer.measures.conformance.rules import KINDS, REASONS, RULES
 from rocescope.analyzer.measures.conformance.taps import TapConformance
 from rocescope.analyzer.track.state import EVIDENCE_CM
 from rocescope.analyzer.track.tracker import FlowTracker
@@ -81,19 +81,19 @@ def judged(rows, options=None, cuts=(), paired=True, ran_us=None):
 
 def broken(one):
     """Violations by text of their kind (`{psn}` and all), before any is withdrawn."""
-    found = one.keeper.book.broken[: one.keeper.flows].sum(axis=0)
+    found = one.keeper.book.broken[: one.keeper.known_flows].sum(axis=0)
     return Counter({k: int(found[k]) for k in range(len(KINDS)) if found[k]})
 
 
 def kept(one):
     """Cases that keep each rule, by rule id."""
-    found = one.keeper.book.ok[: one.keeper.flows].sum(axis=0)
+    found = one.keeper.book.ok[: one.keeper.known_flows].sum(axis=0)
     return {RULES[r].id: int(found[r]) for r in np.flatnonzero(found)}
 
 
 def open_cases(one):
     """Undecided cases by (rule id, reason)."""
-    found = one.keeper.book.undecided[: one.keeper.flows].sum(axis=0)
+    found = one.keeper.book.undecided[: one.keeper.known_flows].sum(axis=0)
     return {(RULES[r].id, REASONS[x]): int(found[r, x]) for r, x in np.argwhere(found)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traffic import packets
 
 from rocescope.analyzer.measures.measuring import Measuring
-from rocescope.analyzer.measures.messages.times import MessageTimes
+from rocescope.analyzer.measures.messages import MessageTimes
 from rocescope.analyzer.results.flow import Owner
 from rocescope.analyzer.summary.ranks import ranks_of
 from rocescope.analyzer.summary.summarize import Summary

@@ -71,6 +71,16 @@ def renumbered(batch, start):
     )
 
 
+def split_by_flow(batch):
+    """Rows of the even flows; rows of the odd ones with flow numbers of their own, and ours."""
+    odd = batch.flow % 2 == 1
+    flows = np.arange(1, max(batch.n_flows, 2), 2, dtype=np.int32)
+    others = batch.take(odd) if odd.any() else part(batch, 0, 0)
+    peer = np.full(len(flows), -1, np.int32)
+    renamed = TrackedBatch(others.table, others.flow // 2, others.verdict, peer, len(flows))
+    return batch.take(~odd), renamed, flows
+
+
 def updated(measure, batches):
     """`measure` after all `batches`."""
     for batch in batches:

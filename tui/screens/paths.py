@@ -14,7 +14,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ...analyzer.measures.paths.imbalance import coefficient_of_variation, fim
+from ...analyzer.measures.spraying import coefficient_of_variation, fim
 from ...analyzer.statistics.shares import jain, width
 from ...report.words import human
 from ...report.words.verdicts import SPRAYS_FROM_WIDTH

@@ -9,9 +9,8 @@ from typing import Protocol
 
 from ...analyzer.capture.concat import ConcatenatedCapture
 from ...analyzer.capture.source import Capture
-from ...analyzer.measures.late_activity import LateActivity
 from ...analyzer.measures.measuring import Measuring
-from ...analyzer.measures.series import Totals
+from ...analyzer.measures.series import LateActivity, Totals
 from ...analyzer.pipeline.captures import open_captures
 from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.pipeline.pipeline import Pipeline

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
-from ...analyzer.statistics.keeping import Kept
+from ...analyzer.statistics.per_flow import Kept
 from ...kernels.kernel import Ints
 from .snapshots.columns import widths
 from .snapshots.judged import Judged

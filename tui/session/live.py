@@ -18,14 +18,14 @@ from ...analyzer.decode.headers.cm import CmMessage
 from ...analyzer.errors import RocescopeError, UnreadableInput
 from ...analyzer.logs.following import FollowedLogs
 from ...analyzer.measures.ending import IDLE_AFTER_NS
-from ...analyzer.measures.messages.times import MessageTimes
+from ...analyzer.measures.messages import MessageTimes
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...analyzer.pipeline.options import AnalyzeOptions
 from ...analyzer.pipeline.owners import merge_owners
 from ...analyzer.pipeline.threads import Prefetched, give_back_freed, give_back_large_arrays
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Owner
-from ...analyzer.statistics.keeping import Kept
+from ...analyzer.statistics.per_flow import Kept
 from ...analyzer.wire.packets import PacketTable
 from ...analyzer.words import printable
 from ...probes.files.capture_files import CaptureFiles

@@ -18,14 +18,14 @@ import numpy as np
 
 from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.filtering.ranks import Ranks
-from ...analyzer.measures.paths.spraying import entropy_name
+from ...analyzer.measures.spraying import entropy_name
 from ...analyzer.pipeline.options import AnalyzeOptions
 from ...analyzer.pipeline.pipeline import Pipeline
 from ...analyzer.pipeline.threads import give_back_freed
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
-from ...analyzer.statistics.keeping import Kept
+from ...analyzer.statistics.per_flow import Kept
 from ...analyzer.track import state as st
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools

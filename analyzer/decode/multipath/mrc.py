@@ -4,7 +4,7 @@ They are in a separate table with one record per MRC packet, attached to the pac
 captures without MRC have no cost.
 
 Layouts and how certain each field is: docs/mrc.md. This module follows companion material of MRC
-1.0; where implementations disagree, it stores the packet's values and `measures/mrc` decides.
+1.0; where implementations disagree, it stores the packet's values and `measures/mrc.py` decides.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType, structs
 
 from ...measures.hops.state import PACKETS_IN
-from ...measures.mrc.state import SENT, TOLD
+from ...measures.mrc import SENT, TOLD
 from ...measures.troubles import Trouble
 from ...results.diagnosis import Confidence, Evidence, Finding, Kind, Place
 from ...results.flow import Flow

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ....kernels.named import NamedTuple
 from ...statistics.histogram import HistogramPool, Histograms
-from ...statistics.keeping import longer
+from ...statistics.per_flow import PerFlow, Pool
+from ...statistics.per_flow import Rows as FlowRows
 from ...wire.record import Record, Records
-from .rule_list import KINDS, REASONS, RULES
+from .rules import KINDS, REASONS, RULES
 
 GAPS = 4
 """Gaps and NAKs remembered per flow."""
@@ -69,7 +72,7 @@ REQUESTER = np.dtype(
         ("ended", "i8"),
         ("asked", "i8"),  # requests with AckReq that are not acknowledged yet
         ("asked_psn", "u4"),  # the latest of them
-        # the request watched until its ACK, and the latest; see ack_requests.py
+        # the request watched until its ACK, and the latest; see requester.py
         ("ask_open", "u1"),
         ("ask_psn", "u4"),
         ("ask_time", "i8"),
@@ -131,9 +134,6 @@ READ = np.dtype(
 READS = 128
 """READs and atomics tracked per flow (a power of two): the usual limit of outstanding ones."""
 
-_FEWEST_FLOWS = 8
-"""Room of a book that begins: a hostile capture has thousands of taps with one flow each."""
-
 VIOLATION = np.dtype(
     [
         ("kind", "u1"),
@@ -154,24 +154,6 @@ KEPT = 3000
 
 (NAK_GENERATION, NAK_RESPONSE, RETRANSMISSION, NEXT_DELIVERED) = range(4)
 LATENCIES = 4
-
-
-_ADDED = (
-    "lost_before",
-    "reordered",
-    "lost_behind",
-    "unseen",
-    "requests",
-    "answers",
-    "rewinds",
-    "resent",
-    "naks",
-    "rnr_naks",
-    "fatal_naks",
-    "duplicates",
-    "beyond",
-)
-"""Fields of REQUESTER that are counters."""
 
 
 class RequesterRecord(Record):
@@ -206,74 +188,47 @@ class Book(NamedTuple):
 USED_VIOLATIONS, USED_TIMES, USED_READS, UNPAIRED, REACTION_NS = range(5)
 
 
-class BookKeeper:
-    """Owns a `Book` and grows it."""
+class BookKeeper(PerFlow[Book]):
+    """Owns a `Book` and grows it; unused rings are never touched."""
+
+    layout: ClassVar = {
+        "states": FlowRows(),
+        "times": Pool(("states", "times"), used=USED_TIMES),
+        "reads": Pool(("states", "reads"), used=USED_READS),
+        "ok": FlowRows(),
+        "broken": FlowRows(),
+        "undecided": FlowRows(),
+    }
+    fewest = 8
+    """A hostile capture has thousands of taps with one flow each."""
 
     def __init__(self, reaction_ns: int) -> None:
         self.latencies = HistogramPool(LATENCIES)
-        self.flows = 0
-        self.book = Book(
-            np.zeros(0, REQUESTER),
-            np.zeros((0, TIMES), TIME),
-            np.zeros((0, READS), READ),
-            np.zeros((0, len(RULES)), np.int64),
-            np.zeros((0, len(KINDS)), np.int64),
-            np.zeros((0, len(RULES), len(REASONS)), np.int32),
-            np.zeros(KEPT, VIOLATION),
-            np.zeros(5, np.int64),
-            self.latencies.arrays,
+        super().__init__(
+            Book(
+                np.zeros(0, REQUESTER),
+                np.zeros((0, TIMES), TIME),
+                np.zeros((0, READS), READ),
+                np.zeros((0, len(RULES)), np.int64),
+                np.zeros((0, len(KINDS)), np.int64),
+                np.zeros((0, len(RULES), len(REASONS)), np.int32),
+                np.zeros(KEPT, VIOLATION),
+                np.zeros(5, np.int64),
+                self.latencies.arrays,
+            )
         )
-        self.book.used[REACTION_NS] = reaction_ns
+        self.arrays.used[REACTION_NS] = reaction_ns
 
     def grow(self, flows: int) -> None:
-        """Grow to `flows` flows; unused rings are never touched."""
-        self.flows = max(self.flows, flows)
-        have, book = len(self.book.states), self.book
-        if flows <= have:
-            return
-        room = max(flows, 2 * have, _FEWEST_FLOWS)
-        self.latencies.grow(room)
-        self.book = book._replace(
-            states=longer(book.states, room, have),
-            times=longer(book.times, room, int(book.used[USED_TIMES])),
-            reads=longer(book.reads, room, int(book.used[USED_READS])),
-            ok=longer(book.ok, room, have),
-            broken=longer(book.broken, room, have),
-            undecided=longer(book.undecided, room, have),
-            histograms=self.latencies.arrays,
-        )
+        """Have room for this many flows."""
+        super().grow(flows)
+        if self.arrays.histograms is not self.latencies.arrays:
+            self.arrays = self.arrays._replace(histograms=self.latencies.arrays)
 
-    def merge(self, other: BookKeeper, flow_map: NDArray[np.int32]) -> None:
-        """Add the cases of a later part; its flow i is our flow `flow_map[i]`.
-
-        A sequence across the seam starts again after it, as at the start of a capture.
-        """
-        n = other.flows
-        flow_map = flow_map[:n]
-        if not len(flow_map):
-            return
-        self.grow(int(flow_map.max()) + 1)
-        mine, theirs = self.book, other.book
-        for name in _ADDED:
-            mine.states[name][flow_map] += theirs.states[name][:n]
-        mine.states["path_mtu"][flow_map] = np.maximum(
-            mine.states["path_mtu"][flow_map], theirs.states["path_mtu"][:n]
-        )
-        mine.states["started"][flow_map] = 0
-        mine.states["asked"][flow_map] += theirs.states["asked"][:n]
-        for ours, added in (
-            (mine.ok, theirs.ok),
-            (mine.broken, theirs.broken),
-            (mine.undecided, theirs.undecided),
-        ):
-            ours[flow_map] += added[:n]
-        mine.used[UNPAIRED] += theirs.used[UNPAIRED]
-        self.latencies.merge(other.latencies, flow_map)
-        kept, more = int(mine.used[USED_VIOLATIONS]), int(theirs.used[USED_VIOLATIONS])
-        more = min(more, KEPT - kept)
-        mine.violations[kept : kept + more] = theirs.violations[:more]
-        mine.violations["flow"][kept : kept + more] = flow_map[theirs.violations["flow"][:more]]
-        mine.used[USED_VIOLATIONS] += more
+    @property
+    def book(self) -> Book:
+        """The arrays."""
+        return self.arrays
 
 
 class Here(NamedTuple):

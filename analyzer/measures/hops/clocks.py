@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Array, Ints, UInt16s, kernel
-from ...statistics.keeping import longer
+from ...statistics.per_flow import longer
 from ...wire.packets import PacketTable
 from .passing import LEAST_HORIZON_NS
 

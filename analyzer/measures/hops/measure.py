@@ -8,7 +8,7 @@ import numpy as np
 
 from ....kernels.kernel import Array, Bools, Int32s, Ints
 from ...statistics.histogram import HistogramPool
-from ...statistics.keeping import Kept, front_of, longer
+from ...statistics.per_flow import Kept, front_of, longer
 from ...track.batch import Rows, TrackedBatch
 from ...wire.salt import salt
 from . import passing, state

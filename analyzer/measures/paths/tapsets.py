@@ -10,9 +10,8 @@ from ....kernels.kernel import Bools, Ints, UInt32s
 from ...results.paths import Imbalance
 from ...statistics.shares import NOTHING, carried, together, width
 from ..hops.vantage import Crossings, parallel_points, sides
-from .imbalance import imbalance_of
-from .pathtable import OTHER
-from .spraying import PathUsage, UsageRecords
+from ..path_table import OTHER
+from ..spraying import PathUsage, UsageRecords, imbalance_of
 
 SPRAYED_WIDTH = 1.5
 """Flows with at least this spraying width count as sprayed."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rocescope.analyzer.logs.job import LoggedPair
 from rocescope.analyzer.logs.lines import Speaker
 from rocescope.analyzer.logs.locate import in_time, located
-from rocescope.analyzer.track.named_flows import NamedFlow
+from rocescope.analyzer.track.pairing import NamedFlow
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 NODE_A, NODE_B = Speaker("a", 1, -1), Speaker("b", 2, -1)

@@ -6,15 +6,13 @@ import itertools
 
 import numpy as np
 from hypothesis import given
-from hypothesis import strategies as st
 from tracked_batches import (
     BATCHES,
     CNP,
     CUTS,
     START_NS,
-    part,
     parts,
-    renumbered,
+    split_by_flow,
     tracked,
     updated,
 )
@@ -103,12 +101,11 @@ def test_cutting_into_batches_changes_nothing(batch, cuts):
     assert everything(cut, 5) == everything(measured(batch), 5)
 
 
-@given(BATCHES, st.integers(0, 60))
-def test_merging_two_captures_equals_the_whole(batch, at):
-    at = min(at, len(batch))
-    merged = measured(part(batch, 0, at))
-    rest, numbers = renumbered(batch, at)
-    merged.merge(measured(rest), numbers)
+@given(BATCHES)
+def test_merging_parts_by_flow_equals_the_whole(batch):
+    even, odd, flows = split_by_flow(batch)
+    merged = measured(even)
+    merged.merge(measured(odd), flows)
     assert everything(merged, 5) == everything(measured(batch), 5)
 
 

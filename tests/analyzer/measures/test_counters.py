@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.measures import counters
 from rocescope.analyzer.measures.counters import Counters
-from rocescope.analyzer.statistics.keeping import kept_flows
+from rocescope.analyzer.statistics.per_flow import kept_flows
 from rocescope.cluster.state import read_state, write_state
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.measures.departed import Departed
+from rocescope.analyzer.measures.measuring import Departed
 
 FLOW = np.dtype([("src", "i4"), ("dst", "i4"), ("dest_qp", "i4")])
 names = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=20)

@@ -16,9 +16,8 @@ from traffic import ACK, WRITE_ONLY, packets
 
 from rocescope.analyzer.decode.headers.cm import CmMessage
 from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle, make_room
-from rocescope.analyzer.measures.late_activity import LateActivity
-from rocescope.analyzer.measures.measuring import Measuring
-from rocescope.analyzer.measures.packet_clock import LATEST
+from rocescope.analyzer.measures.measuring import LATEST, Measuring
+from rocescope.analyzer.measures.series import LateActivity
 from rocescope.analyzer.pipeline.captures import open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.ended import Ended
@@ -273,7 +272,7 @@ def held(measuring):
         + len(measuring.hops.edges)
         + len(measuring.hops.visits)
         + len(measuring.hops.ends)
-        + int(measuring.messages._arrays.rings_used[0])
+        + int(measuring.messages.arrays.used[1])
     )
 
 
@@ -293,7 +292,7 @@ def test_churn_holds_the_state_of_the_active_flows_only():
         seen.append(held(measuring))
     assert max(seen[2:]) <= seen[2]
     assert measuring.ended.packets + int(measuring.tracker.flows["packets"].sum()) == 15_000
-    capacity = [len(measuring.tracker.state.flows), len(measuring.idle._state)]
+    capacity = [len(measuring.tracker.state.flows), len(measuring.idle.arrays.state)]
     assert max(capacity) < 2048
 
 
@@ -467,15 +466,15 @@ def test_no_array_stays_in_memory_beside_its_copy(monkeypatch):
     measuring.update(packets([{"dest_qp": 2 + n, "psn": 5} for n in range(9)]))
     before = [weakref.ref(array) for array in measuring.tracker.state]
     stay = {id(measuring.tracker.state.events), id(measuring.tracker.state.copies)}
-    stay.add(id(measuring.tracker.state.began))
+    stay |= {id(measuring.tracker.state.began), id(measuring.tracker.state.used)}
     alive = []
-    rebuild = FlowTracker.rebuild
+    rebuild = FlowTracker._index_all
 
     def rebuilt(tracker):
         alive.extend(id(array()) for array in before if array() is not None)
         rebuild(tracker)
 
-    monkeypatch.setattr(FlowTracker, "rebuild", rebuilt)
+    monkeypatch.setattr(FlowTracker, "_index_all", rebuilt)
     now_ns = int(measuring.tracker.flows["last_time"].max()) + 9 * SECOND_NS
     assert end_at(measuring, now_ns, SECOND_NS, NAMES, 0, 1) == 9
     assert set(alive) <= stay

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traffic import batches, packets
 
-from rocescope.analyzer.measures.packet_clock import LATEST, PacketClock
+from rocescope.analyzer.measures.measuring import LATEST, PacketClock
 
 TIMES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=60)
 

@@ -12,9 +12,8 @@ from tracked_batches import (
     CNP,
     CUTS,
     START_NS,
-    part,
     parts,
-    renumbered,
+    split_by_flow,
     tracked,
     updated,
 )
@@ -155,24 +154,15 @@ def test_cutting_into_batches_changes_nothing(batch, cuts, window_ns):
     assert activities(updated(Activity(), cut), 5) == activities(updated(Activity(), [batch]), 5)
 
 
-@given(BATCHES, st.integers(0, 60))
-def test_merging_two_captures_equals_the_whole(batch, at):
-    at = min(at, len(batch))
-    rest, numbers = renumbered(batch, at)
-    merged = totals(part(batch, 0, at))
-    merged.merge(totals(rest), numbers)
+@given(BATCHES)
+def test_merging_parts_by_flow_equals_the_whole(batch):
+    even, odd, flows = split_by_flow(batch)
+    merged = totals(even)
+    merged.merge(totals(odd))
     assert merged.series(TAPS) == totals(batch).series(TAPS)
-    activity = updated(Activity(), [part(batch, 0, at)])
-    activity.merge(updated(Activity(), [rest]), numbers)
+    activity = updated(Activity(), [even])
+    activity.merge(updated(Activity(), [odd]), flows)
     assert activities(activity, 5) == activities(updated(Activity(), [batch]), 5)
-
-
-def test_taps_that_show_up_one_by_one_merge_under_other_numbers():
-    batch = tracked([{"tap": tap, "wire_bytes": 100 + tap} for tap in range(4)])
-    one_by_one = updated(Totals(), parts(batch, [1, 2, 3]))
-    merged = totals(tracked([{"tap": 3, "wire_bytes": 5}]))
-    merged.merge(one_by_one, np.zeros(1, np.int32), np.array([3, 2, 1, 0], np.uint16))
-    assert merged.series(TAPS).tap_wire_bytes == {"a": [103], "b": [102], "c": [101], "d": [105]}
 
 
 def activities(activity, flows):

@@ -19,7 +19,7 @@ from network import roce
 from rocescope.analyzer.decode.merge import merge_tables
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.measures.hops.measure import HopMeasure
-from rocescope.analyzer.measures.paths.imbalance import expected_fim
+from rocescope.analyzer.measures.spraying import expected_fim
 from rocescope.analyzer.pipeline import captures as engine
 from rocescope.analyzer.pipeline.captures import analyze, open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions

@@ -55,15 +55,18 @@ def test_sums_of_centuries_stay_at_their_limit():
     """Damaged time stamps: a sum that wrapped around would make a negative mean."""
     pool = filled(LARGEST, LARGEST, LARGEST)
     assert pool.quantiles(0, 1).mean == LARGEST / 3
-    pool.merge(filled(LARGEST), np.array([0], np.int32))
+    pool.add_all(filled(LARGEST))
     assert pool.quantiles(0, 1).mean == LARGEST / 4
     assert pool.quantiles(0, 1).max == LARGEST
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=20), st.lists(st.integers(0, 10**12), max_size=20))
-def test_parts_merge_into_the_whole(one, other):
-    merged, whole = filled(*one), filled(*one, *other)
-    merged.merge(filled(*other, flow=3), np.array([7, 7, 7, 0], np.int32))
-    assert merged.quantiles(0, 1) == whole.quantiles(0, 1)
-    assert merged.bins(0, 1) == whole.bins(0, 1)
+def test_parts_merge_and_add_up(one, other):
+    added, merged, whole = filled(*one), filled(*one), filled(*one, *other)
+    added.add_all(filled(*other, flow=3))
+    assert added.quantiles(0, 1) == whole.quantiles(0, 1)
+    assert added.bins(0, 1) == whole.bins(0, 1)
+    merged.merge(filled(*other, flow=3), np.array([8, 9, 10, 6], np.int32))
+    assert merged.bins(0, 1) == filled(*one).bins(0, 1)
+    assert merged.bins(6, 1) == filled(*other).bins(0, 1)
     assert merged.quantiles(7, 1) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocescope.analyzer.measures.mrc.state import EV, LANES
+from rocescope.analyzer.measures.mrc import EV, LANES
 from rocescope.analyzer.summary.names import Names
 from rocescope.analyzer.summary.options import PlaneBy
 from rocescope.analyzer.summary.planes import Planes

@@ -8,9 +8,8 @@ from examples import thorough
 from traffic import ACK, READ_MIDDLE, READ_REQUEST, WRITE_ONLY, packets, track
 from work import lines_run
 
-from rocescope.analyzer.track import state
+from rocescope.analyzer.track import answers, state
 from rocescope.analyzer.track.batch import IN_ORDER, RESTARTED
-from rocescope.analyzer.track.psn import answers
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.packets import HAS_AETH, HAS_RETH
 

@@ -15,7 +15,7 @@ from sshd import LocalSshd, inventory
 from traced_lab import lab
 
 from rocescope import cli
-from rocescope.analyzer.track.psn.answers import rdma_udp_sport
+from rocescope.analyzer.track.answers import rdma_udp_sport
 from rocescope.discovery.dialects.registry import DIALECTS
 from rocescope.replay.fabrics.parse import parse_fabric
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rocescope import analyze
-from rocescope.analyzer.measures.paths.imbalance import fim
+from rocescope.analyzer.measures.spraying import fim
 from rocescope.replay.compare.flows import replay
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric

@@ -10,7 +10,7 @@ from generate import write
 
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.measures.late_activity import LateActivity
+from rocescope.analyzer.measures.series import LateActivity
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.pipeline.pipeline import Pipeline
 from rocescope.analyzer.wire.registry import Registry

@@ -7,7 +7,7 @@ import pytest
 import replay_traffic
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.measures.paths.imbalance import expected_fim, fim
+from rocescope.analyzer.measures.spraying import expected_fim, fim
 from rocescope.replay.compare.flows import random_sweep
 from rocescope.replay.compare.seeds import sweep_result
 from rocescope.replay.fabrics.parse import parse_fabric

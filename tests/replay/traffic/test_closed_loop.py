@@ -9,7 +9,7 @@ import pytest
 from captures import DATA
 from tracked_batches import START_NS, tracked
 
-from rocescope.analyzer.measures.messages.measure import MessageStatistics
+from rocescope.analyzer.measures.messages import MessageStatistics
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED
 from rocescope.analyzer.wire.opcodes import opcode_name
 from rocescope.analyzer.wire.packets import ACK_REQUEST, HAS_AETH

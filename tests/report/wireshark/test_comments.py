@@ -8,15 +8,15 @@ import numpy as np
 from tracked_batches import ACK, tracked
 
 from rocescope.analyzer.track.batch import AHEAD, REORDERED, TAP_COPY
-from rocescope.analyzer.track.sights import SIGHT
+from rocescope.analyzer.track.references import REFERENCE
 from rocescope.analyzer.wire.packets import HAS_AETH
 from rocescope.report.wireshark.comments import Comments
 from rocescope.report.wireshark.known import Known
 
 
 def sights(**values):
-    """SIGHT[1] with these values."""
-    found = np.full(1, -1, SIGHT)
+    """REFERENCE[1] with these values."""
+    found = np.full(1, -1, REFERENCE)
     for name, value in values.items():
         found[name] = value
     return found

@@ -6,14 +6,14 @@ import numpy as np
 from tracked_batches import tracked
 
 from rocescope.analyzer.track.batch import AHEAD, OVERTAKEN, REORDERED
-from rocescope.analyzer.track.sights import SIGHT
+from rocescope.analyzer.track.references import REFERENCE
 from rocescope.report.wireshark.known import Known, LateOfGaps
 
 
 def test_late_packets_are_counted_by_gap():
     late = LateOfGaps()
     batch = tracked([{"verdict": v} for v in (AHEAD, REORDERED, REORDERED, OVERTAKEN)])
-    sights = np.full(4, -1, SIGHT)
+    sights = np.full(4, -1, REFERENCE)
     sights["gap"] = 200_000, 200_000, 3, 200_000
     late.add(200_001, sights, batch)
     late.add(500_000, sights[:0], tracked([]))

@@ -23,7 +23,7 @@ from ....analyzer.filtering.compiler import Filter
 from ....analyzer.pipeline.captures import open_sources
 from ....analyzer.pipeline.options import AnalyzeOptions
 from ....analyzer.track import batch as verdicts
-from ....analyzer.track.sights import Sights
+from ....analyzer.track.references import References
 from ....analyzer.track.tracker import FlowTracker
 from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
 from ....analyzer.wire.packets import IPV6, PacketTable
@@ -70,7 +70,7 @@ class Chunk(NamedTuple):
     table: PacketTable
     verdict: Bytes
     judged: Records
-    """SIGHT of each packet."""
+    """REFERENCE of each packet."""
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ class FlowPass:
         """The wanted packets; their bytes are available until they are released."""
         text = self._options.filter
         keep = Filter(text) if text else None
-        tracker, sights = FlowTracker(), Sights()
+        tracker, sights = FlowTracker(), References()
         for table in merge_tables([self._tables(source) for source in self._sources]):
             if self._stopped.is_set():
                 return

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....analyzer.measures.hops.passing import FIRST_HORIZON_NS
 from ....analyzer.pipeline.options import AnalyzeOptions
-from ....analyzer.track.sights import SIGHT
+from ....analyzer.track.references import REFERENCE
 from ....analyzer.wire.opcodes import ACKNOWLEDGE, MARKS_RESENDS, OPCODE_CLASS
 from ....analyzer.wire.packets import IPV6, RTX, PacketTable
 from ....analyzer.wire.segments import SegmentLists
@@ -197,7 +197,7 @@ class PacketScan(FlowPass):
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     if not chunks:
-        return Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, SIGHT))
+        return Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, REFERENCE))
     tables, verdict, judged = zip(*chunks, strict=True)
     return Chunk(
         PacketTable.concatenate(list(tables)), np.concatenate(verdict), np.concatenate(judged)

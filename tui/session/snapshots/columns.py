@@ -15,8 +15,8 @@ from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:
     from ....analyzer.measures.counters import Counters
-    from ....analyzer.measures.paths.spraying import PathUsage, UsageRecords
     from ....analyzer.measures.series import Activity, Totals
+    from ....analyzer.measures.spraying import PathUsage, UsageRecords
     from ....analyzer.track.tracker import FlowTracker
 
 MAX_TIMELINE = 240

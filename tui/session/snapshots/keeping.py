@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ....analyzer.results.events import Event
-from ....analyzer.statistics.keeping import Kept
+from ....analyzer.statistics.per_flow import Kept
 from .snapshot import FlowColumns, MrcColumns, PathColumns, Snapshot
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ....analyzer.measures import mrc as st
 from ....analyzer.measures.measuring import Measuring
-from ....analyzer.measures.mrc import state as st
-from ....analyzer.measures.mrc.measure import MrcMeasure
+from ....analyzer.measures.mrc import MrcMeasure
 from ....analyzer.results.events import Event
 from ....analyzer.statistics.histogram import MAX
 from ....analyzer.summary.mrc import MrcSummary

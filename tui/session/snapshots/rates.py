@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....analyzer.statistics.keeping import Kept
+from ....analyzer.statistics.per_flow import Kept
 from ....kernels.kernel import Floats, Ints
 from .snapshot import SourceState
 

@@ -7,7 +7,7 @@ import pytest
 
 from rocescope.analyzer.decode.multipath.srv6 import number_paths
 from rocescope.analyzer.wire.packets import I64, U8
-from rocescope.analyzer.wire.segments import SegmentLists, UsidFormat, parse_usid_format
+from rocescope.analyzer.wire.segments import SegmentLists, parse_usid_format
 
 CARRIER = "fcbbbb00 0101 0201 0102 f001 0000 0000"
 SHIFTED = "fcbbbb00 0102 f001 0000 0000 0000 0000"
@@ -107,14 +107,6 @@ def test_formats(text: str, carrier: str, name: str) -> None:
     lists = SegmentLists(parse_usid_format(text))
     (number,) = numbers(lists, ipv6(carrier))
     assert lists.name(number) == name
-
-
-def test_lists_of_two_parts_join() -> None:
-    one, two = SegmentLists(UsidFormat()), SegmentLists(UsidFormat())
-    numbers(one, ipv6(CARRIER))
-    numbers(two, ipv6(SHIFTED), ipv6(CARRIER, 43, srh(1, 1, SHIFTED, CARRIER)))
-    found = one.joined(two)
-    assert [one.name(int(n)) for n in found] == two.names()
 
 
 def test_memory_is_bounded() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.measures.conformance.hosts import (
+from rocescope.analyzer.measures.conformance.options import (
     endpoint_of,
     hosts_at_taps,
     parse_at_host,

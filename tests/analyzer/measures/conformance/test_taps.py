@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from captures import DATA
 from conformance_traces import NAK, answer, write
@@ -13,7 +12,6 @@ from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
 from rocescope.analyzer.measures.conformance.taps import Conformance
 from rocescope.analyzer.measures.measuring import Measuring
-from rocescope.analyzer.summary.conformance import conformance
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry
 
@@ -31,34 +29,6 @@ def measured(paths, many_taps):
         for frames in capture.batches():
             measuring.update(decoder.decode(frames), decoder.take_cm_messages())
     return measuring, registry
-
-
-def summed(measuring, registry):
-    """What every rule counted, and the CE marks per tap."""
-    found = conformance(measuring.conformance, measuring.tracker, registry)
-    rules = [(rule.id, rule.judged, rule.undecided, rule.reasons) for rule in found.rules]
-    return rules, found.latency, [cnp.scopes for cnp in found.cnp]
-
-
-def test_parts_of_one_tap_add_up() -> None:
-    parts = [FILES[1], DATA / "i13_write_ecn_ce2_AtoB.atB.pcap.gz"]
-    alone = [summed(*measured([path], False)) for path in parts]
-    ours, theirs = (measured([path], False) for path in parts)
-    maps = ours[1].joined(theirs[1])._replace(taps=np.zeros(1, np.uint16))
-    ours[0].merge(theirs[0], maps)
-    rules, latency, scopes = summed(*ours)
-    for together, one, other in zip(rules, alone[0][0], alone[1][0], strict=True):
-        assert together[1:3] == (one[1] + other[1], one[2] + other[2])
-    assert latency == alone[0][1]  # the other capture lost nothing
-    assert scopes == alone[1][2]  # and the first has no marks
-
-
-@pytest.mark.thorough
-def test_taps_of_parts_stay_apart() -> None:
-    whole = summed(*measured(FILES, True))
-    ours, theirs = (measured([path], True) for path in FILES)
-    ours[0].merge(theirs[0], ours[1].joined(theirs[1]))
-    assert summed(*ours) == whole
 
 
 def test_a_mirror_session_is_judged_by_itself() -> None:

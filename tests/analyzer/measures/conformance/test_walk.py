@@ -9,7 +9,7 @@ from go_back_n import Connection
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.measures.conformance import rule_list as rules
+from rocescope.analyzer.measures.conformance import rules
 from rocescope.analyzer.summary.conformance import _View
 from rocescope.analyzer.track.tracker import FlowTracker
 
@@ -20,7 +20,8 @@ SEEDS = st.integers(0, 10_000)
 def standing(one):
     """Violations that stand after all evidence of the flow, by kind."""
     tracker = FlowTracker()
-    tracker.state.used[0] = one.keeper.flows
+    tracker.grow(one.keeper.known_flows)
+    tracker.state.used[0] = one.keeper.known_flows
     view = _View(one, tracker, 0)
     found = view.broken.sum(axis=0)
     return {kind: int(n) for kind, n in enumerate(found) if n}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from message_traffic import ack, batch_of, measure, of, read, responses, row, summary, write
 from tracked_batches import START_NS, updated
 
-from rocescope.analyzer.measures.messages.measure import MessageStatistics
+from rocescope.analyzer.measures.messages import MessageStatistics
 from rocescope.analyzer.track.batch import (
     DUPLICATE,
     IN_ORDER,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rings import FIRST, LAST, ONLY, message
 from traffic import batches, packets
 
-from rocescope.analyzer.measures.messages.times import MessageTimes
-from rocescope.analyzer.statistics.keeping import kept_flows
+from rocescope.analyzer.measures.messages import MessageTimes
+from rocescope.analyzer.statistics.per_flow import kept_flows
 from rocescope.analyzer.track.tracker import FlowTracker
 
 MIDDLE = 0x07

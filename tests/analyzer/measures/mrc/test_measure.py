@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.decode.multipath.mrc import CC_STATE, ERTH, MRC_ROW, NETH, SETH, TSETH
-from rocescope.analyzer.measures.mrc import state as mrc_state
-from rocescope.analyzer.measures.mrc.measure import LABEL_HIGH, PORT_HIGH, MrcMeasure, sent_key
+from rocescope.analyzer.measures import mrc as mrc_state
+from rocescope.analyzer.measures.mrc import ORDER_LABEL_HIGH as LABEL_HIGH
+from rocescope.analyzer.measures.mrc import ORDER_PORT_HIGH as PORT_HIGH
+from rocescope.analyzer.measures.mrc import MrcMeasure, sent_key
 from rocescope.analyzer.track.batch import IN_ORDER, TAP_COPY, TrackedBatch
 from rocescope.analyzer.wire.packets import RTX, PacketTable
 
@@ -310,26 +312,24 @@ def test_either_order_and_none() -> None:
 
 @pytest.mark.thorough
 def test_merged_parts_are_the_whole() -> None:
-    first = [write(n, EV + n % 3, timestamp=n) for n in range(20)]
-    second = [{"opcode": SACK, "entropy": EV, "psn": 30, "timestamp": 9, "rcvd_bytes": 3}]
-    second += [{"opcode": NACK, "entropy": EV + 1, "psn": 31, "reason": 1}]
-    second += [write(n, EV + n % 5, payload_bytes=100 + n) for n in range(30, 50)]
-    first[3] |= {"payload_bytes": 100}
-    one, other = measured(batch(first)), measured(batch(second, 20))
-    flow_map, same = np.array([0, 1], np.int32), np.arange(3, dtype=np.uint32)
-    one.merge(other, flow_map, same, same.astype(np.uint16), same)
-    whole = measured(batch(first), batch(second, 20))
-    trims = ("trimmed", "trim_first_ns", "trim_last_ns", "trim_frame", "trim_tap")
-    for name in ("packets", "sacks", "resends", "received_units", "nacks", *trims):
-        for f in (0, 1):
-            assert np.array_equal(one.flow(f)[name], whole.flow(f)[name]), name
-    for f, lane in ((0, mrc_state.SENT), (1, mrc_state.TOLD)):
-        mine = {int(ev["key"]): ev for ev in one.evs(f, lane)}
-        for ev in whole.evs(f, lane):
-            for name in ("packets", "wire_bytes", "last_index", "first_ns", "last_ns", "nacks"):
-                assert mine[int(ev["key"])][name] == ev[name], name
-    assert len(one.log()) == len(whole.log()) == 1
-    assert one.packets == whole.packets
+    """A part with other numbers of flows, and one that has no MRC at all."""
+    rows = [write(n, EV + n % 3, timestamp=n) for n in range(20)]
+    rows[3] |= {"payload_bytes": 100}
+    rows += [{"opcode": SACK, "entropy": EV, "psn": 5, "timestamp": 9, "rcvd_bytes": 3}]
+    rows += [{"opcode": NACK, "entropy": EV + 1, "psn": 6, "reason": 1}]
+    whole, merged = measured(batch(rows)), measured(batch(rows))
+    merged.merge(whole, np.array([3, 2], np.int32))
+    merged.merge(MrcMeasure(), np.array([4, 5], np.int32))
+    for f, at in ((0, 3), (1, 2)):
+        for name in ("packets", "sacks", "resends", "received_units", "nacks", "trimmed"):
+            assert np.array_equal(merged.flow(at)[name], whole.flow(f)[name]), name
+            assert np.array_equal(merged.flow(f)[name], whole.flow(f)[name]), name
+        for lane in (mrc_state.SENT, mrc_state.TOLD):
+            for name in ("key", "packets", "wire_bytes", "last_index", "first_ns", "nacks"):
+                assert merged.evs(at, lane)[name].tolist() == whole.evs(f, lane)[name].tolist()
+    assert [e["flow"] for e in merged.log()] == [1, 2]
+    assert merged.packets == 2 * whole.packets
+    assert merged.votes == tuple(2 * votes for votes in whole.votes)
 
 
 def test_memory_is_bounded() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.measures.paths.imbalance import (
+from rocescope.analyzer.measures.spraying import (
     best_fim,
     coefficient_of_variation,
     expected_fim,

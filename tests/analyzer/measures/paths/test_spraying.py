@@ -16,15 +16,14 @@ from tracked_batches import (
     CNP,
     CUTS,
     START_NS,
-    part,
     parts,
-    renumbered,
+    split_by_flow,
     tracked,
     updated,
 )
 
-from rocescope.analyzer.measures.paths import pathtable
-from rocescope.analyzer.measures.paths.spraying import PathUsage
+from rocescope.analyzer.measures import path_table as pathtable
+from rocescope.analyzer.measures.spraying import PathUsage
 from rocescope.analyzer.results.base import Quantiles
 from rocescope.analyzer.results.paths import PathShare, Spraying
 from rocescope.analyzer.track.batch import OVERTAKEN, REORDERED, TAP_COPY
@@ -219,9 +218,9 @@ def test_kernel_equals_its_plain_twin(batch, key):
     for (flow, lane, level, path), values in paths.items():
         expected.setdefault((flow, lane == "data", level, path), []).append(values)
     assert {k: sorted(v) for k, v in got.items()} == {k: sorted(v) for k, v in expected.items()}
-    assert Counter(s for s in measure._table._table.lanes["switches"].tolist() if s) == Counter(
-        s for s in switches.values() if s
-    )
+    assert Counter(
+        s for s in measure._table._lanes.arrays.lanes["switches"].tolist() if s
+    ) == Counter(s for s in switches.values() if s)
 
 
 @given(BATCHES)
@@ -241,12 +240,11 @@ def test_cutting_into_batches_changes_nothing(batch, cuts, key):
     assert everything(cut, batch.n_flows) == everything(usage(batch, key), batch.n_flows)
 
 
-@given(BATCHES, st.integers(0, 60), st.sampled_from(KEYS))
-def test_merging_two_captures_equals_the_whole(batch, at, key):
-    at = min(at, len(batch))
-    merged = usage(part(batch, 0, at), key)
-    rest, numbers = renumbered(batch, at)
-    merged.merge(usage(rest, key), numbers)
+@given(BATCHES, st.sampled_from(KEYS))
+def test_merging_parts_by_flow_equals_the_whole(batch, key):
+    even, odd, flows = split_by_flow(batch)
+    merged = usage(even, key)
+    merged.merge(usage(odd, key), flows)
     assert everything(merged, batch.n_flows) == everything(usage(batch, key), batch.n_flows)
 
 

@@ -15,12 +15,11 @@ from tracked_batches import ACK, tracked, updated
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.merge import merge_tables
-from rocescope.analyzer.measures.paths.imbalance import fim
-from rocescope.analyzer.measures.paths.spraying import PathUsage
 from rocescope.analyzer.measures.paths.tapsets import (
     entropy_imbalances,
     tap_imbalances,
 )
+from rocescope.analyzer.measures.spraying import PathUsage, fim
 from rocescope.analyzer.track.batch import TAP_COPY
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry

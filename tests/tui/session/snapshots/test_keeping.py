@@ -8,7 +8,7 @@ import numpy as np
 
 from rocescope.analyzer.results.events import Event
 from rocescope.analyzer.results.flow import Owner
-from rocescope.analyzer.statistics.keeping import kept_flows
+from rocescope.analyzer.statistics.per_flow import kept_flows
 from rocescope.tui.session.snapshots.keeping import kept_events, kept_snapshot
 from rocescope.tui.session.snapshots.snapshot import (
     FlowColumns,

@@ -9,8 +9,12 @@ from conformance_traces import NAK, answer, last, read, response, write
 from traffic import packets
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.measures.conformance.counters.check import TapCounts, check_counters
-from rocescope.analyzer.measures.conformance.counters.names import COUNTERS, DAMAGED_RECEIVED
+from rocescope.analyzer.measures.conformance.counters import (
+    COUNTERS,
+    DAMAGED_RECEIVED,
+    TapCounts,
+    check_counters,
+)
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
 from rocescope.analyzer.measures.conformance.taps import TapConformance
 from rocescope.analyzer.track.state import EVIDENCE_CM

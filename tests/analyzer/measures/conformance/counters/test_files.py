@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocescope.analyzer.errors import UnreadableInput
-from rocescope.analyzer.measures.conformance.counters.files import growth, read_counters
+from rocescope.analyzer.measures.conformance.counters import growth, read_counters
 
 ETHTOOL = "NIC statistics:\n     rx_packets: 12\n     rx_vport_rdma_unicast_packets: 345\n"
 RDMA = (

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import START_NS, tracked
 
-from rocescope.analyzer.measures.conformance import rule_list as rules
+from rocescope.analyzer.measures.conformance import rules
+from rocescope.analyzer.measures.conformance.cnp import SCOPE_NAMES
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
-from rocescope.analyzer.measures.conformance.rules.cnp import SCOPE_NAMES
 from rocescope.analyzer.measures.conformance.taps import TapConformance
 from rocescope.analyzer.summary.cnp_pacing import cnp_conformance
 from rocescope.analyzer.track.state import FLOW

@@ -19,7 +19,7 @@ from conformance_traces import (
     write,
 )
 
-from rocescope.analyzer.measures.conformance import rule_list as rules
+from rocescope.analyzer.measures.conformance import rules
 from rocescope.analyzer.measures.conformance.state import READS
 
 FIRST, MIDDLE, LAST = traffic.READ_FIRST, traffic.READ_MIDDLE, traffic.READ_LAST

@@ -15,7 +15,7 @@ from conformance_traces import (
     write,
 )
 
-from rocescope.analyzer.measures.conformance import rule_list as rules
+from rocescope.analyzer.measures.conformance import rules
 from rocescope.analyzer.measures.conformance.state import BY_NAK, BY_TIMEOUT
 
 FATAL, RNR_1_28_MS = 0x61, 0x2E

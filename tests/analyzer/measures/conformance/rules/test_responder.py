@@ -21,8 +21,8 @@ from conformance_traces import (
     write,
 )
 
-from rocescope.analyzer.measures.conformance import rule_list as rules
-from rocescope.analyzer.measures.conformance.rules.responder import RNR_TIMER_NS
+from rocescope.analyzer.measures.conformance import rules
+from rocescope.analyzer.measures.conformance.responder import RNR_TIMER_NS
 
 TOP = 0xFFFFFF
 

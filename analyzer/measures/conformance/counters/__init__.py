@@ -1,1 +1,0 @@
-"""Counters of a host compared with the packets at a tap."""

@@ -1,1 +1,0 @@
-"""The rules of the protocol, judged packet by packet."""

@@ -1,1 +1,0 @@
-"""Messages: sizes, times, response latency, goodput."""

@@ -1,1 +1,0 @@
-"""MRC: entropy values, planes, path feedback, round trips, windows."""

@@ -1,0 +1,227 @@
+"""Pairs flows into connections, with the evidence.
+
+The tracker pairs flows packet by packet, from the PSNs that they acknowledge (answers.py). This
+module adds evidence from several packets: CM messages, which name the queue pairs exactly, and the
+UDP source port of transports without ACKs. A wrong pair is worse than none: doubtful pairs are
+dissolved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.kernel import UInt16s, UInt32s
+from ...kernels.named import NamedTuple
+from ..decode.headers.cm import CmMessage
+from ..wire.endpoints import Endpoints
+from ..wire.opcodes import UC
+from . import state as st
+from .answers import rdma_udp_sport
+from .tracker import FlowTracker
+
+MESSAGES_KEPT = 1000
+PAIRS_KEPT = 20_000
+"""Latest pairs, and requests without a reply, that are kept when flows leave memory."""
+PAIRS_AT_MOST = 200_000
+"""Maximum of these, against floods of forged messages; beyond it the oldest are forgotten."""
+
+_DOUBT = 4
+"""A pair is dissolved if more than one answer in N names a PSN that the peer never sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A CM REQ that waits for its REP."""
+
+    src: int
+    dst: int
+    qpn: int
+    service_id: int | None
+
+
+@dataclass(slots=True)
+class CmPairs:
+    """Pairs of queue pairs learned from CM messages (REQ and the REP that answers it)."""
+
+    pairs: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
+    """(source, destination, destination QPN) of the active side's flow -> that of the answer."""
+    services: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """Service id by flow of the active side."""
+    first_psns: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """First PSN of requests by flow, as REQ and REP name it."""
+    messages: list[CmMessage] = field(default_factory=list)
+    """The first `MESSAGES_KEPT` messages; a message seen at several taps counts once."""
+    omitted: int = 0
+    """Number of further messages."""
+    _seen: set[tuple[object, ...]] = field(default_factory=set)
+    _waiting: dict[tuple[int, int, int], _Request] = field(default_factory=dict)
+
+    def note(self, messages: Iterable[CmMessage]) -> None:
+        """Process CM messages in capture order; copies of a message have no effect."""
+        for message in messages:
+            self._keep(message)
+            if message.kind in ("REQ", "REP") and message.qpn and message.starting_psn is not None:
+                flow = message.dst, message.src, message.qpn
+                self.first_psns[flow] = message.starting_psn
+            if message.kind == "REQ" and message.qpn and message.local_comm_id is not None:
+                key = (message.src, message.dst, message.local_comm_id)
+                self._waiting[key] = _Request(
+                    message.src, message.dst, message.qpn, message.service_id
+                )
+            elif message.kind == "REP" and message.qpn and message.remote_comm_id is not None:
+                request = self._waiting.get((message.dst, message.src, message.remote_comm_id))
+                if request is not None:
+                    active = (request.src, request.dst, message.qpn)
+                    self.pairs[active] = (request.dst, request.src, request.qpn)
+                    if request.service_id is not None:
+                        self.services[active] = request.service_id
+        if any(len(table) > PAIRS_AT_MOST for table in self._tables()):
+            self._shorten(PAIRS_AT_MOST // 2)
+
+    def forget(self, left: Iterable[tuple[int, int, int]]) -> None:
+        """Forget the pairs of flows that were removed from memory, and all but the latest
+        others."""
+        for key in left:
+            self.pairs.pop(key, None)
+            self.services.pop(key, None)
+            self.first_psns.pop(key, None)
+        self._shorten(PAIRS_KEPT)
+
+    def _tables(self) -> tuple[dict[tuple[int, int, int], Any], ...]:
+        return self.pairs, self.services, self.first_psns, self._waiting
+
+    def _shorten(self, entries: int) -> None:
+        """Keep the latest entries of each table."""
+        for table in self._tables():
+            for key in list(table)[: max(len(table) - entries, 0)]:
+                del table[key]
+
+    def merge(self, other: CmPairs, endpoint_map: UInt32s, tap_map: UInt16s) -> None:
+        """Add the pairs and messages of a later part; the maps translate its endpoints and taps."""
+
+        def renamed(key: tuple[int, int, int]) -> tuple[int, int, int]:
+            return int(endpoint_map[key[0]]), int(endpoint_map[key[1]]), key[2]
+
+        self.note(
+            replace(
+                message,
+                src=int(endpoint_map[message.src]),
+                dst=int(endpoint_map[message.dst]),
+                tap=int(tap_map[message.tap]),
+            )
+            for message in other.messages
+        )
+        self.omitted += other.omitted
+        for active, passive in other.pairs.items():
+            self.pairs[renamed(active)] = renamed(passive)
+        for active, service in other.services.items():
+            self.services[renamed(active)] = service
+        self.first_psns |= {renamed(flow): psn for flow, psn in other.first_psns.items()}
+        for key, request in other._waiting.items():
+            src, dst, _ = renamed((request.src, request.dst, 0))
+            self._waiting[renamed(key)] = replace(request, src=src, dst=dst)
+
+    def _keep(self, message: CmMessage) -> None:
+        if len(self.messages) >= MESSAGES_KEPT:
+            self.omitted += 1
+            return
+        identity = (
+            message.kind,
+            message.src,
+            message.dst,
+            message.transaction_id,
+            message.local_comm_id,
+        )
+        if identity not in self._seen:
+            self._seen.add(identity)
+            self.messages.append(message)
+
+
+def service_name(service_id: int) -> str:
+    """`rdma_cm tcp 4420` for the RDMA IP CM service (annex A11), else the number."""
+    if service_id >> 24 == 1:
+        space = {0x06: "tcp", 0x11: "udp", 0x3F: "ib"}.get(service_id >> 16 & 0xFF)
+        if space:
+            return f"rdma_cm {space} {service_id & 0xFFFF}"
+    return f"0x{service_id:016x}"
+
+
+def settle(tracker: FlowTracker, cm: CmPairs) -> None:
+    """Finish the pairing at the end of a capture: dissolve doubtful pairs, then use exact evidence,
+    then weak evidence."""
+    _dissolve_doubtful(tracker)
+    found = tracker.find([*cm.pairs.keys(), *cm.pairs.values()])
+    for active, passive in cm.pairs.items():
+        if active in found and passive in found:
+            tracker.pair(found[active], found[passive], st.EVIDENCE_CM)
+    _pair_by_port(tracker)
+
+
+def _dissolve_doubtful(tracker: FlowTracker) -> None:
+    flows = tracker.flows
+    for f in np.flatnonzero((flows["peer"] >= 0) & (flows["mismatches"] > 0)).tolist():
+        flow = flows[f]
+        if flow["peer"] < 0 or flow["evidence"] & (st.EVIDENCE_CM | st.EVIDENCE_HOST_PROBE):
+            continue
+        if int(flow["mismatches"]) * _DOUBT > int(flow["answers"]):
+            peer = int(flow["peer"])
+            for one in (f, peer):
+                flows[one]["peer"] = flows[one]["candidate"] = -1
+                for name in ("evidence", "answers", "mismatches", "mismatches_in_row"):
+                    flows[one][name] = 0  # a running analysis may pair it again
+
+
+def _pair_by_port(tracker: FlowTracker) -> None:
+    """Pair UC flows without a peer whose port follows from both QP numbers, if only one fits."""
+    flows = tracker.flows
+    lonely = np.flatnonzero(
+        (flows["peer"] < 0) & (flows["transport"] == UC) & (flows["request_packets"] > 0)
+    ).tolist()
+    by_hosts: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for f in lonely:
+        flow = flows[f]
+        by_hosts[int(flow["src"]), int(flow["dst"]), int(flow["udp_sport"])].append(f)
+    for f in lonely:
+        flow = flows[f]
+        port = int(flow["udp_sport"])
+        fitting = [
+            g
+            for g in by_hosts.get((int(flow["dst"]), int(flow["src"]), port), [])
+            if rdma_udp_sport(int(flow["dest_qp"]), int(flows[g]["dest_qp"])) == port
+        ]
+        if len(fitting) == 1 and flows[fitting[0]]["peer"] in (-1, f) and flow["peer"] < 0:
+            tracker.pair(f, fitting[0], st.EVIDENCE_UDP_SOURCE_PORT)
+
+
+class NamedFlow(NamedTuple):
+    """A flow of the capture."""
+
+    number: int
+    src: str
+    dst: str
+    dest_qp: int
+    peer: int
+    first_ns: int
+    last_ns: int
+
+
+def named_flows(tracker: FlowTracker, endpoints: Endpoints) -> list[NamedFlow]:
+    """The flows of a tracker by their numbers."""
+    texts = endpoints.texts()
+    return [
+        NamedFlow(
+            number,
+            texts[flow["src"]],
+            texts[flow["dst"]],
+            int(flow["dest_qp"]),
+            int(flow["peer"]),
+            int(flow["first_time"]),
+            int(flow["last_time"]),
+        )
+        for number, flow in enumerate(tracker.flows)
+    ]

@@ -1,1 +1,0 @@
-"""PSN analysis: order, loss, retransmissions, responses and copies."""
