@@ -74,11 +74,11 @@ class LiveTraffic:
     def missing(self) -> list[str]:
         """What was not captured so far."""
         loss = self.source.loss()
-        told = [self._full] if self._full else []
+        texts = [self._full] if self._full else []
         for number, what in (
             (loss.ring_full, "packets were lost because the ring was full: flows may be missing"),
             (loss.merged, "frames had been merged by the kernel (GRO or GSO) and are counted once"),
         ):
             if number:
-                told.append(f"{number:,} {what}")
-        return told
+                texts.append(f"{number:,} {what}")
+        return texts

@@ -78,8 +78,8 @@ class Namespaces:
             return Said(b"", (error.strerror or str(error)).lower())
         if done.returncode == 0:
             return Said(done.stdout, "")
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        reason = f": {printable(told[-1][:200])}" if told else ""
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = f": {printable(lines[-1][:200])}" if lines else ""
         return Said(done.stdout, f"exit status {done.returncode}{reason}")
 
     def command(self, device: str, command: str) -> list[str]:

@@ -45,9 +45,9 @@ def _read(folder: Path, name: str) -> Device:
 def _seed(lines: Lines) -> str:
     """The seed; without a line the switch has drawn one."""
     for line in lines:
-        found = _SEED.fullmatch(line.text)
-        if found:
-            return f"seed {number(found[1], 'a seed', (1 << 32) - 1, line)}"
+        match = _SEED.fullmatch(line.text)
+        if match:
+            return f"seed {number(match[1], 'a seed', (1 << 32) - 1, line)}"
     return "seed random"
 
 

@@ -63,11 +63,11 @@ class CurrentPaths:
 
     def fim_percent(self) -> float | None:
         """FIM of flows of the least even layer, over complete paths."""
-        whole = self.complete
-        if not whole.any():
+        complete = self.complete
+        if not complete.any():
             return None
-        placement = Placement(self.paths.placement.links[whole], ~whole[whole])
-        placed = Outcome(self.traffic.take(whole), placement, {})
+        placement = Placement(self.paths.placement.links[complete], ~complete[complete])
+        placed = Outcome(self.traffic.take(complete), placement, {})
         return result_of("now", placed, self._state.fabric, known=NO_CHANCES).fim_percent
 
 
@@ -103,5 +103,5 @@ def _differ(before: TracedPaths, after: TracedPaths, rows: Ints) -> Bools:
     """bool[n]: whether these rows have another path, or end for another reason."""
     new = after.placement.links
     old = _fitted(before, *new.shape).placement.links
-    found: Bools = (old[rows] != new[rows]).any(1) | (before.reason[rows] != after.reason[rows])
-    return found
+    differing: Bools = (old[rows] != new[rows]).any(1) | (before.reason[rows] != after.reason[rows])
+    return differing

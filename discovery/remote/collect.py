@@ -65,8 +65,8 @@ async def _device(client: Client, target: Target, folder: Path) -> Asked:
             answers: dict[Question, Answer] = {}
             for turn in (first, instead):
                 wanted = [q for q in turn if not q.instead_of or _failed(q.instead_of, answers)]
-                told = await asyncio.gather(*(_ask(connection, q, target, folder) for q in wanted))
-                answers.update(zip(wanted, told, strict=True))
+                said = await asyncio.gather(*(_ask(connection, q, target, folder) for q in wanted))
+                answers.update(zip(wanted, said, strict=True))
     except Exception as error:  # whatever one device causes, the others are asked
         return _asked(target, problem=reason_of(error))
     return _asked(target, [_about(q, a) for q, a in answers.items()])
