@@ -67,7 +67,7 @@ class Asking:
     ) -> Ints:
         """int64[n]: the member of its group that each unit takes, NO_ANSWER or ELSEWHERE.
 
-        own: computed members, of use where `trusted`.
+        chosen: computed members, of use where `trusted`.
         """
         members = np.full(len(rows), NO_ANSWER, np.int64)
         left: dict[str, int] = {}
@@ -136,7 +136,7 @@ class Asking:
         members: Ints,
         left: dict[str, int],
     ) -> None:
-        """Set `found` of some rows, with batches of at most MOST_QUERIES per switch."""
+        """Set `members` of some rows, with batches of at most MOST_QUERIES per switch."""
         switches = [
             (switch, part[first : first + MOST_QUERIES])
             for switch in np.unique(at[which]).tolist()

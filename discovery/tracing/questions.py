@@ -70,7 +70,7 @@ def _calculate(
     left: dict[str, int],
     results: list[Ports],
 ) -> None:
-    """Set `found` of systems with a calculator, _AT_ONCE commands per switch and round.
+    """Set `results` of systems with a calculator, _AT_ONCE commands per switch and round.
 
     A switch is not asked on after a round without an answer: each may take its whole time limit.
     """
