@@ -69,35 +69,37 @@ def _diagnosis(page: HtmlPage, analysis: Analysis) -> None:
         page.say(f"Limits of trust: {', '.join(filter(None, limits))}; see the last section.")
 
 
-def _card(number: int, entry: Finding, begin_ns: int) -> str:
+def _card(number: int, finding: Finding, begin_ns: int) -> str:
     """A finding: its sentence, next step, place, time and victims."""
-    sentence, step = (printable(text).rstrip(".") for text in (entry.sentence, entry.next_step))
-    since = f"{human.duration(max(0, entry.from_ns - begin_ns))} after the first packet"
-    if entry.onset_uncertainty_ns:
-        since += f" (onset at most {human.duration(entry.onset_uncertainty_ns)} earlier)"
+    sentence, step = (printable(text).rstrip(".") for text in (finding.sentence, finding.next_step))
+    since = f"{human.duration(max(0, finding.from_ns - begin_ns))} after the first packet"
+    if finding.onset_uncertainty_ns:
+        since += f" (onset at most {human.duration(finding.onset_uncertainty_ns)} earlier)"
     until = (
-        "the end" if entry.until_ns is None else human.duration(max(0, entry.until_ns - begin_ns))
+        "the end"
+        if finding.until_ns is None
+        else human.duration(max(0, finding.until_ns - begin_ns))
     )
-    share = human.percent(entry.share_percent / 100)
-    pairs = human.counted(entry.queue_pairs, "queue pair")
+    share = human.percent(finding.share_percent / 100)
+    pairs = human.counted(finding.queue_pairs, "queue pair")
     facts = (
-        ("where", words.place(entry.place)),
+        ("where", words.place(finding.place)),
         ("time", f"from {since} until {until}"),
         (
             "hit",
-            f"{human.count(entry.packets)} of {human.count(entry.of_packets)} packets ({share})",
+            f"{human.count(finding.packets)} of {human.count(finding.of_packets)} packets ({share})",
         ),
-        ("suffering", "" if entry.queue_pairs is None else pairs),
-        ("cost", "" if not entry.cost_ns else human.duration(entry.cost_ns)),
-        ("confidence", entry.confidence),
+        ("suffering", "" if finding.queue_pairs is None else pairs),
+        ("cost", "" if not finding.cost_ns else human.duration(finding.cost_ns)),
+        ("confidence", finding.confidence),
     )
-    mark = human.UNICODE.severities[("critical", "warning", "note").index(entry.severity)]
+    mark = human.UNICODE.severities[("critical", "warning", "note").index(finding.severity)]
     listed = "".join(f"<dt>{word}</dt><dd>{escape(text)}</dd>" for word, text in facts if text)
     next_ = f"<p><strong>Next:</strong> {escape(step)}.</p>" if step else ""
     return (
-        f'<li class="{escape(entry.severity)}"><p><span class="mark">{number} {mark} '
-        f"{escape(entry.severity)}</span> {escape(sentence)}.</p>{next_}<dl>{listed}</dl>"
-        f"{_victims(entry)}</li>"
+        f'<li class="{escape(finding.severity)}"><p><span class="mark">{number} {mark} '
+        f"{escape(finding.severity)}</span> {escape(sentence)}.</p>{next_}<dl>{listed}</dl>"
+        f"{_victims(finding)}</li>"
     )
 
 
