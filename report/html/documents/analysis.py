@@ -80,14 +80,14 @@ def _card(number: int, finding: Finding, begin_ns: int) -> str:
         if finding.until_ns is None
         else human.duration(max(0, finding.until_ns - begin_ns))
     )
-    share = human.percent(finding.share_percent / 100)
+    part = human.percent(finding.share_percent / 100)
     pairs = human.counted(finding.queue_pairs, "queue pair")
     facts = (
         ("where", words.place(finding.place)),
         ("time", f"from {since} until {until}"),
         (
             "hit",
-            f"{human.count(finding.packets)} of {human.count(finding.of_packets)} packets ({share})",
+            f"{human.count(finding.packets)} of {human.count(finding.of_packets)} packets ({part})",
         ),
         ("suffering", "" if finding.queue_pairs is None else pairs),
         ("cost", "" if not finding.cost_ns else human.duration(finding.cost_ns)),

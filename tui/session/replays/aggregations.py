@@ -97,7 +97,7 @@ def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:
         fabric=places[0],
         map=places[1] if len(places) > 1 else captured.map,
         jobs=tuple(given.get("jobs", ())),
-        memory=tuple(_whole("memory", one) for one in given.get("memory", ["4096"])),
+        memory=tuple(_whole("memory", size) for size in given.get("memory", ["4096"])),
         schemes=tuple(given.get("scheme", ())),
         **single,
     )
