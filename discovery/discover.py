@@ -39,7 +39,7 @@ def discover_folder(
     """
     answers, unread = read_folder(folder)
     name = source or str(folder)
-    commands = {replies.device.name: _told(replies) for replies in answers}
+    commands = {replies.device.name: _name_sources(replies) for replies in answers}
     devices = [replies.device for replies in answers]
     assembled = assemble(name, devices, rate_bits_per_second, delay_ns, commands, strict=False)
     notes = [*assembled.notes, *_same_device(answers), *_faults(assembled, answers)]
@@ -78,7 +78,7 @@ def _faults(assembled: Assembled, answers: list[Answers]) -> list[Note]:
     ]
 
 
-def _told(answers: Answers) -> str:
+def _name_sources(answers: Answers) -> str:
     """The commands that tell the forwarding of a device, and their time."""
     used = [q for q in answers.dialect.questions if q.suffix in answers.dialect.told]
     text = ", ".join(q.command for q in used if q not in answers.missing)

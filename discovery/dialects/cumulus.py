@@ -15,7 +15,7 @@ from ...replay.fabrics.devices.device import Device
 from ...replay.fabrics.files.yaml_source import Source
 from .dialect import Calculator, Question
 from .linux import LINUX, read_known
-from .reading import Entry, Lines, Reader, number, one_of, the_whole
+from .reading import Entry, Lines, Reader, match_whole, number, one_of
 
 _FORWARDING, _TRAFFIC = "cumulus-forwarding.json", "cumulus-traffic"
 _ADAPTIVE = "cumulus-adaptive.json"
@@ -79,5 +79,5 @@ CUMULUS = LINUX._replace(
     mark=_FORWARDING,
     told=("route.json",),
     met="",
-    calculator=Calculator(_ASK, partial(the_whole, _ANSWER)),
+    calculator=Calculator(_ASK, partial(match_whole, _ANSWER)),
 )

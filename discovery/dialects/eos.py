@@ -22,13 +22,13 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_whole,
     network,
     octets,
     one_of,
     own_address,
     port_name,
     rate,
-    the_whole,
     weight,
 )
 from .roles import eos_role
@@ -188,7 +188,7 @@ EOS = Dialect(
     _read,
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
-    calculator=Calculator(_ASK, partial(the_whole, _ANSWER)),
+    calculator=Calculator(_ASK, partial(match_whole, _ANSWER)),
     counters=("eos-interfaces.json", _counters),
     role=eos_role,
 )

@@ -25,12 +25,12 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_only,
     network,
     one_of,
     own_address,
     port_name,
     rate_in_text,
-    the_only,
 )
 from .roles import junos_role
 
@@ -134,7 +134,7 @@ def _data(entry: Entry, key: str, default: str | None = None) -> str:
     return items[0].text("data")
 
 
-def _one(top: Source, key: str) -> Entry:
+def _pick(top: Source, key: str) -> Entry:
     (*_, last) = [Entry(top), *Entry(top).each(key, default=False)]
     return last
 
@@ -144,12 +144,12 @@ def _port(text: str, place: Place) -> str:
 
 
 def _name(top: Source) -> str:
-    return _data(_one(top, "software-information"), "host-name")
+    return _data(_pick(top, "software-information"), "host-name")
 
 
 def _interfaces(top: Source) -> list[Interface]:
     ports = []
-    for physical in _one(top, "interface-information").each("physical-interface", default=False):
+    for physical in _pick(top, "interface-information").each("physical-interface", default=False):
         name = port_name(_data(physical, "name"), physical.place)
         up = one_of(_data(physical, "oper-status"), {"up", "down"}, "oper-status", physical.place)
         own_mac = _data(physical, "current-physical-address", "")
@@ -195,7 +195,7 @@ def _families(logical: Entry) -> tuple[tuple[IPv4Interface | IPv6Interface, ...]
 def _routes(top: Source, default: str) -> tuple[list[Route], list[str]]:
     routes: dict[Network, Route] = {}
     tunnels = []
-    for table in _one(top, "forwarding-table-information").each("route-table", default=False):
+    for table in _pick(top, "forwarding-table-information").each("route-table", default=False):
         if _data(table, "table-name") not in ("default", "default.inet", "default.inet6"):
             continue
         for entry in table.each("rt-entry"):
@@ -240,7 +240,7 @@ def _hops(entry: Entry) -> list[NextHop] | None:
 
 def _lldp(top: Source) -> list[Advertised]:
     neighbours = []
-    listed = _one(top, "lldp-neighbors-information").each("lldp-neighbor-information")
+    listed = _pick(top, "lldp-neighbors-information").each("lldp-neighbor-information")
     for peer in listed:
         key = "lldp-local-port-id" if "lldp-local-port-id" in peer else "lldp-local-interface"
         named = _data(peer, "lldp-remote-port-id-subtype", "") in ("Interface name", "Mac address")
@@ -264,7 +264,7 @@ def _arp(top: Source) -> list[Resolved]:
             _port(_data(entry, "interface-name").partition(" ")[0], entry.place),
             mac(_data(entry, "mac-address"), entry.place),
         )
-        for entry in _one(top, "arp-table-information").each("arp-table-entry")
+        for entry in _pick(top, "arp-table-information").each("arp-table-entry")
     ]
 
 
@@ -283,6 +283,6 @@ JUNOS = Dialect(
     _read,
     mark=_ROUTES,
     told=(_ROUTES, _ROUTES6),
-    calculator=Calculator(_ASK, partial(the_only, _ANSWER)),
+    calculator=Calculator(_ASK, partial(match_only, _ANSWER)),
     role=junos_role,
 )

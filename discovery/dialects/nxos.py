@@ -26,13 +26,13 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_only,
     network,
     octets,
     one_of,
     own_address,
     port_name,
     rate,
-    the_only,
 )
 from .roles import nxos_role
 
@@ -210,7 +210,7 @@ _ASK = "show routing hash {src} {dst} ip-proto 17 {sport} {dport} in-interface {
 
 
 def _answer(output: bytes) -> str | None:
-    name = _SHORT.fullmatch(the_only(_ANSWER, output) or "")
+    name = _SHORT.fullmatch(match_only(_ANSWER, output) or "")
     return None if name is None else _LONG.get(name[1], name[1]) + name[2]
 
 

@@ -334,13 +334,13 @@ class Entry:
         return [(name, Entry(item)) for name, item in self.inner(key).values.items()]
 
 
-def the_whole(pattern: re.Pattern[bytes], output: bytes) -> str | None:
+def match_whole(pattern: re.Pattern[bytes], output: bytes) -> str | None:
     """The one group of a pattern that is the whole answer."""
     match = pattern.fullmatch(output)
     return match[1].decode() if match else None
 
 
-def the_only(pattern: re.Pattern[bytes], output: bytes) -> str | None:
+def match_only(pattern: re.Pattern[bytes], output: bytes) -> str | None:
     """What the one group of a pattern finds in an answer, if it is the same everywhere."""
     values = set(pattern.findall(output))
     return values.pop().decode() if len(values) == 1 else None

@@ -23,13 +23,13 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_only,
     network,
     number,
     one_of,
     own_address,
     port_name,
     rate_in_text,
-    the_only,
 )
 from .roles import vrp_role
 
@@ -221,6 +221,6 @@ VRP = Dialect(
     _read,
     mark=_ROUTES,
     told=(_ROUTES,),
-    calculator=Calculator(_ASK, partial(the_only, _ANSWER)),
+    calculator=Calculator(_ASK, partial(match_only, _ANSWER)),
     role=vrp_role,
 )

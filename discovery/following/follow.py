@@ -333,7 +333,7 @@ class Follow:
         if not differ:
             return
         self._changes += 1
-        before, moved = self._current.again(differ)
+        before, moved = self._current.retrace(differ)
         self._moved += len(moved)
         first = min(first_heard[name] for name in differ)
         yield self._event("changed", differ, first, remarks, before, moved)

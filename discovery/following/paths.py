@@ -28,7 +28,7 @@ class CurrentPaths:
         self._state = state
         self.paths = trace_paths(self.traffic, state.fabric)
 
-    def again(self, switches: Sequence[str]) -> tuple[TracedPaths, Ints]:
+    def retrace(self, switches: Sequence[str]) -> tuple[TracedPaths, Ints]:
         """Walk the flows through these switches: (the paths before, rows with another path)."""
         before, fabric = self.paths, self._state.fabric
         numbers = np.array([fabric.nodes.names.index(name) for name in switches], np.int64)

@@ -38,7 +38,7 @@ async def _all(targets: Sequence[Target], folder: Path, progress: Progress | Non
     free = asyncio.Semaphore(AT_ONCE)
     done = 0
 
-    async def one(target: Target) -> Asked:
+    async def ask(target: Target) -> Asked:
         nonlocal done
         async with free:
             asked = await _device(client, target, folder)
@@ -48,7 +48,7 @@ async def _all(targets: Sequence[Target], folder: Path, progress: Progress | Non
         return asked
 
     try:
-        return list(await asyncio.gather(*(one(target) for target in targets)))
+        return list(await asyncio.gather(*(ask(target) for target in targets)))
     finally:
         client.close()
 

@@ -44,7 +44,7 @@ def fill_recovery(
         page.draw(lambda table, switch=switch: _links(table, switch))  # type: ignore[misc]
         if switch.candidates:
             page.draw(lambda table, switch=switch: _candidates(table, switch))  # type: ignore[misc]
-    words = dict.fromkeys(filter(None, map(_found_words, result.switches)))
+    words = dict.fromkeys(filter(None, map(_find_words, result.switches)))
     if words:
         page.gap()
         page.say("To replay traffic with this hash and seed on every switch:", "dim")
@@ -56,7 +56,7 @@ def fill_recovery(
         page.line(f"  rocescope replay {files} --fabric {fabric} -s {strategy}", "dim")
     if words and on is not None:
         page.say("This fabric has only the captured links; replace it with the real fabric.", "dim")
-    lines = dict.fromkeys(filter(None, map(_found_line, result.switches)))
+    lines = dict.fromkeys(filter(None, map(_find_line, result.switches)))
     if lines:
         page.say(
             "To trace flows with it, write into the entry of the switch in the fabric file:", "dim"
@@ -69,20 +69,20 @@ def fill_recovery(
     page.say(f"Tried: {shown or 'nothing'}", "dim")
 
 
-def _found(switch: SwitchRecovery) -> Candidate | None:
+def _find(switch: SwitchRecovery) -> Candidate | None:
     """The first candidate with a seed that explains the placements of a switch."""
     explained = (c for c in switch.candidates if is_explained(c) and c.seed is not None)
     return next((c for c in explained if settings_of(c) is not None), None)
 
 
-def _found_words(switch: SwitchRecovery) -> str | None:
-    candidate = _found(switch)
+def _find_words(switch: SwitchRecovery) -> str | None:
+    candidate = _find(switch)
     return None if candidate is None else strategy_words(candidate)
 
 
-def _found_line(switch: SwitchRecovery) -> str | None:
+def _find_line(switch: SwitchRecovery) -> str | None:
     """`hash:` of the switch in a fabric file."""
-    candidate = _found(switch)
+    candidate = _find(switch)
     settings = None if candidate is None else settings_of(candidate)
     if candidate is None or candidate.seed is None or settings is None:
         return None

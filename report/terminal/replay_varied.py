@@ -51,7 +51,7 @@ def _verdict(result: ReplayResult) -> str:
     best, worst = min(timed, key=itemgetter(0)), max(timed, key=itemgetter(0))
     alone = len({name for _, name, _ in rows}) == 1
     what = "" if packets else "the busiest link is busy for "
-    text = f"{_told(best, alone)}, {what}{human.duration(best[0])}"
+    text = f"{_name_case(best, alone)}, {what}{human.duration(best[0])}"
     if len(result.varied) == 1:
         name = next(iter(result.varied[0].settings), "")
         return f"One case: {text}; give several values to compare: --vary {name}=A,B."
@@ -63,7 +63,7 @@ def _verdict(result: ReplayResult) -> str:
         return f"Best is {text}."
     less = human.percent(1 - best[0] / worst[0])
     return (
-        f"Best is {text}: {less} less than the worst, {_told(worst, alone)}, "
+        f"Best is {text}: {less} less than the worst, {_name_case(worst, alone)}, "
         f"{human.duration(worst[0])}."
     )
 
@@ -90,7 +90,7 @@ def _by_strategy(result: ReplayResult) -> Iterator[str]:
             yield f"{title}: {least} in all cases{missing}"
             continue
         less = human.percent(1 - best[0] / worst[0])
-        low, high = _told(best, True), _told(worst, True)
+        low, high = _name_case(best, True), _name_case(worst, True)
         yield f"{title}: {least} with {low}, {less} less than {most} with {high}{missing}"
 
 
@@ -98,13 +98,13 @@ def _shares(timed: list[_Case], alone: bool) -> str:
     """The least and the largest load of the fullest link, over its fair share."""
     known = [case for case in timed if case[3].max_over_mean is not None]
     ends = [end(known, key=lambda case: case[3].max_over_mean or 0) for end in (min, max) if known]
-    loads = [f"{factor(case[3].max_over_mean)} ({_told(case, alone)})" for case in ends]
+    loads = [f"{factor(case[3].max_over_mean)} ({_name_case(case, alone)})" for case in ends]
     if not ends or factor(ends[0][3].max_over_mean) == factor(ends[1][3].max_over_mean):
         return ""
     return f"; the fullest link has {loads[0]} to {loads[1]} times its fair share"
 
 
-def _told(case: _Case, alone: bool) -> str:
+def _name_case(case: _Case, alone: bool) -> str:
     """`spines=8 with ecmp`; alone: there is one strategy."""
     settings = ", ".join(f"{key}={value}" for key, value in case[1].items())
     return settings if alone else f"{settings} with {case[2]}"

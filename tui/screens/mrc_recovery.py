@@ -47,7 +47,7 @@ def mrc_causes(record: MrcFlow, start_ns: int) -> list[Row]:
     rows = [
         ("EVs retired", f"{len(known)} of {human.count(record.entropy_values)}{back}"),
         ("inferred cause", ", ".join(f"{n} {cause}" for cause, n in causes.most_common())),
-        ("SACK depth", _spread(answers.out_of_order_depth if answers else None, _whole)),
+        ("SACK depth", _spread(answers.out_of_order_depth if answers else None, _round)),
         ("round trip", _spread(answers.round_trip_ns if answers else None, human.duration)),
     ]
     if more:
@@ -106,5 +106,5 @@ def _spread(record: Quantiles | None, say: Callable[[float], str]) -> str:
     return f"p50 {say(record.p50)}, p99 {say(record.p99)}, max {say(record.max)}"
 
 
-def _whole(number: float) -> str:
+def _round(number: float) -> str:
     return human.count(round(number))

@@ -74,7 +74,7 @@ class ReplayScreen(RoceScreen):
         self._drawn: ReplayView | None = None
         self._step = ("", 0.0)
         """The step in progress, and since when it is known."""
-        self._told = ""
+        self._last_progress = ""
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="strategies")
@@ -88,13 +88,13 @@ class ReplayScreen(RoceScreen):
         """Show progress and end; on other screens the result."""
         view, before = self.view.replays.view, self._drawn
         progress = self._progress(view)
-        if view is before and progress == self._told:
+        if view is before and progress == self._last_progress:
             return
         stack = reversed(self.app.screen_stack)
         front = next((screen for screen in stack if isinstance(screen, RoceScreen)), None)
         changed = before is None or view.strategies is not before.strategies
         if front is not None and (front is self or changed or not view.running):
-            self._drawn, self._told = view, progress
+            self._drawn, self._last_progress = view, progress
             front.redraw()
 
     def draw(self, snapshot: Snapshot) -> str:

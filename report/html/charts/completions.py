@@ -21,7 +21,7 @@ def completions(result: ReplayResult) -> Chart | None:
     shown = known[:MOST]
     points = [_points(each, times) for each, times in shown]
     named = [
-        (_told(each, times), _steps(line))
+        (_describe(each, times), _steps(line))
         for (each, times), line in zip(shown, points, strict=True)
     ]
     rows = [
@@ -51,7 +51,7 @@ def _times(strategy: StrategyResult) -> list[float]:
     return sorted(f.completed_ns for f in strategy.packets.flows if f.completed_ns is not None)
 
 
-def _told(strategy: StrategyResult, times: Sequence[float]) -> str:
+def _describe(strategy: StrategyResult, times: Sequence[float]) -> str:
     assert strategy.packets is not None
     earlier = strategy.packets.flows_omitted
     half = (earlier + len(strategy.packets.flows)) // 2 - earlier

@@ -72,18 +72,18 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = 
         text = f"All {human.counted(count, 'flow')} spray, median width "
         text += f"{float(np.median(paths.width[data])):.1f}"
 
-    def told(*columns: tuple[Ints, str]) -> list[str]:
+    def tell(*columns: tuple[Ints, str]) -> list[str]:
         totals = ((int(values[passing & (values > 0)].sum()), word) for values, word in columns)
         return [f"{human.count(total)} {word}" for total, word in totals if total]
 
-    troubles = told(
+    troubles = tell(
         (flows.late, "late"),
         (flows.retransmitted, "retransmitted"),
         (flows.missing, "missing"),
         (flows.naks, "NAKs"),
         (flows.rnr_naks, "RNR NAKs"),
     )
-    others = told((flows.duplicates, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
+    others = tell((flows.duplicates, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
     happened = (troubles or [_nothing_seen(snapshot, data)]) + others
     lost = sum(hop.lost_packets for hop in snapshot.judged.hops)
     happened += [f"{human.count(lost)} lost between taps (3)"] if lost else []
