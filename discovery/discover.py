@@ -80,7 +80,7 @@ def _faults(assembled: Assembled, answers: list[Answers]) -> list[Note]:
 
 def _name_sources(answers: Answers) -> str:
     """The commands that tell the forwarding of a device, and their time."""
-    used = [q for q in answers.dialect.questions if q.suffix in answers.dialect.told]
+    used = [q for q in answers.dialect.questions if q.suffix in answers.dialect.forwarding]
     text = ", ".join(q.command for q in used if q not in answers.missing)
     times = [answers.asked.time_ns(q.suffix) for q in used] if answers.asked is not None else []
     last = max((t for t in times if t is not None), default=None)

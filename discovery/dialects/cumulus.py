@@ -77,7 +77,7 @@ CUMULUS = LINUX._replace(
     questions=(*LINUX.questions, *_OWN),
     read=_read,
     mark=_FORWARDING,
-    told=("route.json",),
+    forwarding=("route.json",),
     met="",
     calculator=Calculator(_ASK, partial(match_whole, _ANSWER)),
 )

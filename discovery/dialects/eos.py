@@ -187,7 +187,7 @@ EOS = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES, _ROUTES6),
+    forwarding=(_ROUTES, _ROUTES6),
     calculator=Calculator(_ASK, partial(match_whole, _ANSWER)),
     counters=("eos-interfaces.json", _counters),
     role=eos_role,

@@ -282,7 +282,7 @@ JUNOS = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES, _ROUTES6),
+    forwarding=(_ROUTES, _ROUTES6),
     calculator=Calculator(_ASK, partial(match_only, _ANSWER)),
     role=junos_role,
 )

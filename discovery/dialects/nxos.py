@@ -219,7 +219,7 @@ NXOS = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES, _ROUTES6),
+    forwarding=(_ROUTES, _ROUTES6),
     calculator=Calculator(_ASK, _answer),
     counters=("nxos-interfaces.json", _counters),
     role=nxos_role,

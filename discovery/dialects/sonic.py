@@ -73,7 +73,7 @@ def _read(folder: Path, name: str) -> Device:
     )
 
 
-SONIC = Dialect("sonic", _QUESTIONS, _read, mark=_ASIC, told=(_ASIC,))
+SONIC = Dialect("sonic", _QUESTIONS, _read, mark=_ASIC, forwarding=(_ASIC,))
 
 
 def _entries(top: Source, prefix: str) -> Iterator[tuple[str, dict[str, Source], Source]]:

@@ -220,7 +220,7 @@ VRP = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES,),
+    forwarding=(_ROUTES,),
     calculator=Calculator(_ASK, partial(match_only, _ANSWER)),
     role=vrp_role,
 )

@@ -64,9 +64,9 @@ class _Read(NamedTuple):
     device: str
     first: float
     """When it was first heard, in seconds of time.monotonic(); tells one reading from another."""
-    told: Device | None
+    contents: Device | None
     problem: str
-    """Why nothing is told."""
+    """Why there are no contents."""
     answered: set[str]
     """Suffixes of the answers that it gave."""
     folder: str
@@ -370,7 +370,7 @@ class Follow:
         differ, remarks = [], []
         for reading in readings:
             name = reading.device
-            if reading.told is None:
+            if reading.contents is None:
                 self._lost[name] = printable(reading.problem)
                 continue
             self._lost.pop(name, None)
@@ -378,7 +378,7 @@ class Follow:
                 timer.cancel()
             self._answered[name] = reading.answered
             self._readings += 1
-            changed, notes = self._state.update(reading.told, f"{MONITOR}: read while tracing")
+            changed, notes = self._state.update(reading.contents, f"{MONITOR}: read while tracing")
             if changed:
                 differ += [] if name in differ else [name]  # it may have been read twice
                 remarks += [
