@@ -79,15 +79,15 @@ class Adapters:
         """
         if namespace is not None:
             return None if self._root.is_dir() else []
-        found = []
+        adapters = []
         for name in devices(self._root):
             folder = self._root / name
             parent = _text(folder / "parent")
             names = {parent, *(_text(path) for path in folder.glob("ports/*/gid_attrs/ndevs/*"))}
             names |= {path.name for path in folder.glob("device/net/*")}
             if interface and interface in names:
-                found.append(Adapter(name, is_software=bool(parent)))
-        return found
+                adapters.append(Adapter(name, is_software=bool(parent)))
+        return adapters
 
     def look(self) -> bool:
         """Look again if it is time; returns whether it was."""

@@ -49,15 +49,15 @@ class Evidence:
 
     def adopt(self, folder: Path) -> None:
         """Count the files of earlier runs; remove the oldest beyond half of the size."""
-        found = []
+        files = []
         for path in folder.iterdir():
             if _NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink():
                 status = path.stat()
-                found.append((status.st_mtime_ns, status.st_size, path))
-        found.sort()
-        total = sum(size for _, size, _ in found)
+                files.append((status.st_mtime_ns, status.st_size, path))
+        files.sort()
+        total = sum(size for _, size, _ in files)
         while total > self._left // 2:
-            _, size, path = found.pop(0)
+            _, size, path = files.pop(0)
             path.unlink(missing_ok=True)
             total -= size
         self._left -= total

@@ -149,45 +149,45 @@ class Findings:
         interval: Array,
         disordered: Array,
         seen: Sequence[bool],
-        whole: Sequence[bool],
+        known: Sequence[bool],
         adapters: AdapterState,
     ) -> list[AgentFinding]:
         """Judge after an interval; returns the critical findings that are new.
 
         interval: counts of the interval, [places, COUNTED]. disordered: those of flows with
         skipped PSNs or late packets, int64[n, 4]: FLOW, TAP, GAP, LATE. seen: whether the packets
-        of a place are seen. whole: whether the details of all its packets of the interval are in
+        of a place are seen. known: whether the details of all its packets of the interval are in
         the counts.
         """
-        self._keep(now.monotonic_ns, interval, disordered, whole)
+        self._keep(now.monotonic_ns, interval, disordered, known)
         sums = np.sum([bucket.counts for bucket in self._window], axis=0)
         unbroken = np.all([bucket.whole for bucket in self._window], axis=0)
         flows = _merged(np.concatenate([bucket.disordered for bucket in self._window]))
-        found: list[AgentFinding] = []
+        findings: list[AgentFinding] = []
         self.healthy, self.undecided = [], []
         self.counted = int(sums[np.array(seen, bool), PACKETS].sum())
         for number, (place, counts) in enumerate(zip(self._places, sums, strict=True)):
             if seen[number]:
                 naks = self._naks(place, sums)
-                here = list(_judged(place, counts, flows[flows[:, TAP] == number], naks, now))
-                found += here
-                self._note_undecided(place, counts, here)
+                of_place = list(_judged(place, counts, flows[flows[:, TAP] == number], naks, now))
+                findings += of_place
+                self._note_undecided(place, counts, of_place)
                 if unbroken[number]:
-                    self._note_healthy(place, counts, here)
+                    self._note_healthy(place, counts, of_place)
         failed: dict[str, set[int]] = {}
         for pair in adapters.in_error():
             failed.setdefault(pair.device, set()).add(pair.local_qp)
-        found += _in_error(failed, adapters, now.time_ns)
-        found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-        fresh = [finding for finding in found if self._is_new(finding, now, failed)]
+        findings += _in_error(failed, adapters, now.time_ns)
+        findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+        fresh = [finding for finding in findings if self._is_new(finding, now, failed)]
         self.current = [
             msgspec.structs.replace(finding, since_ns=self._known[_key(finding)].since_ns)
-            for finding in found
+            for finding in findings
         ]
         return [finding for finding in fresh if finding.severity == "critical"]
 
-    def _keep(self, now_ns: int, interval: Array, disordered: Array, whole: Sequence[bool]) -> None:
-        counts, flags = interval.astype(np.int64), np.array(whole, bool)
+    def _keep(self, now_ns: int, interval: Array, disordered: Array, known: Sequence[bool]) -> None:
+        counts, flags = interval.astype(np.int64), np.array(known, bool)
         last = self._window[-1] if self._window else None
         if last is not None and now_ns - last.began_ns < _BUCKET_NS:
             last.counts += counts
@@ -200,8 +200,8 @@ class Findings:
 
     def _naks(self, place: Place, sums: Array) -> int:
         """NAKs of an interface in both directions: they go against the data."""
-        here = [place.interface == other.interface for other in self._places]
-        return int(sums[here, _C["naks"]].sum())
+        same = [place.interface == other.interface for other in self._places]
+        return int(sums[same, _C["naks"]].sum())
 
     def _is_new(self, finding: AgentFinding, now: Now, failed: Mapping[str, set[int]]) -> bool:
         """New: not there for long, far more than before, or other queue pairs than before."""
@@ -219,17 +219,17 @@ class Findings:
             return True
         return False
 
-    def _note_undecided(self, place: Place, counts: Array, found: Sequence[AgentFinding]) -> None:
+    def _note_undecided(self, place: Place, counts: Array, judged: Sequence[AgentFinding]) -> None:
         skipped = int(counts[_C["gap_psns"]])
-        if place.direction == "in" and skipped and "loss" not in {one.kind for one in found}:
+        if place.direction == "in" and skipped and "loss" not in {each.kind for each in judged}:
             self.undecided.append(
                 f"{place}: {skipped} {'PSNs were' if skipped > 1 else 'PSN was'} skipped: counters"
                 " cannot distinguish loss from reordering"
             )
 
-    def _note_healthy(self, place: Place, counts: Array, found: Sequence[AgentFinding]) -> None:
+    def _note_healthy(self, place: Place, counts: Array, findings: Sequence[AgentFinding]) -> None:
         """Name the checks that passed and the packets that they cover."""
-        kinds = {finding.kind for finding in found}
+        kinds = {finding.kind for finding in findings}
         for name, rule in _RULES.items():
             of = int(counts[_C[rule.of]])
             unjudged = int(sum(counts[_C[field]] for field in _UNJUDGED))

@@ -67,7 +67,7 @@ class Readings:
     ) -> None:
         named = [placed(text, namespace) for text in interfaces]
         if source is not None:
-            named = [(one.name, one.namespace) for one in source.interfaces]
+            named = [(port.name, port.namespace) for port in source.interfaces]
         self._of = {
             f"{where}:{name}" if where else name: adapters.of_interface(name, where)
             for name, where in named
@@ -102,7 +102,7 @@ class Readings:
         self._interval_ns, self._read_at = now - self._read_at, now
         looked = self._adapters.look()
         tally: Array = np.zeros((0, 0), TALLY)
-        whole: list[bool] = []
+        complete: list[bool] = []
         if self._source is not None:
             self._gone |= {interface.label for interface in self._source.gone()}
             tally = self._source.read_tally()  # first: counts of entries are then not behind it
@@ -111,7 +111,7 @@ class Readings:
             known = self._flows.evicted_known.astype(np.int64)
             self._dropped = np.maximum(self._dropped, evicted - known)
             merged = tally["merged"].sum(axis=1).astype(np.int64)
-            whole = (self._dropped + merged == self._left_out).tolist()
+            complete = (self._dropped + merged == self._left_out).tolist()
             self._left_out = self._dropped + merged
             self._note_worst()
         self._blind = self._blindness(tally, looked)
@@ -121,14 +121,14 @@ class Readings:
             self._flows.interval,
             self._flows.disordered(),
             seen,
-            whole,
+            complete,
             self._adapters.state,
         )
         self.state = self._state(tally, seen)
         return fresh
 
     def _blindness(self, tally: Array, looked: bool) -> dict[str, Blind]:
-        found = {}
+        by_name = {}
         counted: dict[str, int] = {}
         for tap, place in enumerate(self.places):
             packets = int(tally[tap]["counted"].sum() + tally[tap]["filtered"].sum())
@@ -144,12 +144,12 @@ class Readings:
                 bypassed=self._bypass[name].found,
             )
             if reason is not None:
-                found[name] = blind(name, reason)
-        return found
+                by_name[name] = blind(name, reason)
+        return by_name
 
     def _moved(self, name: str) -> dict[str, int]:
         """Packets of the adapters of an interface in the directions that probes see."""
-        hardware = [one.name for one in self._of[name] or () if not one.is_software]
+        hardware = [device.name for device in self._of[name] or () if not device.is_software]
         directions = [place.direction for place in self.places if place.interface == name]
         packets = self._adapters.state.packets
         return {
@@ -163,12 +163,12 @@ class Readings:
         taps = flows.keys["tap"][listed]
         now = time.time()
         for tap in range(len(self.places)):
-            here = listed[taps == tap]
-            for name in _TROUBLE if len(here) else ():
-                column = flows.recent[here, _C[name]]
+            rows = listed[taps == tap]
+            for name in _TROUBLE if len(rows) else ():
+                column = flows.recent[rows, _C[name]]
                 most = int(np.argmax(column))
                 if column[most]:
-                    key = flows.keys[here[most]]
+                    key = flows.keys[rows[most]]
                     peer = key["src"] if self.places[tap].direction == "in" else key["dst"]
                     self._worst[tap][name] = Worst(
                         int(key["dest_qp"]), _address(peer, key), int(column[most]), now
@@ -276,7 +276,7 @@ class Readings:
         """The queue pairs of this host: those in error first, then by their largest counter."""
         state = self._adapters.state
         by_pair = {
-            (one.device, number): one for one in state.counters for number in one.queue_pairs
+            (port.device, number): port for port in state.counters for number in port.queue_pairs
         }
         rows = []
         for pair in state.queue_pairs:
@@ -333,7 +333,7 @@ class Readings:
             healthy=self._findings.healthy,
             blind=blind_now,
             limits=[
-                *(_NO_PACKETS.format(one.interface, one.sentence) for one in blind_now),
+                *(_NO_PACKETS.format(entry.interface, entry.sentence) for entry in blind_now),
                 *self._limits(),
                 _ALWAYS,
             ],

@@ -109,16 +109,16 @@ class Captures:
                 name = unused_name(name, registry.taps[carrier].name, registry.taps)
                 self.session_names[s][tap.name] = name
             self._taps[s][i] = registry.taps.add(replace(tap, name=name, carrier=carrier))
-            own = i - (len(capture.taps) - len(capture.tap_table))
-            table = capture.tap_table[own]
+            index = i - (len(capture.taps) - len(capture.tap_table))
+            table = capture.tap_table[index]
             chunk = 0 if table < 0 else self.chunks.known_in(s, table)
-            if (row := capture.tap_row[own]) is not None:
+            if (row := capture.tap_row[index]) is not None:
                 key = np.zeros(1, KEY)
                 self.chunks.key_rows(key, s, row[0], np.array([row[1]]))
                 first = int(key["chunk"][0])
                 seen = int(self._taps[s][i]) + 1
                 self.taps_in_rows[first] = max(self.taps_in_rows[first], seen)
-            self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[own]))
+            self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[index]))
         for _, s, i in sorted(addresses):
             self._addresses[s][i] = registry.endpoints.add(self.captures[s].addresses[i])
         for _, s, i in sorted(segments):
@@ -127,7 +127,7 @@ class Captures:
         self.initial_taps = len(plan.taps)
 
     def _messages(self) -> list[tuple[int, CmMessage]]:
-        found = []
+        messages = []
         for s, capture in enumerate(self.captures):
             for table, message in capture.cm:
                 renamed = replace(
@@ -136,9 +136,9 @@ class Captures:
                     dst=int(self._addresses[s][message.dst]),
                     tap=int(self._taps[s][message.tap]),
                 )
-                found.append((self.chunks.goes_with(s, table), renamed))
-        found.sort(key=lambda item: item[0])
-        return [item for item in found if item[0] < self.chunks.count]
+                messages.append((self.chunks.goes_with(s, table), renamed))
+        messages.sort(key=lambda item: item[0])
+        return [item for item in messages if item[0] < self.chunks.count]
 
     def _many_from(self) -> int:
         if self._plan.many_taps or len(self.captures) > 1:
@@ -150,12 +150,12 @@ class Captures:
     def messages_of(self, partitions: Partitions, wanted: int) -> dict[int, list[CmMessage]]:
         """The messages of one partition by chunk."""
         partitions.see(self.registry.endpoints.texts())
-        found: dict[int, list[CmMessage]] = {}
+        messages: dict[int, list[CmMessage]] = {}
         for chunk, message in self.cm:
             pair = np.array([message.src], np.uint32), np.array([message.dst], np.uint32)
             if int(partitions.of(*pair)[0]) == wanted:
-                found.setdefault(chunk, []).append(message)
-        return found
+                messages.setdefault(chunk, []).append(message)
+        return messages
 
     def rows(self, partition: int) -> Iterator[tuple[int, PacketTable, Any]]:
         """(chunk, table, KEY[rows]) of one partition, in order; none for empty chunks."""

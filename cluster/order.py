@@ -57,16 +57,16 @@ class MarkedTables:
 
     def marked(self, source: int, batch_rows: int) -> list[Marked | None]:
         """Each table; None for an empty one."""
-        found: list[Marked | None] = []
+        tables: list[Marked | None] = []
         start = 0
         for rows in self.rows.tolist():
             if not rows:
-                found.append(None)
+                tables.append(None)
                 continue
             end = start + marks_in(rows, batch_rows)
-            found.append(Marked(source, rows, self.marks[start:end], batch_rows))
+            tables.append(Marked(source, rows, self.marks[start:end], batch_rows))
             start = end
-        return found
+        return tables
 
 
 @dataclass(frozen=True, slots=True)

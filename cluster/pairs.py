@@ -29,8 +29,8 @@ class Partitions:
         mixed ^= mixed >> np.uint64(31)
         mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-        found: I64 = (mixed % np.uint64(self.count)).astype(np.int64)
-        return found
+        partitions: I64 = (mixed % np.uint64(self.count)).astype(np.int64)
+        return partitions
 
 
 def _hash_of(address: str) -> int:

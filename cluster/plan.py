@@ -166,18 +166,18 @@ def _file(path: str) -> PlannedFile:
     if is_stored(path):
         with StoredObject(path) as stored:
             return PlannedFile(os.fsencode(path), stored.size, 0, stored.tag)
-    found = os.stat(path)
-    return PlannedFile(os.fsencode(path), found.st_size, found.st_mtime_ns)
+    status = os.stat(path)
+    return PlannedFile(os.fsencode(path), status.st_size, status.st_mtime_ns)
 
 
 def check_unchanged(plan: Plan, source: PlannedSource) -> None:
     """UsageError if a file is not what it was for the plan, UnreadableInput if it is gone."""
     for file in source.files:
         try:
-            found = _file(plan.place(file))
+            current = _file(plan.place(file))
         except OSError as error:
             raise UnreadableInput(f"{file.path}: {(error.strerror or '').lower()}") from None
-        if replace(found, name=file.name) != file:
+        if replace(current, name=file.name) != file:
             raise UsageError(f"{file.path} changed after the plan was made: plan again")
 
 

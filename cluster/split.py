@@ -176,8 +176,8 @@ class _Split:
             self._tap_table.append(number)
             self._tap_first_ns.append(tap.first_time_ns)
         if not number:  # the first frames date the taps that opening showed
-            own = registry.taps.items[self._taps_before :]
-            self._tap_first_ns = [tap.first_time_ns for tap in own]
+            taps = registry.taps.items[self._taps_before :]
+            self._tap_first_ns = [tap.first_time_ns for tap in taps]
         self._rows.append(len(table))
         self._last_tap.append(int(table.tap.max()) if len(table) else 0)
         if not len(table):

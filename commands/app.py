@@ -92,7 +92,7 @@ def _missing(error: MissingArgumentError) -> str:
         called = called[word]
     for line in str(called.help_epilogue or "").splitlines():
         example = line.strip(" \\")
-        shown = not name.startswith("-") or any(f" {one} " in example for one in names)
+        shown = not name.startswith("-") or any(f" {flag} " in example for flag in names)
         if shown and "rocescope" in example:
             return f"{command} needs {name}, for example: {example}"
     return f"{command} needs {name}; see rocescope {command} --help"

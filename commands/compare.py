@@ -93,7 +93,7 @@ def _read(
     from ..analyzer.pipeline import captures as engine
     from ..analyzer.pipeline.options import AnalyzeOptions
 
-    paths, options = [input_name(one) for one in captures], AnalyzeOptions(tap_names=tap_names)
+    paths, options = [input_name(file) for file in captures], AnalyzeOptions(tap_names=tap_names)
     with shown(to.progress) as report:
         return engine.analyze(paths, options, report)
 
@@ -111,13 +111,13 @@ def _decoded(path: Path) -> Analysis:
     from ..analyzer.results.analysis import SCHEMA_VERSION, Analysis
 
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Analysis)
+        analysis = msgspec.json.decode(path.read_bytes(), type=Analysis)
     except msgspec.MsgspecError as error:
         reason = f"{path} is not the JSON of rocescope analyze, schema version {SCHEMA_VERSION}"
         raise UnreadableInput(f"{reason}: {error}") from None
-    if found.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        version = printable(found.schema_version)
+    if analysis.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        version = printable(analysis.schema_version)
         raise UnreadableInput(
             f"{path} has schema version {version}: analyse the captures with this version"
         )
-    return found
+    return analysis

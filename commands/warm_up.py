@@ -85,8 +85,8 @@ def warm_up(
         with open(captures["plain"], "rb") as pcap, open(captures["blocks"], "wb") as pcapng:
             pcapng.write(_pcapng(pcap.read()))
         work += [pool.submit(_run, code) for code in _codes(for_ or list(USES), captures)]
-        for done, one in enumerate(as_completed(work)):
-            one.result()
+        for done, future in enumerate(as_completed(work)):
+            future.result()
             if tell is not None:
                 tell("compiling kernels", done + 1, len(work))
     print(f"compiled kernels are kept in {base}")

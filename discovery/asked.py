@@ -38,11 +38,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     def problem_of(self, suffix: str) -> str:
         """Why a question has no complete answer; empty if it has one or was not asked."""
-        return next((one.problem for one in self.answers if one.suffix == suffix), self.problem)
+        return next((said.problem for said in self.answers if said.suffix == suffix), self.problem)
 
     def time_ns(self, suffix: str) -> int | None:
         """The Unix time at which a command ended."""
-        return next((one.ended_ns for one in self.answers if one.suffix == suffix), None)
+        return next((said.ended_ns for said in self.answers if said.suffix == suffix), None)
 
 
 def write_asked(folder: Path, asked: Mapping[str, Asked]) -> None:

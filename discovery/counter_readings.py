@@ -17,22 +17,22 @@ def read_counters_now(
     run: Run, dialects: Mapping[str, Dialect], devices: Sequence[str]
 ) -> tuple[dict[Port, Bytes], list[str]]:
     """The counters of all ports, and a line for each device that told none."""
-    asked = [(name, *own) for name in devices if (own := _question(dialects.get(name)))]
+    asked = [(name, *question) for name in devices if (question := _question(dialects.get(name)))]
     silent = [
         f"port counters: {name}: not a device whose counters are read"
         for name in devices
-        if name not in {one[0] for one in asked}
+        if name not in {entry[0] for entry in asked}
     ]
     said = run([Request(name, command) for name, command, _ in asked])
-    found: dict[Port, Bytes] = {}
-    for (name, command, parse), one in zip(asked, said, strict=True):
+    counters: dict[Port, Bytes] = {}
+    for (name, command, parse), entry in zip(asked, said, strict=True):
         try:
-            if one.problem:
-                raise UsageError(f"`{command}`: {one.problem}")
-            found |= parse(name, one.output)
+            if entry.problem:
+                raise UsageError(f"`{command}`: {entry.problem}")
+            counters |= parse(name, entry.output)
         except UsageError as error:
             silent.append(printable(f"port counters: {name}: {error}"))
-    return found, silent
+    return counters, silent
 
 
 _Parse = Callable[[str, bytes], dict[Port, Bytes]]

@@ -39,26 +39,26 @@ def discover_folder(
     """
     answers, unread = read_folder(folder)
     name = source or str(folder)
-    told = {one.device.name: _told(one) for one in answers}
-    devices = [one.device for one in answers]
-    assembled = assemble(name, devices, rate_bits_per_second, delay_ns, told, strict=False)
+    commands = {replies.device.name: _name_sources(replies) for replies in answers}
+    devices = [replies.device for replies in answers]
+    assembled = assemble(name, devices, rate_bits_per_second, delay_ns, commands, strict=False)
     notes = [*assembled.notes, *_same_device(answers), *_faults(assembled, answers)]
     report = _report(assembled.fabric, answers, unread, notes, name)
     pairs: dict[str, list[Entry]] = {}
     remarks = list(report.remarks)
-    for one in answers:
-        if one.asked is not None and one.asked.kind != "host":
+    for replies in answers:
+        if replies.asked is not None and replies.asked.kind != "host":
             continue
         try:
-            entries = read_queue_pairs(folder, one.device.name)
+            entries = read_queue_pairs(folder, replies.device.name)
         except UsageError as error:
-            remarks.append(Remark(kind=UNREADABLE, device=one.device.name, text=str(error)))
+            remarks.append(Remark(kind=UNREADABLE, device=replies.device.name, text=str(error)))
         else:
             if entries is not None:
-                pairs[one.device.name] = entries
+                pairs[replies.device.name] = entries
     hosts = {assembled.fabric.host_name(host) for host in range(assembled.fabric.hosts)}
-    found = joined(pairs, complete=hosts <= pairs.keys())
-    report = msgspec.structs.replace(report, queue_pairs=found, remarks=remarks)
+    queue_pairs = joined(pairs, complete=hosts <= pairs.keys())
+    report = msgspec.structs.replace(report, queue_pairs=queue_pairs, remarks=remarks)
     return Discovered(assembled.fabric, report)
 
 
@@ -69,20 +69,20 @@ def _faults(assembled: Assembled, answers: list[Answers]) -> list[Note]:
         lost = lost_members(assembled._replace(fabric=fabric), answers)
         return [*lost, *failing_routes(fabric)]
 
-    found, six = of_family(assembled.fabric), assembled.fabric.of_ipv6()
-    known = {(note.kind, note.device, note.text.partition(", but ")[0]) for note in found}
-    return found + [
+    notes, six = of_family(assembled.fabric), assembled.fabric.of_ipv6()
+    known = {(note.kind, note.device, note.text.partition(", but ")[0]) for note in notes}
+    return notes + [
         note._replace(text=f"IPv6: {note.text}")
         for note in (() if six is None else of_family(six))
         if (note.kind, note.device, note.text.partition(", but ")[0]) not in known
     ]
 
 
-def _told(one: Answers) -> str:
+def _name_sources(answers: Answers) -> str:
     """The commands that tell the forwarding of a device, and their time."""
-    used = [q for q in one.dialect.questions if q.suffix in one.dialect.told]
-    text = ", ".join(q.command for q in used if q not in one.missing)
-    times = [one.asked.time_ns(q.suffix) for q in used] if one.asked is not None else []
+    used = [q for q in answers.dialect.questions if q.suffix in answers.dialect.forwarding]
+    text = ", ".join(q.command for q in used if q not in answers.missing)
+    times = [answers.asked.time_ns(q.suffix) for q in used] if answers.asked is not None else []
     last = max((t for t in times if t is not None), default=None)
     return text if last is None else f"{text}; {_time(last)}"
 
@@ -96,20 +96,20 @@ def _same_device(answers: list[Answers]) -> list[Note]:
     names: dict[frozenset[str], str] = {}
     systems: dict[str, str] = {}
     notes = []
-    for one in answers:
-        macs = frozenset(p.mac for p in one.device.interfaces or () if p.mac.strip("0:"))
-        first = names.setdefault(macs, one.device.name) if macs else one.device.name
-        if first != one.device.name:
+    for replies in answers:
+        macs = frozenset(p.mac for p in replies.device.interfaces or () if p.mac.strip("0:"))
+        first = names.setdefault(macs, replies.device.name) if macs else replies.device.name
+        if first != replies.device.name:
             text = f"it has the MAC addresses of {first}: one device with two names?"
-            notes.append(Note("same device", one.device.name, text))
-        system = one.device.system
-        twin = systems.setdefault(system, one.device.name) if system else one.device.name
-        if twin != one.device.name:
+            notes.append(Note("same device", replies.device.name, text))
+        system = replies.device.system
+        twin = systems.setdefault(system, replies.device.name) if system else replies.device.name
+        if twin != replies.device.name:
             text = (
                 f"its system name is {printable(system)}, as that of {twin}: LLDP cannot"
                 " distinguish the two"
             )
-            notes.append(Note("same name", one.device.name, text))
+            notes.append(Note("same name", replies.device.name, text))
     return notes
 
 
@@ -123,7 +123,7 @@ def _report(
     origin = fabric.origin
     assert origin is not None
     switches = set(fabric.nodes.names[: fabric.switches])
-    asked = [_asked(one, one.device.name in switches) for one in answers]
+    asked = [_asked(replies, replies.device.name in switches) for replies in answers]
     links = [
         DiscoveredLink(
             name=fabric.link_name(2 * i), ports=list(origin.ports[i]), evidence=origin.links[i]
@@ -132,12 +132,12 @@ def _report(
     ]
     remarks = [Remark(kind=u.kind, device=u.name, text=u.reason) for u in unread]
     remarks += [
-        Remark(kind=UNEXPECTED, device=one.device.name, text=text)
-        for one in answers
-        for text in one.device.unexpected
+        Remark(kind=UNEXPECTED, device=replies.device.name, text=text)
+        for replies in answers
+        for text in replies.device.unexpected
     ]
     remarks += [Remark(kind=n.kind, device=n.device, text=n.text) for n in notes]
-    without = [n for n, told in zip(fabric.nodes.names, origin.tables, strict=False) if not told]
+    without = [n for n, table in zip(fabric.nodes.names, origin.tables, strict=False) if not table]
     return Discovery(
         version=VERSION,
         source=source,
@@ -150,22 +150,22 @@ def _report(
     )
 
 
-def _asked(one: Answers, is_switch: bool) -> AskedDevice:
+def _asked(read: Answers, is_switch: bool) -> AskedDevice:
     return AskedDevice(
-        name=one.device.name,
+        name=read.device.name,
         kind="switch" if is_switch else "host",
-        dialect=one.dialect.name,
-        hash=(one.device.hash_in_words or hash_in_words(one.device.hash)) if is_switch else None,
-        not_read=[_why(q.why, one.asked, q.suffix) for q in one.missing],
+        dialect=read.dialect.name,
+        hash=(read.device.hash_in_words or hash_in_words(read.device.hash)) if is_switch else None,
+        not_read=[_why(q.why, read.asked, q.suffix) for q in read.missing],
         commands=[
             Command(
                 command=c.command,
-                file=f"{one.device.name}.{c.suffix}",
+                file=f"{read.device.name}.{c.suffix}",
                 time=_time(c.ended_ns),
                 output_bytes=c.output_bytes,
                 problem=c.problem or None,
             )
-            for c in (one.asked.answers if one.asked is not None else ())
+            for c in (read.asked.answers if read.asked is not None else ())
         ],
     )
 

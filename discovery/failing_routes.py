@@ -31,9 +31,9 @@ def failing_routes(fabric: Fabric) -> list[Note]:
     for i, edge in enumerate(alike.tolist()):
         depth = depths_to(fabric, edge, starts)
         hosts = [fabric.host_name(int(h)) for h in np.flatnonzero(of_host == i)]
-        for switch, found in depth.items():
+        for switch, steps in depth.items():
             if (
-                found == DEAD_END
+                steps == DEAD_END
                 and fabric.origin.tables[switch]
                 and not next_switches(fabric, switch, edge)
             ):

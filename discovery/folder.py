@@ -60,33 +60,33 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder with answers of devices")
     asked = read_asked(folder)
-    found: list[Answers] = []
+    answers: list[Answers] = []
     unread: list[Unread] = []
     marks = {dialect.mark for dialect in DIALECTS.values()}
     names = {f.name.removesuffix(f".{m}") for m in marks for f in folder.glob(f"*.{m}")}
     for name in sorted({*asked, *names}):
-        one = asked.get(name)
-        if asked and one is None:
+        entry = asked.get(name)
+        if asked and entry is None:
             unread.append(Unread(name, NOT_ASKED, f"{ASKED} does not name it: left out"))
             continue
-        if one is not None and one.problem:
-            unread.append(Unread(name, NO_ANSWER, one.problem))
+        if entry is not None and entry.problem:
+            unread.append(Unread(name, NO_ANSWER, entry.problem))
             continue
         try:
-            found.append(_answers(folder, name, one))
+            answers.append(_answers(folder, name, entry))
         except UsageError as error:
             unread.append(Unread(name, UNREADABLE, str(error)))
-    if not found and unread and all(one.kind == NO_ANSWER for one in unread):
-        told = "; ".join(f"{one.name}: {one.reason}" for one in unread[:_NAMED])
+    if not answers and unread and all(entry.kind == NO_ANSWER for entry in unread):
+        said = "; ".join(f"{entry.name}: {entry.reason}" for entry in unread[:_NAMED])
         more = f"; and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
-        raise RocescopeError(f"no device answered: {told}{more}")
-    if not found:
-        reasons = "".join(f"; {one.name}: {one.reason}" for one in unread[:1])
+        raise RocescopeError(f"no device answered: {said}{more}")
+    if not answers:
+        reasons = "".join(f"; {entry.name}: {entry.reason}" for entry in unread[:1])
         raise UsageError(
             f"{folder} has no readable NAME.route.json{reasons}; rocescope discover "
             "--commands linux lists what to save there"
         )
-    return found, unread
+    return answers, unread
 
 
 def _answered(file: Path) -> bool:
@@ -103,7 +103,7 @@ def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
         q
         for q in facts
         if not any(
-            _answered(folder / f"{name}.{one.suffix}") for one in (q, instead.get(q.suffix, q))
+            _answered(folder / f"{name}.{use.suffix}") for use in (q, instead.get(q.suffix, q))
         )
     )
     for question in missing:

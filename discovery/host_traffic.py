@@ -73,22 +73,22 @@ def host_traffic(folder: Path, fabric: Fabric, job: Job | None = None) -> HostTr
     traffic. UsageError if no flow is known.
     """
     answers, unread = read_folder(folder)
-    warnings = [f"{printable(one.name)}: {one.kind}: {one.reason}" for one in unread]
+    warnings = [f"{printable(entry.name)}: {entry.kind}: {entry.reason}" for entry in unread]
     hosts: dict[str, _Host] = {}
     entries: dict[str, list[Entry]] = {}
     answered: set[int] = set()
-    for one in answers:
-        name = one.device.name
-        if one.asked is not None and one.asked.kind != "host":
+    for entry in answers:
+        name = entry.device.name
+        if entry.asked is not None and entry.asked.kind != "host":
             continue
         try:
-            found = read_queue_pairs(folder, name)
-            host, numbers = _host(one, folder, fabric)
+            listed = read_queue_pairs(folder, name)
+            host, numbers = _host(entry, folder, fabric)
         except UsageError as error:
             warnings.append(str(error))
             continue
-        if found is None:
-            if one.asked is not None or numbers:
+        if listed is None:
+            if entry.asked is not None or numbers:
                 warnings.append(
                     f"{name} did not report its queue pairs (rdma resource show qp, rocescope "
                     "agent)"
@@ -96,7 +96,7 @@ def host_traffic(folder: Path, fabric: Fabric, job: Job | None = None) -> HostTr
             continue
         if not numbers:
             warnings.append(f"{name} has no address of a host of {fabric.name}")
-        hosts[name], entries[name] = host, found
+        hosts[name], entries[name] = host, listed
         answered |= numbers
     silent = [fabric.host_name(h) for h in range(fabric.hosts) if h not in answered]
     pairs = joined(entries, complete=not silent)
@@ -104,18 +104,18 @@ def host_traffic(folder: Path, fabric: Fabric, job: Job | None = None) -> HostTr
     return flows if job is None else _with_ranks(flows, job)
 
 
-def _host(one: Answers, folder: Path, fabric: Fabric) -> tuple[_Host, set[int]]:
+def _host(replies: Answers, folder: Path, fabric: Fabric) -> tuple[_Host, set[int]]:
     """The addresses of a host on the fabric, and the hosts of the fabric that have them."""
     ports: dict[str, list[Address]] = {}
     numbers: set[int] = set()
-    for port in one.device.interfaces or ():
+    for port in replies.device.interfaces or ():
         for interface in port.addresses:
             number = fabric.addresses.host_of(interface.ip)
             if number is not None:
                 ports.setdefault(port.name, []).append(interface.ip)
                 numbers.add(number)
     netdevs: dict[str, set[str]] = {}
-    file = folder / f"{one.device.name}.{RDMA_LINKS}"
+    file = folder / f"{replies.device.name}.{RDMA_LINKS}"
     for link in decoded(file, list[RdmaLink], "the output of rdma link show") or ():
         if link.netdev:
             netdevs.setdefault(link.ifname, set()).add(link.netdev)
@@ -129,22 +129,22 @@ def _flows(
     silent: list[str],
     warnings: list[str],
 ) -> HostTraffic:
-    connected = [one for one in pairs if one.remote_qp is not None and one.state == "RTS"]
-    by_numbers = {(one.host, one.type, one.local_qp, one.remote_qp): one for one in connected}
+    connected = [pair for pair in pairs if pair.remote_qp is not None and pair.state == "RTS"]
+    by_numbers = {(pair.host, pair.type, pair.local_qp, pair.remote_qp): pair for pair in connected}
     ends: list[tuple[HostQueuePair, HostQueuePair]] = []
     addresses: list[tuple[Address, Address]] = []
     alone = nowhere = 0
-    for one in connected:
-        far = (one.inferred_peer or "", PEER[one.type], one.remote_qp or 0, one.local_qp)
+    for pair in connected:
+        far = (pair.inferred_peer or "", PEER[pair.type], pair.remote_qp or 0, pair.local_qp)
         peer = by_numbers.get(far)
         if peer is None:
             alone += 1
             continue
-        way = _addresses(hosts[one.host], one.device, hosts[peer.host], peer.device)
+        way = _addresses(hosts[pair.host], pair.device, hosts[peer.host], peer.device)
         if way is None:
             nowhere += 1
             continue
-        ends.append((one, peer))
+        ends.append((pair, peer))
         addresses.append(way)
     if alone:
         why = "no other queue pair of the hosts, or several, have their numbers"
@@ -164,14 +164,14 @@ def _flows(
     return HostTraffic(_traffic(ends, addresses, fabric, warnings), ends, len(connected))
 
 
-def _with_ranks(found: HostTraffic, job: Job) -> HostTraffic:
+def _with_ranks(result: HostTraffic, job: Job) -> HostTraffic:
     """The flows with the ranks of both ends, where logs name exactly one queue pair."""
     named: dict[tuple[str | None, int], list[LoggedPair]] = {}
     for pair in job.pairs():
         named.setdefault((pair.address, pair.qpn), []).append(pair)
     owners: dict[int, Owner] = {}
-    keys = found.traffic.keys
-    for flow, ends in enumerate(found.ends):
+    keys = result.traffic.keys
+    for flow, ends in enumerate(result.ends):
         places = (keys.src[flow], ends[0].local_qp), (keys.dst[flow], ends[1].local_qp)
         src, dst = (named.get((address_text(packed), qpn), []) for packed, qpn in places)
         if len(dst) == 1:
@@ -180,10 +180,10 @@ def _with_ranks(found: HostTraffic, job: Job) -> HostTraffic:
             owners[flow] = _owner(dst[0], "destination", src[0].rank if same else None)
         elif len(src) == 1:
             owners[flow] = _owner(src[0], "source", None)
-    warnings = found.traffic.warnings
+    warnings = result.traffic.warnings
     if not owners:
         warnings = (*warnings, "logs of the job name none of the queue pairs of the hosts")
-    return found._replace(traffic=replace(found.traffic, owners=owners, warnings=warnings))
+    return result._replace(traffic=replace(result.traffic, owners=owners, warnings=warnings))
 
 
 def _owner(pair: LoggedPair, end: str, peer_rank: int | None) -> Owner:
@@ -197,12 +197,12 @@ def _left_out(count: int, of: int, why: str) -> str:
 
 
 def _addresses(
-    one: _Host, device: str, peer: _Host, peer_device: str
+    host: _Host, device: str, peer: _Host, peer_device: str
 ) -> tuple[Address, Address] | None:
     """The addresses of both ends, IPv4 if both have some; None: none, or several."""
     kinds: tuple[type[Address], ...] = (IPv4Address, IPv6Address)
     for kind in kinds:
-        src, dst = one.of(device, kind), peer.of(peer_device, kind)
+        src, dst = host.of(device, kind), peer.of(peer_device, kind)
         if src and dst:
             return (src.pop(), dst.pop()) if len(src) == len(dst) == 1 else None
     return None
@@ -222,8 +222,8 @@ def _traffic(
         keys=packet_keys(
             [str(a) for a, _ in addresses],
             [str(b) for _, b in addresses],
-            np.array([one.inferred_udp_source_port for one, _ in ends], np.uint16),
-            dest_qp=np.array([one.remote_qp for one, _ in ends], np.uint32),
+            np.array([pair.inferred_udp_source_port for pair, _ in ends], np.uint16),
+            dest_qp=np.array([pair.remote_qp for pair, _ in ends], np.uint32),
         ),
         src_host=np.array(src, np.int32),
         dst_host=np.array(dst, np.int32),

@@ -34,12 +34,12 @@ class LiveTraffic:
         self._full = ""
 
     def run(
-        self, check: Callable[[], None], told: Callable[[Traffic], object] | None = None
+        self, check: Callable[[], None], tell: Callable[[Traffic], object] | None = None
     ) -> None:
-        """Capture until the source stops. `check` is called many times a second, `told` with the
+        """Capture until the source stops. `check` is called many times a second, `tell` with the
         traffic so far whenever there are new flows.
 
-        RocescopeError with more flows than fit in memory, without `told`; with it, flows beyond are
+        RocescopeError with more flows than fit in memory, without `tell`; with it, flows beyond are
         left out, which a warning of the traffic says.
         """
         known, due = 0, 0.0
@@ -49,14 +49,14 @@ class LiveTraffic:
                 if not self._full:
                     self._counting.update(table)
             except RocescopeError as error:
-                if told is None:
+                if tell is None:
                     raise
                 self._full = f"further flows are not followed: {error}"
             now = time.monotonic()
             units = len(self._counting.counter.units) + bool(self._full)
-            if told is not None and units > known and now >= due:
+            if tell is not None and units > known and now >= due:
                 known, due = units, now + TELL_SECONDS
-                told(self.traffic())
+                tell(self.traffic())
 
     def traffic(self) -> Traffic:
         """The flows so far; what was not captured is in its warnings.
@@ -74,11 +74,11 @@ class LiveTraffic:
     def missing(self) -> list[str]:
         """What was not captured so far."""
         loss = self.source.loss()
-        told = [self._full] if self._full else []
+        texts = [self._full] if self._full else []
         for number, what in (
             (loss.ring_full, "packets were lost because the ring was full: flows may be missing"),
             (loss.merged, "frames had been merged by the kernel (GRO or GSO) and are counted once"),
         ):
             if number:
-                told.append(f"{number:,} {what}")
-        return told
+                texts.append(f"{number:,} {what}")
+        return texts

@@ -26,7 +26,7 @@ def lost_members(assembled: Assembled, answers: Sequence[Answers]) -> list[Note]
     fabric = assembled.fabric
     origin = fabric.origin
     assert origin is not None
-    by_name = {one.device.name: one for one in answers}
+    by_name = {replies.device.name: replies for replies in answers}
     leaves_out: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
     for switch in range(fabric.switches):
@@ -53,22 +53,22 @@ def lost_members(assembled: Assembled, answers: Sequence[Answers]) -> list[Note]
     for link, hosts in sorted(leaves_out.items()):
         source, target = (int(end[link]) for end in (fabric.links.source, fabric.links.target))
         name, peer = fabric.nodes.names[source], fabric.nodes.names[target]
-        here, there = origin.ports[link // 2] if link % 2 == 0 else origin.ports[link // 2][::-1]
-        if not (_up(by_name, name, here) and _up(by_name, peer, there)):
+        near, far = origin.ports[link // 2] if link % 2 == 0 else origin.ports[link // 2][::-1]
+        if not (_up(by_name, name, near) and _up(by_name, peer, far)):
             continue
         seen = "its LLDP peer" if LLDP in origin.links[link // 2] else origin.links[link // 2]
         names = ", ".join(fabric.host_name(host) for host in hosts[:_SHOWN])
         more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
         routes = by_name[name].device.routes
         known = {route.network for route in routes}
-        held = {r.network for r in routes for hop in r.hops if hop.device == here and hop.usable}
+        held = {r.network for r in routes for hop in r.hops if hop.device == near and hop.usable}
         claimed = sum(
-            here in ports and network in known and network not in held
+            near in ports and network in known and network not in held
             for network, ports in by_name[name].installed.items()
         )
         frr = f"; FRR calls it installed in {claimed} routes" if claimed else ""
         text = (
-            f"{here} to {peer} {there} has a link and {seen}, but {len(hosts)} of {groups[link]} "
+            f"{near} to {peer} {far} has a link and {seen}, but {len(hosts)} of {groups[link]} "
             f"equal-cost groups over shortest paths leave it out: to {names}{more}{frr}"
         )
         notes.append(Note(LOST, name, text))
@@ -90,4 +90,4 @@ def _up(answers: Mapping[str, Answers], node: str, port: str) -> bool:
     """Whether a port has a link, as far as its device was asked."""
     device: Device | None = answers[node].device if node in answers else None
     ports = () if device is None else device.interfaces or ()
-    return all(own.up for own in ports if own.name == port)
+    return all(interface.up for interface in ports if interface.name == port)

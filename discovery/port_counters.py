@@ -68,11 +68,11 @@ def read_counters(folder: Path) -> dict[Port, Bytes]:
     files = sorted(folder.glob(f"*.{SUFFIX}")) if folder.is_dir() else []
     if not files:
         raise UsageError(f"{folder} has no NAME.{SUFFIX}: save `{COMMAND}` of every switch there")
-    found: dict[Port, Bytes] = {}
+    counters: dict[Port, Bytes] = {}
     for file in files:
         answer = read_saved(file, MOST_BYTES)
-        found |= parse_counters(file.name.removesuffix(f".{SUFFIX}"), answer, str(file))
-    return found
+        counters |= parse_counters(file.name.removesuffix(f".{SUFFIX}"), answer, str(file))
+    return counters
 
 
 def growth(before: Reading, after: Reading) -> dict[Port, Bytes]:

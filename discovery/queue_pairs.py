@@ -73,23 +73,23 @@ def read_queue_pairs(folder: Path, name: str) -> list[Entry] | None:
     entries = decoded(file, list[Entry], "the output of rdma resource show qp")
     if entries is None:
         file = folder / f"{name}.{AGENT}"
-        told = decoded(file, _Agent, "the output of rocescope agent")
-        entries = None if told is None else _of_agent(told, file)
+        answer = decoded(file, _Agent, "the output of rocescope agent")
+        entries = None if answer is None else _of_agent(answer, file)
     for entry in entries or ():
         if not (0 <= entry.lqpn <= _MOST and 0 <= entry.rqpn <= _MOST):
             raise UsageError(f"{file}: {entry.lqpn} or {entry.rqpn} is not a QPN")
     return entries
 
 
-def _of_agent(told: _Agent, file: Path) -> list[Entry]:
-    if told.unknown_because is not None:
-        reason = printable(told.unknown_because)[:_REASON]
+def _of_agent(answer: _Agent, file: Path) -> list[Entry]:
+    if answer.unknown_because is not None:
+        reason = printable(answer.unknown_because)[:_REASON]
         raise UsageError(f"{file}: the agent does not know the queue pairs: {reason}")
-    if told.known != len(told.queue_pairs):
-        raise UsageError(f"{file}: {len(told.queue_pairs):,} of {told.known:,} queue pairs")
+    if answer.known != len(answer.queue_pairs):
+        raise UsageError(f"{file}: {len(answer.queue_pairs):,} of {answer.known:,} queue pairs")
     return [
         Entry(p.qp, p.adapter, p.remote_qp or 0, p.type, p.state, p.pid, p.command)
-        for p in told.queue_pairs
+        for p in answer.queue_pairs
     ]
 
 
@@ -100,7 +100,7 @@ def joined(hosts: Mapping[str, list[Entry]], complete: bool) -> list[HostQueuePa
         for entry in entries:
             if entry.type in PEER and entry.state == "RTS":
                 by_numbers[entry.type, entry.lqpn, entry.rqpn].append(host)
-    found = []
+    pairs = []
     for host, entries in hosts.items():
         for entry in entries:
             connected = entry.type in PEER and entry.rqpn > 0
@@ -109,7 +109,7 @@ def joined(hosts: Mapping[str, list[Entry]], complete: bool) -> list[HostQueuePa
                 peers = by_numbers.get((PEER[entry.type], entry.rqpn, entry.lqpn), [])
                 twins = by_numbers.get((entry.type, entry.lqpn, entry.rqpn), [])
                 alone = len(peers) == 1 and twins == [host] and peers != [host]
-            found.append(
+            pairs.append(
                 HostQueuePair(
                     host=host,
                     device=entry.ifname,
@@ -123,7 +123,7 @@ def joined(hosts: Mapping[str, list[Entry]], complete: bool) -> list[HostQueuePa
                     inferred_udp_source_port=_source_port(entry) if connected else None,
                 )
             )
-    return found
+    return pairs
 
 
 def _source_port(entry: Entry) -> int:

@@ -94,13 +94,13 @@ def _made_unsafe(folder: str, sticky: bool = False) -> str | None:
         with contextlib.suppress(FileExistsError):
             if not os.path.lexists(path):
                 os.mkdir(path, 0o700)
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode):
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode):
             return f"{path} is not a folder"
-        if found.st_uid not in (0, os.geteuid()):
+        if status.st_uid not in (0, os.geteuid()):
             return f"{path} belongs to another user (NUMBA_CACHE_DIR chooses another folder)"
-        kept = found.st_mode & stat.S_ISVTX and (sticky or path != folder)
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept:
+        kept = status.st_mode & stat.S_ISVTX and (sticky or path != folder)
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept:
             return f"others can write to {path} (chmod go-w)"
     return None
 

@@ -60,8 +60,8 @@ class Image(NamedTuple):
 @cache
 def usable() -> bool:
     """Whether images may be used: not when numba is configured otherwise."""
-    told = {name for name in os.environ if name.startswith("NUMBA_")} - {"NUMBA_CACHE_DIR"}
-    return not (BOUNDS_CHECK or told)
+    variables = {name for name in os.environ if name.startswith("NUMBA_")} - {"NUMBA_CACHE_DIR"}
+    return not (BOUNDS_CHECK or variables)
 
 
 def save(image: Image, path: str) -> None:

@@ -122,13 +122,13 @@ def _address(function: Callable[..., Any], module: bytes, signature: Signature) 
     with suppress(Exception):  # as in `Kernel._image_path`
         if folder is not None and machine_code.usable():
             path = os.path.join(folder, f"{digest_of(machine_code.host().encode())}.code")
-    found = machine_code.load_address(path, function) if path else None
-    if found is not None:
-        return found
+    address = machine_code.load_address(path, function) if path else None
+    if address is not None:
+        return address
     with _alone(folder):
-        found = machine_code.load_address(path, function) if path else None
-        if found is not None:
-            return found
+        address = machine_code.load_address(path, function) if path else None
+        if address is not None:
+            return address
         from .numba_side import address_for, dispatcher
 
         compiling.append(function.__name__)
@@ -219,11 +219,11 @@ class Kernel:
 
     def address(self, signature: Signature) -> int:
         """The address of the function for this signature."""
-        found = self._addresses.get(signature)
-        if found is None:
-            found = _address(self.__wrapped__, self._module, signature)
-            self._addresses[signature] = found
-        return found
+        address = self._addresses.get(signature)
+        if address is None:
+            address = _address(self.__wrapped__, self._module, signature)
+            self._addresses[signature] = address
+        return address
 
     def __call__(self, *arguments: Any) -> Any:
         shape = shape_of(arguments)
@@ -234,15 +234,15 @@ class Kernel:
 
     def _find(self, shape: Shape, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         path = self._image_path(shape)
-        found = machine_code.load(path, self.__wrapped__) if path else None
-        if found is not None:
-            return found
+        loaded = machine_code.load(path, self.__wrapped__) if path else None
+        if loaded is not None:
+            return loaded
         compiling.append(self.__name__)
         try:
             with _alone(self.folder):
-                found = machine_code.load(path, self.__wrapped__) if path else None
-                if found is not None:  # compiled by the process that held the lock
-                    return found
+                loaded = machine_code.load(path, self.__wrapped__) if path else None
+                if loaded is not None:  # compiled by the process that held the lock
+                    return loaded
                 from .numba_side import compiled_for
 
                 return compiled_for(self.compiled, arguments, path)
@@ -274,18 +274,18 @@ class Kernel:
         return self._dispatcher(within="_nrt" in self._options)._numba_type_
 
     def _dispatcher(self, within: bool) -> Any:
-        found = self._dispatchers.get(within)
-        if found is None:
+        built = self._dispatchers.get(within)
+        if built is None:
             from .numba_side import compiler_lock, dispatcher, helper
 
             # Without a lock (cached_property has one): the compiling thread reads this attribute,
             # and a thread that holds such a lock could wait for the compiler.
             with compiler_lock:
-                found = self._dispatchers.get(within)
-                if found is None:
+                built = self._dispatchers.get(within)
+                if built is None:
                     if within:
-                        found = helper(self.__wrapped__, self._options | _WITHIN)
+                        built = helper(self.__wrapped__, self._options | _WITHIN)
                     else:
-                        found = dispatcher(self.__wrapped__, self._options, self.folder)
-                    self._dispatchers[within] = found
-        return found
+                        built = dispatcher(self.__wrapped__, self._options, self.folder)
+                    self._dispatchers[within] = built
+        return built

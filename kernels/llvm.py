@@ -40,18 +40,18 @@ def link(code: bytes, imports: Mapping[str, int], exports: Collection[str]) -> d
         _Element(_OBJECT, code, len(code)), _Element(_LIBRARY, _THIS_PROCESS, 0)
     )
     given = (_Symbol * len(imports))(*(_Symbol(name.encode(), at) for name, at in imports.items()))
-    found = (_Symbol * len(exports))(*(_Symbol(name.encode(), 0) for name in exports))
+    symbols = (_Symbol * len(exports))(*(_Symbol(name.encode(), 0) for name in exports))
     error = ctypes.c_char_p()
     if not library.LLVMPY_LLJIT_Link(
         linker,
         str(next(_numbers)).encode(),
         *(elements, ctypes.c_size_t(len(elements))),
         *(given, ctypes.c_size_t(len(given))),
-        *(found, ctypes.c_size_t(len(found))),
+        *(symbols, ctypes.c_size_t(len(symbols))),
         ctypes.byref(error),
     ):
         raise RuntimeError((error.value or b"").decode(errors="replace"))
-    return {symbol.name.decode(): symbol.address for symbol in found}
+    return {symbol.name.decode(): symbol.address for symbol in symbols}
 
 
 @cache

@@ -179,10 +179,10 @@ def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) ->
 
 def _environments(result: Any) -> set[Any]:
     """Of a kernel and of all helpers in its code."""
-    found = result.referenced_envs
-    if found is None:
-        found = result._find_referenced_environments()
-    return {*found, result.environment}
+    environments = result.referenced_envs
+    if environments is None:
+        environments = result._find_referenced_environments()
+    return {*environments, result.environment}
 
 
 def _bind(result: Any) -> None:
@@ -228,14 +228,14 @@ def _load_at_once(compiled: Any) -> None:
     def load_overload(signature: Any, context: Any) -> Any:
         try:
             rtsys.initialize(context)  # numba's runtime, which the loaded code may call
-            found = load(signature, context)
+            overload = load(signature, context)
         except Exception:
-            found = None
+            overload = None
             with contextlib.suppress(Exception):
                 store.flush()  # a damaged index also prevents numba from storing
-        if found is None:
+        if overload is None:
             context.refresh()
-        return found
+        return overload
 
     def save_overload(signature: Any, data: Any) -> None:
         with contextlib.suppress(Exception):

@@ -286,16 +286,16 @@ class LiveSource(Opened):
     def _lay_out(self, blocks: PacketBlocks, limit: int | None) -> Callable[[bool], Blocks]:
         blocks.left = limit
 
-        def lay_out(whole: bool) -> Blocks:
-            laid_out = self._drain.lay_out(blocks, whole)
+        def lay_out(everything: bool) -> Blocks:
+            laid_out = self._drain.lay_out(blocks, everything)
             if laid_out is not blocks.none:
                 self._count(laid_out.frames)
             return laid_out
 
         return lay_out
 
-    def _gather(self, whole: bool) -> list[FrameBatch]:
-        batches = self._drain.gather(whole)
+    def _gather(self, everything: bool) -> list[FrameBatch]:
+        batches = self._drain.gather(everything)
         if batches:
             self._tap_frames[:] = 0
             for batch in batches:
@@ -310,10 +310,10 @@ class LiveSource(Opened):
 
     def state_losses(self) -> None:
         """Set the losses of the taps, as in a capture file."""
-        own = self.registry.taps.items[self.first_tap :][
+        own_taps = self.registry.taps.items[self.first_tap :][
             : len(self._directions)
         ]  # mirror sessions follow
-        for tap, loss in zip(own, self.loss_by_tap(), strict=True):
+        for tap, loss in zip(own_taps, self.loss_by_tap(), strict=True):
             tap.dropped = loss.ring_full
 
     def finish(self) -> None:

@@ -81,20 +81,20 @@ class LiveProbes:
         began = time.monotonic()
         if self._watch is None:
             return None
-        found: dict[int, Owner] = {}
+        owners: dict[int, Owner] = {}
         try:
             if began < self._due:
                 self._watch.listen()
                 return None
             self._watch.update()
             if len(self._watch.queue_pairs):
-                found = self._watch.owners(tracker, self.registry.endpoints)
+                owners = self._watch.owners(tracker, self.registry.endpoints)
         except Exception as error:  # ends the updates of owners, not the capture
             self._watch = None
             self.reasons.append(f"{type(error).__name__}: {error}")
         took = time.monotonic() - began
         self._due = began + max(_UPDATE_EVERY_S, _SHARE_OF_TIME * took)
-        return found
+        return owners
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -44,31 +44,31 @@ def read_ports(root: Path = DEVICES) -> tuple[list[PortCounters], str | None]:
     """All ports, and the reason if there is nothing to read."""
     if not root.is_dir():
         return [], "no RDMA device: the kernel's RDMA modules are not loaded"
-    found = [
+    ports = [
         PortCounters(device, port, _numbers(path / "counters"), _numbers(path / "hw_counters"))
         for device, port, path in _ports(root)
     ]
-    if not found:
+    if not ports:
         return [], "no RDMA device has a port"
-    if not any(port.counters or port.hw_counters for port in found):
-        return found, "the RDMA devices offer no counters"
-    return found, None
+    if not any(port.counters or port.hw_counters for port in ports):
+        return ports, "the RDMA devices offer no counters"
+    return ports, None
 
 
 def growth(before: list[PortCounters], after: list[PortCounters]) -> list[PortCounters]:
     """The growth of the counters of ports that are present at both times."""
     earlier = {(port.device, port.port): port for port in before}
-    found = []
+    grown = []
     for port in after:
         old = earlier.get((port.device, port.port))
         if old is None:
             continue
         counters, restarted = _difference(old.counters, port.counters)
         hw_counters, hw_restarted = _difference(old.hw_counters, port.hw_counters)
-        found.append(
+        grown.append(
             PortCounters(port.device, port.port, counters, hw_counters, restarted + hw_restarted)
         )
-    return found
+    return grown
 
 
 def gid(device: str, port: int, index: int, root: Path = DEVICES) -> str | None:
@@ -83,14 +83,14 @@ def gid(device: str, port: int, index: int, root: Path = DEVICES) -> str | None:
 
 def gids(device: str, root: Path = DEVICES) -> list[str]:
     """All addresses of a device, each once."""
-    found: dict[str, None] = {}
+    addresses: dict[str, None] = {}
     for name, _, path in _ports(root):
         if name == device:
             for file in _sorted(path / "gids"):
                 address = _address(file)
                 if address is not None:
-                    found[address] = None
-    return list(found)
+                    addresses[address] = None
+    return list(addresses)
 
 
 def gid_text(raw: bytes) -> str:

@@ -191,8 +191,8 @@ ACTIONS: tuple[Action, ...] = (
 
 def actions_of(screen: str) -> list[Action]:
     """The actions of a screen, its own first."""
-    own = [a for a in ACTIONS if screen in a.screens]
-    return own + [a for a in ACTIONS if not a.screens]
+    of_screen = [a for a in ACTIONS if screen in a.screens]
+    return of_screen + [a for a in ACTIONS if not a.screens]
 
 
 def bindings(actions: list[Action]) -> list[BindingType]:

@@ -205,8 +205,8 @@ class ViewState:
         """Placement by the strategy under the cursor of the replay screen."""
         if self._replays is None:
             return None
-        found = self._replays.placed
-        return found.get(self.strategy or "") or next(iter(found.values()), None)
+        by_strategy = self._replays.placed
+        return by_strategy.get(self.strategy or "") or next(iter(by_strategy.values()), None)
 
     def take_packet(self) -> Point | None:
         """The packet for the cursor; cleared by this call."""
@@ -224,10 +224,10 @@ class ViewState:
         if session.kind == "live":
             length = session.length_ns
             return "" if length is None else f"last {human.duration(length)}"
-        window, whole = session.window, session.whole()
-        if window is None or whole is None:
+        window, full = session.window, session.whole()
+        if window is None or full is None:
             return ""
-        low, high = (human.duration(max(0, t - whole[0])) for t in window)
+        low, high = (human.duration(max(0, t - full[0])) for t in window)
         return f"{low} to {high}"
 
     def packet_window(self) -> Span | None:

@@ -194,17 +194,17 @@ class Framing(ABC):
         window.start += 1
         while True:
             everything = window.at_end
-            found, window.start = self._find(window.start)
-            if found or everything:
+            resumed, window.start = self._find(window.start)
+            if resumed or everything:
                 break
             window.ensure(window.end - window.start + 1)
-        if found:
+        if resumed:
             self._damage(bad, f"{window.position - bad} bytes skipped")
         elif cut:
             self._cut(bad)
         else:
             self._damage(bad, f"no {self.record} found after it, reading ended there")
-        return found
+        return resumed
 
     def _cut(self, place: int) -> None:
         self.counts.cut_short = True

@@ -135,13 +135,13 @@ class RingCapture(ConcatenatedCapture):
             within.append(first - self._last_ns)
         self._dated, self._after = True, shown
         self._silent_ns = max(self._silent_ns, *within, 0)
-        found = capture.damaged_places
-        if found > damages:
+        places = capture.damaged_places
+        if places > damages:
             begin = first if self._last_ns is None else min(self._last_ns, first)
             self._add(begin, last, [f"{shown} is damaged"])
         self._last_ns = max(last, self._last_ns or last)
         self._tell()
-        return found
+        return places
 
     def _add(self, from_ns: int | None, until_ns: int | None, reasons: Sequence[str]) -> None:
         self.gaps.append(Gap(from_ns, until_ns, ", ".join(reasons)))
@@ -271,9 +271,9 @@ def _skipped(paths: Sequence[str], unread: Iterable[str]) -> Iterator[tuple[str,
     others = (os.path.basename(path) for path in unread)
     known = sorted({_numbers(n)[column] for n in others if {_NUMBER.sub("0", n)} == skeleton})
     counted = numbers[:, column].tolist()
-    for place, (one, other) in enumerate(pairwise(counted)):
-        unread_between = max(0, bisect_left(known, other) - bisect(known, one))
-        if (count := other - one - 1 - unread_between) > 0:
+    for place, (before, after) in enumerate(pairwise(counted)):
+        unread_between = max(0, bisect_left(known, after) - bisect(known, before))
+        if (count := after - before - 1 - unread_between) > 0:
             files = "1 file is" if count == 1 else f"{count} files are"
             between = " and ".join(printable(name) for name in names[place : place + 2])
             yield paths[place + 1], f"{files} missing between {between}"
@@ -284,8 +284,8 @@ def _counter(name: str, numbers: Any) -> int | None:
 
     A time is no counter: tcpdump -G writes no file for a time without packets.
     """
-    if found := _DUMPCAP.search(name):
-        return len(_NUMBER.findall(name[: found.start()]))
+    if match := _DUMPCAP.search(name):
+        return len(_NUMBER.findall(name[: match.start()]))
     changing = [n for n in range(numbers.shape[1]) if len(set(numbers[:, n].tolist())) > 1]
     if len(changing) != 1 or max(numbers[:, changing[0]]) > _LARGEST_COUNTER:
         return None

@@ -126,10 +126,10 @@ def objects_at(address: str) -> list[str]:
         store = _store()
         if not address.endswith("/") and "/" in key and store.get_file_info(key).is_file:
             return [address]
-        found = store.get_file_info(_below(key))
+        infos = store.get_file_info(_below(key))
     except (OSError, ValueError) as error:
         raise _explained(address, error) from None
-    names = sorted(SCHEME + info.path for info in found if info.is_file)
+    names = sorted(SCHEME + info.path for info in infos if info.is_file)
     if not names:
         raise _nothing(address)
     return names
@@ -174,8 +174,8 @@ def _explained(address: str, error: Exception) -> UnreadableInput | StoreError:
     """Never with the text of the store, which may repeat what it was sent."""
     if isinstance(error, FileNotFoundError) or "NO_SUCH_" in str(error):
         return _nothing(address)
-    found = _CODE.search(str(error))
-    code = found[1] if found else type(error).__name__
+    match = _CODE.search(str(error))
+    code = match[1] if match else type(error).__name__
     if _REFUSED.search(code):
         return StoreError(
             f"{address}: the store refuses access ({code}): check the credentials"

@@ -190,19 +190,19 @@ class DecodeCounters:
         Counts add up to `frames()`, with the frames in a mirror's frames in place of those.
         """
         a = self.arrays
-        found = [("RoCE", self.roce_packets()), ("pause (PFC, 802.3x)", self.pause_frames())]
-        found.append(("later IP fragment", self.later_fragments()))
-        found.append(("Ultra Ethernet", self._outcome(outcomes.UET, None)))
+        counts = [("RoCE", self.roce_packets()), ("pause (PFC, 802.3x)", self.pause_frames())]
+        counts.append(("later IP fragment", self.later_fragments()))
+        counts.append(("Ultra Ethernet", self._outcome(outcomes.UET, None)))
         for value in np.flatnonzero(a.ethertypes):
             name = ETHERTYPE_NAMES.get(int(value), f"EtherType 0x{int(value):04x}")
-            found.append((name, int(a.ethertypes[value])))
+            counts.append((name, int(a.ethertypes[value])))
         for value in np.flatnonzero(a.protocols):
             name = PROTOCOL_NAMES.get(int(value), f"IP protocol {int(value)}")
-            found.append((name, int(a.protocols[value])))
+            counts.append((name, int(a.protocols[value])))
         for value in np.flatnonzero(a.udp_ports):
-            found.append((f"UDP port {int(value)}", int(a.udp_ports[value])))
-        found += self.undecodable().items()
-        return sorted(((name, n) for name, n in found if n), key=lambda item: (-item[1], item[0]))
+            counts.append((f"UDP port {int(value)}", int(a.udp_ports[value])))
+        counts += self.undecodable().items()
+        return sorted(((name, n) for name, n in counts if n), key=lambda item: (-item[1], item[0]))
 
 
 def _with_zeros(array: NDArray[np.int64], more: int) -> NDArray[np.int64]:

@@ -132,10 +132,10 @@ def _of_mrc(name: str) -> Values:
     """A field of the MRC packets of the table, 0 of all others."""
 
     def values(table: PacketTable) -> NDArray[Any]:
-        found = np.zeros(len(table), np.int64)
+        column = np.zeros(len(table), np.int64)
         if table.mrc is not None:
-            found[table.mrc["row"]] = table.mrc[name]
-        return found
+            column[table.mrc["row"]] = table.mrc[name]
+        return column
 
     return values
 
@@ -144,11 +144,11 @@ def _has_mrc(headers: int) -> Presence:
     """Whether one of these MRC headers was decoded; 0: every MRC packet."""
 
     def present(table: PacketTable) -> Mask:
-        found = np.zeros(len(table), np.bool_)
+        column = np.zeros(len(table), np.bool_)
         if table.mrc is not None:
             has = table.mrc["present"] & headers != 0 if headers else True
-            found[table.mrc["row"]] = has
-        return found
+            column[table.mrc["row"]] = has
+        return column
 
     return present
 

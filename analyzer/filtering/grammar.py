@@ -172,8 +172,8 @@ def _explain(text: str, error: UnexpectedInput) -> str:
         expected = "'=='"
     else:
         expected = next((what for t, what in _EXPECTED if t in _accepted(error)), _CONTINUE)
-    found = "the filter ends" if at_end else f"{_word_at(text, column)!r} stands"
-    return f"filter: {found} at column {column} where {expected} should be: {_marked(text, column)}"
+    point = "the filter ends" if at_end else f"{_word_at(text, column)!r} stands"
+    return f"filter: {point} at column {column} where {expected} should be: {_marked(text, column)}"
 
 
 _CONTINUE = "'and', 'or' or the end"

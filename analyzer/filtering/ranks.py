@@ -42,11 +42,11 @@ class Ranks:
         flow, flows = np.unique(pairs << _QP_BITS | table.dest_qp, return_inverse=True)
         ends = pair[flow >> _QP_BITS]
         text = registry.endpoints.text
-        found = self._of(
+        columns = self._of(
             (text(int(end // hosts)), text(int(end % hosts)), int(qp))
             for end, qp in zip(ends, flow & ((1 << _QP_BITS) - 1), strict=True)
         )
-        return {name: column[flows] for name, column in found.items()}
+        return {name: column[flows] for name, column in columns.items()}
 
     def _of(self, names: Iterable[FlowName]) -> dict[str, Ints]:
         rows = [rank_numbers(self.owners.get(name), self._codes) for name in names]

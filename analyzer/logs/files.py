@@ -32,15 +32,15 @@ def named(patterns: Sequence[str]) -> tuple[str, ...]:
     """
     paths: dict[str, None] = {}
     for pattern in patterns:
-        found = oldest_first(glob.glob(pattern, recursive=True)) or glob.glob(glob.escape(pattern))
-        found = [
+        names = oldest_first(glob.glob(pattern, recursive=True)) or glob.glob(glob.escape(pattern))
+        names = [
             path
-            for path in found
+            for path in names
             if os.path.isfile(path) or (path == pattern and not os.path.isdir(path))
         ]
-        if not found:
+        if not names:
             raise UsageError(f"--nccl-log: no file is named {pattern}")
-        paths.update(dict.fromkeys(found))
+        paths.update(dict.fromkeys(names))
     return tuple(paths)
 
 
@@ -49,9 +49,9 @@ def oldest_first(paths: Iterable[str]) -> list[str]:
     job.log-20261123, job.log) in order of their age."""
 
     def age(path: str) -> tuple[str, bool, int, str]:
-        found = _ROTATED.fullmatch(path)
-        assert found is not None
-        base, number, date = found.groups()
+        match = _ROTATED.fullmatch(path)
+        assert match is not None
+        base, number, date = match.groups()
         return base, not (number or date), int(date or -int(number or 0)), path
 
     return sorted(paths, key=age)
@@ -79,8 +79,8 @@ def lines(path: str) -> Iterator[bytes]:
             if others:
                 if not too_long and len(rest) <= LONGEST_LINE_BYTES:
                     yield rest
-                *whole, rest = others
-                yield from (line for line in whole if len(line) <= LONGEST_LINE_BYTES)
+                *complete, rest = others
+                yield from (line for line in complete if len(line) <= LONGEST_LINE_BYTES)
                 too_long = False
             if len(rest) > LONGEST_LINE_BYTES:
                 rest, too_long = b"", True

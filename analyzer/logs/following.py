@@ -51,19 +51,19 @@ class FollowedLogs:
 
     def update(self) -> bool:
         """Read what is new; whether there was anything."""
-        found = False
+        changed = False
         self._unreadable = {}
         seen: set[_Key] = set()
         for pattern in self._patterns:
             for path in oldest_first(glob.glob(pattern, recursive=True)) or [pattern]:
                 try:
-                    found = self._read(path, seen) or found
+                    changed = self._read(path, seen) or changed
                 except (OSError, RocescopeError) as error:
                     self._unreadable[path] = getattr(error, "strerror", None) or str(error)
         for key, place in self._places.items():
             if key not in seen and place.kept is not None:
-                found = self._read_renamed(place) or found
-        return found
+                changed = self._read_renamed(place) or changed
+        return changed
 
     def notes(self) -> list[str]:
         """What cannot be read now, in one line."""
@@ -86,11 +86,11 @@ class FollowedLogs:
             state = os.fstat(file.fileno())
             key = (state.st_dev, state.st_ino)
             seen.add(key)
-            again = key in self._places
+            known = key in self._places
             place = self._places.setdefault(key, _Place())
             if file.read(8).startswith(_COMPRESSED):
                 place.position = state.st_size  # as a whole, and again if it grows
-                self.job.read(lines(path), again)
+                self.job.read(lines(path), known)
                 return True
             _begin_anew_if_emptied(file, place, state.st_size)
             if place.kept is None and sum(p.kept is not None for p in self._places.values()) < (
@@ -98,7 +98,7 @@ class FollowedLogs:
             ):
                 place.kept = open(os.dup(file.fileno()), "rb")
             before = place.position
-            self.job.read(_new_lines(file, place), again)
+            self.job.read(_new_lines(file, place), known)
             return place.position > before
 
     def _read_renamed(self, place: _Place) -> bool:
@@ -106,7 +106,7 @@ class FollowedLogs:
         file = place.kept
         assert file is not None
         before = place.position
-        self.job.read(_new_lines(file, place), again=True)
+        self.job.read(_new_lines(file, place), known=True)
         place.quiet = 0 if place.position > before else place.quiet + 1
         if place.quiet > _QUIET_ROUNDS:
             file.close()
@@ -135,11 +135,11 @@ def _new_lines(file: BinaryIO, place: _Place) -> Iterator[bytes]:
             continue
         _go_on(place, piece[:end])
         file.seek(place.position)
-        whole = piece[: end - 1].split(b"\n")
+        complete = piece[: end - 1].split(b"\n")
         if place.within_long_line:
             place.within_long_line = False
-            whole = whole[1:]
-        yield from (line for line in whole if len(line) <= LONGEST_LINE_BYTES)
+            complete = complete[1:]
+        yield from (line for line in complete if len(line) <= LONGEST_LINE_BYTES)
 
 
 def _go_on(place: _Place, read: bytes) -> None:

@@ -174,9 +174,9 @@ class Job:
         for path in paths:
             self.read(lines(path))
 
-    def read(self, log: Iterable[bytes], again: bool = False) -> None:
-        """Read one file, or what is new in it `again`; afterwards call `pairs` for all of them."""
-        self.files += not again
+    def read(self, log: Iterable[bytes], known: bool = False) -> None:
+        """Read one file, or what is new in a `known` one; then call `pairs` for all of them."""
+        self.files += not known
         self._failed = None
         ends: dict[bool, list[LoggedPair]] = {True: [], False: []}
         device: str | None = None
@@ -188,12 +188,12 @@ class Job:
                 self._hear(*spoken)
             elif (heard := self._ucx.said(line)) is not None:
                 self._hear_ucx(heard)
-            elif (one := perftest(line)) is not None:
-                if one.device is not None:
+            elif (entry := perftest(line)) is not None:
+                if entry.device is not None:
                     self._keep_perftest(ends)
-                    device = one.device
+                    device = entry.device
                 else:
-                    _hear_perftest(one, ends, device)
+                    _hear_perftest(entry, ends, device)
             elif suspect(line) or ucx.suspect(line):
                 self.unknown_lines += 1
         self._keep_perftest(ends)
@@ -207,9 +207,9 @@ class Job:
                 for pair in self._processes[speaker].all_pairs():
                     pair.comm, pair.rank = MPI_WORLD, rank
                 self.hosts[MPI_WORLD, rank] = speaker.host
-        found = [pair for process in self._processes.values() for pair in process.all_pairs()]
+        pairs = [pair for process in self._processes.values() for pair in process.all_pairs()]
         used = self._used_addresses()
-        for pair in found:
+        for pair in pairs:
             if pair.speaker is None:
                 continue
             if pair.address is None and pair.device is not None:
@@ -222,7 +222,7 @@ class Job:
                 (pair.address,) = self._addresses[where]
             if pair.device is None and len(self._devices[where]) == 1:
                 (pair.device,) = self._devices[where]
-        return found + self._perftest
+        return pairs + self._perftest
 
     def _used_addresses(self) -> dict[tuple[str, str], set[str]]:
         """By host and device: the addresses whose GIDs the queue pairs of the device use."""
@@ -254,8 +254,8 @@ class Job:
             return
         self._hear(heard.speaker, heard.time_ns, heard.what)
         if heard.label is not None and heard.speaker in self._processes:
-            one = self._labels.setdefault(heard.label, heard.speaker)
-            if one != heard.speaker:
+            speaker = self._labels.setdefault(heard.label, heard.speaker)
+            if speaker != heard.speaker:
                 self._labels[heard.label] = None
             label = self._label_of.setdefault(heard.speaker, heard.label)
             if label != heard.label:
@@ -353,13 +353,13 @@ class Job:
 
     def _channel(self, process: _Process, what: ChannelLine) -> None:
         comm, rank = process.current()
-        own, peer = (what.sender, what.receiver) if what.sends else (what.receiver, what.sender)
-        if rank is not None and rank != own:
+        near, peer = (what.sender, what.receiver) if what.sends else (what.receiver, what.sender)
+        if rank is not None and rank != near:
             return
         if len(self.neighbours) >= MOST_CHANNELS or len(process.channels) >= MOST_CHANNELS:
             self.dropped += 1
             return
-        self.neighbours[comm, own].add(peer)
+        self.neighbours[comm, near].add(peer)
         if what.sends:
             process.channels[comm, what.channel, peer] = None
 
@@ -381,14 +381,14 @@ class Job:
 
     def _keep_perftest(self, ends: dict[bool, list[LoggedPair]]) -> None:
         """Keep the queue pairs of one run; the ends are listed in the same order."""
-        own, others = ends[True], ends[False]
-        if len(own) == len(others):
-            for pair, other in zip(own, others, strict=True):
+        local, others = ends[True], ends[False]
+        if len(local) == len(others):
+            for pair, other in zip(local, others, strict=True):
                 pair.remote_qpn, pair.remote_address = other.qpn, other.address
         room = max(0, MOST_QUEUE_PAIRS - self._kept)
-        self.dropped += max(0, len(own) - room)
-        self._perftest += own[:room]
-        self._kept += len(own[:room])
+        self.dropped += max(0, len(local) - room)
+        self._perftest += local[:room]
+        self._kept += len(local[:room])
         ends[True], ends[False] = [], []
 
 
@@ -406,14 +406,14 @@ def _end(process: _Process, time_ns: int | None, what: EndLine) -> None:
 
 
 def _hear_perftest(
-    one: PerftestLine, ends: dict[bool, list[LoggedPair]], device: str | None
+    heard: PerftestLine, ends: dict[bool, list[LoggedPair]], device: str | None
 ) -> None:
-    if one.qpn is not None and len(ends[one.local]) < MOST_QUEUE_PAIRS:
-        ends[one.local].append(LoggedPair(one.qpn, None, device=device))
-    elif one.address is not None:
+    if heard.qpn is not None and len(ends[heard.local]) < MOST_QUEUE_PAIRS:
+        ends[heard.local].append(LoggedPair(heard.qpn, None, device=device))
+    elif heard.address is not None:
         last = ends[not ends[False]]  # the remote ends follow the local ones
         if last and last[-1].address is None:
-            last[-1].address = one.address
+            last[-1].address = heard.address
 
 
 def _infer_channels(process: _Process) -> None:

@@ -85,25 +85,25 @@ class Join:
         owners: dict[int, Owner] = {}
         at_end = [self._of(flow) for flow in self._flows]
         for flow in self._flows:
-            here = at_end[flow.number]
-            there = None
+            near = at_end[flow.number]
+            far = None
             if flow.peer >= 0 and self._flows[flow.peer].dst == flow.src:
-                there = at_end[flow.peer]
-            there = there or self._from(flow)
-            if here is not None:
-                owners[flow.number] = self._owner(here, there, flow.src, "destination")
-            elif there is not None:
-                owners[flow.number] = self._owner(there, None, flow.dst, "source")
-            if (pair := here or there) is not None:
+                far = at_end[flow.peer]
+            far = far or self._from(flow)
+            if near is not None:
+                owners[flow.number] = self._owner(near, far, flow.src, "destination")
+            elif far is not None:
+                owners[flow.number] = self._owner(far, None, flow.dst, "source")
+            if (pair := near or far) is not None:
                 self._note_age(pair, flow)
         return Joined(owners, self._events(at_end), self._notes(owners))
 
     def _pair_connections(self, seen: list[NamedFlow]) -> None:
         """Pair the flows of connections of which a log names both ends."""
         numbers = {(flow.src, flow.dst, flow.dest_qp): flow.number for flow in seen}
-        for (address, qpn), found in self._by_key.items():
-            remote = found[0].remote
-            if len(found) > 1 or remote is None:
+        for (address, qpn), pairs in self._by_key.items():
+            remote = pairs[0].remote
+            if len(pairs) > 1 or remote is None:
                 continue
             to_here = numbers.get((remote[0], address, qpn))
             from_here = numbers.get((address, *remote))

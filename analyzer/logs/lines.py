@@ -152,27 +152,27 @@ def said(line: str) -> tuple[Speaker, int | None, Said] | None:
 
 
 def _said(text: str) -> Said | None:
-    if found := _QUEUE_PAIR.match(text):
-        number, port, qpn, prefix, interface = found.groups()
+    if match := _QUEUE_PAIR.match(text):
+        number, port, qpn, prefix, interface = match.groups()
         address = _gid(int(prefix, 16), int(interface, 16))
         return QueuePairLine(int(qpn), int(port), _number(number), None, address, True)
-    if found := _CREATED.match(text):
-        function, port, number, device, qpn = found.groups()
+    if match := _CREATED.match(text):
+        function, port, number, device, qpn = match.groups()
         sends = "Receiver" not in function
         return QueuePairLine(int(qpn), int(port), int(number), device, None, sends)
-    if found := _COMMUNICATOR.search(text):
-        pointer, rank, _ranks, gpu, name, step = found.groups()
+    if match := _COMMUNICATOR.search(text):
+        pointer, rank, _ranks, gpu, name, step = match.groups()
         known = name is not None and int(name, 16) != 0
         return CommunicatorLine(pointer, name if known else pointer, int(rank), int(gpu), step)
-    if found := _CHANNEL.match(text):
-        channel, sender, receiver, way = found.groups()
+    if match := _CHANNEL.match(text):
+        channel, sender, receiver, way = match.groups()
         return ChannelLine(int(channel), int(sender), int(receiver), way == "send")
-    if found := _FAILED.match(text):
-        return ErrorLine(int(found[1]), None, None, None)
-    if found := _COMPLETION.match(text):
+    if match := _FAILED.match(text):
+        return ErrorLine(int(match[1]), None, None, None)
+    if match := _COMPLETION.match(text):
         gids = _GIDS.search(text)
         local, remote = (None, None) if gids is None else map(gid_address, gids.groups())
-        return ErrorLine(None, int(found[1]), local, remote)
+        return ErrorLine(None, int(match[1]), local, remote)
     if text.startswith("NET/IB") and " : Using " in text:
         found_devices = [(int(n), name, int(port)) for n, name, port in _DEVICES.findall(text)]
         return DevicesLine(found_devices) if found_devices else None
@@ -181,14 +181,14 @@ def _said(text: str) -> Said | None:
 
 def perftest(line: str) -> PerftestLine | None:
     """What a line of perftest's output says."""
-    if found := _PERFTEST.match(line):
-        return PerftestLine(found[1] == "local", int(found[2], 16))
-    if found := _PERFTEST_GID.match(line):
-        numbers = [int(part) for part in found[1].split(":")]
+    if match := _PERFTEST.match(line):
+        return PerftestLine(match[1] == "local", int(match[2], 16))
+    if match := _PERFTEST_GID.match(line):
+        numbers = [int(part) for part in match[1].split(":")]
         if max(numbers) < 256:
             return PerftestLine(address=_written(bytes(numbers)))
-    if found := _PERFTEST_DEVICE.search(line):
-        return PerftestLine(device=found[1])
+    if match := _PERFTEST_DEVICE.search(line):
+        return PerftestLine(device=match[1])
     return None
 
 

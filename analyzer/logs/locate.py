@@ -29,7 +29,7 @@ def located(pairs: Sequence[LoggedPair], flows: Iterable[NamedFlow]) -> dict[int
     missing = [pair for pair in pairs if pair.address is None]
     if not missing:
         return {}
-    found: dict[int, str] = {}
+    by_pair: dict[int, str] = {}
     to: dict[tuple[str, int], list[NamedFlow]] = defaultdict(list)
     back: dict[tuple[str, str], set[int]] = defaultdict(set)
     for flow in flows:
@@ -38,7 +38,7 @@ def located(pairs: Sequence[LoggedPair], flows: Iterable[NamedFlow]) -> dict[int
     for pair in missing:
         if pair.remote is not None:
             there, _ = pair.remote
-            _only(found, pair, {
+            _only(by_pair, pair, {
                 flow.src
                 for flow in to.get(pair.remote, ())
                 if in_time(pair, flow)
@@ -47,25 +47,25 @@ def located(pairs: Sequence[LoggedPair], flows: Iterable[NamedFlow]) -> dict[int
     ends: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
     """What the queue pairs at an address call their other ends."""
     for pair in pairs:
-        address = found.get(id(pair), pair.address)
+        address = by_pair.get(id(pair), pair.address)
         if address is not None and pair.remote is not None:
             ends[address, pair.qpn].add(pair.remote)
     for pair in missing:
         if pair.remote is not None:
-            _only(found, pair, {
+            _only(by_pair, pair, {
                 address for address, qpn in ends.get(pair.remote, ()) if qpn == pair.qpn
             })  # fmt: skip
     devices: dict[tuple[str, str], set[str]] = defaultdict(set)
     for pair in pairs:
-        address = found.get(id(pair), pair.address)
+        address = by_pair.get(id(pair), pair.address)
         if address is not None and pair.speaker is not None and pair.device is not None:
             devices[pair.speaker.host, pair.device].add(address)
     for pair in missing:
         if pair.speaker is not None and pair.device is not None:
-            _only(found, pair, devices.get((pair.speaker.host, pair.device), set()))
-    return found
+            _only(by_pair, pair, devices.get((pair.speaker.host, pair.device), set()))
+    return by_pair
 
 
-def _only(found: dict[int, str], pair: LoggedPair, addresses: set[str]) -> None:
-    if id(pair) not in found and len(addresses) == 1:
-        (found[id(pair)],) = addresses
+def _only(by_pair: dict[int, str], pair: LoggedPair, addresses: set[str]) -> None:
+    if id(pair) not in by_pair and len(addresses) == 1:
+        (by_pair[id(pair)],) = addresses

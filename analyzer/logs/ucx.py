@@ -117,63 +117,63 @@ class UcxLog:
         if not known:
             return None
         time_ns = None if seconds is None else (int(seconds) * 1_000_000 + int(micros)) * 1000
-        found = _LABEL.search(line[: prefix.start()])
-        label = None if found is None else int(found[1] or found[2])
+        match = _LABEL.search(line[: prefix.start()])
+        label = None if match is None else int(match[1] or match[2])
         return Heard(Speaker(host, int(pid), -1), time_ns, what, label)
 
     def _said(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
         """Whether the line is known, and what it says with the line before."""
-        if found := _ROUTE.match(text):
-            _keep(self._routes, thread, found[1])
+        if match := _ROUTE.match(text):
+            _keep(self._routes, thread, match[1])
             return True, None
-        if found := _SYNDROME.match(text):
-            _keep(self._statuses, thread, _STATUSES.get(int(found[1], 16)))
+        if match := _SYNDROME.match(text):
+            _keep(self._statuses, thread, _STATUSES.get(int(match[1], 16)))
             return True, None
-        if found := _CONNECTED.match(text):
-            qpn, device, port, remote_qpn = found.groups()
+        if match := _CONNECTED.match(text):
+            qpn, device, port, remote_qpn = match.groups()
             address = gid_address(self._routes.pop(thread, ""))
             remote = None if address is None else (address, int(remote_qpn, 16))
             return True, QueuePairLine(int(qpn, 16), int(port), None, device, None, True, remote)
-        if found := _CREATED.match(text):
-            qpn, device, port = found.groups()
+        if match := _CREATED.match(text):
+            qpn, device, port = match.groups()
             return True, QueuePairLine(int(qpn, 16), int(port), None, device, None, True)
-        if found := _FLUSHED.match(text):
-            return True, EndLine(int(found[1], 16))
-        if (found := _FAILED.match(text)) and thread in self._statuses:
+        if match := _FLUSHED.match(text):
+            return True, EndLine(int(match[1], 16))
+        if (match := _FAILED.match(text)) and thread in self._statuses:
             status = self._statuses.pop(thread)
-            return True, ErrorLine(int(found[1], 16), status, None, _remote(text))
-        if found := _COMPLETION.match(text):
-            status = _STATUS_NAMES.get(found[1])
-            return True, ErrorLine(int(found[2], 16), status, None, _remote(text))
+            return True, ErrorLine(int(match[1], 16), status, None, _remote(text))
+        if match := _COMPLETION.match(text):
+            status = _STATUS_NAMES.get(match[1])
+            return True, ErrorLine(int(match[2], 16), status, None, _remote(text))
         return self._said_of_devices(thread, text)
 
     def _said_of_devices(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
         """As `_said`, of lines about devices, their GIDs and their queue pairs of DC."""
-        if found := _INTERFACE.match(text):
-            device, port, layer = found.groups()
+        if match := _INTERFACE.match(text):
+            device, port, layer = match.groups()
             _keep(self._making, thread, (device, int(port)) if layer == "RoCE" else None)
             return True, None
         if _MADE.match(text):
             self._making.pop(thread, None)
             return True, None
-        if found := _TARGET.match(text):
-            return True, self._target(thread, int(found[1], 16))
-        if found := _INITIATOR.match(text):
-            return True, self._initiator(thread, int(found[1], 16))
-        if found := _GID_USED.match(text):
-            return True, GidLine(found[1], int(found[2]))
-        if found := _GID.match(text):
-            address = gid_address(found[1])
-            return True, None if address is None else GidLine(found[2], int(found[3]), address)
-        if found := _OPENED.match(text):
-            opened = (*thread[:2], found[1])
+        if match := _TARGET.match(text):
+            return True, self._target(thread, int(match[1], 16))
+        if match := _INITIATOR.match(text):
+            return True, self._initiator(thread, int(match[1], 16))
+        if match := _GID_USED.match(text):
+            return True, GidLine(match[1], int(match[2]))
+        if match := _GID.match(text):
+            address = gid_address(match[1])
+            return True, None if address is None else GidLine(match[2], int(match[3]), address)
+        if match := _OPENED.match(text):
+            opened = (*thread[:2], match[1])
             _keep(self._open, opened, self._open.get(opened, 0) + 1)
             return True, None
-        if found := _CLOSED.match(text):
-            left = self._open.pop((*thread[:2], found[1]), 0) - 1
+        if match := _CLOSED.match(text):
+            left = self._open.pop((*thread[:2], match[1]), 0) - 1
             if left > 0:
-                self._open[*thread[:2], found[1]] = left
-            return True, EndLine(None, found[1]) if left == 0 else None
+                self._open[*thread[:2], match[1]] = left
+            return True, EndLine(None, match[1]) if left == 0 else None
         return False, None
 
     def _target(self, thread: _Thread, qpn: int) -> QueuePairLine | None:
@@ -202,8 +202,8 @@ def suspect(line: str) -> bool:
 
 
 def _remote(text: str) -> str | None:
-    found = _REMOTE.search(text)
-    return None if found is None else gid_address(found[1])
+    match = _REMOTE.search(text)
+    return None if match is None else gid_address(match[1])
 
 
 def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:

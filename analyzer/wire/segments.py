@@ -82,12 +82,12 @@ class SegmentLists:
 
     def segments(self, number: int) -> tuple[int, ...]:
         """The 128-bit segments of a list, the active one first."""
-        found: list[int] = []
+        segments: list[int] = []
         while number:
             entry = self._lists.packed(number - 1)
-            found.append(self._segments.packed(entry & (1 << 64) - 1))
+            segments.append(self._segments.packed(entry & (1 << 64) - 1))
             number = entry >> 64
-        return tuple(reversed(found))
+        return tuple(reversed(segments))
 
     def usids(self, carrier: int) -> tuple[str, list[str], int]:
         """(block, remaining uSIDs, empty places after them) of a carrier."""

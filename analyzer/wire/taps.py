@@ -152,8 +152,8 @@ class Taps:
         """
         base = self._both_directions(index)
         names = (f"{base} in", f"{base} out")
-        found = (i for i, tap in enumerate(self.items) if tap.name in names)
-        return index if base is None else min(found)
+        indexes = (i for i, tap in enumerate(self.items) if tap.name in names)
+        return index if base is None else min(indexes)
 
     def interface_name(self, index: int) -> str:
         """Name of the tap that represents an interface: "eth0"."""

@@ -91,19 +91,19 @@ def discover(
             _print_plan(targets)
             return 0
         with answers_of(targets, progress, raw) as folder:
-            found = discover_folder(folder, bits_per_second, delay_ns, str(source))
+            result = discover_folder(folder, bits_per_second, delay_ns, str(source))
     elif raw is not None or dry_run:
         raise UsageError("--raw and --dry-run need an inventory")
     else:
-        found = discover_folder(source, bits_per_second, delay_ns)
+        result = discover_folder(source, bits_per_second, delay_ns)
     if output is not None:
         from ...replay.fabrics.files.convert import json_bytes, yaml_bytes
 
         write = json_bytes if suffix == ".json" else yaml_bytes
-        write_results(write(found.fabric), output)
-    _report(found, format, color)
+        write_results(write(result.fabric), output)
+    _report(result, format, color)
     faults = (NO_ANSWER, UNREADABLE, UNEXPECTED)
-    failed = any(remark.kind in faults for remark in found.report.remarks)
+    failed = any(remark.kind in faults for remark in result.report.remarks)
     return _UNANSWERED if failed else 0
 
 
@@ -163,15 +163,15 @@ def _devices_done(how: ProgressAs, devices: int) -> Iterator[Progress | None]:
         yield None
 
 
-def _report(found: Discovered, format: str, color: ColorWhen) -> None:
+def _report(result: Discovered, format: str, color: ColorWhen) -> None:
     if format == "json":
         import msgspec
 
         from ...report.files import encode_json
 
-        write_results(msgspec.json.format(encode_json(found.report)) + b"\n", None)
+        write_results(msgspec.json.format(encode_json(result.report)) + b"\n", None)
         return
 
     from ...report.terminal.discovery import fill_discovery
 
-    write_page(lambda page: fill_discovery(page, found.report), None, color)
+    write_page(lambda page: fill_discovery(page, result.report), None, color)

@@ -129,7 +129,7 @@ class GrowingFlows:
                     self._live.source.stop()
         self.check()
         if self._latest is None:
-            names = ", ".join(one.label for one in self._live.source.interfaces)
+            names = ", ".join(port.label for port in self._live.source.interfaces)
             raise UsageError(f"no flow between hosts of {self._fabric.name} on {names}: see --map")
         return self._latest
 

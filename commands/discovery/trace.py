@@ -120,16 +120,16 @@ def trace(
     parsed = parse_fabric(fabric)
     grown: Reading | None = None
     if counters:
-        grown = growth(*(read_all_counters(one) for one in counters))
+        grown = growth(*(read_all_counters(folder) for folder in counters))
     strategies = [parse_strategy(text) for text in strategy or ("assign",)]
     job = _job(logs)
     run = None if devices is None else parse_devices(devices)
     dialects = {} if devices is None else dialects_of(devices)
     names = [input_name(path) for path in files]
-    found: HostTraffic | None = None
+    from_hosts: HostTraffic | None = None
     if hosts is not None:
-        names, found = [str(hosts)], _of_hosts(hosts, parsed, job, to)
-        traffic = found.traffic
+        names, from_hosts = [str(hosts)], _of_hosts(hosts, parsed, job, to)
+        traffic = from_hosts.traffic
     elif live:
         from ..options.capturing import Capturing
         from ..options.reading import Selection
@@ -163,7 +163,7 @@ def trace(
         watch=run,
         verify=Verify("taps" in wanted, grown),
         most_flows=top if to.chosen() in ("table", "html") else None,
-        hosts=found,
+        hosts=from_hosts,
     )
     from ...report.terminal.trace import fill_trace
 
@@ -195,7 +195,7 @@ def _of_hosts(source: Path, fabric: Fabric, job: Job | None, to: ReportOutput) -
 
     if not source.is_file():
         return host_traffic(source, fabric, job)
-    targets = [one for one in read_inventory(source, DIALECTS) if one.kind == "host"]
+    targets = [host for host in read_inventory(source, DIALECTS) if host.kind == "host"]
     if not targets:
         raise UsageError(f"{source}: the inventory names no host")
     with answers_of(targets, to.progress) as folder:

@@ -145,12 +145,12 @@ def agent(
             namespace=netns,
         )
         running = Agent(readings, seconds, recorder.record if recorder is not None else None)
-        told = Told()
+        notes = Told()
         with ended_by_signals(running):
             server.start(running.answer)
             say(f"metrics at {server.url}/metrics; Ctrl-C ends it")
-            told.say(_lines(counters, readings))
-            running.run(lambda: told.say(_lines(counters, readings)))
+            notes.say(_lines(counters, readings))
+            running.run(lambda: notes.say(_lines(counters, readings)))
     return 0
 
 
@@ -184,7 +184,7 @@ def _counters(
     except CaptureError as error:
         named = [placed(text, options.namespace) for text in interfaces]
         # Unknown adapters may be there.
-        if source == "packets" or all(Adapters().of_interface(*one) == [] for one in named):
+        if source == "packets" or all(Adapters().of_interface(*port) == [] for port in named):
             raise
         say(f"no probes: {error}; queue pairs and counters of adapters only")
         return None
@@ -193,6 +193,6 @@ def _counters(
 
 def _lines(counters: CounterSource | None, readings: Readings) -> list[str]:
     """What the user should know of, each said once."""
-    lines = [f"{one.interface}: {one.sentence}" for one in readings.state.blind]
+    lines = [f"{blind.interface}: {blind.sentence}" for blind in readings.state.blind]
     lines += readings.trouble()
     return lines if counters is None else [*lines, *counters.others.lines()]

@@ -66,8 +66,8 @@ class Counting:
 
     def _wait(self, source: CounterSource) -> None:
         begin = checked = time.monotonic()
-        told = Told()
-        told.say(source.others.lines())
+        notes = Told()
+        notes.say(source.others.lines())
         read = begin
         while not self._stopping.is_set():
             now = time.monotonic()
@@ -79,7 +79,7 @@ class Counting:
             if now - checked >= _CHECK_EVERY_S:
                 checked = now
                 source.note()
-                told.say(source.others.lines())
+                notes.say(source.others.lines())
                 if len(source.gone()) == len(source.interfaces):
                     say("all interfaces have disappeared or lost their probes")
                     return

@@ -75,8 +75,8 @@ def extcap(
     personal = known.get("Personal Extcap path")
     launcher = (folder or Path(personal or home / "extcap")) / _NAME
     fields = Path(known.get("Personal Lua Plugins") or home / "plugins") / plugin.NAME
-    own = Path(known.get("Personal configuration") or Path.home() / _CONFIGURATION)
-    colours = own / "profiles" / plugin.PROFILE / plugin.COLOURS
+    config = Path(known.get("Personal configuration") or Path.home() / _CONFIGURATION)
+    colours = config / "profiles" / plugin.PROFILE / plugin.COLOURS
     places = {
         launcher: _program(),
         fields: plugin.text(),

@@ -103,8 +103,8 @@ def _may_capture() -> bool:
         for line in status:
             if line.startswith("CapEff:"):
                 held = int(line.split()[1], 16)
-    own = held >> _PERFMON & held >> _BPF & 1 or held >> _SYS_ADMIN & 1
-    return bool(held >> _NET_ADMIN & 1 and own)
+    tracing = held >> _PERFMON & held >> _BPF & 1 or held >> _SYS_ADMIN & 1
+    return bool(held >> _NET_ADMIN & 1 and tracing)
 
 
 def _allowed_by_sudo(command: list[str]) -> str:

@@ -12,7 +12,7 @@ _DSCPS = 64
 
 def parse_dscp_priorities(text: str) -> dict[int, int]:
     """`26=3,48=6` as {26: 3, 48: 6}; UsageError for anything else."""
-    found: dict[int, int] = {}
+    priorities: dict[int, int] = {}
     for pair in text.replace(" ", "").split(","):
         match = _PAIR.fullmatch(pair)
         if match is None or int(match[1]) >= _DSCPS:
@@ -20,6 +20,6 @@ def parse_dscp_priorities(text: str) -> dict[int, int]:
                 f"--dscp-priority {text!r}: give DSCP=PRIORITY, such as 26=3,48=6, with DSCPs from"
                 " 0 to 63 and priorities from 0 to 7"
             )
-        if found.setdefault(int(match[1]), int(match[2])) != int(match[2]):
+        if priorities.setdefault(int(match[1]), int(match[2])) != int(match[2]):
             raise UsageError(f"--dscp-priority {text!r}: DSCP {match[1]} has two priorities")
-    return found
+    return priorities

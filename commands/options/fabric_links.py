@@ -17,8 +17,8 @@ def fabric_links(spec: str) -> FabricLinks:
         network: fabric.host_name(host) for network, host in plan.subnets.items()
     }
     for host in range(fabric.hosts):
-        own = plan.explicit.get(host) or [plan.address_of(host, ipv6) for ipv6 in (False, True)]
-        networks |= {ip_network(address): fabric.host_name(host) for address in own}
+        given = plan.explicit.get(host) or [plan.address_of(host, ipv6) for ipv6 in (False, True)]
+        networks |= {ip_network(address): fabric.host_name(host) for address in given}
     ends = zip(links.source[links.up].tolist(), links.target[links.up].tolist(), strict=True)
     return FabricLinks(
         links=[(names[source], names[target]) for source, target in ends],

@@ -42,32 +42,32 @@ def captures_in(folder: Path, pattern: str = "**/*") -> list[Path]:
 
 
 def _captures_of(files: Sequence[Path], folder: str) -> list[Path]:
-    found = [path for path in files if _CAPTURE.fullmatch(path.name)]
+    captures = [path for path in files if _CAPTURE.fullmatch(path.name)]
     shown = printable(folder)
-    if not found:
+    if not captures:
         raise UnreadableInput(f"{shown} contains no capture (*.pcap, *.pcapng, *.cap)")
-    if others := len(files) - len(found):
+    if others := len(files) - len(captures):
         what = "1 file is" if others == 1 else f"{others} files are"
         print(f"rocescope: {shown}: {what} not named like a capture: ignored", file=sys.stderr)
-    return found
+    return captures
 
 
 def expanded(files: Sequence[Path]) -> list[Path]:
     """Files, with the captures of folders and of prefixes in an object store, and those that
     patterns such as 'ring/*/*.pcap' name."""
-    found: list[Path] = []
+    inputs: list[Path] = []
     for path in files:
         if is_stored(name := input_name(path)):
             objects = objects_at(name)
-            found += [path] if objects == [name] else _captures_of([*map(Path, objects)], name)
+            inputs += [path] if objects == [name] else _captures_of([*map(Path, objects)], name)
         elif os.path.isdir(path):  # Path.is_dir() fails in a folder that may not be searched
-            found += captures_in(path)
+            inputs += captures_in(path)
         elif glob.has_magic(str(path)) and not os.path.exists(path):
             matches = sorted(map(Path, glob.glob(str(path), recursive=True)))
-            found += expanded(matches) if matches else [path]
+            inputs += expanded(matches) if matches else [path]
         else:
-            found.append(path)
-    return found
+            inputs.append(path)
+    return inputs
 
 
 def check_inputs(files: Sequence[Path]) -> None:
@@ -83,10 +83,10 @@ def check_inputs(files: Sequence[Path]) -> None:
 
 def _identity(path: Path) -> Path | tuple[int, int]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return path
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def check_terminal() -> None:

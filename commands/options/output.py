@@ -161,9 +161,9 @@ class Output(ReportOutput):
     format: Annotated[Format | None, Parameter(alias="-f")] = None
 
     def chosen(self) -> Format:
-        found = super().chosen()
-        assert found != "html"
-        return found
+        kind = super().chosen()
+        assert kind != "html"
+        return kind
 
     def _of_suffix(self, suffix: str, formats: str) -> ReportFormat:
         formats = formats.replace("html, ", "")

@@ -35,17 +35,17 @@ class Naming:
     @property
     def rings(self) -> str | None:
         """The expression that names the taps of ring files; UsageError for a wrong one."""
-        found = [text for text in self.tap or () if _TAP in text]
-        if not found:
+        texts = [text for text in self.tap or () if _TAP in text]
+        if not texts:
             return None
         if len(self.tap or ()) > 1:
-            raise UsageError(f"--tap {found[0]} names all taps: give no other --tap")
+            raise UsageError(f"--tap {texts[0]} names all taps: give no other --tap")
         try:
             with warnings.catch_warnings(action="ignore"):  # of what may mean something else later
-                re.compile(found[0])
+                re.compile(texts[0])
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"--tap {found[0]} is not a regular expression: {error}") from None
-        return found[0]
+            raise UsageError(f"--tap {texts[0]} is not a regular expression: {error}") from None
+        return texts[0]
 
     def captures(
         self, files: Sequence[Path], none_needed: bool = False
@@ -90,17 +90,17 @@ class Naming:
         """
         if self.rings is not None:
             raise UsageError("compare takes --tap NAME=FILE, not an expression")
-        found: list[dict[Path, str]] = [{} for _ in sides]
+        by_side: list[dict[Path, str]] = [{} for _ in sides]
         for name, given in map(_parsed, self.tap or ()):
             fitting = [_fitting(given, files) for files in sides]
             if not any(fitting):
                 raise UsageError(f"--tap {name}={given}: no capture that is compared has this name")
-            for names, paths in zip(found, fitting, strict=True):
+            for names, paths in zip(by_side, fitting, strict=True):
                 for path in paths:
                     _add(names, path, name)
-        for names, files in zip(found, sides, strict=True):
+        for names, files in zip(by_side, sides, strict=True):
             _check_different(files, names)
-        return [_by_input(names) for names in found]
+        return [_by_input(names) for names in by_side]
 
 
 NAMING = Naming()
@@ -116,14 +116,14 @@ def check_uncombined(names: Mapping[str, str], concat: bool) -> None:
 def _by_expression(rings: str, files: Sequence[Path]) -> dict[str, str]:
     names: dict[str, str] = {}
     for path in files:
-        found = re.search(rings, input_name(path))
-        if found is None and not path.exists():
+        match = re.search(rings, input_name(path))
+        if match is None and not path.exists():
             raise UsageError(f"there is no file {path}")
-        if found is None or not found["tap"]:
+        if match is None or not match["tap"]:
             raise UsageError(
                 f"--tap {rings} names no tap of {path}: change the expression, or omit the file"
             )
-        names[input_name(path)] = _text(found["tap"])
+        names[input_name(path)] = _text(match["tap"])
     return names
 
 

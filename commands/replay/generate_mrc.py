@@ -164,8 +164,8 @@ def generate_mrc(
         ),
     )
     written = 0
-    with whole_file(output) as whole:
-        file = mirrored(whole, mirror)
+    with whole_file(output) as target:
+        file = mirrored(target, mirror)
         file.write(file_header(snaplen))
         for time_ns, data, wire in traffic.captured():
             seconds, rest = divmod(time_ns, 1_000_000_000)

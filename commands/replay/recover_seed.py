@@ -87,8 +87,8 @@ def recover_seed(
     traffic = [name for name in names if name not in tap_names]
     traffic += [word for path, tap in tap_names.items() for word in ("--tap", f"{tap}={path}")]
     to.write_replay(result, lambda page: fill_recovery(page, result, traffic=traffic, on=on))
-    found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
-    return 0 if found else _NOTHING_FITS
+    explained = any(is_explained(c) for switch in result.switches for c in switch.candidates)
+    return 0 if explained else _NOTHING_FITS
 
 
 def _asked(

@@ -59,7 +59,7 @@ def sweep(
     """
     to.chosen()
     span = parse_seeds(seeds)
-    own = None if production is None else parse_seed(production, "--production")
+    in_use = None if production is None else parse_seed(production, "--production")
 
     from ...analyzer.spec import parse_options
     from ...replay.compare.prepared import PreparedReplay
@@ -73,7 +73,7 @@ def sweep(
     prepared = PreparedReplay(traffic.request(fabric, files, strategies=()))
     sources = prepared.request.sources
     with reading_shown(to.progress, sources[0]) as read:
-        found = prepared.read(read)
+        captured = prepared.read(read)
     with steps_shown(to.progress) as tell:
 
         def swept(done: int, total: int) -> None:
@@ -81,13 +81,13 @@ def sweep(
                 tell("seeds", done, total)
 
         result = sweep_result(
-            found,
+            captured,
             prepared.fabric,
             options,
             span,
             per_switch,
             measure,
-            own,
+            in_use,
             sources,
             swept,
         )

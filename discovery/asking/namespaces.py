@@ -29,7 +29,7 @@ class Namespaces:
 
     def __call__(self, requests: Sequence[Request]) -> list[Said]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return list(pool.map(self._one, requests))
+            return list(pool.map(self._ask, requests))
 
     def listen(self, device: str, command: str, heard: Callable[[], object]) -> str:
         """As `Line.listen`."""
@@ -66,7 +66,7 @@ class Namespaces:
             for process in self._listening:
                 process.kill()
 
-    def _one(self, request: Request) -> Said:
+    def _ask(self, request: Request) -> Said:
         command = self.command(request.device, request.command)
         try:
             done = subprocess.run(
@@ -78,8 +78,8 @@ class Namespaces:
             return Said(b"", (error.strerror or str(error)).lower())
         if done.returncode == 0:
             return Said(done.stdout, "")
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        reason = f": {printable(told[-1][:200])}" if told else ""
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = f": {printable(lines[-1][:200])}" if lines else ""
         return Said(done.stdout, f"exit status {done.returncode}{reason}")
 
     def command(self, device: str, command: str) -> list[str]:

@@ -76,13 +76,13 @@ def ports_of(queries: Sequence[Query], output: bytes) -> list[str | None]:
     rows: dict[_Way, list[int]] = {}
     for row, query in enumerate(queries):
         rows.setdefault((query.src, query.dst, query.port), []).append(row)
-    found: list[str | None] = [None] * len(queries)
-    for way, own in rows.items():
-        told = answers.get(way, [])
-        if len(told) == len(own):
-            for row, port in zip(own, told, strict=True):
-                found[row] = port
-    return found
+    ports: list[str | None] = [None] * len(queries)
+    for way, query_rows in rows.items():
+        answered = answers.get(way, [])
+        if len(answered) == len(query_rows):
+            for row, port in zip(query_rows, answered, strict=True):
+                ports[row] = port
+    return ports
 
 
 def _answer(line: bytes) -> tuple[_Way, str | None] | None:

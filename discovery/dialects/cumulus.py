@@ -15,7 +15,7 @@ from ...replay.fabrics.devices.device import Device
 from ...replay.fabrics.files.yaml_source import Source
 from .dialect import Calculator, Question
 from .linux import LINUX, read_known
-from .reading import Entry, Lines, Reader, number, one_of, the_whole
+from .reading import Entry, Lines, Reader, match_whole, number, one_of
 
 _FORWARDING, _TRAFFIC = "cumulus-forwarding.json", "cumulus-traffic"
 _ADAPTIVE = "cumulus-adaptive.json"
@@ -45,9 +45,9 @@ def _read(folder: Path, name: str) -> Device:
 def _seed(lines: Lines) -> str:
     """The seed; without a line the switch has drawn one."""
     for line in lines:
-        found = _SEED.fullmatch(line.text)
-        if found:
-            return f"seed {number(found[1], 'a seed', (1 << 32) - 1, line)}"
+        match = _SEED.fullmatch(line.text)
+        if match:
+            return f"seed {number(match[1], 'a seed', (1 << 32) - 1, line)}"
     return "seed random"
 
 
@@ -77,7 +77,7 @@ CUMULUS = LINUX._replace(
     questions=(*LINUX.questions, *_OWN),
     read=_read,
     mark=_FORWARDING,
-    told=("route.json",),
+    forwarding=("route.json",),
     met="",
-    calculator=Calculator(_ASK, partial(the_whole, _ANSWER)),
+    calculator=Calculator(_ASK, partial(match_whole, _ANSWER)),
 )

@@ -53,7 +53,7 @@ class Dialect(NamedTuple):
     """(folder, name of the device); UsageError names a file that is not such an answer."""
     mark: str
     """Suffix of the file that shows the dialect in a folder that people made."""
-    told: tuple[str, ...]
+    forwarding: tuple[str, ...]
     """Suffixes of the answers that tables and hash settings are read from."""
     needed: str = ""
     """Suffix of the answer without which nothing of a device is known; empty: there is none."""

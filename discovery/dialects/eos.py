@@ -22,13 +22,13 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_whole,
     network,
     octets,
     one_of,
     own_address,
     port_name,
     rate,
-    the_whole,
     weight,
 )
 from .roles import eos_role
@@ -69,28 +69,28 @@ def _read(folder: Path, name: str) -> Device:
 
 
 def _interfaces(top: Source) -> list[Interface]:
-    found = []
+    ports = []
     for name, entry in Entry(top).named("interfaces"):
         state = one_of(entry.text("lineProtocolStatus"), _UP, "lineProtocolStatus", entry.place)
-        own = []
+        nets = []
         for given in entry.each("interfaceAddress"):
             listed = [given.inner(key) for key in ("primaryIp", "virtualIp") if key in given]
-            for one in [*listed, *given.each("secondaryIpsOrderedList")]:
-                if one.text("address") != "0.0.0.0":
-                    own.append(own_address(one.text("address"), one.text("maskLen"), one.place))
+            for row in [*listed, *given.each("secondaryIpsOrderedList")]:
+                if row.text("address") != "0.0.0.0":
+                    nets.append(own_address(row.text("address"), row.text("maskLen"), row.place))
         if "interfaceAddressIp6" in entry:
             six = entry.inner("interfaceAddressIp6")
             local = [six.inner("linkLocalIp6")] if "linkLocalIp6" in six else []
-            for one in [*six.each("globalUnicastIp6s"), *local]:
-                length = one.text("subnet").partition("/")[2]
-                own.append(own_address(one.text("address"), length, one.place))
+            for row in [*six.each("globalUnicastIp6s"), *local]:
+                length = row.text("subnet").partition("/")[2]
+                nets.append(own_address(row.text("address"), length, row.place))
         bond = _MEMBER.search(entry.text("interfaceMembership", ""))
         vrf = entry.text("vrf", "default")
-        found.append(
+        ports.append(
             Interface(
                 port_name(name, entry.place),
                 mac(entry.text("physicalAddress", ""), entry.place),
-                tuple(own),
+                tuple(nets),
                 state == "up",
                 bond[1] if bond else "",
                 "" if vrf == "default" else vrf,
@@ -98,7 +98,7 @@ def _interfaces(top: Source) -> list[Interface]:
                 rate(entry.values.get("bandwidth")),
             )
         )
-    return found
+    return ports
 
 
 def _routes(top: Source) -> tuple[list[Route], list[str]]:
@@ -109,7 +109,7 @@ def _routes(top: Source) -> tuple[list[Route], list[str]]:
         for name in vrfs.values
         if name != "default"
     ]
-    found, soft, tunnels = [], [], []
+    routes, soft, tunnels = [], [], []
     for dest, entry in vrfs.inner("default").named("routes"):
         action = one_of(entry.text("routeAction"), _ACTIONS, "routeAction", entry.place)
         if action == "receive":
@@ -119,16 +119,16 @@ def _routes(top: Source) -> tuple[list[Route], list[str]]:
             continue
         vias = entry.each("vias", default=False) if action == "forward" else []
         hops = [_hop(via) for via in vias]
-        if not all(one.device for one in hops):
+        if not all(hop.device for hop in hops):
             tunnels.append(dest)
-        nowhere = all(one.device.startswith("Null") for one in hops)
+        nowhere = all(hop.device.startswith("Null") for hop in hops)
         net = network(dest, entry.place)
-        found.append(Route(net, () if nowhere else tuple(hops), None, entry.place.where))
+        routes.append(Route(net, () if nowhere else tuple(hops), None, entry.place.where))
     if soft:
         remarks.append(f"hardware does not have {len(soft)} routes, such as {soft[0]}: left out")
     if tunnels:
         remarks.append(f"{len(tunnels)} routes lead into a tunnel, such as {tunnels[0]}: not used")
-    return found, remarks
+    return routes, remarks
 
 
 def _hop(via: Entry) -> NextHop:
@@ -143,36 +143,36 @@ def _lldp(top: Source) -> list[Advertised]:
     return [
         Advertised(
             port_name(port, entry.place),
-            one.text("systemName", ""),
-            mac_or_text(one.text("chassisId")),
+            neighbour.text("systemName", ""),
+            mac_or_text(neighbour.text("chassisId")),
             mac_or_text(far.text("interfaceId_v2", "") or far.text("interfaceId").strip('"')),
-            tuple(each.text("address") for each in one.each("managementAddresses")),
+            tuple(each.text("address") for each in neighbour.each("managementAddresses")),
         )
         for port, entry in Entry(top).named("lldpNeighbors")
-        for one in entry.each("lldpNeighborInfo", default=False)
-        for far in (one.inner("neighborInterfaceInfo"),)
+        for neighbour in entry.each("lldpNeighborInfo", default=False)
+        for far in (neighbour.inner("neighborInterfaceInfo"),)
     ]
 
 
 def _arp(top: Source) -> list[Resolved]:
-    found = []
-    for one in Entry(top).each("ipV4Neighbors", default=False):
-        port = one.text("interface").rpartition(", ")[2]  # of a VLAN: "Vlan100, Ethernet3"
+    resolved = []
+    for entry in Entry(top).each("ipV4Neighbors", default=False):
+        port = entry.text("interface").rpartition(", ")[2]  # of a VLAN: "Vlan100, Ethernet3"
         if port != "not learned":
-            found.append(
-                Resolved(port_name(port, one.place), mac(one.text("hwAddress"), one.place))
+            resolved.append(
+                Resolved(port_name(port, entry.place), mac(entry.text("hwAddress"), entry.place))
             )
-    return found
+    return resolved
 
 
 def _counters(folder: Path, name: str, suffix: str) -> dict[Port, Bytes]:
-    found = {}
+    counters = {}
     for port, entry in Entry(load_json(folder / f"{name}.{suffix}")).named("interfaces"):
         if "interfaceCounters" in entry:
-            own = entry.inner("interfaceCounters")
-            sent, received = octets(own.at("outOctets")), octets(own.at("inOctets"))
-            found[Port(name, port_name(port, entry.place))] = Bytes(sent, received)
-    return found
+            count = entry.inner("interfaceCounters")
+            sent, received = octets(count.at("outOctets")), octets(count.at("inOctets"))
+            counters[Port(name, port_name(port, entry.place))] = Bytes(sent, received)
+    return counters
 
 
 _ANSWER = re.compile(rb"\s*Output Interface: ([A-Za-z][A-Za-z0-9/.-]{0,47})\s*")
@@ -187,8 +187,8 @@ EOS = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES, _ROUTES6),
-    calculator=Calculator(_ASK, partial(the_whole, _ANSWER)),
+    forwarding=(_ROUTES, _ROUTES6),
+    calculator=Calculator(_ASK, partial(match_whole, _ANSWER)),
     counters=("eos-interfaces.json", _counters),
     role=eos_role,
 )

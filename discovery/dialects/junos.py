@@ -25,12 +25,12 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_only,
     network,
     one_of,
     own_address,
     port_name,
     rate_in_text,
-    the_only,
 )
 from .roles import junos_role
 
@@ -84,18 +84,18 @@ def _without_units(device: Device) -> Device:
         if dot:
             units.setdefault(physical, []).append(port.name)
     plain = {port.name for port in device.interfaces or () if port.addresses}
-    several = {name: own for name, own in units.items() if len(own) > 1 or name in plain}
-    alone = {own[0]: name for name, own in units.items() if name not in several}
+    several = {name: subs for name, subs in units.items() if len(subs) > 1 or name in plain}
+    alone = {subs[0]: name for name, subs in units.items() if name not in several}
     ports = []
     for port in device.interfaces or ():
         if port.name in alone:
             continue
-        own = units.get(port.name, [])
+        subs = units.get(port.name, [])
         if port.name in several:
             port = port._replace(vrf=UNITS)
-        elif own:
-            one = next(unit for unit in device.interfaces or () if unit.name == own[0])
-            port = port._replace(addresses=one.addresses, vrf=one.vrf)
+        elif subs:
+            only = next(unit for unit in device.interfaces or () if unit.name == subs[0])
+            port = port._replace(addresses=only.addresses, vrf=only.vrf)
         elif any(port.name in names for names in several.values()):
             port = port._replace(vrf=UNITS)
         ports.append(port._replace(master=port.master.partition(".")[0]))
@@ -113,8 +113,8 @@ def _without_units(device: Device) -> Device:
     if several:
         names = sorted(several)
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        told = f"several units with addresses on {', '.join(names[:5])}{more}: left out"
-        remarks = (*remarks, told)
+        remark = f"several units with addresses on {', '.join(names[:5])}{more}: left out"
+        remarks = (*remarks, remark)
     return replace(
         device,
         interfaces=None if device.interfaces is None else tuple(ports),
@@ -134,7 +134,7 @@ def _data(entry: Entry, key: str, default: str | None = None) -> str:
     return items[0].text("data")
 
 
-def _one(top: Source, key: str) -> Entry:
+def _pick(top: Source, key: str) -> Entry:
     (*_, last) = [Entry(top), *Entry(top).each(key, default=False)]
     return last
 
@@ -144,12 +144,12 @@ def _port(text: str, place: Place) -> str:
 
 
 def _name(top: Source) -> str:
-    return _data(_one(top, "software-information"), "host-name")
+    return _data(_pick(top, "software-information"), "host-name")
 
 
 def _interfaces(top: Source) -> list[Interface]:
-    found = []
-    for physical in _one(top, "interface-information").each("physical-interface", default=False):
+    ports = []
+    for physical in _pick(top, "interface-information").each("physical-interface", default=False):
         name = port_name(_data(physical, "name"), physical.place)
         up = one_of(_data(physical, "oper-status"), {"up", "down"}, "oper-status", physical.place)
         own_mac = _data(physical, "current-physical-address", "")
@@ -166,36 +166,36 @@ def _interfaces(top: Source) -> list[Interface]:
         )
         for logical in physical.each("logical-interface"):
             unit = _port(_data(logical, "name"), logical.place)
-            own, bundle = _families(logical)
+            addresses, bundle = _families(logical)
             if unit == name:
-                base = base._replace(addresses=own, master=bundle)
-            elif own:
-                found.append(base._replace(name=unit, addresses=own, mac=""))
-        found.append(base)
-    return found
+                base = base._replace(addresses=addresses, master=bundle)
+            elif addresses:
+                ports.append(base._replace(name=unit, addresses=addresses, mac=""))
+        ports.append(base)
+    return ports
 
 
 def _families(logical: Entry) -> tuple[tuple[IPv4Interface | IPv6Interface, ...], str]:
     """(addresses, aggregate) of a logical interface."""
-    own, bundle = [], ""
+    addresses, bundle = [], ""
     for family in logical.each("address-family"):
         if "ae-bundle-name" in family:
             bundle = _port(_data(family, "ae-bundle-name"), family.place)
         if _data(family, "address-family-name") not in ("inet", "inet6"):
             continue
-        for one in family.each("interface-address"):
-            local = _data(one, "ifa-local", "")
+        for entry in family.each("interface-address"):
+            local = _data(entry, "ifa-local", "")
             if local:
                 full = 128 if ":" in local else 32
-                length = _data(one, "ifa-destination", "").partition("/")[2] or str(full)
-                own.append(own_address(local, length, one.place))
-    return tuple(own), bundle
+                length = _data(entry, "ifa-destination", "").partition("/")[2] or str(full)
+                addresses.append(own_address(local, length, entry.place))
+    return tuple(addresses), bundle
 
 
 def _routes(top: Source, default: str) -> tuple[list[Route], list[str]]:
-    found: dict[Network, Route] = {}
+    routes: dict[Network, Route] = {}
     tunnels = []
-    for table in _one(top, "forwarding-table-information").each("route-table", default=False):
+    for table in _pick(top, "forwarding-table-information").each("route-table", default=False):
         if _data(table, "table-name") not in ("default", "default.inet", "default.inet6"):
             continue
         for entry in table.each("rt-entry"):
@@ -208,30 +208,30 @@ def _routes(top: Source, default: str) -> tuple[list[Route], list[str]]:
             if hops is None:
                 continue
             net = network(default if dest == "default" else dest, entry.place)
-            if not all(one.device for one in hops):
+            if not all(hop.device for hop in hops):
                 tunnels.append(dest)
-            if kind == "perm" and net in found:
+            if kind == "perm" and net in routes:
                 continue
-            found[net] = Route(net, tuple(hops), None, entry.place.where)
-    told = f"{len(tunnels)} routes add a label or a tunnel header: not used"
-    return list(found.values()), [told] if tunnels else []
+            routes[net] = Route(net, tuple(hops), None, entry.place.where)
+    remark = f"{len(tunnels)} routes add a label or a tunnel header: not used"
+    return list(routes.values()), [remark] if tunnels else []
 
 
 def _hops(entry: Entry) -> list[NextHop] | None:
     """The next hops of an entry; None for addresses of the device itself."""
     hops, kinds = [], set()
-    for one in entry.each("nh", default=False):
-        kind = _data(one, "nh-type")
+    for hop in entry.each("nh", default=False):
+        kind = _data(hop, "nh-type")
         kinds.add(kind)
-        one_of(kind, _SETS | _DROPS | _OWN | _PLAIN | _TUNNELS, "nh-type", one.place)
+        one_of(kind, _SETS | _DROPS | _OWN | _PLAIN | _TUNNELS, "nh-type", hop.place)
         if kind in _OWN:
             return None
         if kind in _TUNNELS:
             hops.append(NextHop(None, "", usable=False))
         elif kind in _PLAIN:
-            port = _port(_data(one, "via"), one.place)
-            to = _data(one, "to", "") if kind != "rslv" else ""
-            gateway = address(to, one.place) if to else None
+            port = _port(_data(hop, "via"), hop.place)
+            to = _data(hop, "to", "") if kind != "rslv" else ""
+            gateway = address(to, hop.place) if to else None
             hops.append(NextHop(gateway, port, 1, usable=kind != "hold"))
     if not hops and not kinds & _DROPS:
         raise entry.at("nh").wrong("expected next hops")
@@ -239,32 +239,32 @@ def _hops(entry: Entry) -> list[NextHop] | None:
 
 
 def _lldp(top: Source) -> list[Advertised]:
-    found = []
-    listed = _one(top, "lldp-neighbors-information").each("lldp-neighbor-information")
-    for one in listed:
-        key = "lldp-local-port-id" if "lldp-local-port-id" in one else "lldp-local-interface"
-        named = _data(one, "lldp-remote-port-id-subtype", "") in ("Interface name", "Mac address")
+    neighbours = []
+    listed = _pick(top, "lldp-neighbors-information").each("lldp-neighbor-information")
+    for peer in listed:
+        key = "lldp-local-port-id" if "lldp-local-port-id" in peer else "lldp-local-interface"
+        named = _data(peer, "lldp-remote-port-id-subtype", "") in ("Interface name", "Mac address")
         described = "lldp-remote-port-description"
-        far = "lldp-remote-port-id" if named or described not in one else described
-        found.append(
+        far = "lldp-remote-port-id" if named or described not in peer else described
+        neighbours.append(
             Advertised(
-                _port(_data(one, key), one.place),
-                _data(one, "lldp-remote-system-name", ""),
-                mac_or_text(_data(one, "lldp-remote-chassis-id", "")),
-                mac_or_text(_data(one, far).removesuffix(".0")),
+                _port(_data(peer, key), peer.place),
+                _data(peer, "lldp-remote-system-name", ""),
+                mac_or_text(_data(peer, "lldp-remote-chassis-id", "")),
+                mac_or_text(_data(peer, far).removesuffix(".0")),
                 (),
             )
         )
-    return found
+    return neighbours
 
 
 def _arp(top: Source) -> list[Resolved]:
     return [
         Resolved(
-            _port(_data(one, "interface-name").partition(" ")[0], one.place),
-            mac(_data(one, "mac-address"), one.place),
+            _port(_data(entry, "interface-name").partition(" ")[0], entry.place),
+            mac(_data(entry, "mac-address"), entry.place),
         )
-        for one in _one(top, "arp-table-information").each("arp-table-entry")
+        for entry in _pick(top, "arp-table-information").each("arp-table-entry")
     ]
 
 
@@ -282,7 +282,7 @@ JUNOS = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES, _ROUTES6),
-    calculator=Calculator(_ASK, partial(the_only, _ANSWER)),
+    forwarding=(_ROUTES, _ROUTES6),
+    calculator=Calculator(_ASK, partial(match_only, _ANSWER)),
     role=junos_role,
 )

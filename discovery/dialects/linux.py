@@ -40,7 +40,7 @@ LINUX = Dialect(
     read_known,
     needed="route.json",
     mark="route.json",
-    told=("route.json", "sysctl"),
+    forwarding=("route.json", "sysctl"),
     met="iproute2 6.1, lldpd 1.0.16, Linux 6.18",
     of_hosts=(
         Question(QUEUE_PAIRS, "rdma -j resource show qp", "queue pairs and processes"),

@@ -26,13 +26,13 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_only,
     network,
     octets,
     one_of,
     own_address,
     port_name,
     rate,
-    the_only,
 )
 from .roles import nxos_role
 
@@ -57,8 +57,8 @@ _KBIT = 1000
 
 def _long(text: str, place: Place) -> str:
     """The name of a port, written out as the ports themselves do."""
-    found = _SHORT.fullmatch(text)
-    return port_name(_LONG.get(found[1], found[1]) + found[2] if found else text, place)
+    match = _SHORT.fullmatch(text)
+    return port_name(_LONG.get(match[1], match[1]) + match[2] if match else text, place)
 
 
 def _rows(entry: Entry, name: str) -> list[Entry]:
@@ -66,7 +66,7 @@ def _rows(entry: Entry, name: str) -> list[Entry]:
     if f"TABLE_{name}" not in entry or entry.at(f"TABLE_{name}").is_empty:
         return []
     rows = entry.inner(f"TABLE_{name}").at(f"ROW_{name}")
-    return [Entry(one) for one in rows.items("rows")] if rows.is_list else [Entry(rows)]
+    return [Entry(row) for row in rows.items("rows")] if rows.is_list else [Entry(rows)]
 
 
 def _read(folder: Path, name: str) -> Device:
@@ -87,22 +87,22 @@ def _read(folder: Path, name: str) -> Device:
 
 
 def _interfaces(top: Source) -> list[Interface]:
-    found = []
+    ports = []
     for row in _rows(Entry(top), "interface"):
         name = port_name(row.text("interface"), row.place)
         kind = "svi" if "svi_line_proto" in row else "eth"
         state = row.text("svi_line_proto" if kind == "svi" else "state")
-        own = []
+        addresses = []
         if f"{kind}_ip_addr" in row:
             length = row.text(f"{kind}_ip_mask")
-            own.append(own_address(row.text(f"{kind}_ip_addr"), length, row.place))
+            addresses.append(own_address(row.text(f"{kind}_ip_addr"), length, row.place))
         physical = row.text("svi_mac" if kind == "svi" else "eth_hw_addr", "")
         bundle = row.text("eth_bundle", "")
-        found.append(
+        ports.append(
             Interface(
                 name,
                 mac(physical, row.place),
-                tuple(own),
+                tuple(addresses),
                 one_of(state, {"up", "down"}, "state", row.place) == "up",
                 f"port-channel{bundle.removeprefix('port-channel')}" if bundle else "",
                 "management" if name.startswith("mgmt") else "",
@@ -110,9 +110,9 @@ def _interfaces(top: Source) -> list[Interface]:
                 rate(row.values.get("eth_bw"), _KBIT),  # that of a VLAN is only a nominal one
             )
         )
-    if not found:
+    if not ports:
         raise top.wrong("expected rows of TABLE_interface")
-    return found
+    return ports
 
 
 def _lldp(top: Source) -> list[Advertised]:
@@ -210,7 +210,7 @@ _ASK = "show routing hash {src} {dst} ip-proto 17 {sport} {dport} in-interface {
 
 
 def _answer(output: bytes) -> str | None:
-    name = _SHORT.fullmatch(the_only(_ANSWER, output) or "")
+    name = _SHORT.fullmatch(match_only(_ANSWER, output) or "")
     return None if name is None else _LONG.get(name[1], name[1]) + name[2]
 
 
@@ -219,7 +219,7 @@ NXOS = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES, _ROUTES6),
+    forwarding=(_ROUTES, _ROUTES6),
     calculator=Calculator(_ASK, _answer),
     counters=("nxos-interfaces.json", _counters),
     role=nxos_role,

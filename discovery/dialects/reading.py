@@ -97,16 +97,16 @@ class Reader:
         """One line per answer that is not as expected."""
         return tuple(self._problems)
 
-    def device(self, told: Told) -> Device:
+    def device(self, contents: Told) -> Device:
         """The device. UsageError if no answer is readable."""
-        known = (told.interfaces, told.table, told.advertised, told.resolved)
-        if all(one is None for one in known):
+        known = (contents.interfaces, contents.table, contents.advertised, contents.resolved)
+        if all(part is None for part in known):
             raise UsageError(self._problems[0] if self._problems else "no command was answered")
-        ports = told.interfaces
-        tables = {4: told.table, 6: told.table6}
-        read = {version: one for version, one in tables.items() if one is not None}
-        routes = [route for one in read.values() for route in one[0]] if 4 in read else []
-        if told.default_table and ports is not None:
+        ports = contents.interfaces
+        tables = {4: contents.table, 6: contents.table6}
+        read = {version: part for version, part in tables.items() if part is not None}
+        routes = [route for part in read.values() for route in part[0]] if 4 in read else []
+        if contents.default_table and ports is not None:
             ports = _with_vrfs(ports, {route.network for route in routes}, read.keys())
         return Device(
             self._name,
@@ -114,16 +114,16 @@ class Reader:
             ipv4_only=6 not in read,
             forwards=True,
             interfaces=None if ports is None else tuple(ports),
-            advertised=None if told.advertised is None else tuple(told.advertised),
-            resolved=None if told.resolved is None else tuple(told.resolved),
+            advertised=None if contents.advertised is None else tuple(contents.advertised),
+            resolved=None if contents.resolved is None else tuple(contents.resolved),
             remarks=(
-                *dict.fromkeys(text for one in read.values() for text in one[1]),
+                *dict.fromkeys(text for part in read.values() for text in part[1]),
                 *limits_of(ports or ()),
             ),
             tables_read=4 in read,
-            system=told.system,
-            chassis=told.chassis,
-            hash_in_words=told.hash_in_words,
+            system=contents.system,
+            chassis=contents.chassis,
+            hash_in_words=contents.hash_in_words,
             unexpected=self.problems,
         )
 
@@ -139,27 +139,27 @@ def _with_vrfs(
 
     versions: IP versions whose default table was read.
     """
-    found = []
+    marked = []
     for port in ports:
-        own = {
+        own_networks = {
             address.network
             for address in port.addresses
             if address.version in versions
             and address.network.num_addresses > 1
             and not address.is_link_local
         }
-        elsewhere = port.up and own and not own & networks and not port.vrf
-        found.append(port._replace(vrf=VRF_NOT_TOLD) if elsewhere else port)
-    return found
+        elsewhere = port.up and own_networks and not own_networks & networks and not port.vrf
+        marked.append(port._replace(vrf=VRF_NOT_TOLD) if elsewhere else port)
+    return marked
 
 
 def _with_source(route: Route, ports: Sequence[Interface]) -> Route:
     """A connected route with the device's own address, as its interfaces show."""
     if not route.connected or route.source is not None:
         return route
-    own = (a.ip for p in ports if p.name == route.hops[0].device for a in p.addresses)
-    here = (a for a in own if a.version == route.network.version and a in route.network)
-    return replace(route, source=next(here, None))
+    addresses = (a.ip for p in ports if p.name == route.hops[0].device for a in p.addresses)
+    in_network = (a for a in addresses if a.version == route.network.version and a in route.network)
+    return replace(route, source=next(in_network, None))
 
 
 class Line(NamedTuple):
@@ -327,20 +327,20 @@ class Entry:
         """The objects of a list; default: none if there is no such list."""
         if default and key not in self:
             return []
-        return [Entry(one) for one in self.at(key).items("objects")]
+        return [Entry(item) for item in self.at(key).items("objects")]
 
     def named(self, key: str) -> list[tuple[str, Entry]]:
         """(name, object) of an object of objects that must be there."""
-        return [(name, Entry(one)) for name, one in self.inner(key).values.items()]
+        return [(name, Entry(item)) for name, item in self.inner(key).values.items()]
 
 
-def the_whole(pattern: re.Pattern[bytes], output: bytes) -> str | None:
+def match_whole(pattern: re.Pattern[bytes], output: bytes) -> str | None:
     """The one group of a pattern that is the whole answer."""
-    found = pattern.fullmatch(output)
-    return found[1].decode() if found else None
+    match = pattern.fullmatch(output)
+    return match[1].decode() if match else None
 
 
-def the_only(pattern: re.Pattern[bytes], output: bytes) -> str | None:
+def match_only(pattern: re.Pattern[bytes], output: bytes) -> str | None:
     """What the one group of a pattern finds in an answer, if it is the same everywhere."""
-    found = set(pattern.findall(output))
-    return found.pop().decode() if len(found) == 1 else None
+    values = set(pattern.findall(output))
+    return values.pop().decode() if len(values) == 1 else None

@@ -26,12 +26,12 @@ def read_all_counters(folder: Path) -> dict[Port, Bytes]:
 
     UsageError without such an answer, and for one that is not as documented.
     """
-    found: dict[Port, Bytes] = {}
+    counters: dict[Port, Bytes] = {}
     for dialect in DIALECTS.values():
         if dialect.counters is not None:
             suffix, read = dialect.counters
             for file in sorted(folder.glob(f"*.{suffix}")) if folder.is_dir() else ():
-                found |= read(folder, file.name.removesuffix(f".{suffix}"), suffix)
-    if found and not any(folder.glob(f"*.{SUFFIX}")):
-        return found
-    return found | read_counters(folder)
+                counters |= read(folder, file.name.removesuffix(f".{suffix}"), suffix)
+    if counters and not any(folder.glob(f"*.{SUFFIX}")):
+        return counters
+    return counters | read_counters(folder)

@@ -73,7 +73,7 @@ def _read(folder: Path, name: str) -> Device:
     )
 
 
-SONIC = Dialect("sonic", _QUESTIONS, _read, mark=_ASIC, told=(_ASIC,))
+SONIC = Dialect("sonic", _QUESTIONS, _read, mark=_ASIC, forwarding=(_ASIC,))
 
 
 def _entries(top: Source, prefix: str) -> Iterator[tuple[str, dict[str, Source], Source]]:
@@ -107,12 +107,12 @@ def _of_appl(top: Source) -> Told:
             ports[member] = ports[member]._replace(master=port_name(lag, place))
     vrfs = {}
     for name, fields, place in _entries(top, "INTF_TABLE:"):
-        port, colon, own = name.partition(":")
+        port, colon, prefix = name.partition(":")
         if port.startswith(("Loopback", "lo")):
             continue
         known = ports.setdefault(port_name(port, place), Interface(port, "", (), True))
         if colon:
-            ip, _, length = own.partition("/")
+            ip, _, length = prefix.partition("/")
             ports[port] = known._replace(
                 addresses=(*known.addresses, own_address(ip, length, place))
             )
@@ -145,14 +145,14 @@ def _of_appl(top: Source) -> Told:
 
 def _neighbours(top: Source) -> Iterator[Advertised]:
     for port, fields, place in _entries(top, "LLDP_ENTRY_TABLE:"):
-        told = {key: value.text(key) for key, value in fields.items()}
+        texts = {key: value.text(key) for key, value in fields.items()}
         far = part(fields, "lldp_rem_port_id", place).text("a port")
         yield Advertised(
             port,
-            told.get("lldp_rem_sys_name", ""),
-            mac_or_text(told.get("lldp_rem_chassis_id", "")),
+            texts.get("lldp_rem_sys_name", ""),
+            mac_or_text(texts.get("lldp_rem_chassis_id", "")),
             mac_or_text(far),
-            tuple(a for a in told.get("lldp_rem_man_addr", "").split(",") if a),
+            tuple(a for a in texts.get("lldp_rem_man_addr", "").split(",") if a),
         )
 
 
@@ -166,8 +166,8 @@ def _of_asic(top: Source, lag_of: Mapping[str, str]) -> Told:
     """Routes of the virtual router of the switch, and its hash."""
 
     def objects(kind: str) -> _Objects:
-        found = _entries(top, f"{_SAI}{kind}:")
-        return {key: (fields, place) for key, fields, place in found}
+        entries = _entries(top, f"{_SAI}{kind}:")
+        return {key: (fields, place) for key, fields, place in entries}
 
     switches = objects("SWITCH")
     if len(switches) != 1:
@@ -199,7 +199,7 @@ def _of_asic(top: Source, lag_of: Mapping[str, str]) -> Told:
         route = tables.route(_key(key, place, "dest"), fields, place)
         if route is not None:
             (four if route.network.version == 4 else six).append(route)
-    own = switch.get("SAI_SWITCH_ATTR_SRC_MAC_ADDRESS")
+    own_mac = switch.get("SAI_SWITCH_ATTR_SRC_MAC_ADDRESS")
     remarks = []
     if len(routers) > 1:
         remarks.append(
@@ -212,7 +212,7 @@ def _of_asic(top: Source, lag_of: Mapping[str, str]) -> Told:
         table=(four, remarks),
         table6=(six, []),
         hash_in_words=_hash(switch, objects("HASH")),
-        chassis=mac(own.text("a MAC"), switch_place) if own is not None else "",
+        chassis=mac(own_mac.text("a MAC"), switch_place) if own_mac is not None else "",
     )
 
 
@@ -268,11 +268,11 @@ class _Tables:
         kind = part(fields, "SAI_NEXT_HOP_GROUP_ATTR_TYPE", place)
         one_of(kind.text("a type"), _GROUPS, "type of a group", place)
         prefix = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_"
-        for own, where in self._members[number]:
-            member = part(own, f"{prefix}NEXT_HOP_ID", where).text("an id")
+        for member_fields, where in self._members[number]:
+            member = part(member_fields, f"{prefix}NEXT_HOP_ID", where).text("an id")
             if member not in self._hops:
                 raise where.wrong(f"expected a next hop, found {member[:40]!r}")
-            yield self._hop(member, weight(own.get(f"{prefix}WEIGHT")))
+            yield self._hop(member, weight(member_fields.get(f"{prefix}WEIGHT")))
 
     def _hop(self, number: str, own_weight: int) -> NextHop:
         fields, place = self._hops[number]
@@ -316,8 +316,8 @@ def _hash(switch: dict[str, Source], hashes: _Objects) -> str:
     used = switch.get(f"{prefix}HASH") or switch.get(f"{prefix}HASH_IPV4")
     if used is not None and used.text("an id") in hashes:
         fields, _ = hashes[used.text("an id")]
-        told = fields.get("SAI_HASH_ATTR_NATIVE_HASH_FIELD_LIST")
-        if told is not None:
-            names = told.text("fields").partition(":")[2]
+        field_list = fields.get("SAI_HASH_ATTR_NATIVE_HASH_FIELD_LIST")
+        if field_list is not None:
+            names = field_list.text("fields").partition(":")[2]
             words.append(f"fields {names.replace('SAI_NATIVE_HASH_FIELD_', '')}")
     return ", ".join(words)

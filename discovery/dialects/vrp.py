@@ -23,13 +23,13 @@ from .reading import (
     address,
     mac,
     mac_or_text,
+    match_only,
     network,
     number,
     one_of,
     own_address,
     port_name,
     rate_in_text,
-    the_only,
 )
 from .roles import vrp_role
 
@@ -78,9 +78,9 @@ def _read(folder: Path, name: str) -> Device:
 
 
 def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
-    found: dict[Network, tuple[list[NextHop], str]] = {}
+    hops_of: dict[Network, tuple[list[NextHop], str]] = {}
     total, rows, now, tunnels = None, 0, None, 0
-    own: set[Network] = set()
+    own_networks: set[Network] = set()
     for line in lines:
         table, count = _TABLE.fullmatch(line.text), _TOTAL.fullmatch(line.text)
         if table:
@@ -100,9 +100,9 @@ def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
         assert now is not None
         to = address(row["to"], line)
         if row["port"].startswith(_OWN) or to.is_loopback:
-            own.add(now)
+            own_networks.add(now)
             continue
-        hops = found.setdefault(now, ([], line.where))[0]
+        hops = hops_of.setdefault(now, ([], line.where))[0]
         if "B" in row["flags"] or row["port"].upper() == "NULL0":
             continue
         tunnel = row["tunnel"] not in ("-", "0x0")
@@ -110,17 +110,17 @@ def _routes(lines: Lines) -> tuple[list[Route], list[str]]:
         gateway = to if "G" in row["flags"] else None
         usable = "U" in row["flags"] and not tunnel
         hops.append(NextHop(gateway, port_name(row["port"], line), usable=usable))
-    given = rows if total is None or not total[1] else len(found.keys() | own)
+    given = rows if total is None or not total[1] else len(hops_of.keys() | own_networks)
     if total is None or total[0] != given:
         shown = "no total" if total is None else f"a total of {total[0]}"
         raise lines.first.wrong(f"expected all routes, found {given} with {shown}")
-    told = f"{tunnels} next hops lead into a tunnel: left out"
-    routes = [Route(net, tuple(hops), None, at) for net, (hops, at) in found.items()]
-    return routes, [told] if tunnels else []
+    remark = f"{tunnels} next hops lead into a tunnel: left out"
+    routes = [Route(net, tuple(hops), None, at) for net, (hops, at) in hops_of.items()]
+    return routes, [remark] if tunnels else []
 
 
 def _interfaces(lines: Lines) -> list[Interface]:
-    found: list[Interface] = []
+    ports: list[Interface] = []
     for line in lines:
         state = _STATE.fullmatch(line.text)
         if state and state[1] not in ("protocol", "Line"):
@@ -130,39 +130,39 @@ def _interfaces(lines: Lines) -> list[Interface]:
             up = state[2].strip().removeprefix("Administratively ").upper()
             one_of(up, {"UP", "DOWN", "STANDBY"}, "state", line)
             kind = "vxlan" if name.startswith("Nve") else ""
-            found.append(Interface(name, "", (), up == "UP", kind=kind))
+            ports.append(Interface(name, "", (), up == "UP", kind=kind))
             continue
-        if not found:
+        if not ports:
             continue
-        last = found[-1]
-        own, hardware = _ADDRESS.fullmatch(line.text), _MAC.fullmatch(line.text)
+        last = ports[-1]
+        ip, hardware = _ADDRESS.fullmatch(line.text), _MAC.fullmatch(line.text)
         speed, trunk = _SPEED.fullmatch(line.text), _TRUNK.fullmatch(line.text)
-        if own:
-            last = last._replace(addresses=(*last.addresses, own_address(own[1], own[2], line)))
+        if ip:
+            last = last._replace(addresses=(*last.addresses, own_address(ip[1], ip[2], line)))
         if hardware:
             last = last._replace(mac=mac(hardware[1], line))
         if speed:
             last = last._replace(bits_per_second=rate_in_text(speed[1], _MBIT, line))
         if trunk:
             last = last._replace(master=trunk[1])
-        found[-1] = last
-    if not found:
+        ports[-1] = last
+    if not ports:
         raise lines.first.wrong("expected 'PORT current state : UP'")
-    return found
+    return ports
 
 
 def _lldp(lines: Lines) -> list[Advertised]:
-    found: list[Advertised] = []
-    told: dict[str, str] = {}
+    neighbours: list[Advertised] = []
+    fields: dict[str, str] = {}
     port, waiting, start = "", 0, lines.first
     for line in chain(lines, [Line("end has 0 neighbor(s)", "the end of the answer")]):
         head = _NEIGHBOURS.fullmatch(line.text)
         field = _field(line.text)
         if head or (field and field[0] == "Neighbor index"):
-            if told:
-                found.append(_neighbour(port, told, start))
+            if fields:
+                neighbours.append(_neighbour(port, fields, start))
                 waiting -= 1
-            told, start = {}, line
+            fields, start = {}, line
         if head:
             if waiting:
                 raise line.wrong(f"expected {waiting} more neighbours of {port[:40]}")
@@ -171,17 +171,17 @@ def _lldp(lines: Lines) -> list[Advertised]:
                 number(head[2], "a number of neighbours", _MOST_COUNTED, line),
             )
         elif field and port:
-            told.setdefault(*field)
-    return found
+            fields.setdefault(*field)
+    return neighbours
 
 
-def _neighbour(port: str, told: dict[str, str], start: Line) -> Advertised:
+def _neighbour(port: str, fields: dict[str, str], start: Line) -> Advertised:
     for key in ("Chassis ID", "Port ID"):
-        if key not in told:
+        if key not in fields:
             raise start.wrong(f"expected {key!r} of the neighbour of {port}")
-    name = told.get("System name") or told.get("SysName") or ""
-    at = told.get("Management address", "")
-    ids = mac_or_text(told["Chassis ID"]), mac_or_text(told["Port ID"])
+    name = fields.get("System name") or fields.get("SysName") or ""
+    at = fields.get("Management address", "")
+    ids = mac_or_text(fields["Chassis ID"]), mac_or_text(fields["Port ID"])
     return Advertised(port, name, *ids, (at,) if at else ())
 
 
@@ -220,7 +220,7 @@ VRP = Dialect(
     _QUESTIONS,
     _read,
     mark=_ROUTES,
-    told=(_ROUTES,),
-    calculator=Calculator(_ASK, partial(the_only, _ANSWER)),
+    forwarding=(_ROUTES,),
+    calculator=Calculator(_ASK, partial(match_only, _ANSWER)),
     role=vrp_role,
 )

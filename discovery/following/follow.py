@@ -64,9 +64,9 @@ class _Read(NamedTuple):
     device: str
     first: float
     """When it was first heard, in seconds of time.monotonic(); tells one reading from another."""
-    told: Device | None
+    contents: Device | None
     problem: str
-    """Why nothing is told."""
+    """Why there are no contents."""
     answered: set[str]
     """Suffixes of the answers that it gave."""
     folder: str
@@ -182,15 +182,15 @@ class Follow:
         pause = _FIRST_PAUSE_SECONDS
         while not self._stopped.is_set():
             began = time.monotonic()
-            again: list[threading.Timer] = []
+            timers: list[threading.Timer] = []
 
-            def heard(again: list[threading.Timer] = again) -> None:
+            def heard(timers: list[threading.Timer] = timers) -> None:
                 self._note(name)
-                if not again:
-                    again.append(self._later(name, AGAIN_SECONDS))
+                if not timers:
+                    timers.append(self._later(name, AGAIN_SECONDS))
 
             reason = self._line.listen(name, MONITOR, heard)
-            for timer in again:
+            for timer in timers:
                 timer.cancel()
             if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
                 pause = _FIRST_PAUSE_SECONDS
@@ -232,8 +232,8 @@ class Follow:
                     self._begin_reading(name, first)
                 continue
             if done and (not self._reading or now >= since + TOGETHER_SECONDS):
-                told, done = done, []
-                yield from self._changed(told)
+                readings, done = done, []
+                yield from self._changed(readings)
                 continue
             together = since + TOGETHER_SECONDS if done else None
             until = min((at for at in (self._end, due, together) if at is not None), default=None)
@@ -253,7 +253,7 @@ class Follow:
             elif heard.lost is not None:
                 dirty.pop(heard.device, None)
                 self._reading.pop(heard.device, None)
-                done = [one for one in done if one.device != heard.device]
+                done = [reading for reading in done if reading.device != heard.device]
                 yield from self._gone(heard.device, heard.lost)
             else:
                 first, _ = dirty.get(heard.device, (heard.at, heard.at))
@@ -265,12 +265,12 @@ class Follow:
 
         def read() -> None:
             try:
-                told = self._asked(name, first)
+                reading = self._asked(name, first)
             except Exception as error:  # without an answer it would be read for ever
                 reason = (isinstance(error, OSError) and error.strerror) or str(error)
                 problem = f"its answers could not be read: {reason or type(error).__name__}"
-                told = _Read(name, first, None, problem, set(), "")
-            self._heard.put(told)
+                reading = _Read(name, first, None, problem, set(), "")
+            self._heard.put(reading)
 
         threading.Thread(target=read, name=f"read {name}", daemon=True).start()
 
@@ -278,7 +278,7 @@ class Follow:
         """What the devices answer at first; one that takes too long is lost until it answers."""
         for name in self._dialects:
             self._begin_reading(name, self._began)
-        found: list[_Read] = []
+        readings: list[_Read] = []
         later: list[_Heard | Traffic | None] = []
         end = self._began + FIRST_SECONDS
         while self._reading and None not in later:
@@ -288,15 +288,15 @@ class Follow:
                 break
             if isinstance(heard, _Read):
                 del self._reading[heard.device]
-                found.append(heard)
+                readings.append(heard)
             else:
                 later.append(heard)
-        for one in later:
-            self._heard.put(one)
+        for late in later:
+            self._heard.put(late)
         for name in self._reading:
             self._lost[name] = f"no answer within {FIRST_SECONDS:g} s"
             self._since[name] = self._began
-        return found
+        return readings
 
     def _more(self, traffic: Traffic) -> Iterator[FollowEvent]:
         """New flows, if some run between hosts of the fabric."""
@@ -318,7 +318,7 @@ class Follow:
     def _changed(self, readings: Sequence[_Read]) -> Iterator[FollowEvent]:
         """Take over what devices answered, and walk the flows through those that changed."""
         away = set(self._lost)
-        first_heard = {one.device: one.first for one in reversed(readings)}
+        first_heard = {reading.device: reading.first for reading in reversed(readings)}
         differ, remarks = self._take(readings)
         for name in [name for name in first_heard if name in away and name not in self._lost]:
             since = self._since.pop(name, None)
@@ -333,7 +333,7 @@ class Follow:
         if not differ:
             return
         self._changes += 1
-        before, moved = self._current.again(differ)
+        before, moved = self._current.retrace(differ)
         self._moved += len(moved)
         first = min(first_heard[name] for name in differ)
         yield self._event("changed", differ, first, remarks, before, moved)
@@ -342,47 +342,47 @@ class Follow:
         """Read a device. One that no longer answers what it answered before tells nothing: a
         failure is no change."""
         dialect = self._dialects[name]
-        asked = [one for one in dialect.questions if not (one.root or one.counts)]
+        asked = [entry for entry in dialect.questions if not (entry.root or entry.counts)]
         needed = {dialect.needed, *self._answered.get(name, ())}
         said = self._line([Request(name, question.command) for question in asked])
         with TemporaryDirectory(prefix="rocescope-") as temporary:
             folder = Path(temporary)
             problem = ""
             answered: set[str] = set()
-            for question, one in zip(asked, said, strict=True):
-                if not one.problem or (question.partial and _ended(one)):
-                    (folder / f"{name}.{question.suffix}").write_bytes(one.output)
+            for question, entry in zip(asked, said, strict=True):
+                if not entry.problem or (question.partial and _ended(entry)):
+                    (folder / f"{name}.{question.suffix}").write_bytes(entry.output)
                     answered.add(question.suffix)
                 elif question.suffix in needed:
-                    problem = problem or f"{question.command}: {one.problem}"
-            told = None
+                    problem = problem or f"{question.command}: {entry.problem}"
+            read = None
             if not problem:
                 try:
-                    told = dialect.read(folder, name)
+                    read = dialect.read(folder, name)
                 except UsageError as error:
                     problem = str(error).replace(f"{folder}/", "")
                 else:
-                    problem = next(iter(told.unexpected), "")
-            return _Read(name, first, None if problem else told, problem, answered, f"{folder}/")
+                    problem = next(iter(read.unexpected), "")
+            return _Read(name, first, None if problem else read, problem, answered, f"{folder}/")
 
     def _take(self, readings: Sequence[_Read]) -> tuple[list[str], list[str]]:
         """Take over what devices told: (those that forward otherwise than before, remarks)."""
         differ, remarks = [], []
-        for one in readings:
-            name = one.device
-            if one.told is None:
-                self._lost[name] = printable(one.problem)
+        for reading in readings:
+            name = reading.device
+            if reading.contents is None:
+                self._lost[name] = printable(reading.problem)
                 continue
             self._lost.pop(name, None)
             if (timer := self._retries.pop(name, None)) is not None:
                 timer.cancel()
-            self._answered[name] = one.answered
+            self._answered[name] = reading.answered
             self._readings += 1
-            changed, notes = self._state.update(one.told, f"{MONITOR}: read while tracing")
+            changed, notes = self._state.update(reading.contents, f"{MONITOR}: read while tracing")
             if changed:
                 differ += [] if name in differ else [name]  # it may have been read twice
                 remarks += [
-                    f"{note.device}: {note.kind}: {note.text}".replace(one.folder, "")
+                    f"{note.device}: {note.kind}: {note.text}".replace(reading.folder, "")
                     for note in notes
                 ]
         return differ, remarks

@@ -28,7 +28,7 @@ class CurrentPaths:
         self._state = state
         self.paths = trace_paths(self.traffic, state.fabric)
 
-    def again(self, switches: Sequence[str]) -> tuple[TracedPaths, Ints]:
+    def retrace(self, switches: Sequence[str]) -> tuple[TracedPaths, Ints]:
         """Walk the flows through these switches: (the paths before, rows with another path)."""
         before, fabric = self.paths, self._state.fabric
         numbers = np.array([fabric.nodes.names.index(name) for name in switches], np.int64)
@@ -63,11 +63,11 @@ class CurrentPaths:
 
     def fim_percent(self) -> float | None:
         """FIM of flows of the least even layer, over complete paths."""
-        whole = self.complete
-        if not whole.any():
+        complete = self.complete
+        if not complete.any():
             return None
-        placement = Placement(self.paths.placement.links[whole], ~whole[whole])
-        placed = Outcome(self.traffic.take(whole), placement, {})
+        placement = Placement(self.paths.placement.links[complete], ~complete[complete])
+        placed = Outcome(self.traffic.take(complete), placement, {})
         return result_of("now", placed, self._state.fabric, known=NO_CHANCES).fim_percent
 
 
@@ -103,5 +103,5 @@ def _differ(before: TracedPaths, after: TracedPaths, rows: Ints) -> Bools:
     """bool[n]: whether these rows have another path, or end for another reason."""
     new = after.placement.links
     old = _fitted(before, *new.shape).placement.links
-    found: Bools = (old[rows] != new[rows]).any(1) | (before.reason[rows] != after.reason[rows])
-    return found
+    differing: Bools = (old[rows] != new[rows]).any(1) | (before.reason[rows] != after.reason[rows])
+    return differing

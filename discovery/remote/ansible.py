@@ -64,10 +64,10 @@ def _ini(file: Path) -> _Groups:
             continue
         where = f"{file}:{number}"
         if text.startswith("["):
-            found = _SECTION.fullmatch(text)
-            if found is None:
+            match = _SECTION.fullmatch(text)
+            if match is None:
                 raise UsageError(f"{where}: {text!r} is not a group")
-            group, kind = found[1], found[2] or ""
+            group, kind = match[1], match[2] or ""
             groups.add(group)
         elif kind == "children":
             groups.children[group].append(text)
@@ -79,13 +79,13 @@ def _ini(file: Path) -> _Groups:
 
 def _names(text: str, where: str) -> list[str]:
     """The names of a host pattern."""
-    found = _RANGE.fullmatch(text)
-    if found is not None:
-        first, last = int(found[2]), int(found[3])
+    match = _RANGE.fullmatch(text)
+    if match is not None:
+        first, last = int(match[2]), int(match[3])
         if not first <= last < first + _MOST:
             raise UsageError(f"{where}: {text!r} is not a range of names")
-        width = len(found[2]) if found[2].startswith("0") else 0
-        names = [f"{found[1]}{i:0{width}}{found[4]}" for i in range(first, last + 1)]
+        width = len(match[2]) if match[2].startswith("0") else 0
+        names = [f"{match[1]}{i:0{width}}{match[4]}" for i in range(first, last + 1)]
     else:
         names = [text]
     if not all(_PLAIN.fullmatch(name) for name in names):

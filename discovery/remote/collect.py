@@ -38,7 +38,7 @@ async def _all(targets: Sequence[Target], folder: Path, progress: Progress | Non
     free = asyncio.Semaphore(AT_ONCE)
     done = 0
 
-    async def one(target: Target) -> Asked:
+    async def ask(target: Target) -> Asked:
         nonlocal done
         async with free:
             asked = await _device(client, target, folder)
@@ -48,7 +48,7 @@ async def _all(targets: Sequence[Target], folder: Path, progress: Progress | Non
         return asked
 
     try:
-        return list(await asyncio.gather(*(one(target) for target in targets)))
+        return list(await asyncio.gather(*(ask(target) for target in targets)))
     finally:
         client.close()
 
@@ -65,8 +65,8 @@ async def _device(client: Client, target: Target, folder: Path) -> Asked:
             answers: dict[Question, Answer] = {}
             for turn in (first, instead):
                 wanted = [q for q in turn if not q.instead_of or _failed(q.instead_of, answers)]
-                told = await asyncio.gather(*(_ask(connection, q, target, folder) for q in wanted))
-                answers.update(zip(wanted, told, strict=True))
+                said = await asyncio.gather(*(_ask(connection, q, target, folder) for q in wanted))
+                answers.update(zip(wanted, said, strict=True))
     except Exception as error:  # whatever one device causes, the others are asked
         return _asked(target, problem=reason_of(error))
     return _asked(target, [_about(q, a) for q, a in answers.items()])

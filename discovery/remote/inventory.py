@@ -53,18 +53,18 @@ def read_inventory(file: Path, dialects: Mapping[str, Dialect]) -> list[Target]:
     for key, place in top.items():
         if key not in ("switches", "hosts", "ansible"):
             raise place.wrong(f"unknown key {key!r}; an inventory has switches, hosts and ansible")
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for target, place in [
         *_listed(top, "switches", "switch", dialects),
         *_listed(top, "hosts", "host", dialects),
         *_from_ansible(top, file, dialects),
     ]:
-        if target.name in found:
+        if target.name in targets:
             raise place.wrong(f"two devices have the name {target.name!r}")
-        found[target.name] = target
-    if not found:
+        targets[target.name] = target
+    if not targets:
         raise UsageError(f"{file}: the inventory names no device")
-    return list(found.values())
+    return list(targets.values())
 
 
 def _listed(

@@ -29,7 +29,7 @@ class OverSsh:
 
     def __call__(self, requests: Sequence[Request]) -> list[Said]:
         async def every() -> list[Said]:
-            return list(await asyncio.gather(*map(self._one, requests)))
+            return list(await asyncio.gather(*map(self._ask, requests)))
 
         return asyncio.run_coroutine_threadsafe(every(), self._loop).result()
 
@@ -67,7 +67,7 @@ class OverSsh:
             await stack.aclose()
         return printable(reason)
 
-    async def _one(self, request: Request) -> Said:
+    async def _ask(self, request: Request) -> Said:
         target = self._targets.get(request.device)
         if target is None:
             return Said(b"", "not in the inventory")

@@ -121,7 +121,7 @@ class _Run:
         )
         try:
             async with asyncio.TaskGroup() as tasks:
-                told = tasks.create_task(_first_bytes(process.stderr))
+                stderr = tasks.create_task(_first_bytes(process.stderr))
                 tasks.create_task(_write(process.stdin, stdin))
                 await self._read(process.stdout)
             await process.wait_closed()
@@ -130,7 +130,7 @@ class _Run:
             raise errors.exceptions[0] from None
         finally:
             process.channel.abort()  # also ends what still sends
-        return "" if self.status == 0 else _refusal(self.status, told.result())
+        return "" if self.status == 0 else _refusal(self.status, stderr.result())
 
     async def _read(self, stdout: Any) -> None:
         while piece := await stdout.read(_PIECE_BYTES):
@@ -163,12 +163,12 @@ async def _first_bytes(stream: Any) -> bytes:
     return kept
 
 
-def _refusal(status: int | None, told: bytes) -> str:
+def _refusal(status: int | None, stderr: bytes) -> str:
     if status is None:
         ended = "no exit status"
     else:
         ended = "ended by a signal" if status < 0 else f"exit status {status}"
-    lines = told.decode("utf-8", "replace").strip().splitlines()
+    lines = stderr.decode("utf-8", "replace").strip().splitlines()
     return f"{ended}: {lines[-1].strip()[:200]}" if lines else ended
 
 
@@ -300,10 +300,10 @@ def _known_hosts(options: Any, host: str) -> list[str] | bytes:
 def _expanded(name: str, tokens: dict[str, str]) -> str:
     """A name of UserKnownHostsFile with the tokens of ssh_config(5); asyncssh leaves them there."""
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in tokens:
-            raise NotReached(f"UserKnownHostsFile {name}: %{found[1]} is not known here")
-        return tokens[found[1]]
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in tokens:
+            raise NotReached(f"UserKnownHostsFile {name}: %{match[1]} is not known here")
+        return tokens[match[1]]
 
     return re.sub("%(.?)", value, name)
 

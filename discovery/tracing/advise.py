@@ -61,13 +61,13 @@ def advise(traffic: Traffic, fabric: Fabric) -> Advice:
     """
     traffic = replace(traffic, seen=None, windows=None, messages=None)
     paths = trace_paths(traffic, fabric)
-    whole = ~paths.placement.dropped
-    left_out = int(np.count_nonzero(~whole))
+    complete = ~paths.placement.dropped
+    left_out = int(np.count_nonzero(~complete))
     nothing = Advice(fullest_link=None, busy_ns=None, flows_left_out=left_out, options=[])
-    if not whole.any():
+    if not complete.any():
         return nothing
-    traffic = traffic.take(whole)
-    links = paths.placement.links[whole]
+    traffic = traffic.take(complete)
+    links = paths.placement.links[complete]
     now = _loads(links, traffic.wire_bytes, fabric)
     if now.peak == 0:
         return nothing
@@ -78,7 +78,7 @@ def advise(traffic: Traffic, fabric: Fabric) -> Advice:
         fullest_link=fabric.link_name(now.fullest),
         busy_ns=now.peak,
         flows_left_out=left_out,
-        options=sorted((one for one in kinds if one), key=lambda one: one.busy_ns),
+        options=sorted((option for option in kinds if option), key=lambda option: option.busy_ns),
     )
 
 
@@ -139,21 +139,21 @@ def _source_ports(
             break
         fresh = rng.integers(0xC000, 0x10000, len(rows))
         paths = _with_ports(traffic, rows, fresh, fabric)
-        best, found = loads, -1
+        best, best_row = loads, -1
         for i in np.flatnonzero(~paths.placement.dropped).tolist():
-            own = rows[i : i + 1]
+            row = rows[i : i + 1]
             new = _moved(
-                loads, links[own], paths.placement.links[i : i + 1], traffic.wire_bytes[own], fabric
+                loads, links[row], paths.placement.links[i : i + 1], traffic.wire_bytes[row], fabric
             )
             if new.score < best.score:
-                best, found = new, i
-        if found < 0:
+                best, best_row = new, i
+        if best_row < 0:
             break
-        unit = int(rows[found])
-        own_path = paths.placement.links[found]
+        unit = int(rows[best_row])
+        own_path = paths.placement.links[best_row]
         links[unit] = -1
         links[unit, : len(own_path)] = own_path[: links.shape[1]]
-        ports[unit], loads = fresh[found], best
+        ports[unit], loads = fresh[best_row], best
         moved.append(unit)
         after.append(loads)
     moved, loads = _shortest(moved, after)
@@ -176,19 +176,19 @@ def _with_ports(traffic: Traffic, rows: Ints, ports: Ints, fabric: Fabric) -> Tr
 def _seed(traffic: Traffic, fabric: Fabric, loads: _Loads) -> AdviceOption | None:
     """Another seed of the switch before the fullest link, if it is a Linux router."""
     switch = int(fabric.links.source[loads.fullest])
-    own = fabric.hash_settings[switch]
-    if own is None or own.model != "linux":
+    setting = fabric.hash_settings[switch]
+    if setting is None or setting.model != "linux":
         return None
-    rng, best, found = np.random.default_rng(2), loads, 0
+    rng, best, best_seed = np.random.default_rng(2), loads, 0
     for seed in rng.integers(1, 1 << 32, _SEEDS).tolist():
         settings = list(fabric.hash_settings)
-        settings[switch] = replace(own, seed=seed)
+        settings[switch] = replace(setting, seed=seed)
         paths = trace_paths(traffic, replace(fabric, hash_settings=tuple(settings)))
         new = _loads(paths.placement.links, traffic.wire_bytes, fabric)
         if new.peak < best.peak and not paths.placement.dropped.any():
-            best, found = new, seed
-    change = f"{fabric.nodes.names[switch]}: sysctl -w net.ipv4.fib_multipath_hash_seed={found}"
-    return _option("seed", [change] if found else [], best, fabric)
+            best, best_seed = new, seed
+    change = f"{fabric.nodes.names[switch]}: sysctl -w net.ipv4.fib_multipath_hash_seed={best_seed}"
+    return _option("seed", [change] if best_seed else [], best, fabric)
 
 
 def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> AdviceOption | None:
@@ -217,20 +217,20 @@ def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> A
             edge = int(changed.edge_of(np.array([host], np.int32), six)[0])
             others, _ = changed.group(switch, edge)
             for link in others[others != full].tolist():
-                one = _over(changed, switch, edge, link)
-                paths = trace_paths(traffic.take(units), one)
+                rerouted = _over(changed, switch, edge, link)
+                paths = trace_paths(traffic.take(units), rerouted)
                 if paths.placement.dropped.any():
                     continue
-                own = np.full((len(units), links.shape[1]), -1, np.int32)
+                new_links = np.full((len(units), links.shape[1]), -1, np.int32)
                 width = min(links.shape[1], paths.placement.links.shape[1])
-                own[:, :width] = paths.placement.links[:, :width]
-                new = _moved(loads, links[units], own, traffic.wire_bytes[units], fabric)
+                new_links[:, :width] = paths.placement.links[:, :width]
+                new = _moved(loads, links[units], new_links, traffic.wire_bytes[units], fabric)
                 if new.score < best.score:
-                    best, kept = new, (host, address, link, one, units, own)
+                    best, kept = new, (host, address, link, rerouted, units, new_links)
         if kept is None:
             break
-        host, address, link, changed, units, own = kept
-        links[units], loads = own, best
+        host, address, link, changed, units, new_links = kept
+        links[units], loads = new_links, best
         routed.add((switch, host))
         after.append(loads)
         width = 32 if address.version == 4 else 128

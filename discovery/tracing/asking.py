@@ -54,8 +54,8 @@ class Asking:
         label = traffic.keys.flow_label == 0
         own_dialects = [self._dialects.get(name) for name in fabric.nodes.names[: fabric.switches]]
         kinds = [
-            _kind(own) if asks_as_linux(dialect) else _kind_of(dialect)
-            for own, dialect in zip(fabric.hash_settings, own_dialects, strict=True)
+            _kind(setting) if asks_as_linux(dialect) else _kind_of(dialect)
+            for setting, dialect in zip(fabric.hash_settings, own_dialects, strict=True)
         ]
         self._kind = np.array([_KINDS.index(kind) for kind in kinds], np.int8)
         every = {"all": np.ones_like(label), "no label": label, "none": np.zeros_like(label)}
@@ -63,13 +63,13 @@ class Asking:
         self._mute = np.array([kind == _MUTE for kind in kinds], np.bool_)
 
     def members(
-        self, rows: Ints, at: Int32s, came_by: Int32s, groups: Int32s, own: Ints, trusted: Bools
+        self, rows: Ints, at: Int32s, came_by: Int32s, groups: Int32s, chosen: Ints, trusted: Bools
     ) -> Ints:
         """int64[n]: the member of its group that each unit takes, NO_ANSWER or ELSEWHERE.
 
-        own: computed members, of use where `trusted`.
+        chosen: computed members, of use where `trusted`.
         """
-        found = np.full(len(rows), NO_ANSWER, np.int64)
+        members = np.full(len(rows), NO_ANSWER, np.int64)
         left: dict[str, int] = {}
         askable = self._askable[np.minimum(self._kind[at], 2), rows]
         self._note(
@@ -81,17 +81,17 @@ class Asking:
         self._note("the ingress port is not known", askable & ~known)
         askable &= known
         wanted = askable if self._mode == "all" else askable & self._sampled(at, trusted)
-        self._ask(np.flatnonzero(wanted), rows, at, came_by, groups, found, left)
-        wrong = np.unique(at[wanted & trusted & (found != NO_ANSWER) & (found != own)])
+        self._ask(np.flatnonzero(wanted), rows, at, came_by, groups, members, left)
+        wrong = np.unique(at[wanted & trusted & (members != NO_ANSWER) & (members != chosen)])
         rest = askable & ~wanted & np.isin(at, wrong)
-        self._ask(np.flatnonzero(rest), rows, at, came_by, groups, found, left)
-        answered = (found != NO_ANSWER) & trusted
+        self._ask(np.flatnonzero(rest), rows, at, came_by, groups, members, left)
+        answered = (members != NO_ANSWER) & trusted
         for switch in np.unique(at[answered]).tolist():
-            here = answered & (at == switch)
+            at_switch = answered & (at == switch)
             count = self._count(switch)
-            count[2] += int(np.count_nonzero(here))
-            count[3] += int(np.count_nonzero(here & (found == own)))
-        return found
+            count[2] += int(np.count_nonzero(at_switch))
+            count[3] += int(np.count_nonzero(at_switch & (members == chosen)))
+        return members
 
     def report(self) -> AskReport:
         """What was asked, and how often the computation agreed."""
@@ -122,8 +122,8 @@ class Asking:
         """All rows that are not trusted, and SAMPLE of the others per switch."""
         chosen = ~trusted
         for switch in np.unique(at[trusted]).tolist():
-            here = np.flatnonzero(trusted & (at == switch))
-            chosen[self._rng.permutation(here)[:SAMPLE]] = True
+            trusted_rows = np.flatnonzero(trusted & (at == switch))
+            chosen[self._rng.permutation(trusted_rows)[:SAMPLE]] = True
         return chosen
 
     def _ask(
@@ -133,17 +133,17 @@ class Asking:
         at: Int32s,
         came_by: Int32s,
         groups: Int32s,
-        found: Ints,
+        members: Ints,
         left: dict[str, int],
     ) -> None:
-        """Set `found` of some rows, with batches of at most MOST_QUERIES per switch."""
+        """Set `members` of some rows, with batches of at most MOST_QUERIES per switch."""
         switches = [
-            (switch, own[first : first + MOST_QUERIES])
+            (switch, part[first : first + MOST_QUERIES])
             for switch in np.unique(at[which]).tolist()
-            for own in (which[at[which] == switch],)
-            for first in range(0, len(own), MOST_QUERIES)
+            for part in (which[at[which] == switch],)
+            for first in range(0, len(part), MOST_QUERIES)
         ]
-        queries = [[self._query(rows[i], came_by[i]) for i in own] for _, own in switches]
+        queries = [[self._query(rows[i], came_by[i]) for i in part] for _, part in switches]
         names = self._fabric.nodes.names
         said = ports_told(
             self._run,
@@ -151,14 +151,14 @@ class Asking:
             self._dialects,
             left,
         )
-        for (switch, own), asked, (ports, problem) in zip(switches, queries, said, strict=True):
+        for (switch, part), asked, (ports, problem) in zip(switches, queries, said, strict=True):
             answered = sum(port is not None for port in ports)
             count = self._count(switch)
             count[0] += len(asked)
             count[1] += answered
             if problem and answered < len(asked):
                 self._problems[names[switch]] = problem
-            found[own] = self._members(switch, ports, groups[own])
+            members[part] = self._members(switch, ports, groups[part])
 
     def _query(self, unit: int, came_by: int) -> Query:
         keys = self._traffic.keys
@@ -172,14 +172,14 @@ class Asking:
 
     def _members(self, switch: int, ports: Sequence[str | None], groups: Int32s) -> list[int]:
         forwarding, name = self._fabric.forwarding, self._fabric.nodes.names[switch]
-        found = []
+        members = []
         for port, group in zip(ports, groups.tolist(), strict=True):
             link = self._ports.get((name, port)) if port is not None else None
             begin, end = forwarding.group_start[group : group + 2]
             links = forwarding.group_links[begin:end].tolist()
             unknown = NO_ANSWER if port is None else ELSEWHERE
-            found.append(links.index(link) if link in links else unknown)
-        return found
+            members.append(links.index(link) if link in links else unknown)
+        return members
 
 
 def _kind_of(dialect: Dialect | None) -> str:

@@ -27,14 +27,14 @@ def read_tables(run: Run, devices: Sequence[str]) -> Tables:
     """The routes, next-hop groups and buckets of resilient groups of devices now."""
     asked = [Request(device, command) for device in devices for command in _COMMANDS]
     said = run(asked)
-    found: dict[str, tuple[Any, ...] | None] = {}
+    by_device: dict[str, tuple[Any, ...] | None] = {}
     for i, device in enumerate(devices):
-        own = said[i * len(_COMMANDS) : (i + 1) * len(_COMMANDS)]
-        tables = [None if one.problem else _table(one.output) for one in own]
+        answers = said[i * len(_COMMANDS) : (i + 1) * len(_COMMANDS)]
+        tables = [None if answer.problem else _table(answer.output) for answer in answers]
         if tables[-1] is None and not _resilient(tables[-2]):
             tables[-1] = []  # older kernels and iproute2 have no buckets
-        found[device] = None if None in tables else tuple(tables)
-    return found
+        by_device[device] = None if None in tables else tuple(tables)
+    return by_device
 
 
 def _resilient(groups: list[dict[str, Any]] | None) -> bool:
@@ -68,5 +68,5 @@ def through(paths: TracedPaths, fabric: Fabric, switches: Sequence[str]) -> Bool
     at[[fabric.nodes.names.index(name) for name in switches]] = True
     links = paths.placement.links
     source = np.where(links >= 0, fabric.links.source[links], -1)
-    found: Bools = at[source].any(axis=1) | at[paths.switch]
-    return found
+    touched: Bools = at[source].any(axis=1) | at[paths.switch]
+    return touched

@@ -10,15 +10,15 @@ def flow_loads(result: ReplayResult) -> list[FlowLoads]:
     """The loads of every strategy in flows."""
     return [
         FlowLoads(
-            name=one.name,
-            fim_percent=one.fim_percent,
-            layers=[_layer(layer) for layer in one.layers if layer.choice],
+            name=strategy.name,
+            fim_percent=strategy.fim_percent,
+            layers=[_layer(layer) for layer in strategy.layers if layer.choice],
             links=[
                 LinkFlows(name=link.name, layer=link.layer, flows=link.flows)
-                for link in sorted(one.links, key=lambda link: -(link.flows or 0))
+                for link in sorted(strategy.links, key=lambda link: -(link.flows or 0))
             ],
         )
-        for one in result.strategies
+        for strategy in result.strategies
     ]
 
 

@@ -75,13 +75,13 @@ def learn(
     result = recover_all([direction], wanted, [switch], tell)
     (record,) = result.switches
     best = next((c for c in record.candidates if is_explained(c)), None)
-    own = None if best is None else settings_of(best)
+    fit = None if best is None else settings_of(best)
     warnings = list(result.warnings)
-    if best is not None and (own is None or best.seed is None):
+    if best is not None and (fit is None or best.seed is None):
         warnings.append("not tested with other flows: without a seed, their links are not computed")
-    elif best is not None and own is not None and best.seed is not None:
+    elif best is not None and fit is not None and best.seed is not None:
         fresh, elsewhere = _answers(fabric, run, at, asked, AGAIN, rng, dialects)
-        predicted = bind(fresh.keys, replace(own, seed=best.seed)).choose(best.seed, asked.group)[0]
+        predicted = bind(fresh.keys, replace(fit, seed=best.seed)).choose(best.seed, asked.group)[0]
         record = msgspec.structs.replace(
             record,
             asked_again=len(fresh.link) + elsewhere,
@@ -114,7 +114,7 @@ def _questions(fabric: Fabric, at: int) -> _Questions:
         table.setdefault(key, number)
     if not behind:
         raise UsageError(f"{fabric.nodes.names[at]} has no group of several next hops")
-    key = max(behind, key=lambda one: len(behind[one]))
+    key = max(behind, key=lambda candidate: len(behind[candidate]))
     members = np.array(key[0], np.int64)
     group = Group(np.array(key[1], np.int64), fabric.forwarding.buckets.get(table[key]))
     six = not any(fabric.address_of(host).version == 4 for host in behind[key])
@@ -143,7 +143,7 @@ def _sources(fabric: Fabric, at: int, out: set[int], version: int) -> list[tuple
     """Addresses of hosts behind other ports than those of the group, with their ports."""
     ports = {link: port for (_, port), link in links_by_port(fabric).items()}
     access = fabric.attachments.switch[:, 0]
-    found = []
+    sources = []
     for link in np.flatnonzero(fabric.links.target == at).tolist():
         port = ports.get(link ^ 1, "")
         if link ^ 1 in out or not is_port(port):
@@ -155,8 +155,8 @@ def _sources(fabric: Fabric, at: int, out: set[int], version: int) -> list[tuple
             else np.flatnonzero(access == near).tolist()
         )
         addresses = [fabric.address_of(host) for host in hosts[:_MOST_HOSTS]]
-        found += [(str(a), port) for a in addresses if a.version == version]
-    return found[:_MOST_HOSTS]
+        sources += [(str(a), port) for a in addresses if a.version == version]
+    return sources[:_MOST_HOSTS]
 
 
 def _answers(

@@ -80,11 +80,11 @@ class TracedPaths(NamedTuple):
 
 def complete(traffic: Traffic, paths: TracedPaths) -> Outcome | None:
     """The flows whose path is known to the destination; None without any."""
-    whole = ~paths.placement.dropped
-    if not whole.any():
+    known = ~paths.placement.dropped
+    if not known.any():
         return None
-    placed = replace(traffic, windows=None, messages=None, seen=None).take(whole)
-    placement = Placement(paths.placement.links[whole], paths.placement.dropped[whole])
+    placed = replace(traffic, windows=None, messages=None, seen=None).take(known)
+    placement = Placement(paths.placement.links[known], paths.placement.dropped[known])
     return Outcome(placed, placement, {})
 
 
@@ -94,11 +94,11 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     Every switch hashes with its own settings of the fabric; the packets of `traffic.seen` are
     evidence on links whose name a tap has. asking: asks switches where it can.
     """
-    settings = [own or HashSettings() for own in fabric.hash_settings]
-    known = np.array([hash_known(own) for own in fabric.hash_settings], np.bool_)
-    recovered = np.array([own.seed_recovered for own in settings], np.bool_)
+    settings = [setting or HashSettings() for setting in fabric.hash_settings]
+    known = np.array([hash_known(setting) for setting in fabric.hash_settings], np.bool_)
+    recovered = np.array([setting.seed_recovered for setting in settings], np.bool_)
     tables = fabric.origin.tables if fabric.origin is not None else ("declared",) * fabric.switches
-    read = np.array([bool(told) for told in tables], np.bool_)
+    read = np.array([bool(table) for table in tables], np.bool_)
     four = np.zeros(fabric.switches, np.bool_)
     if fabric.origin is not None and fabric.origin.ipv4_only:
         four[:] = fabric.origin.ipv4_only
@@ -109,7 +109,7 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     several = ports.sum(1) > 1
     walked = Walk(traffic, fabric, settings)
     start = Start(*(np.where(several, -1, column).astype(np.int32) for column in walked.start))
-    computed = walked.chooser(np.array([[own.seed for own in settings]], np.uint64))
+    computed = walked.chooser(np.array([[setting.seed for setting in settings]], np.uint64))
     seen = _Seen(traffic, fabric)
     sizes = np.append(np.diff(fabric.forwarding.group_start), 0)  # the last serves group -1
     columns: list[Int32s] = []
@@ -124,19 +124,19 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
         rows = np.flatnonzero((group[0] >= 0) & (sizes[group[0]] > 1))
         at, groups = node[0, rows], group[0, rows]
         hits, first, covered = seen.members(rows, groups)
-        own = member[0, rows].astype(np.int64)
+        hashed = member[0, rows].astype(np.int64)
         trusted = known[at] & read[at]
         captured = hits == 1
-        told = np.full(len(rows), NO_ANSWER, np.int64)
+        answers = np.full(len(rows), NO_ANSWER, np.int64)
         if asking is not None and len(rows):
             same = trusted & ~(traffic.keys.ipv6[rows] & four[at])
-            told = asking.members(rows, at, came_by[0, rows], groups, own, same)
-        asked = told >= 0
-        best = np.where(asked, told, own)
+            answers = asking.members(rows, at, came_by[0, rows], groups, hashed, same)
+        asked = answers >= 0
+        best = np.where(asked, answers, hashed)
         contradicted[rows] |= captured & (trusted | asked) & (first != best)
         missed = (hits == 0) & (trusted | asked) & covered(best)
         why = np.select(
-            [hits > 1, captured, told == ELSEWHERE, missed, asked, ~read[at], ~trusted],
+            [hits > 1, captured, answers == ELSEWHERE, missed, asked, ~read[at], ~trusted],
             [SEVERAL_LINKS, KNOWN, NAMED_ANOTHER, NOT_SEEN, KNOWN, NO_TABLES, NO_HASH],
             KNOWN,
         )
@@ -179,9 +179,9 @@ def trace_paths(traffic: Traffic, fabric: Fabric, asking: Asking | None = None) 
     end = _last(links, fabric)
     dropped = end != traffic.dst_host + fabric.switches
     lost = dropped & (reason == KNOWN)
-    again = _first_again(links, fabric)
-    circle = lost & (again < links.shape[1])
-    behind = np.arange(links.shape[1]) > again[:, None]
+    circle_hop = _first_again(links, fabric)
+    circle = lost & (circle_hop < links.shape[1])
+    behind = np.arange(links.shape[1]) > circle_hop[:, None]
     links[circle[:, None] & behind], evidence[circle[:, None] & behind] = -1, NONE
     end[circle] = _last(links, fabric)[circle]
     ended[lost] = np.where(end[lost] < fabric.switches, end[lost], -1)
@@ -204,11 +204,11 @@ def _first_again(links: Int32s, fabric: Fabric) -> Ints:
     """int64[units]: the first hop that leads to a switch for the second time, else all hops."""
     hops = links.shape[1]
     node = np.where(links >= 0, fabric.links.target[links], -1)
-    again = np.full(len(links), hops, np.int64)
+    circle_hop = np.full(len(links), hops, np.int64)
     for hop in range(hops - 1, 0, -1):
         back = (node[:, :hop] == node[:, hop : hop + 1]).any(1) & (node[:, hop] >= 0)
-        again[back] = hop
-    return again
+        circle_hop[back] = hop
+    return circle_hop
 
 
 class _Seen:
@@ -236,8 +236,8 @@ class _Seen:
 
     def covers(self, links: Int32s) -> Bools:
         """bool[units, hops]: whether a tap sees both directions of the link."""
-        found: Bools = self._covered[links]  # the last item serves -1
-        return found
+        covered: Bools = self._covered[links]  # the last item serves -1
+        return covered
 
     def elsewhere(self, links: Int32s, source: Int32s) -> Bools:
         """bool[units, hops]: whether a tap saw the unit also on another link from its switch.
@@ -245,9 +245,9 @@ class _Seen:
         source: the switch of each hop, -1 for none. A tap captures both directions: the
         reverse of the link before does not count.
         """
-        found = np.zeros(links.shape, np.bool_)
+        seen = np.zeros(links.shape, np.bool_)
         if not len(self._keys):
-            return found
+            return seen
         nodes = int(self._source.max()) + 1
         unit, link = np.divmod(self._keys, self._links)
         leaving = np.sort(unit * nodes + self._source[link])
@@ -255,16 +255,16 @@ class _Seen:
         for hop in range(1, links.shape[1]):
             wanted = np.arange(len(links), dtype=np.int64) * nodes + source[:, hop]
             begin, end = (np.searchsorted(leaving, wanted, side) for side in ("left", "right"))
-            own = (on[:, hop]).astype(np.int64) + back[:, hop - 1]
-            found[:, hop] = (source[:, hop] >= 0) & (end - begin > own)
-        return found
+            on_path = (on[:, hop]).astype(np.int64) + back[:, hop - 1]
+            seen[:, hop] = (source[:, hop] >= 0) & (end - begin > on_path)
+        return seen
 
     def _has(self, keys: Ints) -> Bools:
         if not len(self._keys):
             return np.zeros(keys.shape, np.bool_)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found: Bools = self._keys[at] == keys
-        return found
+        held: Bools = self._keys[at] == keys
+        return held
 
     def members(self, rows: Ints, groups: Int32s) -> tuple[Ints, Ints, _Covered]:
         """(number of members on which each unit was seen, the first of them, where taps are)."""
@@ -275,9 +275,9 @@ class _Seen:
             for i in range(int(size.max(initial=0)) - 1, -1, -1):
                 inside = i < size
                 link = self._forwarding.group_links[np.where(inside, begin + i, 0)]
-                here = inside & self._has(rows.astype(np.int64) * self._links + link)
-                hits += here
-                first[here] = i
+                seen = inside & self._has(rows.astype(np.int64) * self._links + link)
+                hits += seen
+                first[seen] = i
         return hits, first, _Covered(self._covered, self._forwarding.group_links, begin)
 
 
@@ -287,5 +287,5 @@ class _Covered(NamedTuple):
     begin: Ints
 
     def __call__(self, member: Ints) -> Bools:
-        found: Bools = self.covered[self.group_links[self.begin + member]]
-        return found
+        covered: Bools = self.covered[self.group_links[self.begin + member]]
+        return covered

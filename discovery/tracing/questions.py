@@ -56,11 +56,11 @@ def ports_told(
     asked = [(switch, [plain(query) for query in queries]) for switch, queries in asked]
     linux = [i for i, (switch, _) in enumerate(asked) if asks_as_linux(dialects.get(switch))]
     batches = [Request(asked[i][0], COMMAND, batch(asked[i][1])) for i in linux]
-    found = [Ports([None] * len(queries), NO_CALCULATOR) for _, queries in asked]
+    results = [Ports([None] * len(queries), NO_CALCULATOR) for _, queries in asked]
     for i, said in zip(linux, run(batches) if batches else (), strict=True):
-        found[i] = Ports(ports_of(asked[i][1], said.output), said.problem)
-    _calculate(run, asked, dialects, {} if left is None else left, found)
-    return found
+        results[i] = Ports(ports_of(asked[i][1], said.output), said.problem)
+    _calculate(run, asked, dialects, {} if left is None else left, results)
+    return results
 
 
 def _calculate(
@@ -68,19 +68,19 @@ def _calculate(
     asked: Sequence[tuple[str, Sequence[Query]]],
     dialects: Dialects,
     left: dict[str, int],
-    found: list[Ports],
+    results: list[Ports],
 ) -> None:
-    """Set `found` of systems with a calculator, _AT_ONCE commands per switch and round.
+    """Set `results` of systems with a calculator, _AT_ONCE commands per switch and round.
 
     A switch is not asked on after a round without an answer: each may take its whole time limit.
     """
     waiting: dict[str, list[tuple[int, int]]] = {}
-    calculators = {name: own.calculator for name, own in dialects.items() if own.calculator}
+    calculators = {name: kind.calculator for name, kind in dialects.items() if kind.calculator}
     for i, (switch, queries) in enumerate(asked):
         if switch in calculators and not asks_as_linux(dialects[switch]):
             allowed = min(left.get(switch, MOST_COMMANDS), len(queries))
             left[switch] = left.get(switch, MOST_COMMANDS) - allowed
-            found[i] = Ports(found[i].ports, TOO_MANY if allowed < len(queries) else "")
+            results[i] = Ports(results[i].ports, TOO_MANY if allowed < len(queries) else "")
             waiting.setdefault(switch, []).extend((i, row) for row in range(allowed))
     while waiting := {switch: rows for switch, rows in waiting.items() if rows}:
         now = [(switch, *at) for switch, rows in waiting.items() for at in rows[:_AT_ONCE]]
@@ -95,15 +95,15 @@ def _calculate(
         for (switch, i, row), command, said in zip(now, commands, answers, strict=True):
             if not said.problem:
                 answering.add(switch)
-                found[i].ports[row] = calculators[switch].port(said.output)
-            if found[i].ports[row] is None and not found[i].problem:
-                told = said.problem or "its answer is not as documented"
-                found[i] = Ports(found[i].ports, f"`{command}`: {told}")
+                results[i].ports[row] = calculators[switch].port(said.output)
+            if results[i].ports[row] is None and not results[i].problem:
+                problem = said.problem or "its answer is not as documented"
+                results[i] = Ports(results[i].ports, f"`{command}`: {problem}")
         for switch in waiting:
             if switch not in answering:
                 left[switch] = 0
                 for i in {i for i, _ in waiting[switch]}:
-                    found[i] = Ports(found[i].ports, found[i].problem or NOT_ASKED_ON)
+                    results[i] = Ports(results[i].ports, results[i].problem or NOT_ASKED_ON)
         waiting = {
             switch: rows[_AT_ONCE:] for switch, rows in waiting.items() if switch in answering
         }

@@ -71,8 +71,8 @@ def trace(
     if watch is not None and before is not None:
         differ, unknown = changed(before, read_tables(watch, switches))
     moved = through(paths, fabric, differ)
-    told: Array = moved.astype(np.object_)
-    told[~moved if watch is None else through(paths, fabric, unknown) & ~moved] = None
+    changes: Array = moved.astype(np.object_)
+    changes[~moved if watch is None else through(paths, fabric, unknown) & ~moved] = None
     rows = np.arange(len(traffic))
     if most_flows is not None:
         rows = np.argsort(-traffic.wire_bytes, kind="stable")[:most_flows]
@@ -82,7 +82,7 @@ def trace(
     pairs = None if hosts is None else hosts.ends
     return TraceResult(
         version=VERSION,
-        flows=traced_flows(traffic, fabric, paths, rows, told, pairs),
+        flows=traced_flows(traffic, fabric, paths, rows, changes, pairs),
         flows_traced=len(traffic),
         complete_flows=int(np.count_nonzero(~paths.placement.dropped)),
         hops={
@@ -162,10 +162,10 @@ def traced_flows(
         strict=True,
     )
     fields = TracedFlow.__struct_fields__
-    found = [TracedFlow(**dict(zip(fields, row, strict=False))) for row in columns]
+    flows = [TracedFlow(**dict(zip(fields, row, strict=False))) for row in columns]
     if traffic.owners:
-        found = [_with_ranks(flow, traffic.owners.get(flow.flow)) for flow in found]
-    return found if pairs is None else [_of_queue_pair(flow, *pairs[flow.flow]) for flow in found]
+        flows = [_with_ranks(flow, traffic.owners.get(flow.flow)) for flow in flows]
+    return flows if pairs is None else [_of_queue_pair(flow, *pairs[flow.flow]) for flow in flows]
 
 
 def _with_ranks(flow: TracedFlow, owner: Owner | None) -> TracedFlow:
@@ -212,6 +212,6 @@ def _open_ends(fabric: Fabric, paths: TracedPaths) -> list[OpenEnd]:
             flows=count,
         )
         for (switch, why), count in sorted(
-            zip(kinds.tolist(), counts.tolist(), strict=True), key=lambda one: -one[1]
+            zip(kinds.tolist(), counts.tolist(), strict=True), key=lambda entry: -entry[1]
         )
     ]

@@ -50,19 +50,19 @@ def verify_counters(
     rows = np.flatnonzero(checked)
     # A flow that moves to a link without one may be any.
     flow = np.where(largest > 0, largest, traffic.wire_bytes.max(initial=0))[rows]
-    own = _SHARE * predicted[rows]
+    own_slack = _SHARE * predicted[rows]
     excess = measured[rows] - predicted[rows]
     background = max(0.0, float(np.median(excess))) if len(rows) else 0.0
     spread = _SPREADS * float(np.median(np.abs(excess - background))) if len(rows) else 0.0
-    slack = _LEAST_BYTES + own + spread
-    wrong = (np.abs(excess - background) > slack) | (-excess > _LEAST_BYTES + own)
-    hidden = _LEAST_BYTES + background + spread > np.maximum(flow, own)
-    told = wrong | ~hidden
+    slack = _LEAST_BYTES + own_slack + spread
+    wrong = (np.abs(excess - background) > slack) | (-excess > _LEAST_BYTES + own_slack)
+    hidden = _LEAST_BYTES + background + spread > np.maximum(flow, own_slack)
+    decided = wrong | ~hidden
     vague = np.zeros(links, np.bool_)
-    vague[rows[~told]] = True
+    vague[rows[~decided]] = True
     return CounterCheck(
-        links_checked=int(np.count_nonzero(told)),
-        links_agreeing=int(np.count_nonzero(told & ~wrong)),
+        links_checked=int(np.count_nonzero(decided)),
+        links_agreeing=int(np.count_nonzero(decided & ~wrong)),
         links_not_checked=[
             fabric.link_name(int(link))
             for link in np.flatnonzero((~checked & ((predicted > 0) | open_)) | vague)

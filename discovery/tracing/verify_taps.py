@@ -79,8 +79,8 @@ class _Taps:
 
     def saw(self, unit: Ints, link: Int32s) -> Bools:
         """bool[n]: whether a tap saw the unit on the link."""
-        found: Bools = np.isin(unit * self._links + link, self._keys)
-        return found
+        seen: Bools = np.isin(unit * self._links + link, self._keys)
+        return seen
 
 
 def leads_to(link: Ints, source_host: Int32s, host: Int32s, fabric: Fabric, ipv6: Bools) -> Bools:
@@ -99,8 +99,8 @@ def leads_to(link: Ints, source_host: Int32s, host: Int32s, fabric: Fabric, ipv6
     members = np.repeat(np.arange(len(sizes)), sizes) * n + fabric.forwarding.group_links
     between = (source < switches) & (target < switches) & (group >= 0)
     between &= np.isin(group * n + link, members)
-    found: Bools = from_host | to_host | between
-    return found
+    possible: Bools = from_host | to_host | between
+    return possible
 
 
 def _disagreements(

@@ -224,8 +224,8 @@ class CounterSource(Opened):
                 break
             created[slots[torn]] = self._table["created_ns"][slots[torn]]
             entries[torn] = self._table[slots[torn]]
-        whole = entries["created_ns"] > 0
-        return (slots, entries) if whole.all() else (slots[whole], entries[whole])
+        complete = entries["created_ns"] > 0
+        return (slots, entries) if complete.all() else (slots[complete], entries[complete])
 
     def _keep_evicted(self, slots: Ints, entries: Array) -> None:
         """Keep the last counts of entries that were evicted since the last reading."""

@@ -57,12 +57,12 @@ def flows_of(reading: Reading, taps: Sequence[str]) -> tuple[list[Flow], list[Im
     counted = _counted(reading, taps)
     flows = [_flow(number, flow) for number, flow in enumerate(counted)]
     sprayed = [
-        (-int(one.total["wire_bytes"]), i)
-        for i, one in enumerate(counted)
+        (-int(entry.total["wire_bytes"]), i)
+        for i, entry in enumerate(counted)
         if flows[i].spraying_width >= SPRAYED_WIDTH
     ]
-    found = [_imbalance(counted[i]) for _, i in sorted(sprayed)[:LISTED_FLOWS]]
-    return flows, [imbalance for imbalance in found if imbalance is not None]
+    imbalances = [_imbalance(counted[i]) for _, i in sorted(sprayed)[:LISTED_FLOWS]]
+    return flows, [imbalance for imbalance in imbalances if imbalance is not None]
 
 
 def _imbalance(counted: _Counted) -> Imbalance | None:

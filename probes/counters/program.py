@@ -54,7 +54,7 @@ class CompiledCounters(Compiled):
 
 def counter_source(options: ProgramOptions, maps: CounterMaps) -> str:
     """The C source, preceded by the definitions it needs; maps have their index."""
-    own = {
+    values = {
         "TABLE_FD": 0,
         "SETS": maps.sets,
         "ORDER_FD": 1,
@@ -64,7 +64,7 @@ def counter_source(options: ProgramOptions, maps: CounterMaps) -> str:
         "RESTART_DISTANCE": RESTART_DISTANCE,
         **{name: int(getattr(opcodes, name)) for name in _CLASSES},
     }
-    return source_of(definitions(options) | own, _SOURCE)
+    return source_of(definitions(options) | values, _SOURCE)
 
 
 def opcode_map() -> int:

@@ -63,16 +63,16 @@ def xdp_hook() -> Check:
 
 def other_programs() -> Check:
     """Programs of others at the interfaces of this network namespace, which run before probes."""
-    name, found = "other programs", []
+    name, texts = "other programs", []
     for number, interface in socket.if_nameindex():
         programs = programs_on(Interface(interface, None, number, None))
-        found += [f"{interface}: {program}" for program in programs]
-    if not found:
+        texts += [f"{interface}: {program}" for program in programs]
+    if not texts:
         return Check(name, "ok", "none at any interface of this network namespace")
     return Check(
         name,
         "limited",
-        printable("; ".join(found)),
+        printable("; ".join(texts)),
         False,
         "packets that they drop, redirect or keep from later programs are not seen",
     )

@@ -43,9 +43,9 @@ def compiling() -> Check:
         with _standard_error_closed():
             code = machine_code("int probe(void *context) { return 0; }", ["probe"])["probe"]
     except CaptureError as error:
-        found = "bcc is missing" if "needs bcc" in str(error) else str(error)
+        reason = "bcc is missing" if "needs bcc" in str(error) else str(error)
         remedy = "reinstall python3-bpfcc and libbpfcc; check that /tmp is writable"
-        return Check(name, "missing", found, True, "the probes cannot be compiled", remedy)
+        return Check(name, "missing", reason, True, "the probes cannot be compiled", remedy)
     return Check(name, "ok", f"C to {len(code) // 8} BPF instructions, without headers", True)
 
 
@@ -66,8 +66,8 @@ def libibverbs() -> Check:
         except (ElfError, OSError) as error:
             bad[path] = str(error)
     if bad:
-        found = "; ".join(f"{path}: {why}" for path, why in bad.items())
-        return Check("libibverbs", "limited", found, False, NO_OWNERS, "install rdma-core's own")
+        faults = "; ".join(f"{path}: {why}" for path, why in bad.items())
+        return Check("libibverbs", "limited", faults, False, NO_OWNERS, "install rdma-core's own")
     count = f" and {len(libraries) - 1} more" if len(libraries) > 1 else ""
     return Check("libibverbs", "ok", f"{libraries[0]}{count}")
 

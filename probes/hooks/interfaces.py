@@ -38,14 +38,14 @@ def find_interfaces(names: Sequence[str], namespace: str | None = None) -> list[
 
     CaptureError when one does not exist or carries no Ethernet frames.
     """
-    found: list[Interface] = []
+    interfaces: list[Interface] = []
     for text in names:
         where, _, name = text.rpartition(":")
         interface = in_namespace(where or namespace, partial(_find, name, where or namespace))
-        if interface in found:
+        if interface in interfaces:
             raise UsageError(f"interface {text} is given twice")
-        found.append(interface)
-    return found
+        interfaces.append(interface)
+    return interfaces
 
 
 def _find(name: str, namespace: str | None) -> Interface:

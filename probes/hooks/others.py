@@ -80,10 +80,10 @@ class OthersBefore:
 
     def _look(self) -> None:
         for attachment, route, early in self._probes:
-            found = list(early)
+            programs = list(early)
             with suppress(OSError):
-                found += _netlink_before(route, attachment)
-            for program in found:
+                programs += _netlink_before(route, attachment)
+            for program in programs:
                 name = self._name(program)
                 if not name.startswith(_OURS):
                     self._seen[_line(attachment, program._replace(name=name))] = None
@@ -105,14 +105,14 @@ class OthersBefore:
 
 def programs_on(interface: Interface) -> list[Program]:
     """All programs of others on an interface of this thread's namespace."""
-    found: list[Program] = []
+    programs: list[Program] = []
     with _route() as route:
-        found += _xdp(route, interface.ifindex)
+        programs += _xdp(route, interface.ifindex)
         for direction in directions_of("tc"):
             for number in _tcx(interface.ifindex, direction):
-                found.append(Program("tcx", number, ""))
-            found += [p for _, p in _filters(route, interface.ifindex, direction)]
-    named = [p if p.name else p._replace(name=program_name(p.number)) for p in found]
+                programs.append(Program("tcx", number, ""))
+            programs += [p for _, p in _filters(route, interface.ifindex, direction)]
+    named = [p if p.name else p._replace(name=program_name(p.number)) for p in programs]
     return [program for program in named if not program.name.startswith(_OURS)]
 
 
@@ -153,8 +153,8 @@ def _tcx_before(attachment: Attachment) -> list[Program]:
         return []
     ids = _tcx(attachment.interface.ifindex, attachment.direction)
     if attachment.link >= 0:
-        own = struct.unpack_from("I", bpf.object_info(attachment.link, 64), 8)[0]
-        ids = ids[: ids.index(own)] if own in ids else ids
+        own_id = struct.unpack_from("I", bpf.object_info(attachment.link, 64), 8)[0]
+        ids = ids[: ids.index(own_id)] if own_id in ids else ids
     return [Program("tcx", number, program_name(number)) for number in ids]
 
 
@@ -186,10 +186,10 @@ def _filters(
     """Priority and filter."""
     about = struct.pack("BxxxiIII", 0, ifindex, 0, PARENTS[direction], 0)
     for head, body in _asked(route, _GET_FILTER, _DUMP, about):
-        found = dict(_attributes(body))
-        options = dict(_attributes(found.get(_OPTIONS, b"")))
+        fields = dict(_attributes(body))
+        options = dict(_attributes(fields.get(_OPTIONS, b"")))
         number = struct.unpack("I", options[_BPF_ID])[0] if _BPF_ID in options else 0
-        name = options.get(_BPF_NAME, found.get(_KIND, b"")).rstrip(b"\0").decode(errors="replace")
+        name = options.get(_BPF_NAME, fields.get(_KIND, b"")).rstrip(b"\0").decode(errors="replace")
         handle, _, info = struct.unpack_from("III", head, 8)
         if handle:  # else it stands for all filters of its priority
             yield info >> 16, Program("tc", number, name)

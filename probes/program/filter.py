@@ -138,10 +138,10 @@ def _comparison(field: grammar.Text, operator: str, value: grammar.Text) -> str:
 
 def _present_of(field: grammar.Text) -> str:
     name = field.text.lower()
-    found = _NUMBERS.get(name) or _ADDRESSES.get(name)
-    if found is None:
+    known = _NUMBERS.get(name) or _ADDRESSES.get(name)
+    if known is None:
         raise _not_in_kernel(field)
-    return found.present
+    return known.present
 
 
 def _between(field: grammar.Text, low: grammar.Text, high: grammar.Text) -> str:

@@ -65,7 +65,7 @@ def source_text(options: ProgramOptions, maps: RingMaps) -> str:
 
     Maps have their index in place of a descriptor (`known_machine_code`).
     """
-    own: dict[str, int | str] = {
+    values: dict[str, int | str] = {
         "SNAP": options.snap_bytes,
         "WIDE_SNAP": WIDE_SNAP,
         "RINGS_FD": 0,
@@ -77,7 +77,7 @@ def source_text(options: ProgramOptions, maps: RingMaps) -> str:
         "STRONGLY_ORDERED": int(strongly_ordered()),
         "SAMPLE": options.sample,
     }
-    return source_of(definitions(options) | own, _RING, _PROBE)
+    return source_of(definitions(options) | values, _RING, _PROBE)
 
 
 def definitions(options: ProgramOptions) -> dict[str, int | str]:

@@ -62,15 +62,15 @@ class Drain:
         count_taps(nothing.tap, np.zeros(0, np.int64))
         self._rings[0].release(self._positions[0])
 
-    def gather(self, whole: bool = False) -> list[FrameBatch]:
+    def gather(self, everything: bool = False) -> list[FrameBatch]:
         """One batch for each ring with frames, in order of time within and between gatherings.
 
         A record gets its time after its ring was marked. So when the heads are read
         after the time `horizon`, every record up to it is in the ring or the ring is marked,
-        and later records wait for the next gathering (`whole`: none waits). An unfinished
+        and later records wait for the next gathering (`everything`: none waits). An unfinished
         record delays all records that may be later.
         """
-        horizon = self._horizon(whole)
+        horizon = self._horizon(everything)
         counts = [0] * len(self._rings)
         cut = _FOREVER
         self.more = False
@@ -96,9 +96,9 @@ class Drain:
                 self.frames += count
         return batches
 
-    def lay_out(self, blocks: PacketBlocks, whole: bool = False) -> Blocks:
+    def lay_out(self, blocks: PacketBlocks, everything: bool = False) -> Blocks:
         """The frames of `gather`, as packet blocks."""
-        horizon = self._horizon(whole)
+        horizon = self._horizon(everything)
         heads = [ring.head for ring in self._rings]
         self.more = False
         if heads == self._positions:
@@ -111,10 +111,10 @@ class Drain:
         self._positions = positions.tolist()
         return laid_out
 
-    def _horizon(self, whole: bool) -> int:
+    def _horizon(self, everything: bool) -> int:
         """Kernel time up to which all records are known if the heads are read after it."""
         self.clock.check()
-        if whole:
+        if everything:
             return _FOREVER
         return kernel_ns() - _VISIBLE_AFTER_NS
 

@@ -124,19 +124,19 @@ def _array() -> Any:
 @inlined
 def _copied(words: U32, source: Int, out: U32, to: Int, length: Int) -> Int:
     """Copy `length` bytes, padded with zeros to a multiple of 4; returns the next word of `out`."""
-    whole = (length + np.uint64(3)) >> np.uint64(2)
-    if whole == np.uint64(_COMMON_WORDS):
+    count = (length + np.uint64(3)) >> np.uint64(2)
+    if count == np.uint64(_COMMON_WORDS):
         for k in range(np.uint64(_COMMON_WORDS)):
             out[to + k] = words[source + k]
     else:
-        for k in range(whole):
+        for k in range(count):
             out[to + k] = words[source + k]
     odd = length & np.uint64(3)
     if odd:
         # Bytes after the frame in the ring are not part of it.
         kept = (np.uint32(1) << np.uint32(np.uint64(8) * odd)) - np.uint32(1)
-        out[to + whole - np.uint64(1)] &= kept
-    return to + whole
+        out[to + count - np.uint64(1)] &= kept
+    return to + count
 
 
 @kernel

@@ -131,8 +131,8 @@ def scan(
         tap[row] = packed >> np.uint32(16)
         end[row] = position
         row += np.uint64(1)
-    found: Any = np.int64(row)
-    return found, busy
+    records: Any = np.int64(row)
+    return records, busy
 
 
 @kernel

@@ -37,11 +37,11 @@ class Chart:
 
     def figure(self, id: str) -> str:
         """The picture, its description and its numbers as an element of a page."""
-        told = self.description + (f" {self.left_out}" if self.left_out else "")
+        text = self.description + (f" {self.left_out}" if self.left_out else "")
         return (
             f'<figure><div class="wide" tabindex="0" role="group" '
             f'aria-label="{escape(self.title)}">{self.svg(id)}</div>'
-            f"<figcaption><strong>{escape(self.title)}.</strong> {escape(told)}</figcaption>"
+            f"<figcaption><strong>{escape(self.title)}.</strong> {escape(text)}</figcaption>"
             f"<details><summary>Numbers: {escape(self.title)}</summary>"
             f'<div class="wide" tabindex="0" role="group" '
             f'aria-label="Numbers: {escape(self.title)}">{self._table()}</div></details></figure>'

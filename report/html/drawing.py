@@ -36,8 +36,8 @@ class Drawing:
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
         """A line through points."""
-        told = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
-        self._parts.append(f'<polyline class="{kind}" points="{told}"/>')
+        coordinates = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        self._parts.append(f'<polyline class="{kind}" points="{coordinates}"/>')
 
     def text(self, x: float, y: float, text: object, kind: str = "", anchor: str = "start") -> None:
         """One line of text; anchor: start, middle or end."""

@@ -16,7 +16,7 @@ def escape(text: object) -> str:
     Characters that steer a terminal or the direction of text become `?`; a text of more than
     LONGEST characters is cut.
     """
-    told = printable(str(text))
-    if len(told) > LONGEST:
-        told = f"{told[:LONGEST]}…"
-    return html.escape(told, quote=True)
+    shown = printable(str(text))
+    if len(shown) > LONGEST:
+        shown = f"{shown[:LONGEST]}…"
+    return html.escape(shown, quote=True)

@@ -55,8 +55,8 @@ class HtmlPage(Page):
 
     def say(self, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:
         kind = _kind(style) or ("lead" if style == "bold" else "")
-        told = f"{mark} {text}" if mark.strip() else text
-        self.add(f"<p{_class(kind)}>{escape(told)}</p>")
+        line = f"{mark} {text}" if mark.strip() else text
+        self.add(f"<p{_class(kind)}>{escape(line)}</p>")
 
     def warn(self, lines: Iterable[str], most: int | None = None) -> None:
         for line in list(lines)[:most]:
@@ -102,8 +102,8 @@ class HtmlPage(Page):
 
     def more(self, left: int, what: str, plural: str | None = None) -> None:
         if left > 0:
-            told = human.counted(left, what, plural)
-            self.say(f"… {told} not shown here; --format json has all", "dim")
+            count = human.counted(left, what, plural)
+            self.say(f"… {count} not shown here; --format json has all", "dim")
 
     def chart(self, chart: Chart | None) -> None:
         """A picture with its numbers, if there is any."""

@@ -54,21 +54,21 @@ def fill_aggregation(
         page.say(line, indent=2)
 
 
-def title(one: SchemeResult) -> str:
+def title(scheme: SchemeResult) -> str:
     """The scheme and its memory: `atp 4,096`."""
-    return one.name if one.slots is None else f"{one.name} {human.count(one.slots)}"
+    return scheme.name if scheme.slots is None else f"{scheme.name} {human.count(scheme.slots)}"
 
 
 def fastest(result: AggregationResult) -> SchemeResult | None:
     """The scheme with limited memory whose jobs complete first; None if none ended them."""
     limited = [s for s in result.schemes if s.slots is not None and s.mean_completion_ns]
-    return min(limited, key=lambda one: one.mean_completion_ns or 0, default=None)
+    return min(limited, key=lambda scheme: scheme.mean_completion_ns or 0, default=None)
 
 
 def plain(result: AggregationResult) -> SchemeResult | None:
     """The faster of ring and tree; None without."""
-    found = [s for s in result.schemes if s.name in ALL_REDUCES and s.mean_completion_ns]
-    return min(found, key=lambda one: one.mean_completion_ns or 0, default=None)
+    known = [s for s in result.schemes if s.name in ALL_REDUCES and s.mean_completion_ns]
+    return min(known, key=lambda scheme: scheme.mean_completion_ns or 0, default=None)
 
 
 def verdict(result: AggregationResult) -> str:
@@ -80,23 +80,23 @@ def verdict(result: AggregationResult) -> str:
         f"{title(best)} is the fastest with limited memory: jobs complete in "
         f"{human.duration(best.mean_completion_ns)} on average"
     )
-    for one in result.schemes:
-        whose = _UNLIMITED.get(one.name.partition(":")[0])
-        if one.slots is None and one.mean_completion_ns and whose:
-            ratio = one.mean_completion_ns / best.mean_completion_ns
+    for scheme in result.schemes:
+        whose = _UNLIMITED.get(scheme.name.partition(":")[0])
+        if scheme.slots is None and scheme.mean_completion_ns and whose:
+            ratio = scheme.mean_completion_ns / best.mean_completion_ns
             text += f"; {whose} takes {ratio:.2f} times as long"
     return f"{text}.{_worth(result, best)}"
 
 
 def _worth(result: AggregationResult, best: SchemeResult) -> str:
     """The faster of ring and tree beside the best scheme."""
-    one = plain(result)
-    if one is None or not one.mean_completion_ns or not best.mean_completion_ns:
+    base = plain(result)
+    if base is None or not base.mean_completion_ns or not best.mean_completion_ns:
         return ""
-    ratio = one.mean_completion_ns / best.mean_completion_ns
-    more = one.wire_bytes / best.wire_bytes
+    ratio = base.mean_completion_ns / best.mean_completion_ns
+    more = base.wire_bytes / best.wire_bytes
     return (
-        f" A {one.name} all-reduce among the workers{unlike(best)} takes {ratio:.2f} times as "
+        f" A {base.name} all-reduce among the workers{unlike(best)} takes {ratio:.2f} times as "
         f"long, with {more:.2f} times the bytes on all links."
     )
 
@@ -111,23 +111,23 @@ def _schemes(table: Table, result: AggregationResult) -> None:
     numbers(table, "slots", "mean JCT", "x best", "on links", "aggregated", "used", "useful")
     numbers(table, "collisions", "preempt", "retrans", "timeouts", "to server", "lost")
     known = [s.mean_completion_ns for s in result.schemes if s.mean_completion_ns]
-    for one in result.schemes:
-        mean = one.mean_completion_ns
+    for scheme in result.schemes:
+        mean = scheme.mean_completion_ns
         weights = [job.fragments * job.iterations for job in result.jobs]
-        whole = [w * job.aggregated_percent for w, job in zip(weights, one.jobs, strict=True)]
+        shares = [w * job.aggregated_percent for w, job in zip(weights, scheme.jobs, strict=True)]
         table.add_row(
-            one.name,
-            NONE if one.slots is None else human.count(one.slots),
+            scheme.name,
+            NONE if scheme.slots is None else human.count(scheme.slots),
             human.duration(mean),
             NONE if mean is None else f"{mean / min(known):.2f}",
-            human.size(one.wire_bytes),
-            NONE if one.name in ALL_REDUCES else f"{sum(whole) / sum(weights):.1f} %",
-            NONE if one.used_percent is None else f"{one.used_percent:.1f} %",
-            NONE if one.useful_percent is None else f"{one.useful_percent:.1f} %",
+            human.size(scheme.wire_bytes),
+            NONE if scheme.name in ALL_REDUCES else f"{sum(shares) / sum(weights):.1f} %",
+            NONE if scheme.used_percent is None else f"{scheme.used_percent:.1f} %",
+            NONE if scheme.useful_percent is None else f"{scheme.useful_percent:.1f} %",
             *(
                 NONE
-                if one.name in ALL_REDUCES
-                else human.count(round(sum(getattr(job, name) for job in one.jobs)))
+                if scheme.name in ALL_REDUCES
+                else human.count(round(sum(getattr(job, name) for job in scheme.jobs)))
                 for name in (
                     "collisions",
                     "preemptions",
@@ -136,7 +136,7 @@ def _schemes(table: Table, result: AggregationResult) -> None:
                     "server_packets",
                 )
             ),
-            NONE if one.name in ALL_REDUCES else human.count(round(one.lost)),
+            NONE if scheme.name in ALL_REDUCES else human.count(round(scheme.lost)),
         )
 
 
@@ -146,7 +146,7 @@ def _jobs(table: Table, result: AggregationResult, schemes: Sequence[SchemeResul
     ranks = any(job.ranks for job in result.jobs)
     texts(table, *["ranks"] * ranks)
     numbers(table, "workers", "racks", *["captured"] * captured)
-    numbers(table, *(title(one) for one in schemes))
+    numbers(table, *(title(scheme) for scheme in schemes))
     for at, job in enumerate(result.jobs[:_MOST_JOBS]):
         table.add_row(
             job.name,
@@ -154,13 +154,13 @@ def _jobs(table: Table, result: AggregationResult, schemes: Sequence[SchemeResul
             str(len(job.workers)),
             str(job.racks),
             *[human.duration(job.captured_ns)] * captured,
-            *(human.duration(one.jobs[at].completion_ns) for one in schemes),
+            *(human.duration(scheme.jobs[at].completion_ns) for scheme in schemes),
         )
 
 
 def _ranks(job: JobSummary) -> str:
     """The ranks of the workers, those of one host joined: `0 1 2 3`, `0+1 2+3`."""
-    each = ["+".join(map(str, own)) or "?" for own in job.ranks]
+    each = ["+".join(map(str, ranks)) or "?" for ranks in job.ranks]
     more = ["..."] * (len(each) > _MOST_RANKS)
     return " ".join([*each[:_MOST_RANKS], *more]) or NONE
 
@@ -168,6 +168,6 @@ def _ranks(job: JobSummary) -> str:
 def _links(table: Table, result: AggregationResult, top: int) -> None:
     texts(table, "scheme", "link")
     numbers(table, "carried")
-    for one in result.schemes:
-        for at, link in enumerate(one.links[:top]):
-            table.add_row("" if at else title(one), link.link, human.size(link.wire_bytes))
+    for scheme in result.schemes:
+        for at, link in enumerate(scheme.links[:top]):
+            table.add_row("" if at else title(scheme), link.link, human.size(link.wire_bytes))

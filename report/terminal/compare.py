@@ -46,10 +46,10 @@ def fill_comparison(
     page.line(f"{names}: {verdict(result)}", "bold")
     page.warn(result.warnings[:top])
     page.section("Findings", "" if result.findings else "Neither analysis has a finding.")
-    for one in result.findings:
-        mark = glyphs.severities[SEVERITIES.index(_latest(one).severity)]
-        style = STYLES[_latest(one).severity] if one.change in ("new", "worse") else ""
-        page.say(f"{mark} {one.change}: {finding_text(one)}", style)
+    for pair in result.findings:
+        mark = glyphs.severities[SEVERITIES.index(_latest(pair).severity)]
+        style = STYLES[_latest(pair).severity] if pair.change in ("new", "worse") else ""
+        page.say(f"{mark} {pair.change}: {finding_text(pair)}", style)
     page.section("Figures of all flows")
     page.draw(lambda table: _figures(table, result))
     charts()
@@ -63,17 +63,17 @@ def _changed(
 ) -> None:
     """The section of the hops or flows that changed."""
     what = title.lower()[:-1]
-    changed = [one for one in all_ if one.change != "unchanged"]
+    changed = [pair for pair in all_ if pair.change != "unchanged"]
     same = human.counted(len(all_) - len(changed), f"{what} is", f"{what}s are")
     page.section(title, f"{same} unchanged." if len(changed) < len(all_) else "")
 
     def fill(table: Table) -> None:
         texts(table, *_HEADINGS[title], "change")
         folded(table, "what")
-        for one in changed[:top]:
-            first, second, judged = cells(one, page.glyphs.arrow)
-            change = Text(one.change, _COLORS[one.change] if judged else "")
-            table.add_row(first, second, change, _what(one, page.glyphs.arrow))
+        for pair in changed[:top]:
+            first, second, judged = cells(pair, page.glyphs.arrow)
+            change = Text(pair.change, _COLORS[pair.change] if judged else "")
+            table.add_row(first, second, change, _what(pair, page.glyphs.arrow))
 
     if changed:
         page.draw(fill)
@@ -91,8 +91,8 @@ def _flow_cells(flow: FlowChange, arrow: str) -> Cells:
 
 def verdict(result: Comparison) -> str:
     """`worse: 1 finding is new, 2 are gone; retransmitted packets and goodput are worse`."""
-    found = Counter(one.change for one in result.findings)
-    counts = [f"{found[change]} {change}" for change in CHANGES if found[change]]
+    by_change = Counter(pair.change for pair in result.findings)
+    counts = [f"{by_change[change]} {change}" for change in CHANGES if by_change[change]]
     parts = [f"findings: {', '.join(counts)}"] if counts else ["no finding"]
     for change, figures in (("worse", result.worse), ("better", result.better)):
         if figures:
@@ -100,20 +100,20 @@ def verdict(result: Comparison) -> str:
     return f"{result.change} ({'; '.join(parts)})"
 
 
-def _latest(one: FindingChange) -> Finding:
-    finding = one.after or one.before
+def _latest(pair: FindingChange) -> Finding:
+    finding = pair.after or pair.before
     assert finding is not None
     return finding
 
 
-def finding_text(one: FindingChange) -> str:
+def finding_text(pair: FindingChange) -> str:
     """The latest sentence; the former share where it is worse or better."""
-    latest = _latest(one)
-    if one.change == "gone":
+    latest = _latest(pair)
+    if pair.change == "gone":
         return latest.sentence
     text = words.sentence(latest)
-    if one.before is not None and one.after is not None and one.change != "unchanged":
-        text += f" (before: {_share(one.before)}, after: {_share(one.after)})"
+    if pair.before is not None and pair.after is not None and pair.change != "unchanged":
+        text += f" (before: {_share(pair.before)}, after: {_share(pair.after)})"
     return text
 
 
@@ -135,9 +135,9 @@ def _figures(table: Table, result: Comparison) -> None:
         table.add_row(NAMES[name], *(_figure(side, name) for side in sides), change)
 
 
-def _what(one: HopChange | FlowChange, arrow: str) -> str:
+def _what(pair: HopChange | FlowChange, arrow: str) -> str:
     """`lost 71 (0.90 %) → 0 (0 %), queueing p99 12 us → 1.2 ms`"""
-    before, after = one.before, one.after
+    before, after = pair.before, pair.after
     if before is None or after is None:
         side = after or before
         if side is None:
@@ -147,7 +147,7 @@ def _what(one: HopChange | FlowChange, arrow: str) -> str:
         return human.counted(side.packets, "packet") + more
     return ", ".join(
         f"{NAMES[name]} {_figure(before, name)} {arrow} {_figure(after, name)}"
-        for name in (*one.worse, *one.better)
+        for name in (*pair.worse, *pair.better)
     )
 
 

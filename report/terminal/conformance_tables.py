@@ -95,12 +95,12 @@ def latency_table(table: Table, latency: results.RecoveryLatency) -> None:
     numbers(table, "count", "min", "p50", "p99", "max")
     folded(table, "from, to")
     for name, field, meaning in _LATENCIES:
-        found = getattr(latency, field)
+        times = getattr(latency, field)
         cells = (
             [UNKNOWN] * 5
-            if found is None
-            else [human.count(found.count)]
-            + [human.duration(v) for v in (found.min, found.p50, found.p99, found.max)]
+            if times is None
+            else [human.count(times.count)]
+            + [human.duration(v) for v in (times.min, times.p50, times.p99, times.max)]
         )
         table.add_row(name, *cells, Text(meaning, "dim"))
 
@@ -128,16 +128,16 @@ def view_table(table: Table, views: Sequence[results.ConformanceView], glyphs: G
         )
 
 
-def cnp_table(table: Table, found: results.CnpConformance) -> None:
+def cnp_table(table: Table, pacing: results.CnpConformance) -> None:
     """One row per pacing scope."""
     texts(table, "scope")
     numbers(table, "notifiers", "expected", "seen", "difference", "too close", "min spacing")
-    for scope in found.scopes:
+    for scope in pacing.scopes:
         table.add_row(
             scope.scope.replace("_", " "),
             human.count(scope.notifiers),
             human.count(scope.expected_cnps),
-            human.count(found.cnps),
+            human.count(pacing.cnps),
             human.count(scope.difference),
             human.count(scope.too_close),
             "-" if scope.least_spacing_ns is None else human.duration(scope.least_spacing_ns),

@@ -89,16 +89,16 @@ def in_few_rows(
     every = [part.line for part in _parts(diagnosis, glyphs)]
     if heading_rows(True) + sum(map(rows_of, every)) <= MOST_ROWS:
         return every, True
-    found, others = _findings(diagnosis, glyphs), list(_others(diagnosis, glyphs))
+    findings, others = _findings(diagnosis, glyphs), list(_others(diagnosis, glyphs))
     rows = MOST_ROWS - heading_rows(False)
     most = max(1, rows - len(others))
-    if len(found) > most:
-        left = counted(len(found) - most + 1, "finding")
-        found = [
-            *found[: most - 1],
+    if len(findings) > most:
+        left = counted(len(findings) - most + 1, "finding")
+        findings = [
+            *findings[: most - 1],
             Part(" ", "dim", (f"... {left} not shown",), glyphs.ellipsis),
         ]
-    parts, shown = [*found, *others], []
+    parts, shown = [*findings, *others], []
     for number, part in enumerate(parts):
         line = part.within(rows - (len(parts) - 1 - number), rows_of)
         rows -= rows_of(line)
@@ -120,27 +120,27 @@ def _parts(diagnosis: Diagnosis, glyphs: Glyphs) -> list[Part]:
 
 
 def _findings(diagnosis: Diagnosis, glyphs: Glyphs) -> list[Part]:
-    found = []
-    for one in diagnosis.findings:
-        mark = glyphs.severities[SEVERITIES.index(one.severity)]
-        clauses = words.sentence(one).split(JOINED)
-        found.append(Part(mark, STYLES[one.severity], clauses, glyphs.ellipsis))
-    return found
+    parts = []
+    for finding in diagnosis.findings:
+        mark = glyphs.severities[SEVERITIES.index(finding.severity)]
+        clauses = words.sentence(finding).split(JOINED)
+        parts.append(Part(mark, STYLES[finding.severity], clauses, glyphs.ellipsis))
+    return parts
 
 
 def _others(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Part]:
     healthy = words.healthy(diagnosis)
     if healthy:
         first, *rest = healthy
-        whole = diagnosis.complete
+        complete = diagnosis.complete
         yield Part(
-            glyphs.good if whole else UNKNOWN,
-            "green" if whole else "dim",
+            glyphs.good if complete else UNKNOWN,
+            "green" if complete else "dim",
             (f"{words.passed(diagnosis)}: {first}", *rest),
             glyphs.ellipsis,
             counts=True,
             instead=f"{counted(len(healthy), 'check')} passed"
-            + ("" if whole else " in the part that was read"),
+            + ("" if complete else " in the part that was read"),
         )
     elif not diagnosis.findings:
         yield Part(UNKNOWN, "dim", (words.NO_CHECK,), glyphs.ellipsis, counts=True)

@@ -57,7 +57,7 @@ def fill_discovery(page: Page, result: Discovery) -> None:
 def _by_kind(remarks: list[Remark]) -> list[tuple[str, list[Remark]]]:
     """Remarks of one kind together, findings first, in the order of their appearance."""
     kinds: dict[str, list[Remark]] = {}
-    for remark in sorted(remarks, key=lambda one: one.kind not in _FINDINGS):
+    for remark in sorted(remarks, key=lambda entry: entry.kind not in _FINDINGS):
         kinds.setdefault(remark.kind, []).append(remark)
     return list(kinds.items())
 
@@ -70,15 +70,15 @@ def _text(remark: Remark) -> str:
 def _devices(table: Table, result: Discovery) -> None:
     texts(table, "device", "kind", "dialect", "hash")
     folded(table, "not read")
-    for one in result.devices[:_MOST_ROWS]:
-        cells = (one.name, one.kind, one.dialect, one.hash or "-", ", ".join(one.not_read) or "-")
+    for row in result.devices[:_MOST_ROWS]:
+        cells = (row.name, row.kind, row.dialect, row.hash or "-", ", ".join(row.not_read) or "-")
         table.add_row(*map(Text, cells))
 
 
 def _links(table: Table, result: Discovery) -> None:
     texts(table, "link", "ports")
     folded(table, "evidence")
-    for one in result.links[:_MOST_ROWS]:
-        ports = " - ".join(port or "?" for port in one.ports)
-        cells = (one.name.replace(">", "-"), ports, one.evidence)
+    for link in result.links[:_MOST_ROWS]:
+        ports = " - ".join(port or "?" for port in link.ports)
+        cells = (link.name.replace(">", "-"), ports, link.evidence)
         table.add_row(*map(Text, cells))

@@ -52,13 +52,13 @@ def fill_fabric(page: Page, report: FabricReport) -> None:
         page.say(f"PATHS {pair}", "bold")
         page.say(_paths(report.paths))
     if report.blast_radii:
-        one = report.blast_radii[0]
+        radius = report.blast_radii[0]
         page.gap()
         page.say("BLAST RADIUS of each element failing alone", "bold")
         page.draw(lambda table: _radii(table, report.blast_radii))
         same = {(each.source, each.destination) for each in report.blast_radii}
         pair = (
-            f"{one.source} to {one.destination}"
+            f"{radius.source} to {radius.destination}"
             if len(same) == 1
             else "a host below to a distant host"
         )
@@ -107,33 +107,33 @@ def _layers(table: Table, layers: list[Layer], mark: str) -> None:
 def _tables(table: Table, sizes: list[TableSize]) -> None:
     texts(table, "tier")
     numbers(table, "ECMP routes", "groups", "members", "or static SRv6")
-    for one in sizes:
-        counts = (one.routes, one.groups, one.members, one.static_srv6)
-        table.add_row(one.tier, *(f"{count:,}" for count in counts))
+    for size in sizes:
+        counts = (size.routes, size.groups, size.members, size.static_srv6)
+        table.add_row(size.tier, *(f"{count:,}" for count in counts))
 
 
-def _paths(found: HostPaths) -> str:
-    if not found.paths:
+def _paths(result: HostPaths) -> str:
+    if not result.paths:
         return "none: the hosts cannot reach each other"
-    by_port = {port.paths for port in found.ports}
-    ports = len(found.ports)
+    by_port = {port.paths for port in result.ports}
+    ports = len(result.ports)
     over = f", {human.span(sorted(by_port), str)} by each of {ports} ports" if ports > 1 else ""
-    switches = human.counted((found.longest_links or 1) - 1, "switch", "switches")
-    return f"{found.paths:,} of equal cost{over}, through at most {switches}"
+    switches = human.counted((result.longest_links or 1) - 1, "switch", "switches")
+    return f"{result.paths:,} of equal cost{over}, through at most {switches}"
 
 
 def _radii(table: Table, radii: list[BlastRadius]) -> None:
     folded(table, "element")
     numbers(table, "links", "hosts", "cut off", "capacity", "uplinks", "paths left")
-    for one in radii:
+    for radius in radii:
         table.add_row(
-            one.element,
-            f"{one.links:,}",
-            f"{one.hosts_below:,}",
-            f"{one.hosts_cut_off:,}",
-            _lost(one.host_capacity_percent),
-            _lost(one.uplink_capacity_percent),
-            f"{one.paths_after:,}/{one.paths_before:,}",
+            radius.element,
+            f"{radius.links:,}",
+            f"{radius.hosts_below:,}",
+            f"{radius.hosts_cut_off:,}",
+            _lost(radius.host_capacity_percent),
+            _lost(radius.uplink_capacity_percent),
+            f"{radius.paths_after:,}/{radius.paths_before:,}",
         )
 
 

@@ -21,16 +21,16 @@ def mirrors(analysis: Analysis) -> list[str]:
             for kind, frames in capture.encapsulations.items():
                 kinds[kind] = kinds.get(kind, 0) + frames
     if kinds:
-        found = ", ".join(f"{kind} {human.count(n)}" for kind, n in kinds.items())
-        lines.append(f"Encapsulated frames (mirrors and tunnels): {found}. {_taps(analysis)}")
+        counts = ", ".join(f"{kind} {human.count(n)}" for kind, n in kinds.items())
+        lines.append(f"Encapsulated frames (mirrors and tunnels): {counts}. {_taps(analysis)}")
     for tap in _seen(analysis):
         if not isinstance(tap.sampling, UnsetType):
-            whole = tap.sampling
+            sampling = tap.sampling
             lines.append(
                 f"{tap.name}: estimated"
-                f" {human.count(whole.estimated_packets)} packets,"
-                f" {human.size(whole.estimated_wire_bytes)} (standard error"
-                f" {whole.error_percent:.1f} %)"
+                f" {human.count(sampling.estimated_packets)} packets,"
+                f" {human.size(sampling.estimated_wire_bytes)} (standard error"
+                f" {sampling.error_percent:.1f} %)"
             )
     for capture in analysis.captures:
         uet = capture.ultra_ethernet

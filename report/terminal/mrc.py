@@ -34,7 +34,7 @@ def _record(flow: Flow) -> MrcFlow:
     return record
 
 
-def mrc(analysis: Analysis, whole: Mrc) -> str:
+def mrc(analysis: Analysis, summary: Mrc) -> str:
     """The verdict on MRC."""
     flows = [record for record in map(_of, analysis.flows) if record is not None]
     resent = sum(record.retransmissions for record in flows)
@@ -46,7 +46,7 @@ def mrc(analysis: Analysis, whole: Mrc) -> str:
     trimmed = sum(record.trimmed_packets for record in flows)
     text += f", {human.count(trimmed)} arrived trimmed." if trimmed else "."
     return " ".join(
-        [text, _answers(flows), _retired(flows), _planes(whole), _order(whole)]
+        [text, _answers(flows), _retired(flows), _planes(summary), _order(summary)]
     ).replace("  ", " ")
 
 
@@ -86,17 +86,17 @@ def _windows(answers: Sequence[MrcAnswers]) -> str:
 
 
 def _retired(flows: Sequence[MrcFlow]) -> str:
-    listed = [one for record in flows for one in record.retirements]
-    known = [one for one in listed if one.certain]
+    listed = [retired for record in flows for retired in record.retirements]
+    known = [retired for retired in listed if retired.certain]
     if not listed:
         return ""
     more = len(listed) - len(known)
     if not known:
         values = human.counted(more, "entropy value")
         return f"{values} were possibly retired just before the end."
-    back = sum(one.returned_time_ns is not None for one in known)
+    back = sum(retired.returned_time_ns is not None for retired in known)
     values = human.counted(len(known), "entropy value")
-    causes = Counter(one.cause.replace("_", " ") for one in known)
+    causes = Counter(retired.cause.replace("_", " ") for retired in known)
     listed_causes = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
     text = f"{values} retired (inferred: {listed_causes}), {human.count(back)} returned."
     return (
@@ -106,25 +106,25 @@ def _retired(flows: Sequence[MrcFlow]) -> str:
     )
 
 
-def _planes(whole: Mrc) -> str:
-    if whole.planes is None:
-        return f"Planes are not known: {whole.planes_unknown_because}."
-    planes = whole.planes
+def _planes(summary: Mrc) -> str:
+    if summary.planes is None:
+        return f"Planes are not known: {summary.planes_unknown_because}."
+    planes = summary.planes
     guess = ", inferred, see --plane-by" if planes.inferred else ""
-    told = f"(by {planes.plane_by}{guess})"
+    how = f"(by {planes.plane_by}{guess})"
     many = human.counted(len(planes.planes), "plane")
     if planes.max_over_mean <= _EQUAL or len(planes.planes) == 1:
-        return f"{many} {told} carry equal shares, within 5 %."
+        return f"{many} {how} carry equal shares, within 5 %."
     worst = max(planes.planes, key=lambda p: p.wire_bytes)
-    return f"{many} {told} differ: {worst.plane} carries {planes.max_over_mean:.2f} times the mean."
+    return f"{many} {how} differ: {worst.plane} carries {planes.max_over_mean:.2f} times the mean."
 
 
-def _order(whole: Mrc) -> str:
-    order = whole.entropy_order
+def _order(summary: Mrc) -> str:
+    order = summary.entropy_order
     if order.order is None:
         return f"The layout of entropy values in SACKs is unknown: {order.reason}."
     agree = order.flow_label_high if order.order == "flow_label_high" else order.udp_port_high
-    header = " (flow label of the outer header)" if whole.flow_label == "outer" else ""
+    header = " (flow label of the outer header)" if summary.flow_label == "outer" else ""
     seen = order.flow_label_high + order.udp_port_high + order.both + order.neither
     return (
         f"Entropy values in SACKs hold the {_ORDERS[order.order]}{header}:"
@@ -132,10 +132,10 @@ def _order(whole: Mrc) -> str:
     )
 
 
-def outages(whole: Mrc) -> list[str]:
+def outages(summary: Mrc) -> list[str]:
     """One line per port that was unreachable."""
     lines = []
-    for outage in whole.outages:
+    for outage in summary.outages:
         until = "to the end of the capture"
         if outage.up_time_ns is not None:
             until = f"for {human.duration(outage.up_time_ns - outage.down_time_ns)}"
@@ -154,7 +154,7 @@ def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
         cells = [
             *flow_cells(flow, glyphs, wide),
             human.count(record.entropy_values),
-            human.count(sum(one.certain for one in record.retirements)),
+            human.count(sum(retired.certain for retired in record.retirements)),
             human.count(record.retransmissions),
             human.count(None if answers is None else sum(answers.nacks.values())),
             human.count(None if answers is None else answers.skip_once + answers.always_skip),

@@ -28,8 +28,8 @@ def _trouble(value: MrcEntropyValue) -> int:
 
 def troubled(analysis: Analysis) -> list[tuple[Flow, MrcEntropyValue]]:
     """Entropy values with losses, NACKs or skips, the worst first."""
-    found = [(flow, value) for flow, value in _values(analysis.flows) if _trouble(value)]
-    return sorted(found, key=lambda one: (-_trouble(one[1]), -one[1].wire_bytes))
+    rows = [(flow, value) for flow, value in _values(analysis.flows) if _trouble(value)]
+    return sorted(rows, key=lambda row: (-_trouble(row[1]), -row[1].wire_bytes))
 
 
 def value_table(table: Table, values: Sequence[tuple[Flow, MrcEntropyValue]]) -> None:
@@ -54,13 +54,13 @@ def value_table(table: Table, values: Sequence[tuple[Flow, MrcEntropyValue]]) ->
 
 def retired(analysis: Analysis) -> list[tuple[Flow, MrcRetirement]]:
     """Retired entropy values, in order of time."""
-    found: list[tuple[Flow, Any]] = [
-        (flow, one)
+    rows: list[tuple[Flow, Any]] = [
+        (flow, value)
         for flow in analysis.flows
         if not isinstance(flow.mrc, UnsetType) and flow.mrc is not None
-        for one in flow.mrc.retirements
+        for value in flow.mrc.retirements
     ]
-    return sorted(found, key=lambda pair: pair[1].retired_time_ns)
+    return sorted(rows, key=lambda pair: pair[1].retired_time_ns)
 
 
 def retired_table(
@@ -70,16 +70,16 @@ def retired_table(
     numbers(table, "last used, s", "returned after", "without")
     texts(table, "#")
     folded(table, "EV", "plane", "cause")
-    for flow, one in values:
+    for flow, value in values:
         back = "-"
-        if one.returned_time_ns is not None:
-            back = human.duration(one.returned_time_ns - one.retired_time_ns)
+        if value.returned_time_ns is not None:
+            back = human.duration(value.returned_time_ns - value.retired_time_ns)
         table.add_row(
-            f"{(one.retired_time_ns - begin_ns) / 1e9:.6f}",
+            f"{(value.retired_time_ns - begin_ns) / 1e9:.6f}",
             back,
-            human.count(one.packets_without),
+            human.count(value.packets_without),
             str(flow.id),
-            one.ev,
-            human.UNKNOWN if one.plane is None else one.plane,
-            one.cause.replace("_", " ") + ("" if one.certain else "?"),
+            value.ev,
+            human.UNKNOWN if value.plane is None else value.plane,
+            value.cause.replace("_", " ") + ("" if value.certain else "?"),
         )

@@ -124,8 +124,8 @@ class Page:
     def left_out(self, left: int, what: str, plural: str | None = None) -> None:
         """How many items of a list only the JSON has, if any."""
         if left > 0:
-            told = human.counted(left, what, plural)
-            self.say(f"... {told} not shown: --format json has all", "dim", 2)
+            count = human.counted(left, what, plural)
+            self.say(f"... {count} not shown: --format json has all", "dim", 2)
 
     def gap(self) -> None:
         """An empty line."""

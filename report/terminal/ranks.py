@@ -33,8 +33,8 @@ def overview(ranks: Ranks) -> str:
     text = f"Data passes between {human.counted(len(ranks.pairs), 'pair')} of ranks"
     comms = len({pair.comm for pair in ranks.pairs})
     text += f" in {human.counted(comms, 'communicator')}." if comms > 1 else "."
-    for one in ranks.timing[:MOST_TIMED]:
-        text += f" {_waiting(one, named=comms > 1)}"
+    for timing in ranks.timing[:MOST_TIMED]:
+        text += f" {_waiting(timing, named=comms > 1)}"
     left = len(ranks.timing) - MOST_TIMED
     if left > 0:
         text += f" The arrival order in {human.counted(left, 'communicator')} is not shown."
@@ -53,26 +53,26 @@ def ranks_text(sender: int | None, receiver: int | None) -> str:
     return ">".join("?" if rank is None else str(rank) for rank in (sender, receiver))
 
 
-def _waiting(one: CommunicatorTiming, named: bool) -> str:
+def _waiting(timing: CommunicatorTiming, named: bool) -> str:
     """What is known of the arrival order in a communicator."""
-    where = f"{printable(one.comm)}: " if named else ""
-    if not one.collectives:
-        return f"{where}Arrival order unknown: {one.why[0]}."
-    of = human.counted(one.collectives, "collective")
-    slow = next((rank for rank in one.ranks if rank.rank == one.slowest), None)
+    where = f"{printable(timing.comm)}: " if named else ""
+    if not timing.collectives:
+        return f"{where}Arrival order unknown: {timing.why[0]}."
+    of = human.counted(timing.collectives, "collective")
+    slow = next((rank for rank in timing.ranks if rank.rank == timing.slowest), None)
     if slow is not None:
         text = (
             f"Rank {slow.rank} arrives last in {slow.last} of {of},"
             f" {human.duration(slow.late_ns.p50)} after the first (median): the others wait"
             f" {human.duration(slow.others_wait_ns)} for it."
         )
-    elif one.collectives > 2:
+    elif timing.collectives > 2:
         text = f"No rank arrives last in most of {of}."
     else:
         text = f"Arrival order of {of} only: too few to name the slowest rank."
     text = where + text
-    if one.waits_least is not None:
-        text += f" In ring steps rank {one.waits_least} waits least for its predecessor."
+    if timing.waits_least is not None:
+        text += f" In ring steps rank {timing.waits_least} waits least for its predecessor."
     return text
 
 
@@ -118,11 +118,11 @@ def _cell(pair: RankPair | None, glyphs: Glyphs) -> tuple[str, str, str]:
     if pair is None:
         return ".", "", ""
     lost = gone(pair)
-    told = "" if lost == 0 else f"{human.count(lost)} lost"
+    losses = "" if lost == 0 else f"{human.count(lost)} lost"
     if lost:
-        told = f"{glyphs.bad} {told}"
+        losses = f"{glyphs.bad} {losses}"
     longest = pair.completion_max_ns
-    return human.size(pair.wire_bytes), told, "" if longest is None else human.duration(longest)
+    return human.size(pair.wire_bytes), losses, "" if longest is None else human.duration(longest)
 
 
 def lost_packets(counts: Flow | RankPair) -> int | None:
@@ -160,13 +160,13 @@ def rank_table(table: Table, pairs: Sequence[RankPair]) -> None:
         )
 
 
-def timing_table(table: Table, one: CommunicatorTiming, most: int) -> None:
+def timing_table(table: Table, timing: CommunicatorTiming, most: int) -> None:
     """One row per rank, the rank that others wait for longest first."""
     numbers(table, "rank", "last", "late", "max", "others wait", "waits", "holds", "steps")
-    for rank in one.ranks[:most]:
+    for rank in timing.ranks[:most]:
         table.add_row(
             str(rank.rank),
-            f"{rank.last} of {one.collectives}",
+            f"{rank.last} of {timing.collectives}",
             human.duration(rank.late_ns.p50),
             human.duration(rank.late_ns.max),
             human.duration(rank.others_wait_ns),

@@ -44,7 +44,7 @@ def fill_recovery(
         page.draw(lambda table, switch=switch: _links(table, switch))  # type: ignore[misc]
         if switch.candidates:
             page.draw(lambda table, switch=switch: _candidates(table, switch))  # type: ignore[misc]
-    words = dict.fromkeys(filter(None, map(_found_words, result.switches)))
+    words = dict.fromkeys(filter(None, map(_find_words, result.switches)))
     if words:
         page.gap()
         page.say("To replay traffic with this hash and seed on every switch:", "dim")
@@ -56,7 +56,7 @@ def fill_recovery(
         page.line(f"  rocescope replay {files} --fabric {fabric} -s {strategy}", "dim")
     if words and on is not None:
         page.say("This fabric has only the captured links; replace it with the real fabric.", "dim")
-    lines = dict.fromkeys(filter(None, map(_found_line, result.switches)))
+    lines = dict.fromkeys(filter(None, map(_find_line, result.switches)))
     if lines:
         page.say(
             "To trace flows with it, write into the entry of the switch in the fabric file:", "dim"
@@ -69,24 +69,24 @@ def fill_recovery(
     page.say(f"Tried: {shown or 'nothing'}", "dim")
 
 
-def _found(switch: SwitchRecovery) -> Candidate | None:
+def _find(switch: SwitchRecovery) -> Candidate | None:
     """The first candidate with a seed that explains the placements of a switch."""
     explained = (c for c in switch.candidates if is_explained(c) and c.seed is not None)
     return next((c for c in explained if settings_of(c) is not None), None)
 
 
-def _found_words(switch: SwitchRecovery) -> str | None:
-    found = _found(switch)
-    return None if found is None else strategy_words(found)
+def _find_words(switch: SwitchRecovery) -> str | None:
+    candidate = _find(switch)
+    return None if candidate is None else strategy_words(candidate)
 
 
-def _found_line(switch: SwitchRecovery) -> str | None:
+def _find_line(switch: SwitchRecovery) -> str | None:
     """`hash:` of the switch in a fabric file."""
-    found = _found(switch)
-    own = None if found is None else settings_of(found)
-    if found is None or found.seed is None or own is None:
+    candidate = _find(switch)
+    settings = None if candidate is None else settings_of(candidate)
+    if candidate is None or candidate.seed is None or settings is None:
         return None
-    document = hash_document(replace(own, seed=found.seed, seed_recovered=True))
+    document = hash_document(replace(settings, seed=candidate.seed, seed_recovered=True))
     return "hash: " + json.dumps(document)  # JSON is YAML, whatever a field set contains
 
 
@@ -110,14 +110,14 @@ def _candidates(table: Table, switch: SwitchRecovery) -> None:
     texts(table, "hash")
     folded(table, "fields")
     numbers(table, "seed", "seeds that fit", "by chance", "validated")
-    for one in switch.candidates:
-        fields = one.field_set or ", ".join(f"{k} {v}" for k, v in one.parameters.items())
-        known = one.seed is not None
+    for fit in switch.candidates:
+        fields = fit.field_set or ", ".join(f"{k} {v}" for k, v in fit.parameters.items())
+        known = fit.seed is not None
         table.add_row(
-            one.hash,
+            fit.hash,
             fields,
-            str(one.seed) if known else NONE,
-            human.count(one.seeds_that_fit) if known else NONE,
-            f"{one.expected_by_chance:.2g}",
-            f"{one.validated_flows} of {one.held_back_flows}",
+            str(fit.seed) if known else NONE,
+            human.count(fit.seeds_that_fit) if known else NONE,
+            f"{fit.expected_by_chance:.2g}",
+            f"{fit.validated_flows} of {fit.held_back_flows}",
         )

@@ -35,33 +35,33 @@ def fill_replay(
         return
     if not result.strategies:  # interrupted before the first was finished
         return
-    if any(one.packets for one in result.strategies):
+    if any(strategy.packets for strategy in result.strategies):
         print_packets(page, result)
     else:
         print_comparison(page, result)
     charts()
-    for one in result.strategies:
-        if one.packets is None:
-            print_flow_strategy(page, one, top)
+    for strategy in result.strategies:
+        if strategy.packets is None:
+            print_flow_strategy(page, strategy, top)
         else:
-            print_strategy(page, one, top)
+            print_strategy(page, strategy, top)
 
 
 def print_comparison(page: Page, result: ReplayResult) -> None:
     """Print the strategies of whole flows, one per row."""
     page.section("Strategies", verdict(result))
     page.draw(lambda table: _strategies(table, result.strategies))
-    if told := captured_links(result.strategies):
-        page.say(told, "dim")
+    if note := captured_links(result.strategies):
+        page.say(note, "dim")
 
 
 def verdict(result: ReplayResult) -> str:
     """The strategy with the smallest overload of its fullest link, in one sentence."""
-    known = [one for one in result.strategies if one.max_over_mean]
+    known = [strategy for strategy in result.strategies if strategy.max_over_mean]
     if not known:
         return "No strategy had a choice of links for this traffic."
-    best = min(known, key=lambda one: one.max_over_mean or 0)
-    worst = max(known, key=lambda one: one.max_over_mean or 0)
+    best = min(known, key=lambda strategy: strategy.max_over_mean or 0)
+    worst = max(known, key=lambda strategy: strategy.max_over_mean or 0)
     text = (
         f"{best.title} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
         "fullest link between switches"
@@ -75,42 +75,42 @@ def _strategies(table: Table, results: list[StrategyResult]) -> None:
     folded(table, "strategy")
     for heading in ("FIM %", "x fair", "busiest link", "busy for"):
         table.add_column(heading, justify="right", no_wrap=heading != "busiest link")
-    for one in results:
+    for strategy in results:
         table.add_row(
-            one.title,
-            fim(one.fim_percent),
-            factor(one.max_over_mean),
-            one.busiest_link or NONE,
-            human.duration(one.lower_bound_ns),
+            strategy.title,
+            fim(strategy.fim_percent),
+            factor(strategy.max_over_mean),
+            strategy.busiest_link or NONE,
+            human.duration(strategy.lower_bound_ns),
         )
 
 
-def print_flow_strategy(page: Page, one: StrategyResult, top: int) -> None:
+def print_flow_strategy(page: Page, strategy: StrategyResult, top: int) -> None:
     """Print the layers and the worst links of one strategy."""
-    page.section(one.title)
-    page.warn(one.notes)
-    say_hashes(page, one.switches)
-    if any(layer.choice for layer in one.layers):
-        page.draw(lambda table: _layers(table, one.layers))
-    with_acks = [layer for layer in one.layers if layer.choice and layer.fim_all_flows_percent]
+    page.section(strategy.title)
+    page.warn(strategy.notes)
+    say_hashes(page, strategy.switches)
+    if any(layer.choice for layer in strategy.layers):
+        page.draw(lambda table: _layers(table, strategy.layers))
+    with_acks = [layer for layer in strategy.layers if layer.choice and layer.fim_all_flows_percent]
     if with_acks:
-        told = (
+        note = (
             f"{layer.layer} {fim(layer.fim_all_flows_percent)} % "
             f"({human.counted(layer.flows or 0, 'flow')})"
             for layer in with_acks
         )
-        page.say(f"FIM with flows of ACKs: {', '.join(told)}.", "dim")
-    if one.solver is not None:
+        page.say(f"FIM with flows of ACKs: {', '.join(note)}.", "dim")
+    if strategy.solver is not None:
         page.say(
-            f"Solver: {one.solver.status}; the busiest link is at most "
-            f"{human.percent(one.solver.gap)} above the optimum.",
+            f"Solver: {strategy.solver.status}; the busiest link is at most "
+            f"{human.percent(strategy.solver.gap)} above the optimum.",
             "dim",
         )
-    if any(layer.over_time for layer in one.layers):
+    if any(layer.over_time for layer in strategy.layers):
         page.say("Per window, so that only flows of the same window collide:", "dim")
-        page.draw(lambda table: _over_time(table, one.layers))
-    if one.worst:
-        page.draw(lambda table: _worst(table, one, top))
+        page.draw(lambda table: _over_time(table, strategy.layers))
+    if strategy.worst:
+        page.draw(lambda table: _worst(table, strategy, top))
 
 
 def _layers(table: Table, layers: list[LayerLoad]) -> None:
@@ -154,12 +154,12 @@ def _ranks(flow: CollidingFlow) -> str:
     return f" (rank {text})" if text else ""
 
 
-def _worst(table: Table, one: StrategyResult, top: int) -> None:
-    at_once = any(collision.flows_at_once is not None for collision in one.worst)
+def _worst(table: Table, strategy: StrategyResult, top: int) -> None:
+    at_once = any(collision.flows_at_once is not None for collision in strategy.worst)
     texts(table, "worst links")
     numbers(table, "bytes", "x fair", "flows", *(("concurrent",) if at_once else ()))
     folded(table, "largest flows on it")
-    for collision in one.worst[:top]:
+    for collision in strategy.worst[:top]:
         largest = ", ".join(
             f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}{_ranks(flow)}"
             for flow in collision.largest[: min(top, 3)]

@@ -31,41 +31,41 @@ _OFFERS = {
 
 def print_packets(page: Page, result: ReplayResult) -> None:
     """The strategies side by side, below the loads as captured."""
-    known = [one for one in result.strategies if one.packets is not None]
+    known = [strategy for strategy in result.strategies if strategy.packets is not None]
     page.section("Strategies, packet by packet", _verdict(known))
     page.draw(lambda table: _strategies(table, result.strategies))
-    if told := captured_links(result.strategies):
-        page.say(told, "dim")
+    if note := captured_links(result.strategies):
+        page.say(note, "dim")
     for line in _small_print(known):
         page.say(line, "dim")
-    if any(one.packets and one.packets.jobs for one in known):
+    if any(strategy.packets and strategy.packets.jobs for strategy in known):
         page.section("Jobs", _jobs_verdict(known))
         page.draw(lambda table: _jobs(table, known))
         page.say("The bound of a job is that of the job alone on the idle fabric.", "dim")
 
 
-def print_strategy(page: Page, one: StrategyResult, top: int) -> None:
+def print_strategy(page: Page, strategy: StrategyResult, top: int) -> None:
     """The queues of one strategy, and the `top` flows that complete last."""
-    page.section(one.title)
-    page.warn(one.notes)
-    say_hashes(page, one.switches)
-    page.draw(lambda table: _queues(table, one))
-    if one.packets is not None and one.packets.pfc is not None:
-        print_pauses(page, one.packets.pfc)
-    if any(layer.choice and layer.over_time for layer in one.layers):
-        page.draw(lambda table: _over_time(table, one, page))
-    if any(max(link.queue_bytes_over_time or (0,)) for link in one.links):
-        page.draw(lambda table: _queues_over_time(table, one, page))
-    if one.packets is not None and one.packets.flows:
-        page.draw(lambda table: _latest(table, one.packets, top))  # type: ignore[arg-type]
+    page.section(strategy.title)
+    page.warn(strategy.notes)
+    say_hashes(page, strategy.switches)
+    page.draw(lambda table: _queues(table, strategy))
+    if strategy.packets is not None and strategy.packets.pfc is not None:
+        print_pauses(page, strategy.packets.pfc)
+    if any(layer.choice and layer.over_time for layer in strategy.layers):
+        page.draw(lambda table: _over_time(table, strategy, page))
+    if any(max(link.queue_bytes_over_time or (0,)) for link in strategy.links):
+        page.draw(lambda table: _queues_over_time(table, strategy, page))
+    if strategy.packets is not None and strategy.packets.flows:
+        page.draw(lambda table: _latest(table, strategy.packets, top))  # type: ignore[arg-type]
 
 
 def _verdict(known: list[StrategyResult]) -> str:
-    done = [one for one in known if one.completion_time_ns]
+    done = [row for row in known if row.completion_time_ns]
     if not done:
         return "No strategy delivered all packets."
-    best = min(done, key=lambda one: one.completion_time_ns or 0)
-    worst = max(one.completion_time_ns or 0 for one in known)
+    best = min(done, key=lambda row: row.completion_time_ns or 0)
+    worst = max(row.completion_time_ns or 0 for row in known)
     assert best.packets is not None and best.completion_time_ns is not None
     alike = len(done) == len(known) > 1 and worst <= best.completion_time_ns * _ALIKE
     name = short_titles(known)[known.index(best)]
@@ -78,7 +78,7 @@ def _verdict(known: list[StrategyResult]) -> str:
         text += f", {over.mean:.1f} percent over the lower bound"
     if alike:
         pairs = zip(short_titles(known), known, strict=True)
-        queues = {name: one.packets.max_queue_packets.mean for name, one in pairs if one.packets}
+        queues = {name: row.packets.max_queue_packets.mean for name, row in pairs if row.packets}
         short = min(queues, key=lambda name: queues[name])
         text += f"; {short} has the shortest queues" if len(set(queues.values())) > 1 else ""
     return text + "."
@@ -86,23 +86,23 @@ def _verdict(known: list[StrategyResult]) -> str:
 
 def _strategies(table: Table, known: list[StrategyResult]) -> None:
     folded(table, "strategy")
-    lost = any(one.packets and (_lost(one.packets) or one.packets.trimmed) for one in known)
-    again = any(
-        one.packets and one.packets.model.get("recovery", "none") != "none" for one in known
+    lost = any(row.packets and (_lost(row.packets) or row.packets.trimmed) for row in known)
+    retransmits = any(
+        row.packets and row.packets.model.get("recovery", "none") != "none" for row in known
     )
-    runs = any(one.packets and one.packets.runs > 1 for one in known)
+    runs = any(row.packets and row.packets.runs > 1 for row in known)
     headings = ["completion", *(("min to max",) if runs else ()), "over bound", "max queue"]
     headings += ["reordered", *(("lost", "trimmed") if lost else ())]
-    captured = any(one.packets is None for one in known)
-    headings += [*(("retrans",) if again else ()), *(("x fair",) if captured else ())]
+    captured = any(row.packets is None for row in known)
+    headings += [*(("retrans",) if retransmits else ()), *(("x fair",) if captured else ())]
     numbers(table, *headings)
-    for one in known:
-        packets = one.packets
-        fair = [factor(one.max_over_mean)] * captured
+    for row in known:
+        packets = row.packets
+        fair = [factor(row.max_over_mean)] * captured
         if packets is None:  # as captured
-            table.add_row(one.title, *[NONE] * (len(headings) - 1), *fair)
+            table.add_row(row.title, *[NONE] * (len(headings) - 1), *fair)
             continue
-        cells = [one.title, human.duration(one.completion_time_ns)]
+        cells = [row.title, human.duration(row.completion_time_ns)]
         if runs:
             cells.append(_range(packets))
         over, order = packets.over_bound_percent, packets.received
@@ -111,7 +111,7 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
         cells.append(NONE if order is None else f"{order.reordered_percent:.1f} %")
         if lost:
             cells += [human.count(_lost(packets)), human.count(packets.trimmed)]
-        if again:
+        if retransmits:
             cells.append(human.count(packets.sent_again))
         table.add_row(*cells, *fair)
 
@@ -119,34 +119,34 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
 def _jobs_verdict(known: list[StrategyResult]) -> str:
     """A job that did not complete, in as many runs as possible; else the one farthest over its
     bound."""
-    every = [(job, one) for one in known if one.packets for job in one.packets.jobs]
+    every = [(job, row) for row in known if row.packets for job in row.packets.jobs]
     every.sort(key=lambda item: item[0].completed_runs)
-    for job, one in every:
-        if one.packets and job.completed_runs < one.packets.runs:
-            runs, failed = one.packets.runs, one.packets.runs - job.completed_runs
+    for job, row in every:
+        if row.packets and job.completed_runs < row.packets.runs:
+            runs, failed = row.packets.runs, row.packets.runs - job.completed_runs
             some = f" in {failed:,} of {runs:,} runs" if job.completed_runs else ""
-            return f"{job.name} under {one.title} did not complete{some}."
-    found = [
-        (job.over_bound_percent.mean, job.name, one)
-        for job, one in every
+            return f"{job.name} under {row.title} did not complete{some}."
+    jobs = [
+        (job.over_bound_percent.mean, job.name, row)
+        for job, row in every
         if job.over_bound_percent is not None
     ]
-    if not found:
+    if not jobs:
         return "No bound of a job is known."
-    over, name, one = max(found, key=lambda item: item[0])
-    return f"Largest distance to the lower bound: {name} under {one.title}, {over:.1f} percent."
+    over, name, row = max(jobs, key=lambda item: item[0])
+    return f"Largest distance to the lower bound: {name} under {row.title}, {over:.1f} percent."
 
 
 def _jobs(table: Table, known: list[StrategyResult]) -> None:
     """The jobs under every strategy, job by job."""
-    packets = [one.packets for one in known if one.packets is not None]
-    several = any(job.iteration_ns for one in packets for job in one.jobs)
-    runs = any(one.runs > 1 for one in packets)
-    classes = any("classes" in one.model for one in packets)
+    packets = [result.packets for result in known if result.packets is not None]
+    several = any(job.iteration_ns for result in packets for job in result.jobs)
+    runs = any(result.runs > 1 for result in packets)
+    classes = any("classes" in result.model for result in packets)
     texts(table, "job", *(["priority"] if classes else []), "strategy")
     numbers(table, "workers", "completion", *(("longest run",) if runs else ()), "over bound")
     numbers(table, *(("iteration",) if several else ()))
-    for number in range(max(len(one.jobs) for one in packets)):
+    for number in range(max(len(result.jobs) for result in packets)):
         for name, strategy in zip(short_titles(known), known, strict=True):
             if strategy.packets is None:
                 continue
@@ -178,9 +178,9 @@ def _range(packets: PacketReplay) -> str:
 def _small_print(known: list[StrategyResult]) -> list[str]:
     first = known[0].packets
     assert first is not None
-    hops = sum(one.packets.hops for one in known if one.packets)
+    hops = sum(strategy.packets.hops for strategy in known if strategy.packets)
     kinds = f"The lower bound counts {first.bound}." if first.bound else ""
-    runs = [one.packets.runs for one in known if one.packets]
+    runs = [strategy.packets.runs for strategy in known if strategy.packets]
     some = "at most " if min(runs) < max(runs) else ""  # interrupted
     text = f"{some}{human.counted(max(runs), 'run')} each, {human.count(hops)} packet hops."
     text = text[0].upper() + text[1:]
@@ -189,24 +189,24 @@ def _small_print(known: list[StrategyResult]) -> list[str]:
         lines.append(_OFFERS[first.model["offer"]])
     elif "offer" in first.model:
         lines.append(f"Offered load: {first.model['offer']}.")
-    told = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
-    if told != ["recovery none"]:
+    settings = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
+    if settings != ["recovery none"]:
         lines.append(
-            f"Conditions: {', '.join(told)}. The lower bound has the same rate and no failures."
+            f"Conditions: {', '.join(settings)}. The lower bound has the same rate and no failures."
         )
     return lines
 
 
-def _queues(table: Table, one: StrategyResult) -> None:
-    assert one.packets is not None
-    shares = {layer.layer: layer for layer in one.layers}
-    marked = any(queue.ecn_marked for queue in one.packets.layers)
+def _queues(table: Table, strategy: StrategyResult) -> None:
+    assert strategy.packets is not None
+    shares = {layer.layer: layer for layer in strategy.layers}
+    marked = any(queue.ecn_marked for queue in strategy.packets.layers)
     texts(table, "layer")
     headings = ["links", "queue p50", "p99", "max", "max bytes", "FIM % bytes", "x fair"]
-    if busy := any(layer.over_time for layer in one.layers):
+    if busy := any(layer.over_time for layer in strategy.layers):
         headings.append("peak")
     numbers(table, *[*headings, *(("marked",) if marked else ())])
-    for queue in one.packets.layers:
+    for queue in strategy.packets.layers:
         layer = shares.get(queue.layer)
         cells = [
             queue.layer,
@@ -226,29 +226,29 @@ def _queues(table: Table, one: StrategyResult) -> None:
         table.add_row(*cells)
 
 
-def _over_time(table: Table, one: StrategyResult, page: Page) -> None:
+def _over_time(table: Table, strategy: StrategyResult, page: Page) -> None:
     """The busiest link of every layer between switches, from the first packet to the last."""
-    assert one.packets is not None
-    series = {link.name: link.wire_bytes_over_time for link in one.links}
+    assert strategy.packets is not None
+    series = {link.name: link.wire_bytes_over_time for link in strategy.links}
     texts(table, "layer")
     folded(table, "busiest link")
-    texts(table, f"bytes per {human.duration(one.packets.load_stretch_ns)}")
-    for layer in one.layers:
+    texts(table, f"bytes per {human.duration(strategy.packets.load_stretch_ns)}")
+    for layer in strategy.layers:
         if layer.choice and layer.over_time:
             loads = series.get(layer.over_time.peak_link) or []
             table.add_row(layer.layer, layer.over_time.peak_link, _line(page, loads))
 
 
-def _queues_over_time(table: Table, one: StrategyResult, page: Page) -> None:
+def _queues_over_time(table: Table, strategy: StrategyResult, page: Page) -> None:
     """The link with the longest queue of every layer with queues."""
     texts(table, "layer")
     folded(table, "longest queue")
     numbers(table, "max bytes")
     texts(table, "longest in the same intervals")
-    for layer in one.layers:
+    for layer in strategy.layers:
         queues = {
             link.name: link.queue_bytes_over_time
-            for link in one.links
+            for link in strategy.links
             if link.layer == layer.layer and link.queue_bytes_over_time
         }
         worst = max(queues, key=lambda name: max(queues[name] or ()), default=None)

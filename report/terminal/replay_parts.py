@@ -66,16 +66,16 @@ def chance_text(chance: Chance | None) -> str:
 def say_hashes(page: Page, switches: list[SwitchHash]) -> None:
     """The hash of every switch of a fabric that sets some."""
     for origin, words in _SEEDS_FROM.items():
-        those = [one for one in switches if one.seed_from == origin]
+        those = [switch for switch in switches if switch.seed_from == origin]
         if those:
-            told = [f"{s.switch} {s.hash} ({s.fields}) 0x{s.seed:x}" for s in those[:_HASHES]]
+            hashes = [f"{s.switch} {s.hash} ({s.fields}) 0x{s.seed:x}" for s in those[:_HASHES]]
             more = f", and {len(those) - _HASHES} more: --format json" * (len(those) > _HASHES)
-            page.say(f"{words}: {', '.join(told)}{more}.", "dim")
+            page.say(f"{words}: {', '.join(hashes)}{more}.", "dim")
 
 
 def captured_links(results: Sequence[StrategyResult]) -> str:
     """Over which links the loads as captured are, where those of the strategies are over more."""
-    counts = [sum(layer.links for layer in one.layers if layer.choice) for one in results]
+    counts = [sum(layer.links for layer in result.layers if layer.choice) for result in results]
     if results[0].name != AS_CAPTURED or counts[0] >= max(counts):
         return ""
     return (

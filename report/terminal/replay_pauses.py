@@ -39,22 +39,22 @@ def print_pauses(page: Page, pfc: PauseSummary) -> None:
 
 def _say_settings(page: Page, pfc: PauseSummary) -> None:
     """What `--lossless pfc` needs to repeat the result, defaults filled in."""
-    told = ", ".join(f"{key} {value}" for key, value in pfc.settings.items())
-    page.say(f"PFC, in bytes of a switch or port: {told}.", "dim")
+    settings = ", ".join(f"{key} {value}" for key, value in pfc.settings.items())
+    page.say(f"PFC, in bytes of a switch or port: {settings}.", "dim")
 
 
 def _storms(pfc: PauseSummary) -> str:
     """The ports that were paused for too long, and since when."""
     first = pfc.storms[:_MOST_STORMS]
-    told = ", ".join(
+    ports = ", ".join(
         f"{port.port} ({port.priority}, after {human.duration(port.storm_ns or 0)}, "
         f"{_longest([port])}{'' if port.endless else ' long'})"
         for port in first
     )
     more = len(pfc.storms) - len(first)
-    told += f" and {human.counted(more, 'port')} more" if more else ""
+    ports += f" and {human.counted(more, 'port')} more" if more else ""
     after = human.duration(pfc.storm_after_ns)
-    return f"Pause storm, first run: paused for {after} or longer without a break: {told}."
+    return f"Pause storm, first run: paused for {after} or longer without a break: {ports}."
 
 
 def _longest(ports: list[PausedPort]) -> str:

@@ -20,7 +20,7 @@ _Case: TypeAlias = tuple[float, dict[str, str], str, VariedStrategy]
 
 def print_varied(page: Page, result: ReplayResult) -> None:
     """The table; what is unknown or zero in all rows has no column."""
-    rows = [row for one in result.varied for row in one.strategies]
+    rows = [row for each in result.varied for row in each.strategies]
     page.section("Other values", _verdict(result))
     for line in _by_strategy(result):
         page.say(line, indent=2)
@@ -28,7 +28,7 @@ def print_varied(page: Page, result: ReplayResult) -> None:
     if any(row.jobs_ns for row in rows):
         page.draw(lambda table: _jobs(table, result))
     page.say("Traffic and fabric above are those of the first row.", "dim")
-    first = next((one.packets for one in result.strategies), None)
+    first = next((each.packets for each in result.strategies), None)
     if first is not None and first.model.get("offer", "").startswith(CAPTURED):
         page.say(
             "Packets are offered at their captured times, which set the completion; with "
@@ -40,30 +40,30 @@ def print_varied(page: Page, result: ReplayResult) -> None:
 def _verdict(result: ReplayResult) -> str:
     rows = list(_named(result))
     packets = any(row.by_packet for *_, row in rows)
-    found = [(time.mean, *row) for row in rows if (time := row[-1].compared_ns)]
+    timed = [(time.mean, *row) for row in rows if (time := row[-1].compared_ns)]
     cases = human.counted(len(result.varied), "case")
-    if packets and not found:
+    if packets and not timed:
         if any(row.lost_packets for *_, row in rows):
             return f"{cases}; packets are lost, and no case completes: --transport recovers them."
         return f"{cases}; none completes."
-    if not found:
+    if not timed:
         return f"{cases}; no link between switches carries data."
-    best, worst = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
+    best, worst = min(timed, key=itemgetter(0)), max(timed, key=itemgetter(0))
     alone = len({name for _, name, _ in rows}) == 1
     what = "" if packets else "the busiest link is busy for "
-    text = f"{_told(best, alone)}, {what}{human.duration(best[0])}"
+    text = f"{_name_case(best, alone)}, {what}{human.duration(best[0])}"
     if len(result.varied) == 1:
         name = next(iter(result.varied[0].settings), "")
         return f"One case: {text}; give several values to compare: --vary {name}=A,B."
-    if len(found) < len(rows):
-        text += f" ({len(rows) - len(found)} of {len(rows)} rows did not complete)"
+    if len(timed) < len(rows):
+        text += f" ({len(rows) - len(timed)} of {len(rows)} rows did not complete)"
     if human.duration(best[0]) == human.duration(worst[0]):
-        return f"All {cases} alike: {what}{human.duration(best[0])}{_shares(found, alone)}."
+        return f"All {cases} alike: {what}{human.duration(best[0])}{_shares(timed, alone)}."
     if not alone:
         return f"Best is {text}."
     less = human.percent(1 - best[0] / worst[0])
     return (
-        f"Best is {text}: {less} less than the worst, {_told(worst, alone)}, "
+        f"Best is {text}: {less} less than the worst, {_name_case(worst, alone)}, "
         f"{human.duration(worst[0])}."
     )
 
@@ -77,41 +77,41 @@ def _by_strategy(result: ReplayResult) -> Iterator[str]:
     if len(titles) < 2 or len(result.varied) < 2 or len(times) < 2:  # the verdict says it
         return
     for title in titles:
-        own = [row for row in rows if row[1] == title]
-        found = [(time.mean, *row) for row in own if (time := row[-1].compared_ns)]
-        if not found:
+        cases = [row for row in rows if row[1] == title]
+        timed = [(time.mean, *row) for row in cases if (time := row[-1].compared_ns)]
+        if not timed:
             yield f"{title}: no case completes"
             continue
-        best, worst = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
+        best, worst = min(timed, key=itemgetter(0)), max(timed, key=itemgetter(0))
         least, most = human.duration(best[0]), human.duration(worst[0])
-        missing = f"; {len(own) - len(found)} of {len(own)} cases did not complete"
-        missing = missing if len(found) < len(own) else ""
+        missing = f"; {len(cases) - len(timed)} of {len(cases)} cases did not complete"
+        missing = missing if len(timed) < len(cases) else ""
         if least == most:
             yield f"{title}: {least} in all cases{missing}"
             continue
         less = human.percent(1 - best[0] / worst[0])
-        low, high = _told(best, True), _told(worst, True)
+        low, high = _name_case(best, True), _name_case(worst, True)
         yield f"{title}: {least} with {low}, {less} less than {most} with {high}{missing}"
 
 
-def _shares(found: list[_Case], alone: bool) -> str:
+def _shares(timed: list[_Case], alone: bool) -> str:
     """The least and the largest load of the fullest link, over its fair share."""
-    known = [case for case in found if case[3].max_over_mean is not None]
+    known = [case for case in timed if case[3].max_over_mean is not None]
     ends = [end(known, key=lambda case: case[3].max_over_mean or 0) for end in (min, max) if known]
-    told = [f"{factor(case[3].max_over_mean)} ({_told(case, alone)})" for case in ends]
+    loads = [f"{factor(case[3].max_over_mean)} ({_name_case(case, alone)})" for case in ends]
     if not ends or factor(ends[0][3].max_over_mean) == factor(ends[1][3].max_over_mean):
         return ""
-    return f"; the fullest link has {told[0]} to {told[1]} times its fair share"
+    return f"; the fullest link has {loads[0]} to {loads[1]} times its fair share"
 
 
-def _told(case: _Case, alone: bool) -> str:
+def _name_case(case: _Case, alone: bool) -> str:
     """`spines=8 with ecmp`; alone: there is one strategy."""
     settings = ", ".join(f"{key}={value}" for key, value in case[1].items())
     return settings if alone else f"{settings} with {case[2]}"
 
 
 def _rows(table: Table, result: ReplayResult) -> None:
-    rows = [row for one in result.varied for row in one.strategies]
+    rows = [row for case in result.varied for row in case.strategies]
     packets = any(row.by_packet for row in rows)
     extra = [
         (heading, name)
@@ -142,18 +142,18 @@ def _rows(table: Table, result: ReplayResult) -> None:
 
 
 def _jobs(table: Table, result: ReplayResult) -> None:
-    rows = [row for one in result.varied for row in one.strategies]
+    rows = [row for case in result.varied for row in case.strategies]
     names = list(dict.fromkeys(name for row in rows for name in row.jobs_ns))
     texts(table, *result.varied[0].settings, "strategy")
     numbers(table, *names)
     for settings, title, row in _named(result):
         times = [row.jobs_ns.get(name) for name in names]
-        told = (NONE if time is None else human.duration(time) for time in times)
-        table.add_row(*settings.values(), title, *told)
+        shown = (NONE if time is None else human.duration(time) for time in times)
+        table.add_row(*settings.values(), title, *shown)
 
 
 def _named(result: ReplayResult) -> Iterator[tuple[dict[str, str], str, VariedStrategy]]:
     """Values of the parameters, strategy and row of every case."""
-    for one in result.varied:
-        for title, row in zip(short_titles(one.strategies), one.strategies, strict=True):
-            yield one.settings, title, row
+    for case in result.varied:
+        for title, row in zip(short_titles(case.strategies), case.strategies, strict=True):
+            yield case.settings, title, row

@@ -63,7 +63,7 @@ class Report:
 
     def print(self) -> None:
         """Print the diagnosis; unless `brief`, then the limits of trust and all tables."""
-        whole = self._diagnosis()
+        complete = self._diagnosis()
         if self.brief:
             return
         self.page.gap()
@@ -71,7 +71,7 @@ class Report:
         self.tables()
         if self.analysis.flows:
             self._next()
-        if not whole:
+        if not complete:
             self.page.section("Diagnosis in full")
             for line in in_full(self.analysis.diagnosis, self.glyphs):
                 self._paragraph(line)
@@ -99,8 +99,8 @@ class Report:
         if verdicts.is_orderly(analysis):
             text = "No packet was reordered, lost, retransmitted or duplicated."
             text += verdicts.first_taps(analysis)
-            found = analysis.diagnosis
-            checked = found.complete and bool(found.healthy)  # all packets, without a filter
+            judged = analysis.diagnosis
+            checked = judged.complete and bool(judged.healthy)  # all packets, without a filter
             self.page.section("Reordering, loss and recovery", text, checked)
         else:
             self.page.section("Reordering", verdicts.reordering(analysis))
@@ -127,21 +127,21 @@ class Report:
 
     def _diagnosis(self) -> bool:
         """The diagnosis in a few rows; whether they hold all of it."""
-        shown, whole = in_few_rows(
+        shown, complete = in_few_rows(
             self.analysis.diagnosis,
             self.glyphs,
             lambda line: len(self._wrapped(line)),
-            lambda whole: len(self._heading(whole).wrap(self.console, self.console.width)),
+            lambda complete: len(self._heading(complete).wrap(self.console, self.console.width)),
         )
-        self.console.print(self._heading(whole))
+        self.console.print(self._heading(complete))
         for line in shown:
             self._paragraph(line)
-        return whole
+        return complete
 
-    def _heading(self, whole: bool) -> Text:
+    def _heading(self, complete: bool) -> Text:
         heading = Text("DIAGNOSIS", "bold")
         heading.append(f"  {words.heading(self.analysis.diagnosis)}", "not bold")
-        if not whole:
+        if not complete:
             where = ": --format json" if self.brief else " at the end"
             heading.append(f"  (in full{where})", "dim")
         return heading
@@ -185,10 +185,10 @@ class Report:
         if others > 0:
             text += f"; {human.counted(others, 'other frame')}"
         self.page.say(text, "bold")
-        found = analysis.warnings
-        self.page.warn(found[: self.top])
-        self.page.more(len(found) - self.top, "warning")
-        if not found:
+        warnings = analysis.warnings
+        self.page.warn(warnings[: self.top])
+        self.page.more(len(warnings) - self.top, "warning")
+        if not warnings:
             self.page.say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
         for line in mirror_report.mirrors(analysis)[: self.top]:
             self.page.say(line)
@@ -211,15 +211,15 @@ class Report:
         return f"{text} ({human.count(copies)} already seen at another tap)" if copies else text
 
     def _mrc(self) -> None:
-        whole = self.analysis.mrc
-        if isinstance(whole, UnsetType):
+        summary = self.analysis.mrc
+        if isinstance(summary, UnsetType):
             return
-        self.page.section("MRC", mrc_report.mrc(self.analysis, whole))
-        for line in mrc_report.outages(whole)[: self.top]:
+        self.page.section("MRC", mrc_report.mrc(self.analysis, summary))
+        for line in mrc_report.outages(summary)[: self.top]:
             self.page.say(line, "red")
         self._table(mrc_report.MRC)
-        if whole.planes is not None:
-            self._planes(whole.planes)
+        if summary.planes is not None:
+            self._planes(summary.planes)
         self._entropy_values()
 
     def _entropy_values(self) -> None:
@@ -299,10 +299,10 @@ class Report:
         if conformance_tables.any_latency(result.latency):
             self.page.section("Recovery", "Latencies of loss recovery, measured at the taps:")
             self.page.draw(lambda table: conformance_tables.latency_table(table, result.latency))
-        for found in result.cnp:
-            if found.ecn_marked_packets or found.cnps:
-                self.page.section("CNPs", f"{found.tap}: {found.text}.")
-                self.page.draw(partial(conformance_tables.cnp_table, found=found))
+        for pacing in result.cnp:
+            if pacing.ecn_marked_packets or pacing.cnps:
+                self.page.section("CNPs", f"{pacing.tap}: {pacing.text}.")
+                self.page.draw(partial(conformance_tables.cnp_table, pacing=pacing))
         self._counters(result)
 
     def _counters(self, result: Conformance) -> None:
@@ -337,12 +337,14 @@ class Report:
             self.page.gap()
             self.page.draw(partial(matrix.fill, glyphs=self.glyphs))
             self.page.say(matrix.words, "dim")
-        for one in ranks.timing[: rank_tables.MOST_TIMED]:
-            if one.ranks:
+        for timing in ranks.timing[: rank_tables.MOST_TIMED]:
+            if timing.ranks:
                 self.page.gap()
-                self.page.draw(partial(rank_tables.timing_table, one=one, most=self.top), drop=True)
-                self.page.more(len(one.ranks) - self.top, "rank")
-                self.page.say(f"communicator {one.comm}; {rank_tables.TIMING}", "dim")
+                self.page.draw(
+                    partial(rank_tables.timing_table, timing=timing, most=self.top), drop=True
+                )
+                self.page.more(len(timing.ranks) - self.top, "rank")
+                self.page.say(f"communicator {timing.comm}; {rank_tables.TIMING}", "dim")
 
     def _footnotes(self) -> None:
         """Reasons for unknown values of flows with a PSN order, each reason once."""

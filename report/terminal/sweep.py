@@ -48,13 +48,13 @@ def verdict(result: SweepResult) -> str:
         f"{_value(d.quantiles['p50'])}, worst seed {_value(d.max)}; "
         f"ideal random hashing gives {chance_text(result.chance)}."
     )
-    own = result.production
-    if own is not None:
-        whose = "The fabric's own seeds have" if own.seed is None else f"Seed {own.seed} has"
+    in_use = result.production
+    if in_use is not None:
+        whose = "The fabric's own seeds have" if in_use.seed is None else f"Seed {in_use.seed} has"
         text += (
-            f" {whose} {_value(own.value)}: {human.count(own.better_seeds)} of "
+            f" {whose} {_value(in_use.value)}: {human.count(in_use.better_seeds)} of "
             f"{human.counted(result.seeds[2], 'seed')} are better, "
-            f"{own.percentile:.1f} % are worse."
+            f"{in_use.percentile:.1f} % are worse."
         )
     return text
 
@@ -66,43 +66,43 @@ def _value(value: float) -> str:
 def _layers(table: Table, result: SweepResult) -> None:
     texts(table, "layer")
     numbers(table, "links", "used", "best", "p5", "p50", "p95", "worst", "chance", "bound")
-    for one in result.layers:
-        d = one.distribution
+    for layer in result.layers:
+        d = layer.distribution
         table.add_row(
-            one.layer,
-            human.count(one.links),
-            human.percent(one.used_links),
+            layer.layer,
+            human.count(layer.links),
+            human.percent(layer.used_links),
             *(_value(v) for v in (d.min, *(d.quantiles[q] for q in ("p5", "p50", "p95")), d.max)),
-            chance_text(one.chance),
-            NONE if one.best_percent is None else _value(one.best_percent),
+            chance_text(layer.chance),
+            NONE if layer.best_percent is None else _value(layer.best_percent),
         )
 
 
 def _histogram(table: Table, result: SweepResult, glyphs: Glyphs) -> None:
     bins = _fewer(result.distribution.histogram)
-    most = max(one.count for one in bins)
+    most = max(bucket.count for bucket in bins)
     numbers(table, "from", "seeds")
     texts(table, "")
-    for one in bins:
+    for bucket in bins:
         marks = [
             name
             for name, value in (
                 ("chance", result.chance.mean),
                 ("production", result.production.value if result.production else None),
             )
-            if value is not None and one.low <= value < one.high
+            if value is not None and bucket.low <= value < bucket.high
         ]
-        bar = Text(glyphs.bar(one.count / most, 40), "cyan")
+        bar = Text(glyphs.bar(bucket.count / most, 40), "cyan")
         if marks:
             bar.append(f"  < {', '.join(marks)}", "bold")
-        table.add_row(_value(one.low), human.count(one.count), bar)
+        table.add_row(_value(bucket.low), human.count(bucket.count), bar)
 
 
 def _fewer(bins: list[Bin]) -> list[Bin]:
     """The bins, merged with their neighbours to at most _ROWS."""
     step = -(-len(bins) // _ROWS)
     return [
-        Bin(low=part[0].low, high=part[-1].high, count=sum(one.count for one in part))
+        Bin(low=part[0].low, high=part[-1].high, count=sum(bucket.count for bucket in part))
         for part in (bins[i : i + step] for i in range(0, len(bins), step))
     ]
 

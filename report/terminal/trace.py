@@ -42,10 +42,10 @@ def fill_trace(
                 "peers and source ports are inferred; packets and bytes are not known."
             )
         page.warn(result.warnings)
-    told = ", ".join(f"{human.count(n)} {name}" for name, n in result.hops.items() if n)
+    hops = ", ".join(f"{human.count(n)} {name}" for name, n in result.hops.items() if n)
     page.say(
         f"The path of {human.count(result.complete_flows)} of {human.counted(flows, 'flow')} is "
-        f"known to the destination. Evidence of the hops: {told or 'none'}."
+        f"known to the destination. Evidence of the hops: {hops or 'none'}."
     )
     for end in result.open_ends[:top]:
         place = f"at {end.switch}" if end.switch else "at the source host"
@@ -106,10 +106,10 @@ def _flow_loads(table: Table, loads: list[FlowLoads], top: int) -> None:
     """A row per strategy and layer; below those traced the `top` least even devices."""
     texts(table, "strategy", "layer", "device")
     numbers(table, "links", "idle", "flows", "FIM %", "chance", "bound")
-    for number, one in enumerate(loads):
-        for layer in one.layers:
+    for number, load in enumerate(loads):
+        for layer in load.layers:
             table.add_row(
-                one.name,
+                load.name,
                 layer.layer,
                 "all",
                 human.count(layer.links),
@@ -122,7 +122,7 @@ def _flow_loads(table: Table, loads: list[FlowLoads], top: int) -> None:
             uneven = sorted(layer.devices, key=lambda device: -(device.fim_flows_percent or 0.0))
             for device in uneven[: 0 if number else top]:
                 table.add_row(
-                    one.name,
+                    load.name,
                     layer.layer,
                     Text(device.switch),
                     human.count(device.links),
@@ -138,10 +138,10 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
     """How many answers agree with the computation; switches that do not agree, or answer."""
     page.section("Asked")
     questions, answers, both, agreeing = (
-        sum(getattr(one, name) for one in asked.switches)
+        sum(getattr(switch, name) for switch in asked.switches)
         for name in ("questions", "answers", "computed_too", "agreeing")
     )
-    answering = sum(one.answers > 0 for one in asked.switches)
+    answering = sum(switch.answers > 0 for switch in asked.switches)
     page.say(
         f"{human.count(answers)} of {human.counted(questions, 'question')} answered by "
         f"{human.counted(answering, 'switch', 'switches')}; {human.count(agreeing)} of "
@@ -149,19 +149,19 @@ def _asked(page: Page, asked: AskReport, top: int) -> None:
     )
     differ = [s for s in asked.switches if s.agreeing < s.computed_too]
     silent = [s for s in asked.switches if s.problem is not None]
-    for one in differ[:top]:
+    for switch in differ[:top]:
         page.say(
-            f"{page.glyphs.bad} {one.switch}: "
-            f"{human.count(one.computed_too - one.agreeing)} of "
-            f"{human.counted(one.computed_too, 'answer')} differ from the computed next hop: "
+            f"{page.glyphs.bad} {switch.switch}: "
+            f"{human.count(switch.computed_too - switch.agreeing)} of "
+            f"{human.counted(switch.computed_too, 'answer')} differ from the computed next hop: "
             "its tables or its hash changed",
             "red",
         )
     page.left_out(len(differ) - top, "switch that differs", "switches that differ")
-    for one in silent[:top]:
+    for switch in silent[:top]:
         page.say(
-            f"{page.glyphs.warning} {one.switch} answered {human.count(one.answers)} of "
-            f"{human.counted(one.questions, 'question')}: {one.problem or ''}",
+            f"{page.glyphs.warning} {switch.switch} answered {human.count(switch.answers)} of "
+            f"{human.counted(switch.questions, 'question')}: {switch.problem or ''}",
             "yellow",
         )
     page.left_out(len(silent) - top, "switch without answers", "switches without answers")
@@ -207,18 +207,18 @@ def _taps(page: Page, check: TapCheck, top: int) -> None:
         f"{human.counted(check.disagreeing_flows, 'flow')} disagree."
     )
     places: dict[tuple[str, str], int] = {}
-    for one in check.disagreements:
-        captured = ", ".join(one.captured) or "no captured link"
-        places[one.predicted, captured] = places.get((one.predicted, captured), 0) + 1
-    found = sorted(places.items(), key=lambda place: -place[1])
-    for (predicted, captured), flows in found[:top]:
+    for hop in check.disagreements:
+        captured = ", ".join(hop.captured) or "no captured link"
+        places[hop.predicted, captured] = places.get((hop.predicted, captured), 0) + 1
+    worst = sorted(places.items(), key=lambda place: -place[1])
+    for (predicted, captured), flows in worst[:top]:
         page.say(
             f"{page.glyphs.bad} {human.counted(flows, 'flow')} predicted on "
             f"{predicted}, captured on {captured}",
             "red",
         )
-    if len(found) > top:
-        page.say(f"  and {human.count(len(found) - top)} more hops")
+    if len(worst) > top:
+        page.say(f"  and {human.count(len(worst) - top)} more hops")
     _not_checked(page, check.links_not_checked, top, "no tap")
     if check.taps_not_used:
         names = ", ".join(check.taps_not_used[:top])
@@ -236,13 +236,13 @@ def _counters(page: Page, check: CounterCheck, top: int) -> None:
         f"by the predicted bytes; {human.size(check.background_bytes)} of other traffic per port."
     )
     wrong = sorted(
-        check.disagreements, key=lambda one: -abs(one.measured_bytes - one.predicted_bytes)
+        check.disagreements, key=lambda entry: -abs(entry.measured_bytes - entry.predicted_bytes)
     )
-    for one in wrong[:top]:
+    for entry in wrong[:top]:
         page.say(
-            f"{page.glyphs.bad} {one.link}: {human.size(one.predicted_bytes)} "
-            f"predicted, {human.size(one.measured_bytes)} measured at {one.device} "
-            f"{one.port}",
+            f"{page.glyphs.bad} {entry.link}: {human.size(entry.predicted_bytes)} "
+            f"predicted, {human.size(entry.measured_bytes)} measured at {entry.device} "
+            f"{entry.port}",
             "red",
         )
     if len(wrong) > top:

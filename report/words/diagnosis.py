@@ -30,9 +30,9 @@ def first_ns(analysis: Analysis) -> int:
 
 def heading(diagnosis: Diagnosis) -> str:
     """`1 critical, 2 warnings, 1 note`; `no finding` without findings."""
-    found = Counter(finding.severity for finding in diagnosis.findings)
+    counts = Counter(finding.severity for finding in diagnosis.findings)
     words = {"critical": "critical", "warning": "warnings", "note": "notes"}
-    parts = [counted(found[s], s, words[s]) for s in SEVERITIES if found[s]]
+    parts = [counted(counts[s], s, words[s]) for s in SEVERITIES if counts[s]]
     return ", ".join(parts) or "no finding"
 
 
@@ -56,7 +56,7 @@ def passed(diagnosis: Diagnosis) -> str:
 def lost_again(diagnosis: Diagnosis) -> int:
     """Losses that the findings count besides: columns of flows count each PSN once."""
     details = [finding.details for finding in diagnosis.findings]
-    return sum(int(one.get(LOST_AGAIN, 0)) for one in details if one is not UNSET)
+    return sum(int(detail.get(LOST_AGAIN, 0)) for detail in details if detail is not UNSET)
 
 
 def place(where: Place, short: Mapping[str, str] | None = None) -> str:
@@ -75,8 +75,8 @@ def place(where: Place, short: Mapping[str, str] | None = None) -> str:
         named = f"after {near}"
     if not named and far:
         named = f"before {far}"
-    told = (near or far) and where.direction in ("before the tap", "after the tap")
-    if where.direction and not told:
+    implied = (near or far) and where.direction in ("before the tap", "after the tap")
+    if where.direction and not implied:
         named = f"{named}, {where.direction}" if named else where.direction
     return printable(named or "")
 

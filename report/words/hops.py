@@ -129,10 +129,10 @@ def capture_loss(loss: CaptureLoss, short: dict[str, str]) -> str:
     return f"the capture of {tap} missed {missed} ({share})"
 
 
-def clock(one: TapClock, short: dict[str, str]) -> str:
+def clock(tap_clock: TapClock, short: dict[str, str]) -> str:
     """The clock of a tap: its offset and how well it is known."""
-    names = [short.get(tap, printable(tap)) for tap in (one.tap, one.relative_to)]
-    text = f"clock of {names[0]}: {duration_of(one.offset_ns)} from {names[1]}"
-    text += f", known to {duration(one.uncertainty_ns)}"
-    text += f", drift {one.drift_ppm:.2f} ppm" if one.drift_ppm is not None else ""
-    return f"{text}, {counted(one.steps, 'jump')}" if one.steps else text
+    names = [short.get(tap, printable(tap)) for tap in (tap_clock.tap, tap_clock.relative_to)]
+    text = f"clock of {names[0]}: {duration_of(tap_clock.offset_ns)} from {names[1]}"
+    text += f", known to {duration(tap_clock.uncertainty_ns)}"
+    text += f", drift {tap_clock.drift_ppm:.2f} ppm" if tap_clock.drift_ppm is not None else ""
+    return f"{text}, {counted(tap_clock.steps, 'jump')}" if tap_clock.steps else text

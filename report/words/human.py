@@ -129,10 +129,10 @@ class Glyphs:
         """A horizontal bar; `share` of 1 fills `width` characters."""
         steps = len(self.eighths)
         filled = round(max(0.0, min(1.0, share)) * width * steps)
-        whole, part = divmod(filled, steps)
+        full, part = divmod(filled, steps)
         if filled == 0 and share > 0:
             part = 1
-        return self.eighths[-1] * whole + (self.eighths[part - 1] if part else "")
+        return self.eighths[-1] * full + (self.eighths[part - 1] if part else "")
 
     def shorten(self, text: str, width: int) -> str:
         """`text` with its middle left out when it is longer than `width`."""

@@ -113,10 +113,10 @@ def ended(analysis: Analysis) -> str | None:
 
 def icrc(analysis: Analysis) -> str | None:
     """The result of `--icrc`; None without that option."""
-    found = [capture.icrc for capture in analysis.captures if capture.icrc is not None]
-    if not found:
+    checks = [capture.icrc for capture in analysis.captures if capture.icrc is not None]
+    if not checks:
         return None
-    right, wrong, cut = (sum(f.get(k, 0) for f in found) for k in ("ok", "bad", "truncated"))
+    right, wrong, cut = (sum(f.get(k, 0) for f in checks) for k in ("ok", "bad", "truncated"))
     text = f"ICRC: {count(right)} correct, {count(wrong)} wrong"
     return f"{text}; {counted(cut, 'packet')} truncated, not verified." if cut else f"{text}."
 
@@ -164,12 +164,12 @@ def spraying(analysis: Analysis) -> str:
             text += f", {len(single)} used one {word}" if single else ""
         if others:
             text += f", but {others} sent a few packets over another {word}"
-        found = []
+        notes = []
         if spread and moved:
-            found.append(f"{counted(spread, 'flow sprays', 'flows spray')} over several taps")
+            notes.append(f"{counted(spread, 'flow sprays', 'flows spray')} over several taps")
         if moved_on:
-            found.append(f"{counted(moved_on, 'flow')} moved to another tap")
-        return f"{text}." + (f" But {' and '.join(found)}; add --path-by tap." if found else "")
+            notes.append(f"{counted(moved_on, 'flow')} moved to another tap")
+        return f"{text}." + (f" But {' and '.join(notes)}; add --path-by tap." if notes else "")
     paths = [record.paths_seen for flow in spraying_flows if (record := chosen_spraying(flow))]
     width = median(flow.spraying_width for flow in spraying_flows)
     verb = "sprays" if len(spraying_flows) == 1 else "spray"
@@ -266,8 +266,8 @@ def reordering(analysis: Analysis) -> str:
 
 def first_transmissions(flow: Flow) -> int:
     """Packets in the PSN order of the flow, each PSN once: the base of the reordering ratio."""
-    again = total((flow.retransmitted_packets, flow.duplicate_packets, flow.mirror_duplicates))
-    return flow.data_packets - again + (flow.recovered_packets or 0)
+    repeats = total((flow.retransmitted_packets, flow.duplicate_packets, flow.mirror_duplicates))
+    return flow.data_packets - repeats + (flow.recovered_packets or 0)
 
 
 def first_taps(analysis: Analysis) -> str:
@@ -314,7 +314,7 @@ def loss(analysis: Analysis) -> str:
     if not data:
         return "No flow has sequence numbers that show losses."
     parts = []
-    again = total(flow.retransmitted_packets for flow in data)
+    repeats = total(flow.retransmitted_packets for flow in data)
     lost = total(flow.recovered_packets for flow in data)
     between = total(flow.lost_between_taps for flow in analysis.flows)
     missing = total(flow.missing_packets for flow in data)
@@ -323,10 +323,10 @@ def loss(analysis: Analysis) -> str:
     mirrored = total(flow.mirror_duplicates for flow in data)
     naks = sum(flow.naks for flow in analysis.flows)
     rnr = sum(flow.rnr_naks for flow in analysis.flows)
-    if again:
+    if repeats:
         hit = sum(1 for flow in data if flow.retransmitted_packets)
         where = f"in {hit} of {counted(len(data), 'flow')}"
-        text = f"{counted(again, 'packet was', 'packets were')} retransmitted {where}"
+        text = f"{counted(repeats, 'packet was', 'packets were')} retransmitted {where}"
         text += ", although none was lost before the tap" if not lost and not between else ""
         parts.append(text)
     if between:

@@ -231,11 +231,11 @@ class RocescopeApp(Host):
         if text is None:
             return
         try:
-            again = self.view.session.set_filter(text)
+            reread = self.view.session.set_filter(text)
         except RocescopeError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        if again:
+        if reread:
             self.request_snapshot()
         if self.view.select_passing():
             self.snapshots.fetch_record()

@@ -52,7 +52,7 @@ class Exports:
             )
         elif there and name != replaces:
             asked = TextPrompt(f"{path.name} exists: enter replaces it", name)
-            self._host.push_screen(asked, lambda again: self._export(again, name))
+            self._host.push_screen(asked, lambda answer: self._export(answer, name))
         else:
             self._export_data(path)
 

@@ -37,7 +37,7 @@ class _Command(NamedTuple):
 class ActionCommands(Provider):
     """Actions of the current screen; those of other screens if the query matches whole words."""
 
-    def _here(self) -> Iterator[_Command]:
+    def _list_here(self) -> Iterator[_Command]:
         yield from (_Command(action, "") for action in actions_of(self.app.current_mode))
 
     def _elsewhere(self) -> Iterator[_Command]:
@@ -46,12 +46,12 @@ class ActionCommands(Provider):
                 yield _Command(action, action.screens[0])
 
     async def discover(self) -> Hits:
-        for command in self._here():
+        for command in self._list_here():
             yield DiscoveryHit(command.title, self._running(command))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for command in (*self._here(), *self._elsewhere()):
+        for command in (*self._list_here(), *self._elsewhere()):
             score = matcher.match(command.text)
             if _has_words(command.text, query):
                 score += _WORDS + (0 if command.screen else _HERE)

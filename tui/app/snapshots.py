@@ -137,12 +137,12 @@ class Snapshots:
         session = self._view.session
         if session.kind != "live":
             return
-        found = [f for f in session.diagnosing.judged.findings if f.severity == "critical"]
+        critical = [f for f in session.diagnosing.judged.findings if f.severity == "critical"]
         if self._announced is not session:
             self._announced, self._critical = session, set()
-        new = [f for f in found if (f.kind, f.place) not in self._critical]
+        new = [f for f in critical if (f.kind, f.place) not in self._critical]
         # One that goes and comes again is not new.
-        self._critical |= {(f.kind, f.place) for f in found}
+        self._critical |= {(f.kind, f.place) for f in critical}
         if new:
             self._host.bell()
         for finding in new[:MOST_LINES]:

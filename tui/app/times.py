@@ -23,9 +23,9 @@ class Times:
                 )
             self._host.request_snapshot()
             return
-        whole, window = session.whole(), session.window
-        if whole is not None and window is not None:
-            self._set_window(windowing.moved(window, whole, way / 2))
+        full, window = session.whole(), session.window
+        if full is not None and window is not None:
+            self._set_window(windowing.moved(window, full, way / 2))
         else:  # the first half to begin with
             self.scale(0.5)
 
@@ -36,9 +36,9 @@ class Times:
             session.scale(by)
             self._host.request_snapshot()
             return
-        whole = session.whole()
-        if whole is not None:
-            self._set_window(windowing.scaled(session.window, whole, by))
+        full = session.whole()
+        if full is not None:
+            self._set_window(windowing.scaled(session.window, full, by))
 
     def _set_window(self, window: windowing.Span | None) -> None:
         self._view.session.set_window(window)
@@ -49,16 +49,16 @@ class Times:
 
         def go(text: str | None) -> None:
             session = self._view.session
-            whole = session.whole()
-            if not text or whole is None:
+            full = session.whole()
+            if not text or full is None:
                 return
             try:
                 seconds = float(text)
                 if session.kind == "live":
-                    session.look_at(whole[0] + int(seconds * 1e9))
+                    session.look_at(full[0] + int(seconds * 1e9))
                     self._host.request_snapshot()
                 else:
-                    self._set_window(windowing.around(session.window, whole, seconds))
+                    self._set_window(windowing.around(session.window, full, seconds))
             except (ValueError, OverflowError):
                 self._host.notify(
                     f"{text!r} is not a number of seconds", severity="error", markup=False

@@ -77,7 +77,7 @@ class AggregationScreen(RoceScreen):
         grid.empty = NOTHING_YET.format(fabric=self._words(snapshot))
         if not self.view.session.paths:
             grid.empty = f"{RECORDING}\nf  sets a fabric and --jobs"
-        known = [one.mean_completion_ns for one in schemes if one.mean_completion_ns]
+        known = [scheme.mean_completion_ns for scheme in schemes if scheme.mean_completion_ns]
         least, most = min(known, default=0), max(known, default=0)
         grid.show(
             len(schemes),
@@ -99,14 +99,14 @@ class AggregationScreen(RoceScreen):
         result, cursor = view.result, self.query_one("#schemes", Grid).cursor
         if result is None:
             return text
-        one = result.schemes[min(cursor, len(result.schemes) - 1)]
-        text.append_text(about(one, result, max(20, self.size.width - 30)))
+        scheme = result.schemes[min(cursor, len(result.schemes) - 1)]
+        text.append_text(about(scheme, result, max(20, self.size.width - 30)))
         for line in result.warnings[:3]:
-            told = wrap(printable(line), max(20, self.size.width - 4))
-            text.append("\n ▲ " + "\n   ".join(told), "yellow")
-        for line in _assumed(one, result):
-            told = wrap(f"assumed: {line}", max(20, self.size.width - 4))
-            text.append("\n ▪ " + "\n   ".join(told), "dim")
+            wrapped = wrap(printable(line), max(20, self.size.width - 4))
+            text.append("\n ▲ " + "\n   ".join(wrapped), "yellow")
+        for line in _assumed(scheme, result):
+            wrapped = wrap(f"assumed: {line}", max(20, self.size.width - 4))
+            text.append("\n ▪ " + "\n   ".join(wrapped), "dim")
         return text
 
     @on(Grid.Moved, "#schemes")
@@ -115,14 +115,14 @@ class AggregationScreen(RoceScreen):
 
     def action_run(self) -> None:
         """Run, on a fabric that fits the hosts if none is set."""
-        found = self.view.aggregations
-        if not found.view.words:
+        aggregations = self.view.aggregations
+        if not aggregations.view.words:
             if not self.view.session.paths or not len(self.view.snapshot.flows):
                 self.notify("Nothing to run: f sets a fabric and --jobs")
                 return
             if not self._set(self._words(self.view.snapshot)):
                 return
-        found.run()
+        aggregations.run()
         self.redraw()
 
     def action_fabric(self) -> None:
@@ -154,9 +154,9 @@ class AggregationScreen(RoceScreen):
         self.redraw()
 
 
-def _assumed(one: SchemeResult, result: AggregationResult) -> list[str]:
+def _assumed(chosen: SchemeResult, result: AggregationResult) -> list[str]:
     """What is assumed of all schemes, and of this one."""
-    name = one.name.partition(":")[0]
+    name = chosen.name.partition(":")[0]
     others = {scheme.name.partition(":")[0] for scheme in result.schemes} - {name}
     if name not in ALL_REDUCES:
         others.add(" and ".join(ALL_REDUCES))
@@ -186,55 +186,55 @@ def sentence(view: AggregationView) -> str:
 
 
 def scheme_cells(
-    one: SchemeResult, result: AggregationResult | None, least: float, most: float, width: int
+    given: SchemeResult, result: AggregationResult | None, least: float, most: float, width: int
 ) -> Sequence[Cell]:
     """One row, in the order of COLUMNS; least and most: of the mean completion times."""
-    mean, plain = one.mean_completion_ns, one.name in ALL_REDUCES
+    mean, plain = given.mean_completion_ns, given.name in ALL_REDUCES
     weights = [] if result is None else [job.fragments * job.iterations for job in result.jobs]
-    shares = [job.aggregated_percent for job in one.jobs]
-    whole = sum(w * share for w, share in zip(weights, shares, strict=False)) / max(1, sum(weights))
+    shares = [job.aggregated_percent for job in given.jobs]
+    ratio = sum(w * share for w, share in zip(weights, shares, strict=False)) / max(1, sum(weights))
 
     def total(name: str) -> Cell:
-        return _NONE if plain else human.count(round(sum(getattr(job, name) for job in one.jobs)))
+        return _NONE if plain else human.count(round(sum(getattr(job, name) for job in given.jobs)))
 
     def percent(value: float | None) -> Cell:
         return _NONE if value is None else f"{value:.1f} %"
 
     return (
-        one.name,
-        _NONE if one.slots is None else human.count(one.slots),
+        given.name,
+        _NONE if given.slots is None else human.count(given.slots),
         ("not ended", "warn") if mean is None else human.duration(mean),
         _NONE if mean is None else (f"{mean / least:.2f}", "good" if mean == least else ""),
         "" if mean is None else human.UNICODE.bar(mean / most, width),
-        _NONE if plain else f"{whole:.1f} %",
-        percent(one.used_percent),
-        percent(one.useful_percent),
+        _NONE if plain else f"{ratio:.1f} %",
+        percent(given.used_percent),
+        percent(given.useful_percent),
         total("server_packets"),
         total("collisions"),
         total("preemptions"),
         total("retransmitted"),
-        human.size(one.wire_bytes),
+        human.size(given.wire_bytes),
     )
 
 
-def about(one: SchemeResult, result: AggregationResult, width: int) -> Text:
+def about(scheme: SchemeResult, result: AggregationResult, width: int) -> Text:
     """Memory over time, fullest links and jobs of a scheme."""
     text = Text()
-    text.append(f"\n {title(one)}", "bold")
-    if one.occupancy is not None:
+    text.append(f"\n {title(scheme)}", "bold")
+    if scheme.occupancy is not None:
         for name, values in (
-            ("slots used", one.occupancy.used_percent),
-            ("useful", one.occupancy.useful_percent),
+            ("slots used", scheme.occupancy.used_percent),
+            ("useful", scheme.occupancy.useful_percent),
         ):
             line = human.UNICODE.sparkline([round(100 * value) for value in values], width)
             text.append(f"\n {name:<11}", "").append(line, "cyan")
             text.append(f" up to {max(values):.1f} %", "dim")
-    if one.links:
+    if scheme.links:
         links = ", ".join(
-            f"{printable(link.link)} {human.size(link.wire_bytes)}" for link in one.links[:3]
+            f"{printable(link.link)} {human.size(link.wire_bytes)}" for link in scheme.links[:3]
         )
         text.append(f"\n fullest    {links}", "")
-    for job, summary in list(zip(one.jobs, result.jobs, strict=True))[:_MOST_JOBS]:
+    for job, summary in list(zip(scheme.jobs, result.jobs, strict=True))[:_MOST_JOBS]:
         captured = summary.captured_ns
         text.append(
             f"\n {job.name}: {human.counted(len(summary.workers), 'worker')}, "

@@ -146,8 +146,8 @@ class RoceScreen(Screen[None]):
     @property
     def can_draw(self) -> bool:
         """Whether the widgets of the screen are mounted."""
-        here = self.is_attached and self in self.app.screen_stack
-        return here and bool(self.query(Hints))  # the last of them
+        shown = self.is_attached and self in self.app.screen_stack
+        return shown and bool(self.query(Hints))  # the last of them
 
     def redraw(self) -> None:
         """Show the app's snapshot."""
@@ -249,8 +249,8 @@ class RoceScreen(Screen[None]):
 
     def start_ns(self, snapshot: Snapshot) -> int:
         """Origin of times: the start of the capture, independent of the time window."""
-        whole = self.view.session.whole()
-        return whole[0] if whole is not None else snapshot.start_ns
+        full = self.view.session.whole()
+        return full[0] if full is not None else snapshot.start_ns
 
     def no_flow(self, snapshot: Snapshot) -> str:
         """The sentence of a one-flow screen without a selected flow or without its record."""

@@ -53,17 +53,17 @@ class DiagnosisScreen(RoceScreen):
             yield Static(id="finding")
 
     def draw(self, snapshot: Snapshot) -> str:
-        self._findings = found = snapshot.judged.findings
+        self._findings = findings = snapshot.judged.findings
         start = self.start_ns(snapshot)
         digits = 3 if snapshot.end_ns - start >= 10**9 else 6
         grid = self.query_one("#findings", Grid)
         grid.empty = "" if len(snapshot.flows) else self.what_next(snapshot)
         short = short_taps(snapshot.source.tap_names)
-        grid.show(len(found), lambda row: finding_cells(found[row], short, start, digits))
+        grid.show(len(findings), lambda row: finding_cells(findings[row], short, start, digits))
         chosen = self.view.finding
         if chosen is not None:
             sought = chosen.kind, chosen.place
-            at = [i for i, f in enumerate(found) if (f.kind, f.place) == sought]
+            at = [i for i, f in enumerate(findings) if (f.kind, f.place) == sought]
             if at:
                 grid.put_cursor(at[0])
         self._about(snapshot, grid.cursor)

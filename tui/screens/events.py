@@ -96,8 +96,8 @@ class EventsScreen(RoceScreen):
     def action_deeper(self) -> None:
         grid = self.query_one("#list", Grid)
         if grid.cursor < len(self._events):
-            one = self._events[grid.cursor]
-            self.view.wanted_packet = Point(one.time_ns, one.tap, one.frame_number)
+            event = self._events[grid.cursor]
+            self.view.wanted_packet = Point(event.time_ns, event.tap, event.frame_number)
         self.host.go("packets")
 
 

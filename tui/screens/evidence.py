@@ -76,7 +76,7 @@ class EvidenceScreen(RoceScreen):
         victims.empty = "no queue pair suffers"
         victims.show(len(affected), lambda row: victim_cells(affected[row]))
         frames.empty = "no frame is named"
-        taps = short_taps([*snapshot.source.tap_names, *(one.tap for one in evidence)])
+        taps = short_taps([*snapshot.source.tap_names, *(frame.tap for frame in evidence)])
         frames.show(len(evidence), lambda row: frame_cells(evidence[row], taps, start))
         shown = f"{human.counted(finding.queue_pairs, 'queue pair')} affected"
         more = len(finding.flows) - len(affected)
@@ -102,8 +102,8 @@ class EvidenceScreen(RoceScreen):
         at = self.query_one("#victims", Grid).cursor
         if self._finding is None or at >= len(self._finding.affected):
             return None
-        one = self._finding.affected[at]
-        return FlowKey(one.src, one.dst, one.dest_qp)
+        victim = self._finding.affected[at]
+        return FlowKey(victim.src, victim.dst, victim.dest_qp)
 
     def action_deeper(self) -> None:
         """To the packets of the flow under the cursor, at the onset or at the frame under it."""
@@ -125,9 +125,9 @@ class EvidenceScreen(RoceScreen):
             return False
         frames, snapshot = self.query_one("#frames", Grid), self.view.snapshot
         pointed = frames.has_focus and frames.cursor < len(finding.evidence)
-        one = finding.evidence[frames.cursor] if pointed else None
+        row = finding.evidence[frames.cursor] if pointed else None
         key = self._victim()
-        flows = [] if one is None or one.flow is None else [one.flow]
+        flows = [] if row is None or row.flow is None else [row.flow]
         if not flows and key is None:
             flows = finding.flows
         if flows and flows[0] < len(snapshot.flows):
@@ -135,25 +135,25 @@ class EvidenceScreen(RoceScreen):
         if key is None:
             return False
         self.view.wanted_packet = (
-            Point(finding.from_ns) if one is None else Point(one.time_ns, one.tap, one.frame_number)
+            Point(finding.from_ns) if row is None else Point(row.time_ns, row.tap, row.frame_number)
         )
         self.view.select(key, by_user=True)
         return True
 
 
-def victim_cells(one: Affected) -> Sequence[Cell]:
+def victim_cells(victim: Affected) -> Sequence[Cell]:
     """One affected flow."""
     return (
-        one.src,
-        one.dst,
-        human.queue_pair(one.dest_qp),
-        human.count(one.packets),
-        human.duration(one.cost_ns),
-        "" if one.owner is None else human.owner(one.owner),
+        victim.src,
+        victim.dst,
+        human.queue_pair(victim.dest_qp),
+        human.count(victim.packets),
+        human.duration(victim.cost_ns),
+        "" if victim.owner is None else human.owner(victim.owner),
     )
 
 
-def frame_cells(one: Evidence, taps: dict[str, str], start_ns: int) -> Sequence[Cell]:
+def frame_cells(frame: Evidence, taps: dict[str, str], start_ns: int) -> Sequence[Cell]:
     """One frame that shows the fault."""
-    time = f"{(one.time_ns - start_ns) / 1e9:.6f}"
-    return taps[one.tap], f"{one.frame_number:,}", time
+    time = f"{(frame.time_ns - start_ns) / 1e9:.6f}"
+    return taps[frame.tap], f"{frame.frame_number:,}", time

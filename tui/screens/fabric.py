@@ -112,7 +112,7 @@ class FabricScreen(RoceScreen):
         # Hashing does not affect the links of hosts, so they come last.
         self._links = sorted(
             result.links,
-            key=lambda one: ("host" in one.layer, -one.wire_bytes, -(one.over_mean or 0.0)),
+            key=lambda link: ("host" in link.layer, -link.wire_bytes, -(link.over_mean or 0.0)),
         )
         below.show(len(self._links), lambda row: link_cells(self._links[row]))
         self._show_flows()
@@ -243,7 +243,7 @@ def link_rows(
     layer = ""
     by_node: dict[tuple[str, str], list[LinkLoad]] = {}
     for link in sorted(
-        result.links, key=lambda one: "host" in one.layer
+        result.links, key=lambda load: "host" in load.layer
     ):  # the least important ones
         node = link.name.partition(">")[0]
         by_node.setdefault((link.layer, node), []).append(link)
@@ -296,12 +296,12 @@ def link_cells(link: LinkLoad) -> Sequence[Cell]:
     )
 
 
-def flow_cells(one: OnLink, total: int) -> Sequence[Cell]:
+def flow_cells(flow: OnLink, total: int) -> Sequence[Cell]:
     """One flow of a link; total: wire bytes of the link."""
     return (
-        flow_name(one.key),
-        str(one.entropy & 0xFFFF),
-        human.size(one.wire_bytes),
-        human.percent(one.wire_bytes / total if total else None),
-        human.count(one.packets),
+        flow_name(flow.key),
+        str(flow.entropy & 0xFFFF),
+        human.size(flow.wire_bytes),
+        human.percent(flow.wire_bytes / total if total else None),
+        human.count(flow.packets),
     )

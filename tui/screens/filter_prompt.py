@@ -29,10 +29,10 @@ def field_meanings() -> dict[str, str]:
 
 def completions(text: str) -> list[str]:
     """Field names that complete the last word of `text`."""
-    found = _LAST_WORD.search(text)
-    if not found:
+    match = _LAST_WORD.search(text)
+    if not match:
         return []
-    word = found[0].lower()
+    word = match[0].lower()
     return [name for name in field_meanings() if name.startswith(word) and name != word]
 
 
@@ -55,8 +55,8 @@ class _Names(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         names = completions(value)
-        found = _LAST_WORD.search(value)
-        return value[: found.start()] + names[0] if names and found else None
+        match = _LAST_WORD.search(value)
+        return value[: match.start()] + names[0] if names and match else None
 
 
 class FilterPrompt(TextPrompt):
@@ -83,9 +83,9 @@ class FilterPrompt(TextPrompt):
     def action_complete(self) -> None:
         field = self.query_one(Input)
         names = completions(field.value)
-        found = _LAST_WORD.search(field.value)
-        if names and found:
-            field.value = field.value[: found.start()] + names[0] + " "
+        match = _LAST_WORD.search(field.value)
+        if names and match:
+            field.value = field.value[: match.start()] + names[0] + " "
             field.cursor_position = len(field.value)
 
     def accept(self, value: str) -> None:
@@ -108,8 +108,8 @@ class FilterPrompt(TextPrompt):
         elif value.strip() and mistake(value):
             text.append(f"▲ {mistake(value)}", "yellow")
         elif value.strip():
-            again = needs_packets(value)
-            what = "packets: reads the capture again" if again else "flows"
+            reread = needs_packets(value)
+            what = "packets: reads the capture again" if reread else "flows"
             text.append(f"✓ filters {what}", "green")
         else:
             text.append(

@@ -40,11 +40,11 @@ class HelpScreen(Asking[None]):
     def _tables(self, beside: bool) -> Table:
         """The keys of this screen and of the cursor, and those that work everywhere."""
         everywhere = [(keys_of(a), a.help) for a in ACTIONS if not a.screens]
-        own = [(keys_of(a), a.help) for a in ACTIONS if self._screen in a.screens]
+        keys = [(keys_of(a), a.help) for a in ACTIONS if self._screen in a.screens]
         titles = {name: title for _, name, title in (*SCREENS, *FURTHER)}
         name = titles.get(self._screen, self._screen)
         title = f"On this screen ({name})"
-        parts = [(title, own), ("The cursor", list(CURSOR)), ("Everywhere", everywhere)]
+        parts = [(title, keys), ("The cursor", list(CURSOR)), ("Everywhere", everywhere)]
         if beside:
             table = Table.grid(padding=(0, 2, 0, 0))
             table.add_row(_table(parts[:2]), _table(parts[2:]))

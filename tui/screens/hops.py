@@ -230,9 +230,9 @@ def drawn_fabric(hops: Sequence[Hop], measure: Measure, columns: int, rows: int 
     measure finds nothing bad.
     """
     text = Text(no_wrap=True, overflow="ellipsis")
-    for ways in _tiers(hops):
-        devices = sorted({device for row in ways.values() for device in row}, key=_natural)
-        values = [v for row in ways.values() for cell in row.values() if (v := measure.value(cell))]
+    for tier in _tiers(hops):
+        devices = sorted({device for row in tier.values() for device in row}, key=_natural)
+        values = [v for row in tier.values() for cell in row.values() if (v := measure.value(cell))]
         # Every delay is above 0: those of a few microseconds are no fault.
         usual = words.QUEUE_FACTOR * median(values) if values else 0.0
         limit = 0.0 if measure.is_bad else max(words.LONG_QUEUE_NS, usual)
@@ -242,9 +242,9 @@ def drawn_fabric(hops: Sequence[Hop], measure: Measure, columns: int, rows: int 
         if len(devices) > columns:
             text.append(f" and {len(devices) - columns} more", "dim")
         text.append("\n")
-        for (name, beside), row in ways.items():
+        for (name, beside), row in tier.items():
             is_bad = measure.is_bad and any(measure.value(cell) for cell in row.values())
-            if beside and len(ways) > rows and not is_bad:
+            if beside and len(tier) > rows and not is_bad:
                 continue
             text.append(f" {UNICODE.shorten(name, _NAME):<{_NAME}}")
             for device in shown:
@@ -272,8 +272,8 @@ def _tiers(hops: Sequence[Hop]) -> list[_Ways]:
         if way is not None and hop.device is not None:
             rows = through.setdefault(words.tier(hop.device), {})
             rows.setdefault((way, False), {}).setdefault(hop.device, []).append(hop)
-    found = [rows for rows in through.values() if any(len(row) > 1 for row in rows.values())]
-    for rows in found:
+    tiers = [rows for rows in through.values() if any(len(row) > 1 for row in rows.values())]
+    for rows in tiers:
         tier = {device for row in rows.values() for device in row}
         for hop in hops:
             if hop.device is None or hop.device in tier:
@@ -284,7 +284,7 @@ def _tiers(hops: Sequence[Hop]) -> list[_Ways]:
                 if len(ends) == 1:
                     name = f"{printable(hop.device)} {word} {words.tier(next(iter(ends)))}"
                     rows.setdefault((name, True), {}).setdefault(ends.pop(), []).append(hop)
-    return [dict(sorted(rows.items())) for rows in found]
+    return [dict(sorted(rows.items())) for rows in tiers]
 
 
 def _map_cell(hops: Sequence[Hop] | None, measure: Measure, limit: float) -> Text:

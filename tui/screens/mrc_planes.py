@@ -41,10 +41,10 @@ def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
 
 def _some_out(plane: MrcPlaneState) -> str:
     """Number of retired and possibly retired entropy values of a plane in use."""
-    told = [f"{human.counted(plane.out_of_use, 'EV')} retired"] if plane.out_of_use else []
+    parts = [f"{human.counted(plane.out_of_use, 'EV')} retired"] if plane.out_of_use else []
     if plane.may_be_out:
-        told.append(f"{human.counted(plane.may_be_out, 'EV')} possibly retired")
-    return f" ({', '.join(told)})" if told else ""
+        parts.append(f"{human.counted(plane.may_be_out, 'EV')} possibly retired")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _endings(names: Sequence[str]) -> list[str]:

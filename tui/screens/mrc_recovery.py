@@ -23,13 +23,13 @@ def mrc_of(flow: Flow | None) -> MrcFlow | None:
 
 def mrc_counts(record: MrcFlow) -> list[Row]:
     """Counts that should be 0."""
-    again, answers = record.retransmissions, record.answers
+    repeats, answers = record.retransmissions, record.answers
     nacks = skips = human.UNKNOWN
     if answers is not None:
         nacks = ", ".join(f"{k} {n}" for k, n in answers.nacks.items()) or "0"
         skips = f"{human.count(answers.skip_once)}, {human.count(answers.always_skip)}"
     return [
-        ("RTX", f"{human.count(again)} ({human.percent(again / max(1, record.packets))})"),
+        ("RTX", f"{human.count(repeats)} ({human.percent(repeats / max(1, record.packets))})"),
         ("after a NACK", human.count(record.retransmissions_after_nack)),
         ("NACKs", nacks),
         ("trimmed", human.count(record.trimmed_packets)),
@@ -41,13 +41,13 @@ def mrc_causes(record: MrcFlow, start_ns: int) -> list[Row]:
     """Causes of retired entropy values and their return; answers of receivers."""
     known, answers = _known(record), record.answers
     more = len(record.retirements) - len(known)
-    returned = sum(one.returned_time_ns is not None for one in known)
+    returned = sum(value.returned_time_ns is not None for value in known)
     back = f", {human.count(returned)} returned" if known else ""
-    causes = Counter(one.cause.replace("_", " ") for one in known)
+    causes = Counter(value.cause.replace("_", " ") for value in known)
     rows = [
         ("EVs retired", f"{len(known)} of {human.count(record.entropy_values)}{back}"),
         ("inferred cause", ", ".join(f"{n} {cause}" for cause, n in causes.most_common())),
-        ("SACK depth", _spread(answers.out_of_order_depth if answers else None, _whole)),
+        ("SACK depth", _spread(answers.out_of_order_depth if answers else None, _round)),
         ("round trip", _spread(answers.round_trip_ns if answers else None, human.duration)),
     ]
     if more:
@@ -74,12 +74,12 @@ def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
 
     marked: the words on congestion, for flows without losses.
     """
-    again, known = record.retransmissions, _known(record)
-    if not again and not record.retirements and not record.trimmed_packets:
+    repeats, known = record.retransmissions, _known(record)
+    if not repeats and not record.retirements and not record.trimmed_packets:
         return f"No packet was lost, trimmed or retransmitted{marked}."
     parts = []
-    if again:
-        text = f"{human.counted(again, 'packet')} retransmitted (RTX)"
+    if repeats:
+        text = f"{human.counted(repeats, 'packet')} retransmitted (RTX)"
         if record.retransmissions_after_nack:
             text += f", {human.count(record.retransmissions_after_nack)} after a NACK"
         parts.append(text)
@@ -87,7 +87,7 @@ def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
         parts.append(f"{human.count(record.trimmed_packets)} trimmed")
     more = len(record.retirements) - len(known)
     if known:
-        back = sum(one.returned_time_ns is not None for one in known)
+        back = sum(value.returned_time_ns is not None for value in known)
         text = f"{human.counted(len(known), 'EV')} retired, {human.count(back)} returned"
         parts.append(text + (f", {human.count(more)} more possibly retired" if more else ""))
     elif more:
@@ -97,7 +97,7 @@ def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
 
 def _known(record: MrcFlow) -> list[MrcRetirement]:
     """Retirements that are certain; the flow ended too early to confirm the others."""
-    return [one for one in record.retirements if one.certain]
+    return [value for value in record.retirements if value.certain]
 
 
 def _spread(record: Quantiles | None, say: Callable[[float], str]) -> str:
@@ -106,5 +106,5 @@ def _spread(record: Quantiles | None, say: Callable[[float], str]) -> str:
     return f"p50 {say(record.p50)}, p99 {say(record.p99)}, max {say(record.max)}"
 
 
-def _whole(number: float) -> str:
+def _round(number: float) -> str:
     return human.count(round(number))

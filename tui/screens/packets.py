@@ -191,11 +191,11 @@ class PacketsScreen(RoceScreen):
     def _read(self, scan: PacketScan) -> None:
         worker = get_current_worker()
         try:
-            found = self.Found(scan.run())
+            result = self.Found(scan.run())
         except (RocescopeError, OSError) as error:
-            found = self.Found(None, str(error))
+            result = self.Found(None, str(error))
         if not worker.is_cancelled:
-            self.post_message(found)
+            self.post_message(result)
 
     def on_packets_screen_found(self, message: Found) -> None:
         self.packets, self._error = message.packets, message.error
@@ -440,7 +440,7 @@ def packet_cells(
     note = packets.notes[row]
     is_copy = note.startswith("copy")
     if _place(packets, row) in last_seen:
-        tap = short_taps(one.name for one in packets.taps.items)[_place(packets, row)[0]]
+        tap = short_taps(each.name for each in packets.taps.items)[_place(packets, row)[0]]
         note = f"never seen after {tap}" + (f"; {note}" if note and not is_copy else "")
         is_copy = False
     style = "warn" if note and not is_copy else ""

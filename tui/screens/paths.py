@@ -149,8 +149,8 @@ class PathsScreen(RoceScreen):
         top = sentences.busiest(totals, fair)
         heaviest = int(np.argmax(matrix.loads[:, top]))
         part = float(matrix.loads[heaviest, top]), float(matrix.fair[heaviest, top])
-        whole = [label.split(".pcap")[0] for label in matrix.labels]
-        return sentences.busiest_path(whole, totals, fair, (matrix.name(heaviest), *part))
+        labels = [label.split(".pcap")[0] for label in matrix.labels]
+        return sentences.busiest_path(labels, totals, fair, (matrix.name(heaviest), *part))
 
     def _cells(self, matrix: Matrix, row: int) -> Sequence[Cell]:
         loads, fair = matrix.loads[row], matrix.fair[row]

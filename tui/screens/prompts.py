@@ -73,9 +73,9 @@ class PathPrompt(TextPrompt):
     def action_complete(self) -> None:
         field = self.query_one(Input)
         before, _, word = field.value.rpartition(" ")
-        found = paths_beginning(word)
-        if found:
-            common = commonprefix(found)
+        paths = paths_beginning(word)
+        if paths:
+            common = commonprefix(paths)
             field.value = f"{before} {common}" if before else common
             field.cursor_position = len(field.value)
 
@@ -85,13 +85,13 @@ class _Paths(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         word = value.rpartition(" ")[2]
-        found = paths_beginning(word) if word else []
-        return value[: len(value) - len(word)] + found[0] if found else None
+        paths = paths_beginning(word) if word else []
+        return value[: len(value) - len(word)] + paths[0] if paths else None
 
 
 def paths_beginning(word: str) -> list[str]:
     """Files and folders (with a slash) that start with `word`, in the user's notation."""
     home = expanduser("~")
-    found = sorted(glob(f"{escape(expanduser(word))}*"))
-    shown = [f"{path}/" if isdir(path) else path for path in found]
+    paths = sorted(glob(f"{escape(expanduser(word))}*"))
+    shown = [f"{path}/" if isdir(path) else path for path in paths]
     return [f"~{path[len(home) :]}" if word[:1] == "~" else path for path in shown]

@@ -68,11 +68,11 @@ _SORTS: dict[str, Values] = {
 
 def _senders(snapshot: Snapshot) -> Array:
     """The sending rank of each flow; -1 where it is not known."""
-    found = np.full(len(snapshot.flows), -1, np.int64)
+    senders = np.full(len(snapshot.flows), -1, np.int64)
     for flow, owner in snapshot.owners.items():
         sender, _ = owner.ranks
-        found[flow] = -1 if sender is None else sender
-    return found
+        senders[flow] = -1 if sender is None else sender
+    return senders
 
 
 _KEYS = [column.key for column in COLUMNS]
@@ -272,11 +272,11 @@ def shaped(
     address = max(map(len, snapshot.addresses), default=10)
     most = int(paths.seen().max(initial=0))
     bars = max(5, min(least, most))
-    found = []
+    fitted = []
     for column in columns:
         if column.key in ("src", "dst"):
             column = column._replace(most=max(column.width, address))
         elif column.key == "spray":
             column = column._replace(width=bars, most=max(bars, min(MANY_BARS, most)))
-        found.append(column)
-    return found
+        fitted.append(column)
+    return fitted

@@ -78,13 +78,13 @@ class RanksScreen(RoceScreen):
         grid = self.query_one("#pairs", Grid)
         logs = bool(self.view.session.options.job_logs)
         width = max(20, self.size.width - 6)
-        told = [fill(printable(note), width) for note in judged.job_notes]
-        told = told if logs else [ASK[self.view.session.kind]]
-        nothing = "\n\n".join([NOTHING, *told])
+        notes = [fill(printable(note), width) for note in judged.job_notes]
+        notes = notes if logs else [ASK[self.view.session.kind]]
+        nothing = "\n\n".join([NOTHING, *notes])
         grid.empty = nothing if judged.diagnosis is not None else printable(judged.why)
         grid.show(len(self._pairs), lambda row: pair_cells(self._pairs[row]))
         about, drawn = self.query_one("#about", Static), self.query_one("#map", Static)
-        timing = None if ranks is None else next((one for one in ranks.timing if one.ranks), None)
+        timing = None if ranks is None else next((top for top in ranks.timing if top.ranks), None)
         if timing is not None:
             about.update(arrivals(timing))
         matrix = None if ranks is None else Matrix.of(ranks, self.size.width - 2, self._room())

@@ -104,11 +104,11 @@ class RecoveryScreen(RoceScreen):
 
 def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
     """Counts that should be 0; cnps: CNPs that this flow's sender received."""
-    again = flow.retransmitted_packets
-    share = again / flow.packets if again is not None and flow.packets else None
+    repeats = flow.retransmitted_packets
+    share = repeats / flow.packets if repeats is not None and flow.packets else None
     marked = flow.ecn_marked_packets
     return [
-        ("retransmitted", f"{human.count(again)} ({human.percent(share)})"),
+        ("retransmitted", f"{human.count(repeats)} ({human.percent(share)})"),
         ("lost before tap", human.count(flow.recovered_packets)),
         ("never seen", human.count(flow.missing_packets)),
         (
@@ -123,7 +123,7 @@ def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
 def _causes(flow: Flow) -> list[tuple[str, str]]:
     """Triggers of retransmissions, and latencies of recovery."""
     triggers = flow.recovery.retransmitted_by
-    causes = sorted((triggers or {}).items(), key=lambda one: -one[1])
+    causes = sorted((triggers or {}).items(), key=lambda item: -item[1])
     total = max(1, sum(n for _, n in causes))
     shares = ", ".join(f"{cause} {100 * n / total:.0f}" for cause, n in causes)
     return [

@@ -188,8 +188,8 @@ class ReorderScreen(RoceScreen):
 def bucket_cells(bars: Sequence[Bar], room: int, row: int) -> Sequence[Cell]:
     """One line of a histogram."""
     bar = bars[row]
-    most = max(one.value for one in bars)
-    total = sum(one.value for one in bars)
+    most = max(each.value for each in bars)
+    total = sum(each.value for each in bars)
     return (
         (bar.label, "dim"),
         (UNICODE.bar(bar.value / most if most else 0, room), "accent"),
@@ -201,8 +201,8 @@ def bucket_cells(bars: Sequence[Bar], room: int, row: int) -> Sequence[Cell]:
 def log2_bars(bins: Iterable[HistogramBin], quantiles: Quantiles | None, form: object) -> list[Bar]:
     """Histogram bins added up to powers of two, with marks at p99 and the maximum."""
     sums: dict[int, int] = {}
-    for one in bins:
-        sums[one.low.bit_length()] = sums.get(one.low.bit_length(), 0) + one.count
+    for bucket in bins:
+        sums[bucket.low.bit_length()] = sums.get(bucket.low.bit_length(), 0) + bucket.count
     if not sums:
         return []
     show = form if callable(form) else str

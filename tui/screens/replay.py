@@ -74,7 +74,7 @@ class ReplayScreen(RoceScreen):
         self._drawn: ReplayView | None = None
         self._step = ("", 0.0)
         """The step in progress, and since when it is known."""
-        self._told = ""
+        self._last_progress = ""
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="strategies")
@@ -87,14 +87,14 @@ class ReplayScreen(RoceScreen):
     def _while_running(self) -> None:
         """Show progress and end; on other screens the result."""
         view, before = self.view.replays.view, self._drawn
-        told = self._progress(view)
-        if view is before and told == self._told:
+        progress = self._progress(view)
+        if view is before and progress == self._last_progress:
             return
         stack = reversed(self.app.screen_stack)
         front = next((screen for screen in stack if isinstance(screen, RoceScreen)), None)
-        found = before is None or view.strategies is not before.strategies
-        if front is not None and (front is self or found or not view.running):
-            self._drawn, self._told = view, told
+        changed = before is None or view.strategies is not before.strategies
+        if front is not None and (front is self or changed or not view.running):
+            self._drawn, self._last_progress = view, progress
             front.redraw()
 
     def draw(self, snapshot: Snapshot) -> str:
@@ -130,8 +130,8 @@ class ReplayScreen(RoceScreen):
     def _sweeps(self, view: ReplayView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         fabric = f" on {view.fabric}" if view.fabric else "; no fabric is set"
-        told = f"hosts by {view.mapping}{fabric} {view.options}".rstrip()
-        lines = wrap(told, max(20, self.size.width - 4), break_on_hyphens=False)
+        setup = f"hosts by {view.mapping}{fabric} {view.options}".rstrip()
+        lines = wrap(setup, max(20, self.size.width - 4), break_on_hyphens=False)
         text.append(" " + "\n   ".join(lines), "dim")
         if view.running:
             bar = human.UNICODE.bar(view.done, 20)
@@ -165,14 +165,14 @@ class ReplayScreen(RoceScreen):
     def _pauses(self, view: ReplayView) -> Text:
         """Why the strategy under the cursor failed, or what PFC did under it."""
         name = self._chosen() or ""
-        text, one = Text(), view.strategies.get(name)
+        text, shown = Text(), view.strategies.get(name)
         if why := view.failed.get(name):
-            told = wrap(f"{_shown_name(name)}: {why}", max(20, self.size.width - 4))
-            text.append("\n ▲ " + "\n   ".join(told), "yellow")
-        if one is not None and one.packets is not None and one.packets.pfc is not None:
-            for line, style in pause_lines(one.packets.pfc):
-                told = wrap(f"{one.name}: {line}", max(20, self.size.width - 4))
-                text.append("\n ‖ " + "\n   ".join(told), style)
+            wrapped = wrap(f"{_shown_name(name)}: {why}", max(20, self.size.width - 4))
+            text.append("\n ▲ " + "\n   ".join(wrapped), "yellow")
+        if shown is not None and shown.packets is not None and shown.packets.pfc is not None:
+            for line, style in pause_lines(shown.packets.pfc):
+                wrapped = wrap(f"{shown.name}: {line}", max(20, self.size.width - 4))
+                text.append("\n ‖ " + "\n   ".join(wrapped), style)
         return text
 
     def _seeds(self, view: ReplayView) -> Text:
@@ -191,9 +191,9 @@ class ReplayScreen(RoceScreen):
         for name, sweep in view.sweeps.items():
             d = sweep.distribution
             marks = {"┊": sweep.chance.mean}
-            own = sweep.production
-            if own is not None:
-                marks["▲"] = own.value
+            in_use = sweep.production
+            if in_use is not None:
+                marks["▲"] = in_use.value
             text.append(f"\n {name:<20} ")
             text.append(strip(axis, d.min, d.max, d.quantiles, marks), "cyan")
             text.append(f" {d.quantiles['p50']:.2f}  p95 {d.quantiles['p95']:.2f}")
@@ -321,7 +321,7 @@ class ReplayScreen(RoceScreen):
 
 def pause_lines(pfc: PauseSummary) -> list[tuple[str, str]]:
     """What PFC did in the first run, and deadlocks of any run: lines and their styles."""
-    found = []
+    lines = []
     if pfc.ports:
         longest = max(pfc.ports, key=lambda port: port.longest_ns)
         ports = human.counted(len({port.port for port in pfc.ports}), "port")
@@ -334,22 +334,22 @@ def pause_lines(pfc: PauseSummary) -> list[tuple[str, str]]:
             text += "victims are not counted"
         else:
             text += human.counted(pfc.victim_flows, "victim flow")
-        found.append((text, "dim"))
+        lines.append((text, "dim"))
     else:
-        found.append(("PFC paused no port", "dim"))
+        lines.append(("PFC paused no port", "dim"))
     if pfc.storms:
         first = pfc.storms[0]
         ports = human.counted(len({port.port for port in pfc.storms}), "port")
         text = f"pause storm at {ports}, first at {first.port} after "
-        found.append((text + human.duration(first.storm_ns or 0), "yellow"))
+        lines.append((text + human.duration(first.storm_ns or 0), "yellow"))
     if pfc.lost_without_headroom:
         lost = human.counted(pfc.lost_without_headroom, "packet")
-        found.append((f"{lost} dropped because the headroom of a port was full", "yellow"))
+        lines.append((f"{lost} dropped because the headroom of a port was full", "yellow"))
     if pfc.deadlock:
         from ...replay.compare.pauses import circle_text  # loads the packet engine
 
-        found.append((f"deadlock: {circle_text(pfc.deadlock)}", "bold red"))
-    return found
+        lines.append((f"deadlock: {circle_text(pfc.deadlock)}", "bold red"))
+    return lines
 
 
 def _all_seeds() -> SeedRange:
@@ -368,14 +368,14 @@ def chance_line(view: ReplayView) -> Text:
         f" ({chance.p05:.2f} to {chance.p95:.2f})",
         "bold",
     )
-    own = sweep.production
-    if own is None:
+    used = sweep.production
+    if used is None:
         text.append("  P sets the seed in use", "dim")
     else:
-        seed = "the fabric's own seeds" if own.seed is None else f"seed {own.seed}"
-        worse = 100 * own.better_seeds / max(1, sweep.seeds[2])
+        seed = "the fabric's own seeds" if used.seed is None else f"seed {used.seed}"
+        worse = 100 * used.better_seeds / max(1, sweep.seeds[2])
         text.append(
-            f"\n {seed} of {name}: {own.value:.2f}, worse than {worse:.0f} % of all seeds", "bold"
+            f"\n {seed} of {name}: {used.value:.2f}, worse than {worse:.0f} % of all seeds", "bold"
         )
     return text
 
@@ -414,9 +414,9 @@ def _of_links(view: ReplayView) -> str:
 def _of_packets(view: ReplayView) -> str:
     """The strategy that completes first, over the lower bound."""
     times = {
-        one.name: round(one.completion_time_ns / one.lower_bound_ns, 2)
-        for one in view.strategies.values()
-        if one.completion_time_ns and one.lower_bound_ns
+        strategy.name: round(strategy.completion_time_ns / strategy.lower_bound_ns, 2)
+        for strategy in view.strategies.values()
+        if strategy.completion_time_ns and strategy.lower_bound_ns
     }
     if not times:
         return ""
@@ -427,8 +427,8 @@ def _of_packets(view: ReplayView) -> str:
     text = f"packet by packet {who} {times[quickest]:.2f} times the lower bound"
     slow = [
         (1 + job.over_bound_percent.mean / 100, job.name)
-        for one in view.strategies.values()
-        for job in (one.packets.jobs if one.packets is not None else [])
+        for strategy in view.strategies.values()
+        for job in (strategy.packets.jobs if strategy.packets is not None else [])
         if job.over_bound_percent is not None
     ]
     return f"{text}; {max(slow)[1]} at most in {max(slow)[0]:.2f} times its own" if slow else text
@@ -437,8 +437,8 @@ def _of_packets(view: ReplayView) -> str:
 def _of_seeds(view: ReplayView) -> str:
     """The best seed of the first hash."""
     for name, sweep in view.sweeps.items():
-        found = sweep.distribution
-        return f"{sweep.seeds[2]:,} {name} seeds range from {found.min:.2f} to {found.max:.2f}"
+        values = sweep.distribution
+        return f"{sweep.seeds[2]:,} {name} seeds range from {values.min:.2f} to {values.max:.2f}"
     return ""
 
 
@@ -454,9 +454,9 @@ def shown_columns(view: ReplayView) -> list[GridColumn]:
     """The columns; times and queues only after a packet-by-packet replay."""
     results = view.strategies.values()
     unknown = set()
-    if all(one.completion_time_ns is None for one in results):
+    if all(result.completion_time_ns is None for result in results):
         unknown |= {"done", "time"}
-    if all(one.max_queue_packets is None for one in results):
+    if all(result.max_queue_packets is None for result in results):
         unknown |= {"queue", "order"}
     return [column for column in COLUMNS if column.key not in unknown]
 

@@ -109,10 +109,10 @@ def needs_packets(text: str) -> bool:
     for name in sorted(foreign - known):
         if close := get_close_matches(name, known, n=1, cutoff=0.7):
             raise UsageError(f"filter: unknown field {name!r}; did you mean {close[0]}?")
-    own = sorted(name for name in names if name in FLOW_FIELDS and name not in FIELDS)
-    if own:
+    of_flows = sorted(name for name in names if name in FLOW_FIELDS and name not in FIELDS)
+    if of_flows:
         raise UsageError(
-            f"filter: {own[0]} (of flows) and {min(foreign)} (of packets) cannot be combined"
+            f"filter: {of_flows[0]} (of flows) and {min(foreign)} (of packets) cannot be combined"
         )
     return True
 
@@ -201,11 +201,11 @@ def _between(
 
 def _of_job(name: str, snapshot: Snapshot) -> list[Array]:
     """The columns of a field of ranks, or of the communicator's number."""
-    found = np.full((len(snapshot.flows), 3), -1, np.int64)
+    numbers = np.full((len(snapshot.flows), 3), -1, np.int64)
     codes = _comms(snapshot)
     for flow, owner in snapshot.owners.items():
-        found[flow] = rank_numbers(owner, codes)
-    columns = dict(zip(("sender", "receiver", "comm"), found.T, strict=True))
+        numbers[flow] = rank_numbers(owner, codes)
+    columns = dict(zip(("sender", "receiver", "comm"), numbers.T, strict=True))
     return [columns[column] for column in _OF_JOBS[name]]
 
 
@@ -234,18 +234,18 @@ def _known(name: str, snapshot: Snapshot) -> Mask:
 
 def _number(name: str, value: grammar.Text, snapshot: Snapshot) -> tuple[Array, float]:
     """The values to compare (shares if `value` is in percent), and the number."""
-    found = _NUMBER.fullmatch(value.text)
-    if not found:
+    match = _NUMBER.fullmatch(value.text)
+    if not match:
         raise UsageError(f"filter: {name} takes a number (10, 5k, 1%, 0x11), not {value.text!r}")
     values = FLOW_FIELDS[name].values(snapshot)
-    if found[1]:
-        return values, int(found[1], 16)
-    if found[3] == "%":
+    if match[1]:
+        return values, int(match[1], 16)
+    if match[3] == "%":
         of = FLOW_FIELDS[name].of
         if of is None:
             raise UsageError(f"filter: {name} is not a share: remove the %")
         values = values / np.maximum(of(snapshot), 1)
-    return values, float(found[2]) * _SCALES[found[3]]
+    return values, float(match[2]) * _SCALES[match[3]]
 
 
 def _equal(name: str, value: grammar.Text, snapshot: Snapshot) -> Mask:

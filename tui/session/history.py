@@ -123,8 +123,8 @@ class History:
 
     def before(self, time_ns: int) -> Snapshot | None:
         """The last snapshot that ends at this time or before; None when there is none."""
-        found = self.at(time_ns)
-        return found if found is not None and found.end_ns <= time_ns else None
+        snapshot = self.at(time_ns)
+        return snapshot if snapshot is not None and snapshot.end_ns <= time_ns else None
 
 
 def as_then(earlier: Snapshot, now: Snapshot) -> Snapshot:

@@ -179,20 +179,20 @@ def read_summary(path: Path) -> Summary:
     """UnreadableInput if it is missing, damaged or of another version."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = msgspec.json.decode(memoryview(data), type=Summary)
-            found.flows = [msgspec.Raw(bytes(flow)) for flow in found.flows]
+            summary = msgspec.json.decode(memoryview(data), type=Summary)
+            summary.flows = [msgspec.Raw(bytes(flow)) for flow in summary.flows]
     except (OSError, ValueError, RecursionError) as error:
         why = printable(str(error))
         raise UnreadableInput(f"{path} is not the summary of an analysis: {why}") from None
-    known = range(len(found.flows))
-    if any(flow not in known for finding in found.diagnosis.findings for flow in finding.flows):
+    known = range(len(summary.flows))
+    if any(flow not in known for finding in summary.diagnosis.findings for flow in finding.flows):
         raise UnreadableInput(f"{path} has findings of flows that it does not list")
-    if found.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        version = printable(found.schema_version)
+    if summary.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        version = printable(summary.schema_version)
         raise UnreadableInput(
             f"{path} has schema version {version}: analyse the captures with this version"
         )
-    return found
+    return summary
 
 
 def _no_feed(_: str | None) -> Feed:

@@ -10,27 +10,27 @@ Span: TypeAlias = tuple[int, int]
 SHORTEST_NS = 1_000
 
 
-def moved(window: Span, whole: Span, by: float) -> Span:
+def moved(window: Span, full: Span, by: float) -> Span:
     """The window moved by a multiple of its length, inside the whole."""
     low, high = window
     step = int((high - low) * by)
-    step = max(whole[0] - low, min(step, whole[1] - high))
+    step = max(full[0] - low, min(step, full[1] - high))
     return low + step, high + step
 
 
-def scaled(window: Span | None, whole: Span, by: float) -> Span | None:
+def scaled(window: Span | None, full: Span, by: float) -> Span | None:
     """A window `by` times as long with the same start; None if it covers everything."""
-    low, high = window or whole
+    low, high = window or full
     length = max(SHORTEST_NS, int((high - low) * by))
-    if length >= whole[1] - whole[0]:
+    if length >= full[1] - full[0]:
         return None
-    low = min(low, whole[1] - length)
+    low = min(low, full[1] - length)
     return low, low + length
 
 
-def around(window: Span | None, whole: Span, seconds: float) -> Span:
+def around(window: Span | None, full: Span, seconds: float) -> Span:
     """The window (default: a quarter of everything) around a time since the start."""
-    low, high = window or (whole[0], whole[0] + (whole[1] - whole[0]) // 4)
+    low, high = window or (full[0], full[0] + (full[1] - full[0]) // 4)
     half = max(SHORTEST_NS, (high - low) // 2)
-    at = min(max(whole[0], whole[0] + int(seconds * 1e9)), whole[1])
-    return max(whole[0], at - half), at + half
+    at = min(max(full[0], full[0] + int(seconds * 1e9)), full[1])
+    return max(full[0], at - half), at + half

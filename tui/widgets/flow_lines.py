@@ -46,8 +46,8 @@ class Axis(NamedTuple):
         edges = self.start_ns + np.arange(self.columns + 1) * (self.length_ns / self.columns)
         sums = np.concatenate([[0.0], np.cumsum(values)])
         place = np.clip((edges - start_ns) / max(1, bin_ns), 0, len(values))
-        found: list[float] = np.diff(np.interp(place, np.arange(len(sums)), sums)).tolist()
-        return found
+        columns: list[float] = np.diff(np.interp(place, np.arange(len(sums)), sums)).tolist()
+        return columns
 
     def column(self, time_ns: int) -> int:
         """The column of a time, of the nearest one outside the axis."""
@@ -111,8 +111,8 @@ def signal_lines(
         total = sum(values)
         if total or zeros:
             spread = axis.spread(values, line.start_ns, line.window_ns)
-            told = human.size(total) if is_size else human.count(total)
-            lines.append(strip_line(label, spread, told, "cyan" if is_size else "bold yellow"))
+            amount = human.size(total) if is_size else human.count(total)
+            lines.append(strip_line(label, spread, amount, "cyan" if is_size else "bold yellow"))
     return lines
 
 

@@ -177,9 +177,9 @@ class Grid(ScrollView, can_focus=True):
             return
         row = event.y - 1 + int(self.scroll_offset.y)
         if 0 <= row < self.row_count:
-            again = row == self.cursor
+            repeated = row == self.cursor
             self.cursor = row
-            if again and event.chain > 1:
+            if repeated and event.chain > 1:
                 self.post_message(self.Chosen(self, row))
 
     def _layout(self) -> list[tuple[int, int]]:
@@ -230,8 +230,8 @@ class Grid(ScrollView, can_focus=True):
                 self._lines[y] = self.render_line(y)
         strips = [self._lines[y] for y in crop.line_range]
         left, right = crop.column_span
-        whole = (left, right) == (0, self.size.width)
-        return strips if whole else [strip.crop(left, right) for strip in strips]
+        full = (left, right) == (0, self.size.width)
+        return strips if full else [strip.crop(left, right) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
@@ -325,12 +325,12 @@ class Grid(ScrollView, can_focus=True):
 
 def _wrapped(text: str, width: int) -> list[str]:
     """The lines of a text; what a line has no room for is indented further than its begin."""
-    found = []
+    wrapped = []
     for line in text.split("\n"):
         indent = " " * (len(line) - len(line.lstrip()) + 3)
         lines = wrap(line, max(20, width), subsequent_indent=indent, break_on_hyphens=False)
-        found += lines or [""]
-    return found
+        wrapped += lines or [""]
+    return wrapped
 
 
 def _line(segments: list[Segment], needed: int, width: int, style: Style) -> Strip:

@@ -150,7 +150,7 @@ class Tabs(Static):
         if self._shown == (current, counts, width):
             return
         self._shown = current, counts, width
-        screens = [*SCREENS, *(one for one in FURTHER if one[1] == current)]
+        screens = [*SCREENS, *(entry for entry in FURTHER if entry[1] == current)]
         long = [self._title(*screen, counts) for screen in screens]
         if sum(map(len, long)) + 2 * len(long) > width:
             long = [f"{key} {title}" for key, _, title in screens]

@@ -124,10 +124,10 @@ def decode_extensions(table: PacketTable, data: U8, base_offset: int) -> Extensi
         offset = offsets_of(header)[table.opcode].astype(np.int64)
         if header in _BEHIND_TSETH:
             offset += np.where((offset != 0) & stamped, TSETH_BYTES, 0)
-        here = (offset != 0) & (bth + offset + HEADER_BYTES[header] <= stop)
+        present = (offset != 0) & (bth + offset + HEADER_BYTES[header] <= stop)
         if table_bit:
-            here &= table.decode_flags & table_bit != 0
-        rows = np.flatnonzero(here)
+            present &= table.decode_flags & table_bit != 0
+        rows = np.flatnonzero(present)
         if not len(rows):
             continue
         arrays["present"][rows] |= bit

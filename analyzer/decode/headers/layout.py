@@ -88,7 +88,7 @@ def extension_headers(opcode: int) -> tuple[str, ...]:
         return ("CNPpad",)
     if transport == MANUFACTURER_C0:
         return _OF_MRC_OPERATION[opcodes.MRC_OPERATIONS[opcode & 0x1F]]
-    own = _OF_OPERATION.get(opcodes.OPERATION_NAMES[opcode & 0x1F], ())
+    headers = _OF_OPERATION.get(opcodes.OPERATION_NAMES[opcode & 0x1F], ())
     request = bool(OPCODE_CLASS[opcode] & opcodes.REQUEST)
     first: tuple[str, ...] = ()
     if transport == RD:
@@ -97,7 +97,7 @@ def extension_headers(opcode: int) -> tuple[str, ...]:
         first = ("DETH",)
     elif transport == XRC and request:
         first = ("XRCETH",)
-    return first + own
+    return first + headers
 
 
 def header_offset(opcode: int, header: str) -> int:

@@ -125,14 +125,14 @@ def pauses_of(state: Ints, rate: int) -> list[Pause]:
 
     state: int64[N_CLASSES, N_FIELDS]; rate: bit/s, 0 when unknown.
     """
-    found = []
+    pauses = []
     for row in np.flatnonzero(state[:, FRAMES]).tolist():
         s = state[row].tolist()
         times: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
         if s[FRAMES] > s[XON]:
             times = s[FIRST_NS], s[LAST_NS], s[FIRST_FRAME], s[LAST_FRAME]
         edges = s[SPAN_NS : SPAN_NS + 2 * s[SPANS]]
-        found.append(
+        pauses.append(
             Pause(
                 None if row == GLOBAL else row,
                 s[FRAMES],
@@ -143,4 +143,4 @@ def pauses_of(state: Ints, rate: int) -> list[Pause]:
                 [PauseSpan(*span) for span in zip(edges[::2], edges[1::2], strict=True)],
             )
         )
-    return found
+    return pauses

@@ -93,8 +93,8 @@ class LuminaMirror:
             flow = int(table.src[row]), int(table.dst[row]), int(table.dest_qp[row])
             self.undelivered.setdefault(flow, [0, 0])[int(event[row] == CORRUPT)] += 1
         both = table.take(np.repeat(np.arange(len(table)), 1 + delivered))
-        again = np.cumsum(1 + delivered)[delivered] - 1
-        both.tap[again] = self.behind
+        second = np.cumsum(1 + delivered)[delivered] - 1
+        both.tap[second] = self.behind
         return both
 
     def _restore(self, data: U8, base_offset: int, table: PacketTable) -> Bytes:

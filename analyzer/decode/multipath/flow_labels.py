@@ -61,13 +61,13 @@ class FlowLabels:
         frames, labels, self._frame, self._label = self._frame, self._label, [], []
         if self.outer is not None or not frames or mrc is None:
             return False
-        found = _matched(table, mrc, np.concatenate(frames), np.concatenate(labels))
-        if found is None:
+        matched = _matched(table, mrc, np.concatenate(frames), np.concatenate(labels))
+        if matched is None:
             self._batches += 1
             if self._batches == _MAX_BATCHES:
                 self.outer = False
             return False
-        rows, label, self.outer = found
+        rows, label, self.outer = matched
         if self.outer:
             table.flow_label[rows] = label
         return self.outer

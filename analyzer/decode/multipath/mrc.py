@@ -293,5 +293,5 @@ def mrc_rows(table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8) -
         (opcodes.TRANSPORT_OF[table.opcode] == opcodes.MRC) & (table.decode_flags & ROCE_V1 == 0)
     ).astype(np.int64)
     out = np.zeros(len(rows), MRC_ROW)
-    found = _read_rows(data, rows, table.arrays, base_offset, trimmed_dscp, out)
-    return out[:found] if found else None
+    count = _read_rows(data, rows, table.arrays, base_offset, trimmed_dscp, out)
+    return out[:count] if count else None

@@ -43,18 +43,18 @@ def _first_usid(high: np.uint64, low: np.uint64, block_bits: Int, usid_bits: Int
 @inlined
 def _routing_header(data: U8, at: Int, end: Int) -> Int:
     """Position of the complete SRH after the IPv6 header at `at`; -1 without one."""
-    protocol, here = byte(data, at + 6), at + 40
+    protocol, place = byte(data, at + 6), at + 40
     for _ in range(MAX_EXTENSION_HEADERS):
         known = protocol == HOP_BY_HOP or protocol == ROUTING or protocol == DESTINATION_OPTIONS
-        if not known or end - here < 8:
+        if not known or end - place < 8:
             return -1
-        length = (byte(data, here + 1) + 1) * 8
-        if end - here < length:
+        length = (byte(data, place + 1) + 1) * 8
+        if end - place < length:
             return -1
         if protocol == ROUTING:
-            return here if byte(data, here + 2) == _SEGMENT_ROUTING else -1
-        protocol = byte(data, here)
-        here += length
+            return place if byte(data, place + 2) == _SEGMENT_ROUTING else -1
+        protocol = byte(data, place)
+        place += length
     return -1
 
 

@@ -155,17 +155,17 @@ def _sampled_frames(
     rows = samples = 0
     used: Int = 0
     c = np.uint64(carrier)
-    found = open_datagram(data, x, payload, end, stop)
-    if found == sflow.NOT_SFLOW:
+    outcome = open_datagram(data, x, payload, end, stop)
+    if outcome == sflow.NOT_SFLOW:
         return _PASS_ON, rows, used
-    if found == sflow.ENDED:
-        found = next_header(data, x)
-    while found == sflow.SAMPLED:
+    if outcome == sflow.ENDED:
+        outcome = next_header(data, x)
+    while outcome == sflow.SAMPLED:
         samples += 1
         if samples > state[pt.SAMPLES_DONE]:
             what = _port(x, carrier)
-            own = session_tap(x[sflow.AGENT_HIGH], x[sflow.AGENT_LOW], what, sessions)
-            if own < 0 or row + rows == len(out.offset):
+            tap = session_tap(x[sflow.AGENT_HIGH], x[sflow.AGENT_LOW], what, sessions)
+            if tap < 0 or row + rows == len(out.offset):
                 return _WAIT, rows, used
             begin_walk(
                 w, x[sflow.HEADER], x[sflow.HEADER_END], x[sflow.HEADER_STOP], x[sflow.HEADER_LINK]
@@ -179,17 +179,17 @@ def _sampled_frames(
             counters.notes[c, outcomes.ENCAPSULATED] += 1
             _count_layers(w[words.SEEN], 1, counters.tunnels)
             if end_of_walk < 0:
-                counters.outcomes[np.uint64(own), np.uint64(-end_of_walk)] += 1
+                counters.outcomes[np.uint64(tap), np.uint64(-end_of_walk)] += 1
             elif end_of_walk == words.UET_PACKET:
-                _count_uet(data, w, own, counters)
+                _count_uet(data, w, tap, counters)
             else:
-                _write(w, out, row + rows, source, time_ns, own)
+                _write(w, out, row + rows, source, time_ns, tap)
                 used |= _fields_in_use(w)
                 rows += 1
             state[pt.SAMPLES_DONE] = samples
-        found = next_header(data, x)
+        outcome = next_header(data, x)
     state[pt.SAMPLES_DONE] = 0
-    counters.outcomes[c, np.uint64(-found if found < 0 else outcomes.CARRIER)] += 1
+    counters.outcomes[c, np.uint64(-outcome if outcome < 0 else outcomes.CARRIER)] += 1
     return _DONE, rows, used
 
 
@@ -261,8 +261,8 @@ def unwrap_frames(
                 break
             last = _next_pattern(last)
         if known:
-            own = tap_of_pattern(data, begin, carrier, patterns, last, sessions)
-            if own < 0:
+            tap = tap_of_pattern(data, begin, carrier, patterns, last, sessions)
+            if tap < 0:
                 done = i
                 break
             if carrier != patterns[last, pt.CARRIER]:
@@ -270,7 +270,7 @@ def unwrap_frames(
                 patterns[last, pt.CARRIER] = carrier
             patterns[last, pt.FOUND] += 1
             used |= patterns[last, pt.USED]
-            _write(w, out, row, i, frames.time_ns[u], own)
+            _write(w, out, row, i, frames.time_ns[u], tap)
             row += 1
             continue
         begin_walk(w, begin, end, stop, link)
@@ -297,8 +297,8 @@ def unwrap_frames(
                 done = i
                 break
             state[pt.WALKS_LEFT] -= 1
-        own = _tap_of(w, carrier, sessions)
-        if own < 0:
+        tap = _tap_of(w, carrier, sessions)
+        if tap < 0:
             done = i
             break
         _count_layers(w[words.SEEN], 1, counters.tunnels)
@@ -306,14 +306,14 @@ def unwrap_frames(
             outcome[np.uint64(carrier), outcomes.CARRIER] += 1
             note[np.uint64(carrier), outcomes.INNER_FRAMES] += 1
         if end_of_walk == words.UET_PACKET:
-            _count_uet(data, w, own, counters)
+            _count_uet(data, w, tap, counters)
             continue
         if w[words.DEPTH] == 0:  # not encapsulated: keeps the lengths of its capture
             begin_walk(w, begin, end, stop, link)
         else:
             note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1
             used |= _fields_in_use(w)
-        _write(w, out, row, i, frames.time_ns[u], own)
+        _write(w, out, row, i, frames.time_ns[u], tap)
         row += 1
     state[pt.LAST] = np.int64(last)
     for _ in range(pt.N_PATTERNS):

@@ -18,19 +18,19 @@ _ROW, _OCCUPANCY = 30.0, 64.0
 def completions(result: AggregationResult) -> Chart | None:
     """Mean completion time of the jobs: a line over memory per scheme, and a dashed line for those
     without limited memory; bars with one size of memory. None if no scheme ended its jobs."""
-    ended = [one for one in result.schemes if one.mean_completion_ns is not None]
-    sizes = sorted({one.slots for one in ended if one.slots is not None})
+    ended = [scheme for scheme in result.schemes if scheme.mean_completion_ns is not None]
+    sizes = sorted({scheme.slots for scheme in ended if scheme.slots is not None})
     if not ended:
         return None
     if len(sizes) < 2:
-        rows = [(_titled(one), (one.mean_completion_ns or 0) / 1e6) for one in ended]
+        rows = [(_titled(scheme), (scheme.mean_completion_ns or 0) / 1e6) for scheme in ended]
         return _bars("Mean job completion time", _words(result), rows, "ms")
     return _lines(result, ended, sizes)
 
 
 def on_links(result: AggregationResult) -> Chart | None:
     """Bytes on the fullest link, by scheme; None without traffic."""
-    rows = [(_titled(one), one.links[0].wire_bytes / 1e6) for one in result.schemes if one.links]
+    rows = [(_titled(row), row.links[0].wire_bytes / 1e6) for row in result.schemes if row.links]
     if not rows:
         return None
     words = f"{_words(result)} Bars are the link with the most bytes."
@@ -40,20 +40,20 @@ def on_links(result: AggregationResult) -> Chart | None:
 def occupancy(result: AggregationResult) -> Chart | None:
     """Slots in use over time, by scheme, and those whose sum became complete in the switch; None
     without a scheme that shares its memory."""
-    shown = [one for one in result.schemes if one.occupancy is not None][:MOST]
+    shown = [scheme for scheme in result.schemes if scheme.occupancy is not None][:MOST]
     if not shown:
         return None
-    length = max(_length_ns(one) for one in shown)
+    length = max(_length_ns(scheme) for scheme in shown)
     bottom = _TOP + _OCCUPANCY * len(shown)
     drawing = Drawing(bottom + 40)
     rows: list[tuple[Value, ...]] = []
-    for number, one in enumerate(shown):
-        kept = one.occupancy
+    for number, scheme in enumerate(shown):
+        kept = scheme.occupancy
         assert kept is not None
         base = _TOP + _OCCUPANCY * (number + 1) - 6
         most = max(1.0, *kept.used_percent)
         drawing.line(_LEFT, base, _RIGHT, base, "axis")
-        drawing.text(_LEFT - 8, base - 22, shorten(_titled(one), 24), "", "end")
+        drawing.text(_LEFT - 8, base - 22, shorten(_titled(scheme), 24), "", "end")
         drawing.text(_LEFT - 8, base - 7, f"up to {most:.1f} %", "soft", "end")
         for at, (used, useful) in enumerate(
             zip(kept.used_percent, kept.useful_percent, strict=True)
@@ -63,7 +63,7 @@ def occupancy(result: AggregationResult) -> Chart | None:
             for share, kind in ((used, "two"), (useful, "one")):
                 height = (_OCCUPANCY - 14) * share / most
                 drawing.rect(left, base - height, width, height, kind)
-            rows.append((_titled(one), kept.bin_ns * at / 1e6, used, useful))
+            rows.append((_titled(scheme), kept.bin_ns * at / 1e6, used, useful))
     _time_axis(drawing, length, bottom)
     words = (
         f"{_words(result)} Percent of the slots of all switches with memory; the lower part are "
@@ -78,8 +78,8 @@ def occupancy(result: AggregationResult) -> Chart | None:
     )
 
 
-def _titled(one: SchemeResult) -> str:
-    return one.name if one.slots is None else f"{one.name} {human.count(one.slots)}"
+def _titled(scheme: SchemeResult) -> str:
+    return scheme.name if scheme.slots is None else f"{scheme.name} {human.count(scheme.slots)}"
 
 
 def _words(result: AggregationResult) -> str:
@@ -89,9 +89,9 @@ def _words(result: AggregationResult) -> str:
     )
 
 
-def _length_ns(one: SchemeResult) -> float:
-    assert one.occupancy is not None
-    return one.occupancy.bin_ns * len(one.occupancy.used_percent)
+def _length_ns(scheme: SchemeResult) -> float:
+    assert scheme.occupancy is not None
+    return scheme.occupancy.bin_ns * len(scheme.occupancy.used_percent)
 
 
 def _x(time_ns: float, length_ns: float) -> float:
@@ -153,9 +153,9 @@ def _labels(
 
 
 def _lines(result: AggregationResult, ended: Sequence[SchemeResult], sizes: Sequence[int]) -> Chart:
-    names = list(dict.fromkeys(one.name for one in ended if one.slots is not None))[:MOST]
-    flat = [one for one in ended if one.slots is None]
-    means = [(one.mean_completion_ns or 1.0) / 1e6 for one in ended]
+    names = list(dict.fromkeys(scheme.name for scheme in ended if scheme.slots is not None))[:MOST]
+    flat = [scheme for scheme in ended if scheme.slots is None]
+    means = [(scheme.mean_completion_ns or 1.0) / 1e6 for scheme in ended]
     scale = _decades(min(means), max(means))
     left, right, base = 190.0, WIDTH - 150.0, _TOP + _PLOT
     drawing = Drawing(base + 40)
@@ -177,24 +177,24 @@ def _lines(result: AggregationResult, ended: Sequence[SchemeResult], sizes: Sequ
     begins: list[tuple[float, str]] = []
     ends: list[tuple[float, str]] = []
     for name in names:
-        own = sorted(
-            (one.slots or 0, one.mean_completion_ns or 1.0)
-            for one in ended
-            if one.name == name and one.slots is not None
+        points = sorted(
+            (scheme.slots or 0, scheme.mean_completion_ns or 1.0)
+            for scheme in ended
+            if scheme.name == name and scheme.slots is not None
         )
-        drawing.path([(x(slots), y(mean)) for slots, mean in own], "wire")
-        for slots, mean in own:
+        drawing.path([(x(slots), y(mean)) for slots, mean in points], "wire")
+        for slots, mean in points:
             drawing.rect(x(slots) - 2, y(mean) - 2, 4, 4, "one")
-        begins.append((y(own[0][1]), name))
-        ends.append((y(own[-1][1]), name))
-    for one in flat:
-        at = y(one.mean_completion_ns or 1.0)
+        begins.append((y(points[0][1]), name))
+        ends.append((y(points[-1][1]), name))
+    for scheme in flat:
+        at = y(scheme.mean_completion_ns or 1.0)
         drawing.line(left, at, right, at, "fair")
-        ends.append((at, one.name))
+        ends.append((at, scheme.name))
     _labels(drawing, begins, left - 8, "end", base)
     _labels(drawing, ends, right + 8, "start", base)
     rows: list[tuple[Value, ...]] = [
-        (one.name, one.slots, (one.mean_completion_ns or 0) / 1e6) for one in ended
+        (scheme.name, scheme.slots, (scheme.mean_completion_ns or 0) / 1e6) for scheme in ended
     ]
     words = f"{_words(result)} Logarithmic; dashed: without limited switch memory."
     return Chart(

@@ -32,14 +32,14 @@ class Box(NamedTuple):
 
 def seeds(result: SweepResult) -> Chart:
     """The distribution over seeds: of the worst layer, then of each layer."""
-    own = result.production
-    chosen = (("in use", own.value),) if own is not None else ()
+    in_use = result.production
+    chosen = (("in use", in_use.value),) if in_use is not None else ()
     boxes = [
         Box("worst layer", _five(result.distribution), (("chance", result.chance.mean), *chosen))
     ]
     boxes += [
-        Box(one.layer, _five(one.distribution), (("chance", one.chance.mean),))
-        for one in result.layers
+        Box(layer.layer, _five(layer.distribution), (("chance", layer.chance.mean),))
+        for layer in result.layers
     ]
     unit = _MEASURES[result.measure]
     d = result.distribution
@@ -52,15 +52,15 @@ def seeds(result: SweepResult) -> Chart:
 def strategies(result: ReplayResult) -> Chart | None:
     """Loads of the links between which hashing chooses, by strategy; None without such links."""
     boxes = []
-    for one in result.strategies:
-        layers = {layer.layer for layer in one.layers if layer.choice}
+    for strategy in result.strategies:
+        layers = {layer.layer for layer in strategy.layers if layer.choice}
         loads = sorted(
             link.over_mean
-            for link in one.links
+            for link in strategy.links
             if link.layer in layers and link.over_mean is not None
         )
         if loads:
-            boxes.append(Box(one.title, _quartiles(loads)))
+            boxes.append(Box(strategy.title, _quartiles(loads)))
     if not boxes:
         return None
     worst = max(boxes, key=lambda box: box.five[-1])

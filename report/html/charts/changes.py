@@ -16,10 +16,10 @@ def changes(result: Comparison) -> Chart | None:
     """Shares of troubled packets before and after; None if both have none."""
     sides = result.figures_before, result.figures_after
     shares = [(name, _percent(sides[0], name), _percent(sides[1], name)) for name in SHARES]
-    shown = [one for one in shares if one[1] or one[2]]
+    shown = [row for row in shares if row[1] or row[2]]
     if not shown:
         return None
-    scale = ticks(max(value or 0 for one in shown for value in one[1:]))
+    scale = ticks(max(value or 0 for row in shown for value in row[1:]))
     bottom = 26 + _ROW * len(shown)
     drawing = Drawing(bottom + 38)
     wide = WIDTH - 90 - _LEFT

@@ -15,23 +15,23 @@ _STEPS = 100
 
 def completions(result: ReplayResult) -> Chart | None:
     """The share of flows that are complete over time; None if none is known."""
-    known = [(one, times) for one in result.strategies if (times := _times(one))]
+    known = [(each, times) for each in result.strategies if (times := _times(each))]
     if not known:
         return None
     shown = known[:MOST]
-    points = [_points(one, times) for one, times in shown]
+    points = [_points(each, times) for each, times in shown]
     named = [
-        (_told(one, times), _steps(found))
-        for (one, times), found in zip(shown, points, strict=True)
+        (_describe(each, times), _steps(line))
+        for (each, times), line in zip(shown, points, strict=True)
     ]
     rows = [
-        (one.title, share, time)
-        for (one, _), found in zip(shown, points, strict=True)
-        for time, share in found
+        (each.title, share, time)
+        for (each, _), line in zip(shown, points, strict=True)
+        for time, share in line
     ]
     left = len(known) - len(shown)
     more = [f"{human.counted(left, 'strategy', 'strategies')} not shown."] if left else []
-    omitted = max(one.packets.flows_omitted for one, _ in known if one.packets is not None)
+    omitted = max(each.packets.flows_omitted for each, _ in known if each.packets is not None)
     if omitted:
         more.append(f"Of the earliest {human.counted(omitted, 'flow')} no times are kept.")
     return Chart(
@@ -44,31 +44,31 @@ def completions(result: ReplayResult) -> Chart | None:
     )
 
 
-def _times(one: StrategyResult) -> list[float]:
+def _times(strategy: StrategyResult) -> list[float]:
     """Times of the completed flows, in order."""
-    if one.packets is None:
+    if strategy.packets is None:
         return []
-    return sorted(f.completed_ns for f in one.packets.flows if f.completed_ns is not None)
+    return sorted(f.completed_ns for f in strategy.packets.flows if f.completed_ns is not None)
 
 
-def _told(one: StrategyResult, times: Sequence[float]) -> str:
-    assert one.packets is not None
-    earlier = one.packets.flows_omitted
-    half = (earlier + len(one.packets.flows)) // 2 - earlier
-    text = f"{one.title}: "
+def _describe(strategy: StrategyResult, times: Sequence[float]) -> str:
+    assert strategy.packets is not None
+    earlier = strategy.packets.flows_omitted
+    half = (earlier + len(strategy.packets.flows)) // 2 - earlier
+    text = f"{strategy.title}: "
     if half < len(times):  # else half of the flows are never complete
         text += f"{'more than ' if half < 0 else ''}half by {human.duration(times[max(0, half)])}, "
-    missing = len(one.packets.flows) - len(times)
+    missing = len(strategy.packets.flows) - len(times)
     if missing:
         return text + f"{human.counted(missing, 'flow')} never"
     return text + f"the last at {human.duration(times[-1])}"
 
 
-def _points(one: StrategyResult, times: Sequence[float]) -> list[tuple[float, float]]:
+def _points(strategy: StrategyResult, times: Sequence[float]) -> list[tuple[float, float]]:
     """(ns, percent of all flows) of at most _STEPS flows, the first and the last among them."""
-    assert one.packets is not None
-    earlier = one.packets.flows_omitted
-    every = earlier + len(one.packets.flows)
+    assert strategy.packets is not None
+    earlier = strategy.packets.flows_omitted
+    every = earlier + len(strategy.packets.flows)
     count = min(_STEPS, len(times))
     ranks = sorted({round((len(times) - 1) * i / max(1, count - 1)) for i in range(count)})
     return [(times[rank], 100 * (earlier + rank + 1) / every) for rank in ranks]
@@ -76,8 +76,8 @@ def _points(one: StrategyResult, times: Sequence[float]) -> list[tuple[float, fl
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The line that rises at each point."""
-    found, before = [(0.0, 0.0)], 0.0
+    line, before = [(0.0, 0.0)], 0.0
     for time, share in points:
-        found += [(time, before), (time, share)]
+        line += [(time, before), (time, share)]
         before = share
-    return found
+    return line

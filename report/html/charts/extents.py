@@ -22,8 +22,8 @@ def extents(flows: Iterable[Flow]) -> Chart | None:
             continue
         late_flows += 1
         most = max(most, flow.reordering.max_extent)
-        for one in flow.reordering.extent_histogram:
-            octaves[max(1, one.low).bit_length() - 1] += one.count
+        for bucket in flow.reordering.extent_histogram:
+            octaves[max(1, bucket.low).bit_length() - 1] += bucket.count
     total = sum(octaves.values())
     if not total:
         return None

@@ -64,13 +64,13 @@ def heat_map(
     return Chart(name, words, drawing, (what, *columns), numbers, left_out)
 
 
-def hops(found: Sequence[Hop]) -> Chart | None:
+def hops(records: Sequence[Hop]) -> Chart | None:
     """Hops by loss, marks, reordering and queueing, the worst first; None without hops."""
-    if not found:
+    if not records:
         return None
-    short = short_taps(tap for hop in found for tap in (hop.from_tap, hop.to_tap) if tap)
+    short = short_taps(tap for hop in records for tap in (hop.from_tap, hop.to_tap) if tap)
     worst = sorted(
-        found,
+        records,
         key=lambda hop: (-hop.lost_packets, -hop.ce_marked_packets, -hop.reordered_packets,
                          -hop.packets),
     )[:MOST_HOPS]  # fmt: skip
@@ -92,11 +92,11 @@ def hops(found: Sequence[Hop]) -> Chart | None:
         ]
         for hop in worst
     ]  # fmt: skip
-    hidden = len(found) - len(worst)
-    lossy = sum(1 for hop in found if hop.lost_packets)
+    hidden = len(records) - len(worst)
+    lossy = sum(1 for hop in records if hop.lost_packets)
     return heat_map(
         "Hops between taps",
-        f"{human.counted(len(found), 'hop')}, {human.count(lossy)} with losses, the worst first. "
+        f"{human.counted(len(records), 'hop')}, {human.count(lossy)} with losses, the worst first. "
         "The closer a value is to the largest of its column, the stronger the colour; "
         "? is not known.",
         names,
@@ -109,21 +109,21 @@ def hops(found: Sequence[Hop]) -> Chart | None:
     )
 
 
-def fabric(one: StrategyResult, layer: str) -> Chart | None:
+def fabric(strategy: StrategyResult, layer: str) -> Chart | None:
     """Links of a layer as a matrix of switches, by bytes over the fair share; None without load."""
-    found = [link for link in one.links if link.layer == layer and ">" in link.name]
-    if not any(link.wire_bytes for link in found):
+    links = [link for link in strategy.links if link.layer == layer and ">" in link.name]
+    if not any(link.wire_bytes for link in links):
         return None
-    loads = {tuple(link.name.split(">", 1)): link.over_mean or 0.0 for link in found}
+    loads = {tuple(link.name.split(">", 1)): link.over_mean or 0.0 for link in links}
     rows = list(dict.fromkeys(ends[0] for ends in loads))
     columns = list(dict.fromkeys(ends[1] for ends in loads))
-    if len(loads) < len(found) or min(len(rows), len(columns)) < 2:
+    if len(loads) < len(links) or min(len(rows), len(columns)) < 2:
         return None
     hidden = len(rows) > MOST_SIDE or len(columns) > MOST_SIDE
     rows, columns = rows[:MOST_SIDE], columns[:MOST_SIDE]
     values = [[loads.get((row, column)) for column in columns] for row in rows]
     return heat_map(
-        f"Load of the links, {layer}, {one.title}",
+        f"Load of the links, {layer}, {strategy.title}",
         f"Bytes of each link over its fair share, from the switch of the row to that of the "
         f"column; 1 is fair, the strongest is {max(loads.values()):.2f}; ? is no link, or no link "
         "that this traffic can reach.",
@@ -136,20 +136,20 @@ def fabric(one: StrategyResult, layer: str) -> Chart | None:
     )
 
 
-def ranks(found: Ranks) -> Chart | None:
+def ranks(summary: Ranks) -> Chart | None:
     """Bytes from rank to rank, of the communicator with most; None without pairs of ranks."""
-    return _of_ranks(found, "Bytes", lambda pair: pair.wire_bytes, human.size)
+    return _of_ranks(summary, "Bytes", lambda pair: pair.wire_bytes, human.size)
 
 
-def rank_losses(found: Ranks) -> Chart | None:
+def rank_losses(summary: Ranks) -> Chart | None:
     """Packets lost before the tap or never seen, likewise; None without losses."""
-    return _of_ranks(found, "Packets lost or missing", gone, lambda lost: human.count(int(lost)))
+    return _of_ranks(summary, "Packets lost or missing", gone, lambda lost: human.count(int(lost)))
 
 
-def rank_completions(found: Ranks) -> Chart | None:
+def rank_completions(summary: Ranks) -> Chart | None:
     """Longest completion time of a message, likewise; None if no time is known."""
     return _of_ranks(
-        found,
+        summary,
         "Longest completion of a message",
         lambda pair: pair.completion_max_ns,
         human.duration,
@@ -157,18 +157,18 @@ def rank_completions(found: Ranks) -> Chart | None:
 
 
 def _of_ranks(
-    found: Ranks,
+    summary: Ranks,
     name: str,
     of: Callable[[RankPair], float | None],
     show: Callable[[float], str],
 ) -> Chart | None:
     sizes: Counter[str] = Counter()
-    for pair in found.pairs:
+    for pair in summary.pairs:
         sizes[pair.comm] += pair.wire_bytes
     if not sizes:
         return None
     comm, _ = sizes.most_common(1)[0]
-    pairs = {(one.sender, one.receiver): one for one in found.pairs if one.comm == comm}
+    pairs = {(each.sender, each.receiver): each for each in summary.pairs if each.comm == comm}
     values = {ends: of(pair) for ends, pair in pairs.items()}
     if not any(values.values()):
         return None

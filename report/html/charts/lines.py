@@ -16,11 +16,11 @@ _LEFT, _RIGHT, _TOP, _PLOT, _LEGEND = 92.0, WIDTH - 10.0, 12.0, 190.0, 18.0
 def lines(
     named: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     most: float,
-    told: Callable[[float], str],
+    show: Callable[[float], str],
     under: str,
 ) -> Drawing:
     """Lines through points of (time in ns, value); at most MOST. most: upper end of the values;
-    told: a value in words; under: what the axis of time shows."""
+    show: a value in words; under: what the axis of time shows."""
     scale = ticks(most)
     longest = max((time for _, points in named for time, _ in points), default=0.0) or 1.0
     bottom = _TOP + _PLOT
@@ -28,7 +28,7 @@ def lines(
     for tick in scale:
         y = bottom - _PLOT * tick / scale[-1]
         drawing.line(_LEFT, y, _RIGHT, y, "axis")
-        drawing.text(_LEFT - 6, y + 4, told(tick), "soft", "end")
+        drawing.text(_LEFT - 6, y + 4, show(tick), "soft", "end")
     for tick in ticks(longest, 6):
         x = _LEFT + (_RIGHT - _LEFT) * tick / longest
         if tick <= longest * 1.001:

@@ -149,14 +149,14 @@ def _spans(
     x: Callable[[float], float],
 ) -> None:
     """A numbered bar per finding above the plots, and its span below the bar."""
-    for number, one in enumerate(findings):
+    for number, finding in enumerate(findings):
         y = 8.0 + 14 * number
-        begin, end = x(one.from_ns), x(end_ns if one.until_ns is None else one.until_ns)
+        begin, end = x(finding.from_ns), x(end_ns if finding.until_ns is None else finding.until_ns)
         end = max(end, begin + 2)
-        kind = f"span {one.severity}"
+        kind = f"span {finding.severity}"
         drawing.rect(begin, y, end - begin, bottom - y, kind, 0.06)
         drawing.rect(begin, y, end - begin, 5, kind)
-        drawing.line(begin, y, begin, bottom, f"mark {one.severity}")
+        drawing.line(begin, y, begin, bottom, f"mark {finding.severity}")
         drawing.text(_LEFT - 6, y + 7, f"finding {number + 1}", "soft", "end")
 
 

@@ -8,19 +8,19 @@ from ..chart import Chart
 from .lines import MOST, lines
 
 
-def queues(one: StrategyResult) -> Chart | None:
+def queues(strategy: StrategyResult) -> Chart | None:
     """The link with the longest queue of each layer; None if no packet waited."""
-    if one.packets is None:
+    if strategy.packets is None:
         return None
     longest: dict[str, LinkLoad] = {}
-    for link in one.links:
+    for link in strategy.links:
         most = max(link.queue_bytes_over_time or (0,))
         if most > max(_queue(longest.get(link.layer)), default=0):
             longest[link.layer] = link
-    found = sorted(longest.values(), key=lambda link: -max(_queue(link)))
-    if not found:
+    queued = sorted(longest.values(), key=lambda link: -max(_queue(link)))
+    if not queued:
         return None
-    shown, stretch = found[:MOST], one.packets.load_stretch_ns
+    shown, stretch = queued[:MOST], strategy.packets.load_stretch_ns
     named = [
         (
             f"{link.name} ({link.layer}), at most {human.size(max(_queue(link)))}",
@@ -38,9 +38,9 @@ def queues(one: StrategyResult) -> Chart | None:
     ]
     words = f"The longest queue of each layer in intervals of {human.duration(stretch)}, the "
     words += "packet in service included; 0 where no packet waited. First run."
-    left = len(found) - len(shown)
+    left = len(queued) - len(shown)
     return Chart(
-        f"Queues over time, {one.title}",
+        f"Queues over time, {strategy.title}",
         words,
         lines(named, max(_queue(shown[0])), human.size, "time since the first packet"),
         ("from, ns", *(f"{link.name}, B" for link in shown)),

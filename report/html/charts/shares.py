@@ -30,9 +30,9 @@ def paths(record: Imbalance) -> Chart:
     return _columns(name, f"{words}.{inferred}", loads, "path")
 
 
-def links(one: StrategyResult, layer: str) -> Chart | None:
+def links(strategy: StrategyResult, layer: str) -> Chart | None:
     """Bytes of each link of a layer with a strategy; None without load."""
-    found = [link for link in one.links if link.layer == layer]
+    of_layer = [link for link in strategy.links if link.layer == layer]
     loads = [
         (
             link.name,
@@ -40,15 +40,15 @@ def links(one: StrategyResult, layer: str) -> Chart | None:
             link.wire_bytes / link.over_mean if link.over_mean else None,
             link.flows,
         )
-        for link in found
+        for link in of_layer
     ]
-    if not any(link.wire_bytes for link in found):
+    if not any(link.wire_bytes for link in of_layer):
         return None
     from ....replay.results.replay import AS_CAPTURED  # slow to load: only reports of replays
 
-    how = one.title if one.name == AS_CAPTURED else f"placed by {one.title}"
-    words = f"{human.counted(len(found), 'link')} of layer {layer}, {how}."
-    return _columns(f"Bytes per link, {layer}, {one.title}", words, loads, "link")
+    how = strategy.title if strategy.name == AS_CAPTURED else f"placed by {strategy.title}"
+    words = f"{human.counted(len(of_layer), 'link')} of layer {layer}, {how}."
+    return _columns(f"Bytes per link, {layer}, {strategy.title}", words, loads, "link")
 
 
 def _columns(
@@ -97,10 +97,10 @@ def _columns(
         drawing.text(WIDTH - 8, 14, f"dashed: fair share {human.size(level)}", "strong", "end")
     drawing.text(_LEFT, 14, "bytes", "soft")
     fullest = by_load[0]
-    told = f"{words} The fullest is {fullest[0]} with {human.size(fullest[1])}"
+    text = f"{words} The fullest is {fullest[0]} with {human.size(fullest[1])}"
     if fullest[2]:
-        told += f", {fullest[1] / fullest[2]:.2f} times its fair share (dashed line)"
-    told += "; ++ is above 1.25 times the fair share, -- below 0.75 times."
+        text += f", {fullest[1] / fullest[2]:.2f} times its fair share (dashed line)"
+    text += "; ++ is above 1.25 times the fair share, -- below 0.75 times."
     rows = [
         (label, size, share, size / share if share else None, flows)
         for label, size, share, flows in shown
@@ -108,7 +108,7 @@ def _columns(
     left = len(loads) - len(shown)
     return Chart(
         name,
-        told,
+        text,
         drawing,
         (what, "bytes", "fair share, bytes", "times fair", "flows"),
         rows,

@@ -15,20 +15,20 @@ _KINDS = ("one", "two", "three")
 
 def varied(result: ReplayResult) -> Chart | None:
     """A bar per combination of values and strategy; None if no case is complete."""
-    found = [
-        (", ".join(f"{k}={v}" for k, v in one.settings.items()), name, row)
-        for one in result.varied
-        for name, row in zip(short_titles(one.strategies), one.strategies, strict=True)
+    cases = [
+        (", ".join(f"{k}={v}" for k, v in each.settings.items()), name, row)
+        for each in result.varied
+        for name, row in zip(short_titles(each.strategies), each.strategies, strict=True)
     ]
-    times = [one.mean for *_, row in found if (one := row.compared_ns) is not None]
+    times = [time.mean for *_, row in cases if (time := row.compared_ns) is not None]
     if not times or not max(times):
         return None
-    what = "Completion" if any(row.by_packet for *_, row in found) else "Time of the busiest link"
-    shown = found[:MOST]
+    what = "Completion" if any(row.by_packet for *_, row in cases) else "Time of the busiest link"
+    shown = cases[:MOST]
     scale = ticks(max(times), 5)
     bottom = _TOP + _ROW * len(shown)
     drawing = Drawing(bottom + 40)
-    names = list(dict.fromkeys(name for _, name, _ in found))
+    names = list(dict.fromkeys(name for _, name, _ in cases))
 
     def x(value: float) -> float:
         return _LEFT + (WIDTH - 60 - _LEFT) * value / scale[-1]
@@ -39,9 +39,9 @@ def varied(result: ReplayResult) -> Chart | None:
     drawing.text(
         x(scale[-1] / 2), bottom + 34, f"{what.lower()}, mean of the runs", "soft", "middle"
     )
-    for number, (told, name, row) in enumerate(shown):
+    for number, (values, name, row) in enumerate(shown):
         middle = _TOP + _ROW * (number + 0.5)
-        case = told if len(names) == 1 else f"{told} {name}"
+        case = values if len(names) == 1 else f"{values} {name}"
         drawing.text(_LEFT - 8, middle + 4, shorten(case, 36), "", "end")
         time = row.compared_ns
         if time is None:
@@ -54,7 +54,7 @@ def varied(result: ReplayResult) -> Chart | None:
     words += f" under {', '.join(names)}; lines span the runs."
     rows = [
         (
-            told,
+            values,
             name,
             *(
                 (None, None, None)
@@ -62,9 +62,9 @@ def varied(result: ReplayResult) -> Chart | None:
                 else (time.mean, time.min, time.max)
             ),
         )
-        for told, name, row in shown
+        for values, name, row in shown
     ]
-    left = len(found) - len(shown)
+    left = len(cases) - len(shown)
     return Chart(
         f"{what} by " + ", ".join(result.varied[0].settings), words, drawing,
         ("case", "strategy", "ns", "min", "max"), rows,

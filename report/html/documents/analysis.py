@@ -42,69 +42,79 @@ def analysis_html(analysis: Analysis, top: int = 20, sort: bool = False) -> byte
 
 
 def _diagnosis(page: HtmlPage, analysis: Analysis) -> None:
-    found = analysis.diagnosis
+    diagnosis = analysis.diagnosis
     page.section("Diagnosis")
-    page.add(f'<p class="lead"><strong>{escape(words.heading(found))}</strong></p>')
+    page.add(f'<p class="lead"><strong>{escape(words.heading(diagnosis))}</strong></p>')
     if not analysis.complete:
         page.warn(["The analysis was interrupted: this is a part of the captures."])
     begin = words.first_ns(analysis)
-    if found.findings:
+    if diagnosis.findings:
         cards = (
-            _card(number, one, begin) for number, one in enumerate(found.findings[:_FINDINGS], 1)
+            _card(number, finding, begin)
+            for number, finding in enumerate(diagnosis.findings[:_FINDINGS], 1)
         )
         page.add(f'<ol class="findings">{"".join(cards)}</ol>')
-        page.more(len(found.findings) - _FINDINGS, "finding")
-    healthy = words.healthy(found)
-    _list(page, words.passed(found).capitalize(), healthy, "good" if found.complete else "")
-    if not healthy and not found.findings:
+        page.more(len(diagnosis.findings) - _FINDINGS, "finding")
+    healthy = words.healthy(diagnosis)
+    _list(page, words.passed(diagnosis).capitalize(), healthy, "good" if diagnosis.complete else "")
+    if not healthy and not diagnosis.findings:
         page.say(words.NO_CHECK)
-    if analysis.warnings or found.limits:
-        told = [
+    if analysis.warnings or diagnosis.limits:
+        limits = [
             human.counted(len(analysis.warnings), "warning") if analysis.warnings else "",
-            human.counted(len(found.limits), "question") + " not answered" if found.limits else "",
+            human.counted(len(diagnosis.limits), "question") + " not answered"
+            if diagnosis.limits
+            else "",
         ]
-        page.say(f"Limits of trust: {', '.join(filter(None, told))}; see the last section.")
+        page.say(f"Limits of trust: {', '.join(filter(None, limits))}; see the last section.")
 
 
-def _card(number: int, one: Finding, begin_ns: int) -> str:
+def _card(number: int, finding: Finding, begin_ns: int) -> str:
     """A finding: its sentence, next step, place, time and victims."""
-    sentence, step = (printable(text).rstrip(".") for text in (one.sentence, one.next_step))
-    since = f"{human.duration(max(0, one.from_ns - begin_ns))} after the first packet"
-    if one.onset_uncertainty_ns:
-        since += f" (onset at most {human.duration(one.onset_uncertainty_ns)} earlier)"
-    until = "the end" if one.until_ns is None else human.duration(max(0, one.until_ns - begin_ns))
-    share = human.percent(one.share_percent / 100)
-    pairs = human.counted(one.queue_pairs, "queue pair")
-    facts = (
-        ("where", words.place(one.place)),
-        ("time", f"from {since} until {until}"),
-        ("hit", f"{human.count(one.packets)} of {human.count(one.of_packets)} packets ({share})"),
-        ("suffering", "" if one.queue_pairs is None else pairs),
-        ("cost", "" if not one.cost_ns else human.duration(one.cost_ns)),
-        ("confidence", one.confidence),
+    sentence, step = (printable(text).rstrip(".") for text in (finding.sentence, finding.next_step))
+    since = f"{human.duration(max(0, finding.from_ns - begin_ns))} after the first packet"
+    if finding.onset_uncertainty_ns:
+        since += f" (onset at most {human.duration(finding.onset_uncertainty_ns)} earlier)"
+    until = (
+        "the end"
+        if finding.until_ns is None
+        else human.duration(max(0, finding.until_ns - begin_ns))
     )
-    mark = human.UNICODE.severities[("critical", "warning", "note").index(one.severity)]
-    told = "".join(f"<dt>{word}</dt><dd>{escape(text)}</dd>" for word, text in facts if text)
+    part = human.percent(finding.share_percent / 100)
+    pairs = human.counted(finding.queue_pairs, "queue pair")
+    facts = (
+        ("where", words.place(finding.place)),
+        ("time", f"from {since} until {until}"),
+        (
+            "hit",
+            f"{human.count(finding.packets)} of {human.count(finding.of_packets)} packets ({part})",
+        ),
+        ("suffering", "" if finding.queue_pairs is None else pairs),
+        ("cost", "" if not finding.cost_ns else human.duration(finding.cost_ns)),
+        ("confidence", finding.confidence),
+    )
+    mark = human.UNICODE.severities[("critical", "warning", "note").index(finding.severity)]
+    listed = "".join(f"<dt>{word}</dt><dd>{escape(text)}</dd>" for word, text in facts if text)
     next_ = f"<p><strong>Next:</strong> {escape(step)}.</p>" if step else ""
     return (
-        f'<li class="{escape(one.severity)}"><p><span class="mark">{number} {mark} '
-        f"{escape(one.severity)}</span> {escape(sentence)}.</p>{next_}<dl>{told}</dl>"
-        f"{_victims(one)}</li>"
+        f'<li class="{escape(finding.severity)}"><p><span class="mark">{number} {mark} '
+        f"{escape(finding.severity)}</span> {escape(sentence)}.</p>{next_}<dl>{listed}</dl>"
+        f"{_victims(finding)}</li>"
     )
 
 
-def _victims(one: Finding) -> str:
+def _victims(finding: Finding) -> str:
     """Flows and frames of a finding, folded."""
-    flows = [_victim(affected) for affected in one.affected[:_AFFECTED]]
+    flows = [_victim(affected) for affected in finding.affected[:_AFFECTED]]
     frames = [
         f"{printable(frame.tap)}, frame {frame.frame_number}"
-        for frame in one.evidence[:_EVIDENCE]
+        for frame in finding.evidence[:_EVIDENCE]
         if frame.frame_number >= 0
     ]
     parts = [
         f"<p>{head}</p><ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
         for head, texts in (
-            (f"Most affected of {human.counted(len(one.flows), 'flow')}:", flows),
+            (f"Most affected of {human.counted(len(finding.flows), 'flow')}:", flows),
             ("Frames that show it:", frames),
         )
         if texts
@@ -114,11 +124,11 @@ def _victims(one: Finding) -> str:
     return f"<details><summary>Flows and frames</summary>{''.join(parts)}</details>"
 
 
-def _victim(one: Affected) -> str:
-    text = f"{one.src} > {one.dst} QP {human.queue_pair(one.dest_qp)}"
-    text += f": {human.counted(one.packets, 'packet')}"
-    text += "" if not one.cost_ns else f", {human.duration(one.cost_ns)} lost"
-    return text if one.owner is None else f"{text}; {human.owner(one.owner)}"
+def _victim(victim: Affected) -> str:
+    text = f"{victim.src} > {victim.dst} QP {human.queue_pair(victim.dest_qp)}"
+    text += f": {human.counted(victim.packets, 'packet')}"
+    text += "" if not victim.cost_ns else f", {human.duration(victim.cost_ns)} lost"
+    return text if victim.owner is None else f"{text}; {human.owner(victim.owner)}"
 
 
 def _charts(page: HtmlPage, analysis: Analysis) -> None:
@@ -138,24 +148,24 @@ def _charts(page: HtmlPage, analysis: Analysis) -> None:
 
 
 def _of_ranks(analysis: Analysis) -> list[Chart | None]:
-    found = analysis.ranks
-    if isinstance(found, UnsetType):
+    summary = analysis.ranks
+    if isinstance(summary, UnsetType):
         return []
-    return [ranks(found), rank_losses(found), rank_completions(found)]
+    return [ranks(summary), rank_losses(summary), rank_completions(summary)]
 
 
 def _clocks(page: HtmlPage, analysis: Analysis) -> None:
     if analysis.clocks:
-        short = short_taps(tap for one in analysis.clocks for tap in (one.tap, one.relative_to))
-        _list(page, "Clocks", [clock(one, short) for one in analysis.clocks])
+        short = short_taps(tap for each in analysis.clocks for tap in (each.tap, each.relative_to))
+        _list(page, "Clocks", [clock(each, short) for each in analysis.clocks])
 
 
 def _list(page: HtmlPage, head: str, texts: Iterable[str], kind: str = "") -> None:
     """A heading and at most _FINDINGS texts, if any."""
-    told = [printable(text) for text in texts]
-    if not told:
+    lines = [printable(text) for text in texts]
+    if not lines:
         return
-    items = "".join(f"<li>{escape(text)}</li>" for text in told[:_FINDINGS])
+    items = "".join(f"<li>{escape(text)}</li>" for text in lines[:_FINDINGS])
     head = f'<h3 class="{kind}">{escape(head)}</h3>' if kind else f"<h3>{escape(head)}</h3>"
     page.add(f"{head}<ul>{items}</ul>")
-    page.more(len(told) - _FINDINGS, "line")
+    page.more(len(lines) - _FINDINGS, "line")

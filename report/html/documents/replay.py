@@ -53,10 +53,10 @@ def _loads(page: HtmlPage, result: ReplayResult) -> None:
         return
     page.chart(completions(result))
     page.chart(strategies(result))
-    for one in result.strategies[:_STRATEGIES]:
-        page.chart(queues(one))
-        for layer in one.layers:
+    for strategy in result.strategies[:_STRATEGIES]:
+        page.chart(queues(strategy))
+        for layer in strategy.layers:
             if layer.choice:
-                page.chart(links(one, layer.layer))
-                page.chart(fabric(one, layer.layer))
+                page.chart(links(strategy, layer.layer))
+                page.chart(fabric(strategy, layer.layer))
     page.more(len(result.strategies) - _STRATEGIES, "strategy", "strategies")

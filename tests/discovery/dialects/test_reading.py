@@ -18,10 +18,10 @@ from rocescope.discovery.dialects.reading import (
     address,
     mac,
     mac_or_text,
+    match_only,
     network,
     own_address,
     port_name,
-    the_only,
     weight,
 )
 from rocescope.replay.fabrics.files.json_source import load_json
@@ -140,5 +140,5 @@ def test_forms_of_values(tmp_path):
 
 def test_the_only_port_of_an_answer():
     port = re.compile(rb"out (\w+)")
-    assert the_only(port, b"out a1, out a1") == "a1"
-    assert the_only(port, b"out a1, out a2") is None and the_only(port, b"") is None
+    assert match_only(port, b"out a1, out a1") == "a1"
+    assert match_only(port, b"out a1, out a2") is None and match_only(port, b"") is None

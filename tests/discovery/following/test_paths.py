@@ -19,7 +19,7 @@ def test_paths_are_those_of_a_walk_of_all_flows(tmp_path):
     for name in ("flapped", "healthy"):
         for switch in ("leaf1", "spine2"):
             state.update(read_device(folder / name, switch), "now")
-            before, moved = current.again([switch])
+            before, moved = current.retrace([switch])
             every = trace_paths(current.traffic, state.fabric)
             links = current.paths.placement.links
             width = every.placement.links.shape[1]
@@ -42,6 +42,6 @@ def test_a_switch_that_loses_its_hash_ends_its_paths(tmp_path):
     for switch in ("leaf1", "leaf2"):
         (folder / "healthy" / f"{switch}.sysctl").unlink()
         state.update(read_device(folder / "healthy", switch), "now")
-        current.again([switch])
+        current.retrace([switch])
     assert not current.complete.any()
     assert current.fim_percent() is None

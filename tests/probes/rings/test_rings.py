@@ -73,7 +73,7 @@ def test_every_byte_over_chunks_and_laps(on_cpu_0, order):
                 probe.run(2000 + lap, frame, number % 2)
             seen: list[bytes] = []
             times: list[int] = []
-            while batches := drain.gather(whole=True):
+            while batches := drain.gather(everything=True):
                 (batch,) = batches
                 assert set(batch.tap.tolist()) == {2}
                 for at, length in zip(batch.offset.tolist(), batch.captured.tolist(), strict=True):
@@ -93,7 +93,7 @@ def test_a_full_ring_takes_no_record_until_it_is_read(on_cpu_0):
         for number in range(1, 6):
             probe.run(1000)
             assert probe.counted(0) == (room * number, (1000 - room) * number)
-            assert sum(len(batch) for batch in drain.gather(whole=True)) == room
+            assert sum(len(batch) for batch in drain.gather(everything=True)) == room
             drain.release()
 
 
@@ -118,13 +118,13 @@ def test_a_probe_that_interrupts_another_finds_no_room(on_cpu_0, order):
         head[0] += np.uint64(1)
         probe.run(4)
         assert probe.counted(0) == (3, 4)
-        assert [len(batch) for batch in drain.gather(whole=True)] == [3]
+        assert [len(batch) for batch in drain.gather(everything=True)] == [3]
         assert drain.more  # what is being written may be earlier than what others have
         assert drain.gather() == []
         head[0] -= np.uint64(1)
         probe.run(2)
         assert probe.counted(0) == (5, 4)
-        assert [len(batch) for batch in drain.gather(whole=True)] == [2]
+        assert [len(batch) for batch in drain.gather(everything=True)] == [2]
 
 
 def test_the_bell_rings_once_for_every_quarter(on_cpu_0):

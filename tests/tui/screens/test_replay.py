@@ -126,7 +126,7 @@ def test_other_screens_are_drawn_once_when_a_replay_ends() -> None:
 
     def ended(app) -> None:
         screen = app.get_screen_stack("replay")[-1]
-        screen._told, screen._drawn = "ecmp, 3 s", None
+        screen._last_progress, screen._drawn = "ecmp, 3 s", None
         redraw = app.screen.redraw
 
         def counted() -> None:

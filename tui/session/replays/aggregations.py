@@ -97,7 +97,7 @@ def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:
         fabric=places[0],
         map=places[1] if len(places) > 1 else captured.map,
         jobs=tuple(given.get("jobs", ())),
-        memory=tuple(_whole("memory", one) for one in given.get("memory", ["4096"])),
+        memory=tuple(_parse_whole("memory", size) for size in given.get("memory", ["4096"])),
         schemes=tuple(given.get("scheme", ())),
         **single,
     )
@@ -106,7 +106,7 @@ def with_words(captured: AggregationRequest, text: str) -> AggregationRequest:
     return request
 
 
-def _whole(name: str, text: str) -> int:
+def _parse_whole(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise UsageError(f"--{name} is a whole number, not {text!r}")
     return int(text)
@@ -114,7 +114,7 @@ def _whole(name: str, text: str) -> int:
 
 def _single(name: str, text: str) -> int | float | str:
     if name in ("window", "runs"):
-        return _whole(name, text)
+        return _parse_whole(name, text)
     if name in ("jitter", "loss"):
         try:
             return float(text)

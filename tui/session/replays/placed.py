@@ -81,9 +81,9 @@ class Placed:
         """The units on a link, the largest first."""
         link = self._links.get(name, _NOWHERE)
         placement, traffic = self._outcome.placement, self._outcome.traffic
-        here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
-        here = here[np.argsort(-traffic.wire_bytes[here], kind="stable")]
-        wanted = set(here.tolist())
+        units = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
+        units = units[np.argsort(-traffic.wire_bytes[units], kind="stable")]
+        wanted = set(units.tolist())
         named = {unit: key for key, unit in self._units.items() if unit in wanted}
         return [
             OnLink(
@@ -92,7 +92,7 @@ class Placed:
                 int(traffic.wire_bytes[unit]),
                 int(traffic.packets[unit]),
             )
-            for unit in here.tolist()
+            for unit in units.tolist()
             if unit in named
         ]
 
@@ -144,19 +144,19 @@ class Placed:
         place = members.tolist().index(link)
         if settings is None:
             return f"{name}: {self.text} selects link {place + 1} of {len(members)}"
-        own = settings[switch]
+        setting = settings[switch]
         try:
-            bound = bind(self._outcome.traffic.keys.take(np.array([unit])), own)
-            value = int(bound.values([own.seed])[0, 0])
-            chosen = int(bound.choose([own.seed], group)[0, 0])
+            bound = bind(self._outcome.traffic.keys.take(np.array([unit])), setting)
+            value = int(bound.values([setting.seed])[0, 0])
+            chosen = int(bound.choose([setting.seed], group)[0, 0])
         except RocescopeError as error:
             return f"{name}: {error}"
         if chosen != place:  # for example, a hash of the ingress port
-            return f"{name}: link {place + 1} of {len(members)} by {own.model}"
-        fields = "its policy's fields" if own.model == "linux" else own.field_set
-        digits = MODELS[own.model].bits // 4
+            return f"{name}: link {place + 1} of {len(members)} by {setting.model}"
+        fields = "its policy's fields" if setting.model == "linux" else setting.field_set
+        digits = MODELS[setting.model].bits // 4
         return (
-            f"{name}: {own.model}({fields}, seed 0x{own.seed:x}) = 0x{value:0{digits}x}"
+            f"{name}: {setting.model}({fields}, seed 0x{setting.seed:x}) = 0x{value:0{digits}x}"
             f", {bound.reduction} {len(members)} -> {place}"
         )
 
@@ -258,9 +258,9 @@ class Placed:
             return np.full(len(links), _NOWHERE, np.int64)
         by_choice = (links >= 0) & chosen[np.maximum(links, 0)]
         first = np.argmax(by_choice, axis=1)
-        found: Ints = links[np.arange(len(links)), first].astype(np.int64)
-        found[self._outcome.placement.dropped] = _NOWHERE
-        return found
+        choices: Ints = links[np.arange(len(links)), first].astype(np.int64)
+        choices[self._outcome.placement.dropped] = _NOWHERE
+        return choices
 
 
 def _text(packed: Bytes, known: dict[bytes, str]) -> str:

@@ -261,21 +261,21 @@ class Replays(Background[ReplayView]):
             traffic, _ = mapped(prepared.read(messages=True), prepared.fabric)
             self._take_traced(traced(traffic, prepared.fabric), len(traffic))
 
-    def _take_traced(self, found: Traced | None, flows: int) -> None:
-        """found: None if no path is known now: paths of before are not shown any longer."""
+    def _take_traced(self, traced: Traced | None, flows: int) -> None:
+        """traced: None if no path is known now: paths of before are not shown any longer."""
         with self._lock:
-            others = {name: one for name, one in self.view.strategies.items() if name != TRACED}
-            if found is None:
+            others = {name: each for name, each in self.view.strategies.items() if name != TRACED}
+            if traced is None:
                 self.placed.pop(TRACED, None)
                 self._tell(strategies=others, traced=(0, flows))
             else:
-                self.placed[TRACED] = found.placed
-                strategies = {TRACED: found.result} | others
-                self._tell(strategies=strategies, traced=(found.known, found.flows))
+                self.placed[TRACED] = traced.placed
+                strategies = {TRACED: traced.result} | others
+                self._tell(strategies=strategies, traced=(traced.known, traced.flows))
 
-    def _moved(self, point: Point, found: Traced | None, flows: int) -> None:
+    def _moved(self, point: Point, traced: Traced | None, flows: int) -> None:
         self._tell(followed=(*self.view.followed, point)[-MOST_POINTS:])
-        self._take_traced(found, flows)
+        self._take_traced(traced, flows)
 
     def _by_packets(self, prepared: PreparedReplay, names: list[str]) -> None:
         self._show_captured(prepared)
@@ -329,14 +329,14 @@ class Replays(Background[ReplayView]):
             self._tell(running="seeds of the switches", done=min(1.0, done / max(1, total)))
 
         try:
-            found = with_recovered_seeds(prepared.request, prepared.fabric, seeds, follow)
+            recovered = with_recovered_seeds(prepared.request, prepared.fabric, seeds, follow)
         except _Stopped:
             return
         except UsageError:  # flows that do not show the sides of the links
             self._searched = True
             return
         self._searched = True
-        prepared.fabric, switches = found
+        prepared.fabric, switches = recovered
         self._tell(recovered=tuple(switches))
 
     def _sweep(self, prepared: PreparedReplay, hashes: list[str], seeds: int) -> None:
@@ -366,11 +366,11 @@ def limiting_link(result: StrategyResult) -> LinkLoad | None:
     if result.worst:
         return named[result.worst[0].link]
     layer = next(
-        (one for one in result.layers if one.choice and one.max_over_mean == result.max_over_mean),
+        (row for row in result.layers if row.choice and row.max_over_mean == result.max_over_mean),
         None,
     )
     links = [link for link in result.links if layer is not None and link.layer == layer.layer]
-    return max((one for one in links if one.wire_bytes), key=lambda x: x.wire_bytes, default=None)
+    return max((row for row in links if row.wire_bytes), key=lambda x: x.wire_bytes, default=None)
 
 
 def observed_rate(activity: Ints, src: UInt32s, bin_ns: int) -> int:

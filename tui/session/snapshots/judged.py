@@ -134,16 +134,16 @@ class Judged:
 def _parallel(imbalances: Sequence[Imbalance]) -> list[tuple[str, ...]]:
     """The sets of parallel taps, once for both directions."""
     sets = (
-        tuple(sorted(share.path for share in one.shares))
-        for one in imbalances
-        if one.path_by == "tap"
+        tuple(sorted(share.path for share in imbalance.shares))
+        for imbalance in imbalances
+        if imbalance.path_by == "tap"
     )
     return list(dict.fromkeys(sets))
 
 
 def _answered(analysis: Analysis) -> dict[int, int]:
     """By flow of ACKs only: the flow that waits for them."""
-    both = [tuple(one.flows) for one in analysis.connections if len(one.flows) == 2]
+    both = [tuple(each.flows) for each in analysis.connections if len(each.flows) == 2]
     peers = {flow: peer for a, b in both for flow, peer in ((a, b), (b, a))}
     return {
         flow.id: peers[flow.id]

@@ -74,8 +74,8 @@ def path_matrix(
     first = heaviest[order]
     fair = np.repeat(loads.sum(axis=1, keepdims=True) / max(1, len(labels)), len(labels), axis=1)
     if paths.fair is not None:  # by flow, so that rows of several flows are sums
-        share, whole = paths.fair[mine], np.bincount(flow, paths.fair[mine], count)
-        even = np.bincount(flow, amounts, count)[flow] * share / np.maximum(whole[flow], 1)
+        share, totals = paths.fair[mine], np.bincount(flow, paths.fair[mine], count)
+        even = np.bincount(flow, amounts, count)[flow] * share / np.maximum(totals[flow], 1)
         fair = np.bincount(place, even, cells).astype(np.float64).reshape(loads.shape)
     return Matrix(
         lambda i: names_of(int(first[i])), first, labels, loads[order], fair[order], by_place

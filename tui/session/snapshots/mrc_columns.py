@@ -45,11 +45,11 @@ class MrcView:
         if packets == self._packets or (running and began < self._due):
             return
         self._packets = packets
-        whole = make()
-        if whole.mrc is not None:
-            self.events = whole.mrc_events()
+        summary = make()
+        if summary.mrc is not None:
+            self.events = summary.mrc_events()
             peer = measuring.tracker.flows["peer"].copy()
-            self.columns, self.planes = _columns(measuring.mrc, whole.mrc, peer)
+            self.columns, self.planes = _columns(measuring.mrc, summary.mrc, peer)
         now = time.monotonic()
         self._due = now + _SHARE_OF_TIME * (now - began)
 
@@ -90,12 +90,12 @@ def _columns(
         Counter[str | None](),
     )
     for f in np.flatnonzero(sends).tolist():
-        for one in summary.retirements(f):
-            out[f] += one.certain
-            if not one.certain:
-                may_be[one.plane] += 1
-            elif one.returned_time_ns is None:
-                out_of_plane[one.plane] += 1
+        for retired in summary.retirements(f):
+            out[f] += retired.certain
+            if not retired.certain:
+                may_be[retired.plane] += 1
+            elif retired.returned_time_ns is None:
+                out_of_plane[retired.plane] += 1
     answers = records[np.maximum(peer, 0)]
     heard = sends & (peer >= 0) & ((answers["sacks"] > 0) | answers["nacks"].any(axis=1))
 
@@ -129,10 +129,10 @@ def _columns(
 
 def _largest(measure: MrcMeasure, kind: int, flows: int) -> Ints:
     """The largest observed value of a kind per flow, 0 without any."""
-    pool, found = measure.histograms.arrays, np.zeros(flows, np.int64)
+    pool, largest = measure.histograms.arrays, np.zeros(flows, np.int64)
     row = pool.row[:flows, kind]
-    found[: len(row)] = np.where(row >= 0, pool.stats[np.maximum(row, 0), MAX], 0)
-    return found
+    largest[: len(row)] = np.where(row >= 0, pool.stats[np.maximum(row, 0), MAX], 0)
+    return largest
 
 
 def _by_plane(sent: Array, flow: Ints, plane: Ints, flows: int, names: list[str]) -> PathColumns:

@@ -51,8 +51,8 @@ def at_one_place(raw: PathColumns, sets: Iterable[Sequence[int]] | None) -> Path
     used = flow[mine] * taps + tap[mine]
     could = [used]
     for members in parallel:
-        here = of[chosen & (at == members[0])]
-        could.append(np.repeat(here, len(members)) * taps + np.tile(members, len(here)))
+        placed = of[chosen & (at == members[0])]
+        could.append(np.repeat(placed, len(members)) * taps + np.tile(members, len(placed)))
     code, where = np.unique(np.concatenate(could), return_inverse=True)
     where = where[: len(used)]
     owner = code // taps
@@ -94,5 +94,5 @@ def _distance(flow: Ints, level: Ints, flows: int) -> Ints:
 def known_sets(names: Sequence[str], sets: Iterable[Sequence[str]]) -> list[list[int]]:
     """Sets of taps by number, as far as there are such taps."""
     number = {name: n for n, name in enumerate(names)}
-    found = ([number[name] for name in one if name in number] for one in sets)
-    return [members for members in found if len(members) > 1]
+    numbers = ([number[name] for name in taps if name in number] for taps in sets)
+    return [members for members in numbers if len(members) > 1]

@@ -72,18 +72,18 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = 
         text = f"All {human.counted(count, 'flow')} spray, median width "
         text += f"{float(np.median(paths.width[data])):.1f}"
 
-    def told(*columns: tuple[Ints, str]) -> list[str]:
+    def tell(*columns: tuple[Ints, str]) -> list[str]:
         totals = ((int(values[passing & (values > 0)].sum()), word) for values, word in columns)
         return [f"{human.count(total)} {word}" for total, word in totals if total]
 
-    troubles = told(
+    troubles = tell(
         (flows.late, "late"),
         (flows.retransmitted, "retransmitted"),
         (flows.missing, "missing"),
         (flows.naks, "NAKs"),
         (flows.rnr_naks, "RNR NAKs"),
     )
-    others = told((flows.duplicate, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
+    others = tell((flows.duplicate, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
     happened = (troubles or [_nothing_seen(snapshot, data)]) + others
     lost = sum(hop.lost_packets for hop in snapshot.judged.hops)
     happened += [f"{human.count(lost)} lost between taps (3)"] if lost else []
@@ -115,7 +115,7 @@ def over_taps(snapshot: Snapshot, paths: PathColumns, data: Bools) -> int:
         return 0
     if taps is None and snapshot.source.kind != "results":
         return 0
-    sprayed = {f for one in snapshot.judged.findings if one.kind == "spraying" for f in one.flows}
+    sprayed = {f for row in snapshot.judged.findings if row.kind == "spraying" for f in row.flows}
     wide = data & (paths.width < SPRAYS_FROM_WIDTH)
     return len(sprayed & set(np.flatnonzero(wide).tolist()))
 
@@ -185,13 +185,13 @@ def marks(flow: Flow, cnps: int) -> str:
 
     cnps: CNPs that this flow's sender received; UNKNOWN if the flow is not paired.
     """
-    told = []
+    parts = []
     if flow.ecn_marked_packets:
         of = human.counted(flow.packets, "packet")
-        told.append(f"{human.count(flow.ecn_marked_packets)} of {of} marked CE")
+        parts.append(f"{human.count(flow.ecn_marked_packets)} of {of} marked CE")
     if cnps > 0:
-        told.append(f"{human.counted(cnps, 'CNP')} received")
-    return f"; {', '.join(told)}" if told else ""
+        parts.append(f"{human.counted(cnps, 'CNP')} received")
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def recovery(flow: Flow | None, cnps: int = UNKNOWN, between: int = 0) -> str:
@@ -201,18 +201,18 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN, between: int = 0) -> str:
     """
     if flow is None:
         return "Select a flow on screen 2."
-    again = flow.retransmitted_packets
-    if again is None:
+    repeats = flow.retransmitted_packets
+    if repeats is None:
         return (
             f"{flow.notes[0]}." if flow.notes else "Losses are unknown: the flow has no PSN order."
         )
-    if not again and not flow.missing_packets:
+    if not repeats and not flow.missing_packets:
         where = "before the first tap" if len(flow.taps) > 1 else "before this tap"
         later = _later(between, "lost")
         return f"No packet was lost {where} or retransmitted{later}{marks(flow, cnps)}."
     parts = []
-    if again:
-        text = f"{human.counted(again, 'packet')} retransmitted"
+    if repeats:
+        text = f"{human.counted(repeats, 'packet')} retransmitted"
         if flow.recovery.rewinds:
             text += f" in {human.counted(flow.recovery.rewinds, 'rewind')}"
         if flow.recovered_packets:
