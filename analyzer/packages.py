@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from .errors import UsageError
 
 NEEDED_BY = {
+    "dpkt": "the dissection of a packet needs",
     "networkx": "fabrics as GraphML need",
     "pyarrow": "exported packets, Parquet or Arrow files and s3:// need",
     "scapy": "mirror headers of generated captures need",

@@ -24,8 +24,7 @@ from ..analyzer.wire.taps import Tap
 from ..kernels.kernel import Records
 from ..version import VERSION
 from . import bpf
-from .files.blocks import Blocks
-from .files.pcapng_writer import interface_description, section_header
+from .files.pcapng_writer import Blocks, interface_description, section_header
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
 from .hooks.interfaces import Interface, find_interfaces
 from .hooks.others import OthersBefore

@@ -116,9 +116,8 @@ def test_every_dependency_has_hashes(checkout: Path, pyproject: dict[str, Any], 
 def test_a_fleet_host_has_what_the_program_cannot_do_without(pyproject: dict[str, Any]) -> None:
     """Every dependency is on the host, or named where the program says what needs it."""
     project = pyproject["project"]
-    unused = {"dpkt"}  # read by tests and by users, not by the program
     on_the_host = names_of(pyproject["dependency-groups"]["agent-host"])
-    assert names_of(project["dependencies"]) - on_the_host == NEEDED_BY.keys() | unused
+    assert names_of(project["dependencies"]) - on_the_host == NEEDED_BY.keys()
 
 
 def built(checkout: Path, folder: Path, **environment: str) -> Path:

@@ -17,8 +17,7 @@ import numpy as np
 
 from ...analyzer.errors import RocescopeError
 from ..loss import Loss
-from .blocks import Blocks
-from .pcapng_writer import InterfaceStatistics, interface_statistics
+from .pcapng_writer import Blocks, InterfaceStatistics, interface_statistics
 
 _STATISTICS_EVERY_S = 5.0
 _SECTION_EVERY_S = 2.0

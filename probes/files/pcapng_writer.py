@@ -1,4 +1,4 @@
-"""The pcapng blocks other than packets: sections and interfaces.
+"""The blocks of a pcapng: sections, interfaces and packets.
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 Everything is little-endian, time stamps are nanoseconds.
@@ -10,6 +10,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from ...analyzer.wire.packets import I64
 from ...analyzer.wire.taps import Tap
 
 SECTION_HEADER, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, ENHANCED_PACKET = (
@@ -40,6 +43,36 @@ class InterfaceStatistics:
     """Of these, frames dropped because a ring was full."""
     delivered: int
     """Of these, frames in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Packet blocks in order of time."""
+
+    data: memoryview
+    """Their bytes; valid until the next blocks are written."""
+    frames: I64
+    """Number of blocks of each interface, int64[interfaces]."""
+
+    def split(self, size: int) -> tuple[Blocks, Blocks]:
+        """The blocks that begin in the first `size` bytes, and the others."""
+        frames, end = np.zeros_like(self.frames), 0
+        while end < min(size, len(self.data)):
+            block, interface = struct.unpack_from("<4xII", self.data, end)
+            end += block
+            frames[interface] += 1
+        return Blocks(self.data[:end], frames), Blocks(self.data[end:], self.frames - frames)
+
+    def whole(self, size: int) -> Blocks:
+        """The whole blocks in the first `size` bytes."""
+        frames, end = np.zeros_like(self.frames), 0
+        while end + 12 <= size:
+            block, interface = struct.unpack_from("<4xII", self.data, end)
+            if end + block > size:
+                break
+            end += block
+            frames[interface] += 1
+        return Blocks(self.data[:end], frames)
 
 
 def section_header(application: str, system: str, comments: Iterable[str]) -> bytes:

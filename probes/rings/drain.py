@@ -9,7 +9,7 @@ from ...analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from ...analyzer.wire.packets import I64, U16
 from ...kernels.kernel import kernel
 from ..clock import WallClock, kernel_ns
-from ..files.blocks import Blocks
+from ..files.pcapng_writer import Blocks
 from .packet_blocks import PacketBlocks
 from .ring import Ring, scan
 

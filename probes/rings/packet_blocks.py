@@ -14,8 +14,7 @@ import numpy as np
 
 from ...analyzer.wire.packets import I64, U32
 from ...kernels.kernel import FromNumba, Int, inlined, kernel
-from ..files.blocks import Blocks
-from ..files.pcapng_writer import ENHANCED_PACKET
+from ..files.pcapng_writer import ENHANCED_PACKET, Blocks
 from .ring import (
     AT_END,
     BEING_WRITTEN,

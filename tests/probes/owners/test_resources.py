@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.probes.owners.resources import Resource, command_of, parse_resources
+from rocescope.probes.owners import resources
+from rocescope.probes.owners.resources import Resource, command_of, parse_resources, rdma_tool
 
 ROW = {
     "ifindex": 0, "ifname": "mlx5_0", "port": 1, "lqpn": 17, "rqpn": 18, "type": "RC",
@@ -47,3 +48,15 @@ def test_the_name_of_a_process(tmp_path):
     with open("/proc/self/comm") as file:
         assert command_of(os.getpid()) == file.read().rstrip("\n")
     assert command_of(7, str(tmp_path)) == ""
+
+
+def test_the_tool_is_looked_for_on_the_path_and_then_in_the_folders_of_root(tmp_path, monkeypatch):
+    on_path, of_root = tmp_path / "path", tmp_path / "sbin"
+    for folder in (on_path, of_root):
+        folder.mkdir()
+    monkeypatch.setenv("PATH", str(on_path))
+    monkeypatch.setattr(resources, "_TOOL_FOLDERS", str(of_root))
+    assert rdma_tool() is None
+    for folder in (of_root, on_path):
+        (folder / "rdma").touch(mode=0o755)
+        assert rdma_tool() == str(folder / "rdma")

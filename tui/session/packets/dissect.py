@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 import subprocess
 from shutil import which
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from ....analyzer.packages import explained
 from ....probes.rights.identity import program_settings
 
 _PATIENCE_S = 60.0
@@ -45,6 +45,8 @@ def dissect(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> list
             **program_settings(),
         )
         return _lines(ElementTree.fromstring(done.stdout))
+    except ModuleNotFoundError as error:
+        return [Line(str(explained(error) or error), 0, 0, 0)]
     except subprocess.CalledProcessError as error:
         return [Line(f"tshark failed: {error.stderr.decode(errors='replace').strip()}", 0, 0, 0)]
     except (OSError, subprocess.TimeoutExpired, ElementTree.ParseError) as error:
@@ -52,10 +54,15 @@ def dissect(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> list
 
 
 def _pcap(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> bytes:
+    from dpkt.pcap import TCPDUMP_MAGIC_NANO, LEFileHdr, LEPktHdr
+
     seconds, nanoseconds = divmod(time_ns, 10**9)
-    header = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, link_type)
-    record = struct.pack("<IIII", seconds & 0xFFFFFFFF, nanoseconds, len(frame), wire_bytes)
-    return header + record + frame
+    header = LEFileHdr(magic=TCPDUMP_MAGIC_NANO, snaplen=262_144, linktype=link_type)
+    # dpkt's Writer would give the captured bytes as bytes on the wire: the frame may be snapped.
+    record = LEPktHdr(
+        tv_sec=seconds & 0xFFFFFFFF, tv_usec=nanoseconds, caplen=len(frame), len=wire_bytes
+    )
+    return bytes(header) + bytes(record) + frame
 
 
 def _lines(document: ElementTree.Element) -> list[Line]:

@@ -9,15 +9,17 @@ from typing import BinaryIO
 
 from ....analyzer.errors import RocescopeError
 from ....analyzer.wire.taps import Tap
-from ....probes.files.pcapng_writer import interface_description, section_header
+from ....probes.files.pcapng_writer import (
+    ENHANCED_PACKET,
+    interface_description,
+    section_header,
+)
+from ....report.wireshark.blocks import comment_option
 from ....version import VERSION
 from ..session import Session
 from ..snapshots.snapshot import FlowKey
 from .flow_pass import Chunk, FlowPass, Wanted, link_type
 from .packets import notes_of
-
-_ENHANCED_PACKET = 6
-_COMMENT = 1
 
 
 class PacketExport(FlowPass):
@@ -80,14 +82,11 @@ def commented_packet(
     interface: int, time_ns: int, frame: bytes, wire_bytes: int, comments: list[str]
 ) -> bytes:
     """An enhanced packet block (draft-ietf-opsawg-pcapng 4.3) with opt_comment options."""
-    options = b""
-    for comment in comments:
-        text = comment.encode()[:65_000]
-        options += struct.pack("<HH", _COMMENT, len(text)) + text + bytes(-len(text) % 4)
+    options = b"".join(comment_option(comment.encode()) for comment in comments)
     options = options + bytes(4) if options else b""
     head = struct.pack(
         "<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame), wire_bytes
     )
     body = head + frame + bytes(-len(frame) % 4) + options
     total = len(body) + 12
-    return struct.pack("<II", _ENHANCED_PACKET, total) + body + struct.pack("<I", total)
+    return struct.pack("<II", ENHANCED_PACKET, total) + body + struct.pack("<I", total)
