@@ -12,13 +12,7 @@ from msgspec import UNSET
 
 from ..analyzer.logs.following import FollowedLogs
 from ..analyzer.logs.join import Joined
-from ..analyzer.measures.ending import (
-    IDLE_AFTER_NS,
-    TRACKED_FACTS,
-    Turns,
-    end_idle,
-    sum_tracked,
-)
+from ..analyzer.measures.ending import IDLE_AFTER_NS, TRACKED_FACTS, Turns, end_idle, sum_tracked
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.pipeline.options import AnalyzeOptions
 from ..analyzer.pipeline.pipeline import Pipeline
