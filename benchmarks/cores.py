@@ -69,7 +69,7 @@ class Stages:
             hops.follow = self.timed("follow", hops.follow)  # type: ignore[method-assign]
             complete = run.read(alone=True)
             self.packets, self.flows = run.packets, len(run.measuring.tracker)
-            self.timed("conclude", run.result)(complete)
+            self.timed("conclude", run.conclude)(complete)
 
     def timed(self, stage: str, call: Callable[..., T]) -> Callable[..., T]:
         """Count what the calls of one thread take."""

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from ..analyzer.logs.following import FollowedLogs
 from ..analyzer.logs.join import Joined
-from ..analyzer.measures.ending import IDLE_AFTER_NS, Turns, end_idle
+from ..analyzer.measures.ending import IDLE_AFTER_NS, TRACKED_FACTS, Turns, end_idle, sum_tracked
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.pipeline.options import AnalyzeOptions
 from ..analyzer.pipeline.pipeline import Pipeline
@@ -26,7 +26,7 @@ from ..analyzer.summary.trust import tap_summary, ultra_ethernet
 from ..analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import Registry
-from ..kernels.kernel import Ints, Records
+from ..kernels.kernel import Ints
 from . import sysfs
 from .hooks.attach import GONE
 from .live import LiveOptions, LiveSource
@@ -348,29 +348,19 @@ class _Counted:
     def __init__(self, measuring: Measuring, loss: Loss) -> None:
         tracker, ended = measuring.tracker, measuring.ended
         flows, streams = tracker.flows, tracker.state.streams[: 2 * len(tracker)]
-        again = _sum(streams, "recovered", "retransmitted")
         self.loss = loss
         self.packets: Ints = flows["packets"].copy()
-        self.sums = {
-            "packets": _sum(flows, "packets") + ended.packets,
-            "wire_bytes": _sum(flows, "wire_bytes") + ended.wire_bytes,
-            "reordered_packets": _sum(streams, "reordered") + ended.reordered_packets,
-            "retransmitted_packets": again + ended.retransmitted_packets,
-            "ecn_marked_packets": _sum(flows, "ecn_marked") + ended.ecn_marked_packets,
-            "cnps": _sum(flows, "cnps") + ended.cnps,
-            "naks": _sum(flows, "naks") + ended.naks,
-            "rnr_naks": _sum(flows, "rnr_naks") + ended.rnr_naks,
+        self.sums: dict[str, int] = {
+            fact.name: sum_tracked(fact, flows, streams) + getattr(ended, fact.name)
+            for fact in TRACKED_FACTS
+            if fact.name in LiveInterval.__struct_fields__
         }
 
 
 def _missing(measuring: Measuring) -> int:
     """PSNs that the present flows miss."""
     streams = measuring.tracker.state.streams[: 2 * len(measuring.tracker)]
-    return _sum(streams, "missing", "missing_evicted")
-
-
-def _sum(records: Records, *fields: str) -> int:
-    return sum(int(records[field].sum()) for field in fields)
+    return int(streams["missing"].sum() + streams["missing_evicted"].sum())
 
 
 _WARM_FLOWS = 1000

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ...kernels.kernel import Bools, Ints, Records
-from ..results.base import facts_of
+from ..results.base import Fact, facts_of
 from ..results.ended import Ended
 from ..results.flow import Flow
 from ..statistics.per_flow import kept_flows
@@ -39,8 +39,8 @@ _EVERY_S, _SHARE = 1.0, 20
 _GROWTH = 2
 _TIMES = np.iinfo(np.int64)
 
-_FLOW_SUMS = {fact.name: fact.flow_column for fact in facts_of(Flow) if fact.flow_column}
-_STREAM_SUMS = {fact.name: fact.stream_columns for fact in facts_of(Flow) if fact.stream_columns}
+TRACKED_FACTS = [fact for fact in facts_of(Flow) if fact.flow_column or fact.stream_columns]
+"""The fields of `Flow` that are columns of the tracker."""
 
 
 def end_idle(
@@ -203,9 +203,7 @@ def _end(
         return 0
     flows = tracker.flows[gone]
     streams = tracker.state.streams[: 2 * len(tracker)].reshape(-1, 2)[gone]
-    sums = {name: int(flows[field].sum()) for name, field in _FLOW_SUMS.items()}
-    for name, fields in _STREAM_SUMS.items():
-        sums[name] = sum(int(streams[field].sum()) for field in fields)
+    sums = {fact.name: sum_tracked(fact, flows, streams) for fact in TRACKED_FACTS}
     missing, in_part = _missing(streams)
     lost = {} if ways is None else ways.lost()
     late = {} if ways is None else ways.arisen("late")
@@ -266,6 +264,13 @@ def _passed(measuring: Measuring, flow: int, tap: int) -> bool:
     seen, record = measuring.taps.packets_by_key(flow), measuring.tracker.flows[flow]
     earlier = int(record["packets"] + record["tap_copies"]) > sum(seen.values())
     return tap in seen or (tap == 0 and earlier)
+
+
+def sum_tracked(fact: Fact, flows: Records, streams: Records) -> int:
+    """One of `TRACKED_FACTS` over flows and their streams."""
+    if fact.flow_column:
+        return int(flows[fact.flow_column].sum())
+    return sum(int(streams[column].sum()) for column in fact.stream_columns)
 
 
 def _missing(streams: Records) -> tuple[Ints, Bools]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
 
 from ...kernels.kernel import Ints, Records
 from ..measures.messages import MessageTimes
-from ..results.base import Quantiles
+from ..results.base import Quantiles, facts_of
 from ..results.flow import Connection, Flow
 from ..results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
 
@@ -82,20 +82,20 @@ def with_ranks(connections: Sequence[Connection], flows: Sequence[Flow]) -> list
 def _pair(comm: str, sender: int, receiver: int, flows: Sequence[Flow]) -> RankPair:
     done = [flow.message_statistics.completion_ns for flow in flows]
     known = [one for one in done if one is not None]
+    sums: dict[str, Any] = {
+        fact.name: _sum(getattr(flow, fact.name) for flow in flows)
+        for fact in facts_of(Flow)
+        if fact.name in RankPair.__struct_fields__
+    }
     return RankPair(
         comm=comm,
         sender=sender,
         receiver=receiver,
         flows=len(flows),
-        packets=sum(flow.packets for flow in flows),
-        wire_bytes=sum(flow.wire_bytes for flow in flows),
-        retransmitted_packets=_sum(flow.retransmitted_packets for flow in flows),
-        recovered_packets=_sum(flow.recovered_packets for flow in flows),
         lost_between_taps=sum(flow.lost_between_taps or 0 for flow in flows),
-        missing_packets=_sum(flow.missing_packets for flow in flows),
-        messages=_sum(flow.messages for flow in flows),
         completion_p50_ns=max((one.p50 for one in known), default=None),
         completion_max_ns=max((one.max for one in known), default=None),
+        **sums,
     )
 
 

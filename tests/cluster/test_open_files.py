@@ -41,10 +41,19 @@ def test_every_task_raises_the_limit_as_far_as_it_needs(
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 400
 
 
-def test_a_limit_that_is_enough_stays(tmp_path: Path, limit: tuple[int, int]) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (400, limit[1]))
-    planned(tmp_path, PATHS, 100)
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (400, limit[1])
+@pytest.mark.parametrize(
+    ("soft", "raised_to"), [(399, 400), (400, None), (500, None), (resource.RLIM_INFINITY, None)]
+)
+@pytest.mark.parametrize("hard", [500, resource.RLIM_INFINITY])
+def test_a_limit_that_is_enough_stays(
+    monkeypatch: pytest.MonkeyPatch, soft: int, raised_to: int | None, hard: int
+) -> None:
+    """100 partitions of two captures need 400 files; the limit of the system never changes."""
+    changes = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: changes.append((kind, limits)))
+    make_plan(PATHS, AnalyzeOptions(), 100)
+    assert changes == ([(resource.RLIMIT_NOFILE, (raised_to, hard))] if raised_to else [])
 
 
 def test_more_than_the_system_allows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

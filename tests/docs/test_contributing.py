@@ -74,19 +74,76 @@ session.close()
 """Prints what each output says of the counter of the example."""
 
 
-def test_the_example_counter_reaches_every_output(checkout: Path, tmp_path: Path) -> None:
-    page = (checkout / "CONTRIBUTING.md").read_text().partition("## Add a measure")[2]
-    measure, declaration = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+def section(checkout: Path, title: str) -> str:
+    """The text below a title of CONTRIBUTING.md."""
+    page = (checkout / "CONTRIBUTING.md").read_text()
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def code_of(text: str) -> list[str]:
+    """The blocks of Python in a text."""
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def copy_file(checkout: Path, tree: Path, name: str) -> Path:
+    """Copy a file that is not part of the product."""
+    (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy(checkout / name, tree / name))
+
+
+def edit(file: Path, old: str, new: str) -> Path:
+    """Replace a text that is in a file once."""
+    text = file.read_text()
+    assert text.count(old) == 1, f"{file.name} has {text.count(old)} times {old!r}"
+    file.write_text(text.replace(old, new))
+    return file
+
+
+@pytest.fixture
+def tree(checkout: Path, tmp_path: Path) -> Path:
+    """A copy of the product, in which an example is carried out."""
     tree = tmp_path / "rocescope"
-    for file in (checkout / "docs/generate.py", checkout / "docs/formats.md"):
-        (tree / "docs").mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, tree / "docs")
+    tree.mkdir()
     for file in checkout.glob("*.py"):
         shutil.copy(file, tree)
-    product = {path.parent for path in checkout.glob("*/__init__.py")} - {checkout / "tests"}
-    for package in product:
+    for package in {path.parent for path in checkout.glob("*/__init__.py")} - {checkout / "tests"}:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(package, tree / package.name, dirs_exist_ok=True, ignore=ignored)
+    return tree
+
+
+def run_python(checkout: Path, tree: Path, *words: str | Path) -> str:
+    """The output of Python with the copy of the product, which must succeed."""
+    folders = os.pathsep.join(map(str, (tree.parent, checkout / "tests/support")))
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=tree.parent,
+        env=os.environ | {"PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def run_lint(checkout: Path, tree: Path, *files: Path) -> None:
+    """Check the style of files as `make lint` does."""
+    for words in (("check",), ("format", "--check", "--diff")):
+        settings = "--no-cache", "--config", checkout / "pyproject.toml"
+        run_python(checkout, tree, "-m", "ruff", *words, *settings, *files)
+
+
+def run_tests(checkout: Path, tree: Path, *files: Path) -> None:
+    """Run tests in the copy of the product."""
+    copy_file(checkout, tree, "tests/conftest.py")
+    run_python(checkout, tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files)
+
+
+def test_the_example_counter_reaches_every_output(checkout: Path, tree: Path) -> None:
+    measure, declaration = code_of(section(checkout, "Add a measure"))
+    for name in ("generate.py", "formats.md"):
+        copy_file(checkout, tree, f"docs/{name}")
     (tree / "analyzer/measures/short_packets.py").write_text(measure)
     results = tree / "analyzer/results/flow.py"
     before, after = results.read_text().split("    capture_loss_suspected_packets: Annotated[")
@@ -94,16 +151,8 @@ def test_the_example_counter_reaches_every_output(checkout: Path, tmp_path: Path
         f"{before}{declaration}    capture_loss_suspected_packets: Annotated[{after}"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", WITH_THE_COUNTER, str(tree), str(data("c10_rping_ipv4.atB"))],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    capture = data("c10_rping_ipv4.atB.pcap")
+    said = json.loads(run_python(checkout, tree, "-c", WITH_THE_COUNTER, tree, capture))
     counts = said["json"]
     assert any(counts)
     assert sorted(said["csv"]) == sorted(said["parquet"]) == sorted(counts)
@@ -216,3 +265,50 @@ def test_the_example_strategy_runs(
     other = run_event_driven(load, where, chosen, model, 1).engine
     assert one.completion_ps is not None
     np.testing.assert_array_equal(one.completed_ps, other.completed_ps)
+
+
+def test_the_example_hash_function_places_flows(checkout: Path, tree: Path) -> None:
+    text = section(checkout, "Add a hash function")
+    function, entry, its_test = code_of(text)
+    row = re.search(r"``(\|.*\|)``", text)
+    assert row is not None
+    file = tree / "replay/hashing/functions/checksum.py"
+    file.write_text(function)
+    models = tree / "replay/hashing/models.py"
+    edit(models, "from .functions import crc,", "from .functions import checksum, crc,")
+    edit(models, "]\n\nMODELS", f"{entry}]\n\nMODELS")
+    last = "| `random-oracle` | 32 | nonlinear | ideal random hashing |\n"
+    edit(copy_file(checkout, tree, "docs/hashing.md"), last, f"{last}{row[1]}\n")
+    test = copy_file(checkout, tree, "tests/docs/test_hashing.py").with_name("test_checksum.py")
+    test.write_text(its_test)
+
+    run_lint(checkout, tree, file, models, test)
+    run_tests(checkout, tree, test.parent)
+    fabric = "leaf-spine:leaves=2,spines=4,hosts=8"
+    replay = "replay", "--pattern", "permutation", "--fabric", fabric, "--format", "json"
+    strategy = "ecmp:hash=checksum,seed=7"
+    said = json.loads(run_python(checkout, tree, "-m", "rocescope", *replay, "-s", strategy))
+    assert said["strategies"][0]["parameters"]["hash"] == "checksum"
+
+
+def test_the_example_dialect_reads_a_fabric(checkout: Path, tree: Path) -> None:
+    text = section(checkout, "Add a dialect")
+    dialect, its_test = code_of(text)
+    file = tree / "discovery/dialects/acme.py"
+    file.write_text(dialect)
+    registry = tree / "discovery/dialects/registry.py"
+    edit(registry, "from .cumulus import", "from .acme import ACME\nfrom .cumulus import")
+    edit(registry, "VRP)", "VRP, ACME)")
+    command = edit(tree / "commands/discovery/discover.py", '"vrp"]', '"vrp", "acme"]')
+    test = tree / "tests/test_acme.py"
+    test.parent.mkdir()
+    test.write_text(its_test)
+
+    run_lint(checkout, tree, file, registry, command, test)
+    run_tests(checkout, tree, test)
+    asked = run_python(checkout, tree, "-m", "rocescope", "discover", "--commands", "acme")
+    assert asked.splitlines() == [
+        "show ports json > NAME.acme-ports.json",
+        "show hardware routes json > NAME.acme-routes.json",
+        "show lldp json > NAME.acme-lldp.json",
+    ]

@@ -6,18 +6,23 @@ import io
 
 import numpy as np
 import pytest
+from captures import data
 from network import ethernet, ipv4, roce, udp
 
 from rocescope.analyzer.measures.ending import end_idle
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.series import DEFAULT_WINDOW_NS
+from rocescope.analyzer.pipeline.captures import open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.results.ended import Ended
+from rocescope.analyzer.results.live import LiveInterval
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.kernels.kernel import Kernel
 from rocescope.kernels.shape import shape_of
 from rocescope.probes import live_analysis
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.live_analysis import LiveAnalysis
+from rocescope.probes.loss import Loss
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report
 
@@ -96,6 +101,20 @@ def test_more_flows_than_fit_end_it_and_are_said(network):
     assert f"ended early, {live.ended_by}" in analysis.warnings
     # The fifth one may have come when it had ended.
     assert 3 < len(analysis.flows) == intervals[-1].flows_total <= 5
+
+
+def test_sums_of_intervals_are_those_of_present_and_ended_flows():
+    with open_captures([str(data("i01_write_loss0.5_AtoB.atB"))], AnalyzeOptions()) as run:
+        flows = run.conclude(run.read()).flows
+        numbers = {name: n for n, name in enumerate(Ended.__struct_fields__, 1)}
+        run.measuring.ended = Ended(**numbers)
+        sums = live_analysis._Counted(run.measuring, Loss()).sums
+    assert sums == {
+        name: numbers[name] + sum(getattr(flow, name) or 0 for flow in flows)
+        for name in LiveInterval.__struct_fields__
+        if name in numbers and name != "flows"
+    }
+    assert sums["retransmitted_packets"] > numbers["retransmitted_packets"]
 
 
 def test_idle_flows_need_no_kernel_that_is_not_warm(monkeypatch):

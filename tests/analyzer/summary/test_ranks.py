@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from captures import data
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rings import GAP_NS, HOLD_NS, LAST, ONLY, measured, message, ring
+
+from rocescope.analyzer.pipeline.captures import open_captures
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.results.flow import Owner
+from rocescope.analyzer.summary.ranks import ranks_of
 
 MS = 1_000_000
 
@@ -132,6 +139,23 @@ def test_losses_come_first_and_a_full_log_is_said():
     assert (ranks.pairs[0].sender, ranks.pairs[0].receiver) == (1, 2)
     assert ranks.pairs[0].missing_packets == 1
     assert "too many messages to keep" in ranks.timing[0].why[0]
+
+
+def test_a_pair_has_the_sums_of_its_flows_and_what_is_unknown_for_one_is_unknown():
+    with open_captures([str(data("i01_write_loss0.5_AtoB.atB"))], AnalyzeOptions()) as run:
+        flows = run.conclude(run.read()).flows
+    owner = Owner(1, None, 0, "source", comm="0xa", peer_rank=1)
+    flows = [replace(flow, owner=owner) for flow in flows if flow.data_packets]
+    flows += [replace(flow, id=100 + flow.id, packets=7, messages=5) for flow in flows]
+    (pair,) = ranks_of(flows, None).pairs
+    sums = ("packets", "wire_bytes", "messages")
+    lost = ("retransmitted_packets", "recovered_packets", "missing_packets")
+    for name in (*sums, *lost):
+        assert getattr(pair, name) == sum(getattr(flow, name) for flow in flows)
+    assert pair.flows == len(flows) and pair.retransmitted_packets and pair.messages
+    unknown = replace(flows[0], **dict.fromkeys(lost))
+    (pair,) = ranks_of([unknown, *flows[1:]], None).pairs
+    assert [getattr(pair, name) for name in lost] == [None] * 3 and pair.packets
 
 
 @pytest.mark.parametrize("unknown", [(None, 1), (0, None)])

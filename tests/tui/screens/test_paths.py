@@ -12,6 +12,11 @@ ECMP = sorted((LEAFSPINE / "r01_clean_write").glob("leaf1-spine*.pcap.gz"))
 SPRAYED = sorted((LEAFSPINE / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
 
 
+def drawn_row(screen, row):
+    """The cells of a row of the map, as they are written."""
+    return [text for text, _ in screen._cells(screen._matrix, row)[1]]
+
+
 def cells(captures):
     """Styles of all cells of the map by tap, and the text of the screen."""
 
@@ -26,6 +31,22 @@ def cells(captures):
 def test_single_paths_are_no_hot_spots_where_no_flow_sprays():
     styles, text = cells(ECMP)
     assert styles == {"accent", "dim"} and "■ only path" in text
+
+
+def test_the_only_path_of_a_flow_is_below_the_name_of_its_link():
+    """One mark per row, in the column of the link that carries the flow; the others have dots."""
+
+    def look(app):
+        screen, matrix = app.screen, app.screen._matrix
+        rows = range(screen.query_one("#heat").row_count)
+        return screen._cell, matrix.loads, [drawn_row(screen, row) for row in rows]
+
+    width, loads, rows = drive(ECMP, ["4"], (110, 40), look)
+    assert len(rows) > 1
+    for texts, load in zip(rows, loads, strict=True):
+        marks = ["■" if carried else "·" for carried in load]
+        assert marks.count("■") == 1
+        assert texts == [f"{mark.rjust(width - 1)} " for mark in marks]
 
 
 def test_nor_where_few_flows_spray():
