@@ -14,27 +14,32 @@ from .analyzer.errors import UsageError
 from .analyzer.pipeline.captures import analyze as analyze_files
 from .analyzer.pipeline.options import AnalyzeOptions
 from .analyzer.results.analysis import Analysis as AnalysisRecord
+from .analyzer.results.base import Event, Imbalance
 from .analyzer.results.captures import CaptureSummary
 from .analyzer.results.diagnosis import Diagnosis
-from .analyzer.results.events import Event
 from .analyzer.results.flow import Connection, Flow
 from .analyzer.results.hops import Hop
-from .analyzer.results.paths import Imbalance
 from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric
-from .replay.results.aggregation import AggregationResult, SchemeResult
-from .replay.results.replay import LinkLoad, ReplayResult, StrategyResult
-from .replay.results.sweep import SeedValue, SweepResult
+from .replay.results import (
+    AggregationResult,
+    LinkLoad,
+    ReplayResult,
+    SchemeResult,
+    SeedValue,
+    StrategyResult,
+    SweepResult,
+)
 from .report.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .analyzer.results.live import LiveInterval
-    from .replay.hashing.seeding import PerSwitch
+    from .analyzer.results.analysis import LiveInterval
+    from .replay.hashing.seeded import PerSwitch
     from .replay.seeds.sweep import Measure
-    from .report.files.packet_stream import PacketStream
+    from .report.files.packets import PacketStream
 
 File: TypeAlias = str | PathLike[str]
 _SEEDS = 1 << 32
@@ -109,7 +114,7 @@ class Analysis(_Result[AnalysisRecord]):
 
     def to_html(self) -> bytes:
         """The report with charts, as `rocescope analyze --format html` writes it."""
-        from .report.html.documents.analysis import analysis_html
+        from .report.html.documents import analysis_html
 
         return analysis_html(self.record)
 
@@ -142,7 +147,7 @@ def packets(
     it. columns: the columns to keep, in this order; docs/formats.md lists all of them.
     options: fields of `PacketOptions`, such as `filter` and `extensions`. Errors as `analyze`.
     """
-    from .report.files.packet_stream import PacketOptions, PacketStream
+    from .report.files.packets import PacketOptions, PacketStream
 
     return PacketStream(_paths(captures), _checked(PacketOptions, options), columns)
 
@@ -196,7 +201,7 @@ class Replay(_Result[ReplayResult]):
 
     def to_html(self) -> bytes:
         """The report with charts, as `rocescope replay --format html` writes it."""
-        from .report.html.documents.replay import replay_html
+        from .report.html.documents import replay_html
 
         return replay_html(self.record)
 
@@ -221,8 +226,8 @@ def replay(
     options: fields of `ReplayRequest`, such as `map`, `packets`, `model`, `fail`. Raises
     UsageError for wrong or conflicting options, UnreadableInput if a capture cannot be read.
     """
+    from .replay.compare.flows import ALL_PATHS, Listed
     from .replay.compare.prepared import PreparedReplay
-    from .replay.compare.summaries import ALL_PATHS, Listed
 
     paths = () if captures == () else tuple(_paths(captures))
     given = {**options, "fabric": fabric, "strategies": tuple(strategies), "captures": paths}
@@ -249,7 +254,7 @@ class Sweep(_Result[SweepResult]):
 
     def to_html(self) -> bytes:
         """The report with charts, as `rocescope sweep --format html` writes it."""
-        from .report.html.documents.replay import sweep_html
+        from .report.html.documents import sweep_html
 
         return sweep_html(self.record)
 
@@ -275,9 +280,9 @@ def sweep(
     `{"hash": "crc32", "fields": "5-tuple"}`. production: the seed in use. options: fields of
     `ReplayRequest`, such as `map`. Errors as `replay`.
     """
+    from .replay.compare.captured import sweep_result
     from .replay.compare.prepared import PreparedReplay
-    from .replay.compare.seeds import sweep_result
-    from .replay.hashing.seeding import SeedRange
+    from .replay.hashing.seeded import SeedRange
 
     if not 1 <= seeds <= _SEEDS or not 0 <= (production or 0) < _SEEDS:
         raise UsageError("seeds and production have 32 bits")

@@ -79,7 +79,7 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, RecursionError):
             return _complain("the input is nested too deeply", 4)
         if isinstance(error, ModuleNotFoundError):
-            from .analyzer.packages import explained
+            from .analyzer.errors import explained
 
             missing = explained(error)
             if missing is not None:

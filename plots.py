@@ -10,11 +10,11 @@ from msgspec import UnsetType
 
 from .analyzer.errors import UsageError
 from .api import Aggregation, Analysis, Replay, Sweep
-from .replay.results.replay import StrategyResult
-from .report.html.chart import Chart
-from .report.html.charts import aggregation as schemes
-from .report.html.charts import boxes, extents, heat, shares
-from .report.html.charts import over_time as time_charts
+from .replay.results import StrategyResult
+from .report.html import analysis_charts, replay_charts
+from .report.html import analysis_charts as time_charts
+from .report.html import replay_charts as schemes
+from .report.html.drawing import Chart
 
 
 def over_time(result: Analysis) -> Chart | None:
@@ -30,49 +30,49 @@ def taps(result: Analysis) -> Chart | None:
 def paths(result: Analysis, number: int = 0) -> Chart | None:
     """Bytes per path of a set of parallel paths; 0 is the least even set."""
     sets = sorted(result.record.imbalance, key=lambda one: -one.max_over_mean)
-    return shares.paths(sets[number]) if 0 <= number < len(sets) else None
+    return analysis_charts.paths(sets[number]) if 0 <= number < len(sets) else None
 
 
 def reordering(result: Analysis) -> Chart | None:
     """The distribution of the reordering extent."""
-    return extents.extents(result.record.flows)
+    return analysis_charts.extents(result.record.flows)
 
 
 def hops(result: Analysis) -> Chart | None:
     """Hops between taps by loss, marks, reordering and queueing."""
-    return heat.hops(result.record.hops)
+    return analysis_charts.hops(result.record.hops)
 
 
 def ranks(result: Analysis) -> Chart | None:
     """Bytes from rank to rank, where logs of the job name ranks."""
     found = result.record.ranks
-    return None if isinstance(found, UnsetType) else heat.ranks(found)
+    return None if isinstance(found, UnsetType) else analysis_charts.ranks(found)
 
 
 def strategies(result: Replay) -> Chart | None:
     """Loads of the links between switches, a box per strategy."""
-    return boxes.strategies(result.record)
+    return replay_charts.strategies(result.record)
 
 
 def links(result: Replay, strategy: str, layer: str) -> Chart | None:
     """Bytes per link of a layer. strategy: a name, or with what distinguishes strategies
     of one name, as in `ecmp (hash=crc32, seed=7)`; UsageError if it was not replayed."""
-    return shares.links(_strategy(result, strategy), layer)
+    return analysis_charts.links(_strategy(result, strategy), layer)
 
 
 def switches(result: Replay, strategy: str, layer: str) -> Chart | None:
     """Links of a layer as a matrix of switches, by bytes over the fair share; as `links`."""
-    return heat.fabric(_strategy(result, strategy), layer)
+    return analysis_charts.fabric(_strategy(result, strategy), layer)
 
 
 def seeds(result: Sweep) -> Chart:
     """Imbalance over hash seeds, a box per layer."""
-    return boxes.seeds(result.record)
+    return replay_charts.seeds(result.record)
 
 
 def completions(result: Aggregation) -> Chart | None:
     """Mean completion time of jobs by scheme: over memory, or bars with one size of memory."""
-    return schemes.completions(result.record)
+    return schemes.completions_aggregation(result.record)
 
 
 def memory(result: Aggregation) -> Chart | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..probes.owners.nldev import QueuePairCounters, dump_counters, dump_queue_pairs
-from ..probes.owners.resources import Resource
+from ..probes.owners.queue_pairs import Resource
 from ..probes.sysfs import DEVICES, devices, read_ports
 
 _EVERY_S = 15.0

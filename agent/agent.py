@@ -17,9 +17,9 @@ from prometheus_client.process_collector import ProcessCollector
 
 from ..analyzer.errors import CaptureError, UsageError
 from ..analyzer.words import printable_json
+from .findings import AgentDiagnosis, AgentFinding, Flows, QueuePairs
 from .metrics import State, families
 from .readings import MOST_QUEUE_PAIRS, MOST_TOP, Readings
-from .results import AgentDiagnosis, AgentFinding, Flows, QueuePairs
 from .server import Answer, Request
 
 _JSON = "application/json; charset=utf-8"

@@ -1,4 +1,4 @@
-"""Problems that the counters of the last minute show, without false all-clears.
+"""Findings of the agent, from counters and flows.
 
 Counters know no cause: `rocescope analyze` of a recording does. Retransmissions fill skipped PSNs
 as late packets do, so a flow with more late packets than skipped PSNs has most likely lost some.
@@ -8,17 +8,195 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
+from ..analyzer.results.base import Record, about
 from ..analyzer.results.diagnosis import SEVERITIES, Severity
 from ..kernels.kernel import Array
-from .adapters import AdapterState
+from .adapters import Adapter, AdapterState
 from .flows import COUNTED, PACKETS, grouped
-from .results import AgentFinding, Problem
+
+# What the agent answers as JSON.
+
+SCHEMA_VERSION = "1.0"
+Problem = Literal[
+    "loss", "naks", "receiver-not-ready", "reordering", "ecn-marking", "queue-pairs-in-error"
+]
+
+
+class FlowCounts(Record, frozen=True, kw_only=True):
+    """A listed flow; counts since it is listed."""
+
+    interface: str
+    direction: str
+    src: str
+    dst: str
+    dest_qp: int
+    owner: Annotated[str | None, about("process of this host, where known")]
+    pid: int | None
+    idle_ns: Annotated[int, about("time since its last packet")]
+    packets: int
+    wire_bytes: int
+    payload_bytes: int
+    messages: int
+    late_packets: Annotated[int, about("below the expected PSN; with retransmissions")]
+    skipped_psns: Annotated[int, about("passed over; late packets may have filled them")]
+    naks: int
+    rnr_naks: int
+    cnps: int
+    ecn_marked_packets: int
+    packets_in_interval: int
+    wire_bytes_in_interval: int
+    spraying_width: Annotated[
+        float | None, about("of the last interval with 32 data packets; null: none yet")
+    ]
+
+
+class Flows(Record, frozen=True, kw_only=True):
+    """Answer of /flows: those with most late, refused and marked packets first, then by bytes."""
+
+    schema_version: str = SCHEMA_VERSION
+    time_ns: int
+    interval_ns: int
+    listed: Annotated[int, about("flows with a packet within the last minute")]
+    blind: Annotated[list[Blind], about("interfaces whose packets are not seen")]
+    flows: list[FlowCounts]
+
+
+class QueuePairCounts(Record, frozen=True, kw_only=True):
+    """A queue pair of this host, and the adapter's counters of it."""
+
+    adapter: str
+    port: int | None
+    qp: int
+    remote_qp: int | None
+    type: str
+    state: str
+    pid: int | None
+    command: str
+    counters: dict[str, int]
+    counted_with: Annotated[int, about("queue pairs whose sum the counters are; 0: not counted")]
+
+
+class QueuePairs(Record, frozen=True, kw_only=True):
+    """Answer of /queue-pairs: those in error first, then those with the largest counters."""
+
+    schema_version: str = SCHEMA_VERSION
+    time_ns: int
+    known: int
+    unknown_because: str | None
+    counters_unknown_because: str | None
+    queue_pairs: list[QueuePairCounts]
+
+
+class AgentFinding(Record, frozen=True, kw_only=True):
+    """A problem that the counters of the last minute show."""
+
+    kind: Problem
+    severity: Severity
+    interface: str
+    direction: str
+    since_ns: int
+    packets: Annotated[int, about("hit by it; queue pairs for queue-pairs-in-error")]
+    of_packets: int
+    share_percent: float
+    sentence: str
+    next_step: str
+    recordings: Annotated[list[str], about("files around its beginning")] = []
+
+
+class Blind(Record, frozen=True, kw_only=True):
+    """An interface whose packets are not seen, and why."""
+
+    interface: str
+    reason: str
+    sentence: str
+
+
+class AgentDiagnosis(Record, frozen=True, kw_only=True):
+    """Answer of /diagnosis."""
+
+    schema_version: str = SCHEMA_VERSION
+    time_ns: int
+    window_ns: int
+    summary: str
+    findings: list[AgentFinding]
+    healthy: Annotated[list[str], about("checks that passed, and what they cover")]
+    blind: list[Blind]
+    limits: Annotated[list[str], about("what the counters cannot show")]
+
+
+# Where the agent sees packets, and where it is blind and says so.
+
+NOT_ATTACHED, ADAPTER, GONE = "not_attached", "adapter_bypass", "interface_gone"
+UNKNOWN = "adapter_unknown"
+_SENTENCES = {
+    NOT_ATTACHED: "no probes are attached",
+    ADAPTER: "the RDMA adapter moves RoCE past the kernel, where probes do not see it",
+    UNKNOWN: (
+        "no RoCE packet was seen, and whether an RDMA adapter moves RoCE past the kernel is"
+        " unknown: adapters are not looked up in other network namespaces"
+    ),
+    GONE: "the interface has disappeared or lost its probes; restart the agent",
+}
+
+
+@dataclass(slots=True)
+class Bypass:
+    """Whether adapters move packets of an interface past the probes, by growth between looks."""
+
+    found: bool = False
+    _counted: int = 0
+    _moved: dict[str, int] = field(default_factory=dict)
+
+    def look(self, counted: int, moved: Mapping[str, int]) -> None:
+        """Compare what has grown since the last look.
+
+        counted: RoCE packets that probes have counted. moved: packets of each adapter other than
+        Soft-RoCE by its own counters, in the directions of the probes. An adapter that copies RoCE
+        to the kernel shows as many as it moves.
+        """
+        grown = sum(
+            max(0, n - self._moved[name]) for name, n in moved.items() if name in self._moved
+        )
+        seen = counted - self._counted
+        if grown or seen:
+            self.found = 2 * seen < grown
+        self._counted, self._moved = counted, dict(moved)
+
+
+def blind_because(
+    attached: bool, gone: bool, adapters: Sequence[Adapter] | None, counted: int, bypassed: bool
+) -> str | None:
+    """Why the packets of an interface are not seen; None: they are.
+
+    adapters: of the interface; None: unknown. counted: RoCE packets that probes have counted.
+    bypassed: `Bypass.found`.
+    """
+    if not attached:
+        return NOT_ATTACHED
+    if gone:
+        return GONE
+    if adapters is None:
+        return None if counted else UNKNOWN
+    hardware = any(not adapter.is_software for adapter in adapters)
+    return ADAPTER if hardware and (bypassed or not counted) else None
+
+
+def blind(interface: str, reason: str) -> Blind:
+    """The record of an interface whose packets are not seen."""
+    return Blind(interface=interface, reason=reason, sentence=_SENTENCES[reason])
+
+
+def placed(text: str, namespace: str | None) -> tuple[str, str | None]:
+    """Name and network namespace of an interface as the user gave it."""
+    where, _, name = text.rpartition(":")
+    return name, where or namespace
+
 
 WINDOW_NS: Final = 60_000_000_000
 NEW_AGAIN_NS: Final = 600_000_000_000

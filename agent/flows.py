@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ..analyzer.statistics.per_flow import longer
-from ..analyzer.wire.opcodes import RC, UC, XRC
+from ..analyzer.wire.bth import RC, UC, XRC
 from ..kernels.kernel import Array, Ints
-from ..probes.counters.layout import COUNTERS, IS_IPV6, KEY
+from ..probes.counters.program import COUNTERS, IS_IPV6, KEY
 
 
 class Count(NamedTuple):

@@ -18,9 +18,8 @@ from prometheus_client.samples import Exemplar
 from ..kernels.kernel import Array, Ints
 from ..version import VERSION
 from .adapters import AdapterState
-from .findings import Place
+from .findings import AgentFinding, Blind, Place
 from .flows import COUNTED, COUNTS, WIDTH_BOUNDS
-from .results import AgentFinding, Blind
 
 _PLACE: Final = ["device", "direction"]
 

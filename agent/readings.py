@@ -12,21 +12,27 @@ import numpy as np
 from ..analyzer.words import printable
 from ..kernels.kernel import Array
 from ..probes.counters.counters import CounterSource
-from ..probes.counters.layout import IS_IPV6, TALLY, address_text
+from ..probes.counters.program import IS_IPV6, TALLY, address_text
 from .adapters import Adapters
-from .findings import WINDOW_NS, Findings, Now, Place
-from .flows import COUNTED, MOST_PEERS, PACKETS, WIRE_BYTES, CountedFlows
-from .metrics import Seen, State, Worst
-from .results import (
+from .findings import (
+    WINDOW_NS,
     AgentDiagnosis,
     AgentFinding,
     Blind,
+    Bypass,
+    Findings,
     FlowCounts,
     Flows,
+    Now,
+    Place,
     QueuePairCounts,
     QueuePairs,
+    blind,
+    blind_because,
+    placed,
 )
-from .seen import Bypass, blind, blind_because, placed
+from .flows import COUNTED, MOST_PEERS, PACKETS, WIRE_BYTES, CountedFlows
+from .metrics import Seen, State, Worst
 
 MOST_TOP = 200
 MOST_QUEUE_PAIRS = 4096

@@ -131,7 +131,7 @@ class Replayed:
     def __init__(self, path: str, registry: Any) -> None:
         from rocescope.analyzer.capture.source import open_capture
         from rocescope.analyzer.decode.decoder import Decoder
-        from rocescope.probes.loss import Loss
+        from rocescope.probes.rings import Loss
 
         self.registry, self.decoder = registry, Decoder(registry)
         self._capture = open_capture(path, registry.taps)
@@ -203,8 +203,7 @@ def _session(path: str) -> Any:
     """The result of a live session of the terminal user interface, drawn as often as it is."""
     from rocescope.analyzer.pipeline.options import AnalyzeOptions
     from rocescope.analyzer.pipeline.threads import give_back_large_arrays
-    from rocescope.analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
-    from rocescope.analyzer.wire.registry import Registry
+    from rocescope.analyzer.wire.registry import MOST_ADDRESSES, Endpoints, Registry
     from rocescope.probes import live_analysis
     from rocescope.tui.session.live import LiveFeed
     from rocescope.tui.session.session import Session

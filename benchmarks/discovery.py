@@ -12,15 +12,16 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
-
 from answers import recorded
 from sshd import LocalSshd, inventory
 
-from rocescope.discovery.asked import read_asked
+from rocescope.discovery.collect import collect
 from rocescope.discovery.dialects.registry import DIALECTS
-from rocescope.discovery.remote.collect import collect
-from rocescope.discovery.remote.inventory import read_inventory
+from rocescope.discovery.inventory import read_inventory
+from rocescope.discovery.results import read_asked
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
 
 SWITCHES, RUNS = 24, 3
 RECORDED = ("leaf1", "leaf2", "spine1", "spine2")

@@ -15,19 +15,19 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 
+import encapsulations as enc
 import numpy as np
 from numpy.typing import NDArray
 
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
+from rocescope.analyzer.decode.mirrors import MirrorOptions, Mirrors
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Taps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-import encapsulations as enc
 
 ROUNDS = 7
 PAYLOAD = 1024

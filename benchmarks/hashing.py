@@ -22,15 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 from scapy.layers.sctp import crc32c as scapy_crc32c
+from siphash_twin import siphash24
 
 from rocescope.replay.hashing.bound import BoundHash
-from rocescope.replay.hashing.functions.toeplitz import MICROSOFT_KEY
+from rocescope.replay.hashing.functions import MICROSOFT_KEY
 from rocescope.replay.hashing.keys import PacketKeys, fields_matrix, packet_keys
 from rocescope.replay.hashing.models import MODELS, bind
 from rocescope.replay.hashing.settings import HashSettings, equal_cost
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
-from siphash_twin import siphash24
 
 FLOWS = 1000
 MEMBERS = 16

@@ -24,12 +24,18 @@ from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap, Taps
 from rocescope.probes import bpf
-from rocescope.probes.counters.layout import COUNTERS, ORDER_BYTES, TALLY, WAYS
-from rocescope.probes.counters.program import CounterMaps, counter_source, opcode_map
+from rocescope.probes.counters.program import (
+    COUNTERS,
+    ORDER_BYTES,
+    TALLY,
+    WAYS,
+    CounterMaps,
+    counter_source,
+    opcode_map,
+)
 from rocescope.probes.program.compile import known_machine_code, load
 from rocescope.probes.program.program import Compiled, ProgramOptions, marked
-from rocescope.probes.rings.drain import Drain
-from rocescope.probes.rings.rings import Rings
+from rocescope.probes.rings import Drain, Rings
 
 RING_BYTES = 64 << 20
 SETS = 4096  # those of the default --max-flows

@@ -18,7 +18,7 @@ from typing import Self
 from bpf_runs import run_program
 
 from rocescope.probes import bpf
-from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.hooks.interfaces import in_namespace
 from rocescope.probes.program.compile import load, machine_code
 
 LIVE_FRAMES = 1 << 1  # BPF_F_TEST_XDP_LIVE_FRAMES

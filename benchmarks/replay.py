@@ -23,10 +23,10 @@ import numpy as np
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.placement import Walk
-from rocescope.replay.hashing.functions.linux import LinuxHash
 from rocescope.replay.hashing.keys import packet_keys
+from rocescope.replay.hashing.linux import LinuxHash
 from rocescope.replay.hashing.models import bind
-from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.seeded import SeedRange
 from rocescope.replay.hashing.settings import Group, HashSettings
 from rocescope.replay.seeds.search import search_linux
 from rocescope.replay.seeds.sweep import Scores, sweep

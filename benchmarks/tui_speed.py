@@ -39,7 +39,7 @@ from textual import events
 from textual._compositor import CompositorUpdate
 
 from rocescope.probes.live import LiveOptions
-from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session.live import open_live, open_recorded
 from rocescope.tui.session.session import Session
 

@@ -8,20 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..analyzer.decode.headers.cm import CmMessage
+from ..analyzer.decode.control import CmMessage
 from ..analyzer.decode.sessions import unused_name
 from ..analyzer.errors import UsageError
 from ..analyzer.pipeline.captures import BATCH_FRAMES
 from ..analyzer.wire.packets import COLUMNS, U16, U32, PacketTable
-from ..analyzer.wire.registry import Registry
-from ..analyzer.wire.segments import SegmentLists, UsidFormat
+from ..analyzer.wire.registry import Registry, SegmentLists, UsidFormat
 from ..analyzer.wire.taps import MANY_TAPS
-from .order import KEY, Chunks, MarkedTables, chunks_of
-from .pairs import Partitions
-from .plan import Plan
-from .rows import read_columns
-from .split import Capture
-from .work import Work, damaged, read_record
+from .plan import Partitions, Plan
+from .split import KEY, Capture, Chunks, MarkedTables, chunks_of
+from .work import Work, damaged, read_columns, read_record
 
 
 @dataclass(slots=True)

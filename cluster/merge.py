@@ -17,16 +17,15 @@ from ..analyzer.errors import RocescopeError, too_many_flows
 from ..analyzer.measures.hops.vantage import FabricLinks
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.results.analysis import Analysis
-from ..analyzer.summary.options import FlowOrder
+from ..analyzer.summary.names import FlowOrder
 from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.wire.packets import PacketTable
 from .captures import Captures
-from .order import KEY, Outline, in_order
 from .plan import Plan, analyze_options, read_plan
 from .reduce import TaskPipeline, merged_rows, read_result
-from .rows import read_columns
-from .work import Work, damaged
+from .split import KEY, Outline, in_order
+from .work import Work, damaged, read_columns
 
 Tell = Callable[[str, int, int], None]
 """Called with a step, and how much of how much of it is done."""

@@ -1,25 +1,59 @@
-"""The plan of an analysis in tasks: captures, options and number of partitions."""
+"""The plan of an analysis in tasks: captures, options and the partition of every packet."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, ip_address
 
 import msgspec
+import numpy as np
 from msgspec.structs import asdict, replace
 
 from ..analyzer.capture.stored import StoredObject, is_stored
-from ..analyzer.decode.multipath.flow_labels import FlowLabelOf
+from ..analyzer.decode.mrc import FlowLabelOf
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.pipeline.captures import group_files, open_sources
 from ..analyzer.pipeline.options import AnalyzeOptions
-from ..analyzer.summary.options import PathBy, PlaneBy
-from ..analyzer.wire.registry import Registry
-from ..analyzer.wire.segments import UsidFormat
+from ..analyzer.summary.names import PathBy, PlaneBy
+from ..analyzer.wire.packets import I64, U32
+from ..analyzer.wire.registry import Registry, UsidFormat
 from ..analyzer.wire.taps import Tap
-from .open_files import allow_open_files
-from .work import Work, read_record, write_record
+from .work import Work, allow_open_files, read_record, write_record
+
+# The partition of every packet: a hash of its unordered pair of hosts.
+
+
+class Partitions:
+    """Partitions by host pair; the same for every capture that numbers its addresses."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._hashes = np.zeros(0, np.uint64)
+
+    def see(self, addresses: Sequence[str]) -> None:
+        """Learn the addresses that were added."""
+        new = [_hash_of(address) for address in addresses[len(self._hashes) :]]
+        self._hashes = np.concatenate([self._hashes, np.array(new, np.uint64)])
+
+    def of(self, src: U32, dst: U32) -> I64:
+        """int64[rows]: the partition of pairs of address numbers."""
+        mixed = self._hashes[src] + self._hashes[dst]  # modulo 2^64, the same in both directions
+        mixed ^= mixed >> np.uint64(31)
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        partitions: I64 = (mixed % np.uint64(self.count)).astype(np.int64)
+        return partitions
+
+
+def _hash_of(address: str) -> int:
+    """64 bits of a digest; an IPv4 address and its RoCE GID are one endpoint."""
+    parsed = ip_address(address)
+    value = int(parsed) | (0xFFFF << 32 if isinstance(parsed, IPv4Address) else 0)
+    digest = hashlib.blake2b(value.to_bytes(16, "big"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
 
 MOST_PARTITIONS = 4096
 

@@ -9,25 +9,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..analyzer.decode.headers.cm import CmMessage
+from ..analyzer.decode.control import CmMessage
 from ..analyzer.errors import RocescopeError, UsageError, too_many_flows
 from ..analyzer.pipeline.options import AnalyzeOptions
 from ..analyzer.pipeline.owners import read_owners
 from ..analyzer.pipeline.pipeline import Pipeline
+from ..analyzer.results.base import Series
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.results.flow import Owner
-from ..analyzer.results.series import Series
 from ..analyzer.summary.trust import check_read
 from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.wire.packets import PacketTable
 from .captures import Captures
-from .order import KEY, Outline, in_order
-from .pairs import Partitions
-from .plan import Plan, analyze_options, read_plan
-from .rows import ColumnWriter
+from .plan import Partitions, Plan, analyze_options, read_plan
+from .split import KEY, Outline, in_order
 from .state import read_state, write_state
-from .work import Work, opened, record_head
+from .work import ColumnWriter, Work, opened, record_head
 
 TRACKED: dict[str, np.dtype[Any]] = {"flow": np.dtype(np.int32), "verdict": np.dtype(np.uint8)}
 """Columns of `tracked.parquet`: of each row, in order, the number of its flow and its verdict."""

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import zstandard
 
-from ..analyzer.decode.headers.cm import CmMessage
+from ..analyzer.decode.control import CmMessage
 from ..analyzer.measures.congestion import CongestionArrays, CongestionMeasure
 from ..analyzer.measures.counters import Counters
 from ..analyzer.measures.hops.clocks import SampledTimes
@@ -26,7 +26,7 @@ from ..analyzer.measures.path_table import LaneRecords, PathLanes, PathTable
 from ..analyzer.measures.series import Activity, Idle, IdleArrays, Totals
 from ..analyzer.measures.spraying import PathUsage
 from ..analyzer.measures.troubles import TroubleArrays, Troubles
-from ..analyzer.results.ended import Ended
+from ..analyzer.results.captures import Ended
 from ..analyzer.statistics.density import Densities, DensityArrays
 from ..analyzer.statistics.histogram import HistogramPool, Histograms
 from ..analyzer.statistics.per_flow import CodeArrays, CodeCounts, PerFlow
@@ -34,7 +34,7 @@ from ..analyzer.statistics.windows import WindowedSums
 from ..analyzer.track.pairing import CmPairs, _Request
 from ..analyzer.track.state import State
 from ..analyzer.track.tracker import FlowTracker
-from .order import Outline
+from .split import Outline
 from .work import damaged
 
 _CLASSES: tuple[type[Any], ...] = (

@@ -6,25 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from ..analyzer.errors import UsageError
-from ..analyzer.packages import require
+from ..analyzer.errors import UsageError, require
 from ..analyzer.summary.trust import ENDED_EARLY
 from ..analyzer.units import parse_duration, parse_rate
-from .live.analyze_live import analyze_live
-from .live.capturing import writable_later
-from .options.capturing import CAPTURING, IDLE_AFTER, UNTIL, Capturing, Until
-from .options.dscp_priority import parse_dscp_priorities
-from .options.endings import exit_code
-from .options.logs import JOB_LOGS, JobLogs
-from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput
-from .options.parameter import Parameter, changed
+from .analyze_live import analyze_live
+from .options.capturing import CAPTURING, IDLE_AFTER, UNTIL, Capturing, Until, writable_later
+from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput, exit_code
 from .options.progress import shown
-from .options.reading import READING, Reading
+from .options.reading import JOB_LOGS, READING, JobLogs, Reading, parse_dscp_priorities
+from .table import Parameter, changed
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
-    from ..report.out_folder import OutFolder
     from ..report.terminal.page import Page
+    from ..report.whole_file import OutFolder
 
 Severity: TypeAlias = Literal["critical", "warning", "note"]
 
@@ -151,7 +146,7 @@ def analyze(
     priorities = {} if dscp_priority is None else parse_dscp_priorities(dscp_priority)
     flow_order = None
     if sort is not None:
-        from ..report.files.flowtable import flow_order_by
+        from ..report.files.tables import flow_order_by
 
         flow_order = flow_order_by(sort)
     if live:
@@ -175,7 +170,7 @@ def analyze(
 
     from ..analyzer.measures.conformance.options import ConformanceOptions
     from ..analyzer.pipeline import captures as engine
-    from .options.fabric_links import fabric_links
+    from .options.reading import fabric_links
 
     options = replace(
         options,
@@ -204,7 +199,7 @@ def analyze(
         write_analysis(analysis, to, top or 20, sort is not None, brief)
     else:
         require("pyarrow")
-        from ..report.out_folder import out_folder
+        from ..report.whole_file import out_folder
 
         with out_folder(folder) as out:
             analysis = analysed(out)
@@ -216,7 +211,7 @@ def failed(analysis: Analysis, fail_on: Severity | None) -> int:
     """1 when a finding is as severe as `fail_on` or worse, else 0."""
     if fail_on is None:
         return 0
-    from ..report.words.diagnosis import reaches
+    from ..report.notes import reaches
 
     return int(reaches(analysis.diagnosis, fail_on))
 
@@ -249,7 +244,7 @@ def write_analysis(
 
     def encoded(format: ReportFormat) -> bytes:
         if format == "html":
-            from ..report.html.documents.analysis import analysis_html
+            from ..report.html.documents import analysis_html
 
             return analysis_html(analysis, top, sorted_flows)
         from ..report.files import encode

@@ -1,8 +1,9 @@
-"""The command line in cyclopts; a command is loaded when it runs."""
+"""The command line in cyclopts; a command is loaded when it runs. And its completion in shells."""
 
 from __future__ import annotations
 
 import sys
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.help import DefaultFormatter, HelpPanel
@@ -12,6 +13,7 @@ from rich.text import Text
 from ..analyzer.errors import UsageError
 from ..version import VERSION
 from .table import COMMANDS
+from .table import Parameter as CompletionParameter
 
 EPILOGUE = """\
 Start with: rocescope analyze capture.pcap
@@ -57,7 +59,7 @@ for _name, _command in COMMANDS.items():
         help_epilogue=_command.examples,
     )
 app.command(
-    "rocescope.commands.replay.generate:application",
+    "rocescope.commands.generate:application",
     name="generate",
     help="Generate RoCEv2 traffic of a pattern, or MRC traffic, as a pcap.",
 )
@@ -96,3 +98,20 @@ def _missing(error: MissingArgumentError) -> str:
         if shown and "rocescope" in example:
             return f"{command} needs {name}, for example: {example}"
     return f"{command} needs {name}; see rocescope {command} --help"
+
+
+# `rocescope completion`: shell completion of commands, options and their values.
+
+
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], CompletionParameter(name="SHELL")], /
+) -> None:
+    """Print the completion script of a shell.
+
+    Parameters
+    ----------
+    shell
+        The shell that reads the script.
+    """
+
+    sys.stdout.write(app.generate_completion(shell=shell))

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
-from .options.endings import exit_code
-from .options.mirrors import mirror_options
-from .options.output import OUTPUT, Output, ReportFormat
-from .options.parameter import Parameter
+from .options.output import OUTPUT, Output, ReportFormat, exit_code
 from .options.progress import shown
-from .options.reading import PORTS, Ports
+from .options.reading import PORTS, Ports, mirror_options
 from .options.taps import NAMING, Naming, check_uncombined
+from .table import Parameter
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
@@ -118,12 +116,12 @@ def check(
 
 def _write(analysis: Analysis, to: Output, top: int) -> None:
     def fill(page: Page) -> None:
-        from ..report.terminal.conformance import CheckReport
+        from ..report.terminal.report import CheckReport
 
         CheckReport(analysis, page, top).print()
 
     def encoded(format: ReportFormat) -> bytes:
-        from ..report.files.check import encode_check
+        from ..report.files.results import encode_check
 
         return encode_check(analysis, format)
 

@@ -9,15 +9,12 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ..analyzer.errors import UsageError
-from ..analyzer.packages import require
+from ..analyzer.errors import UsageError, require
 from ..analyzer.units import parse_duration, parse_rate
 from .analyze import Severity, failed, write_analysis
-from .options.endings import exit_code
-from .options.output import REPORT_OUTPUT, ReportOutput
-from .options.progress import ProgressAs, shown
+from .options.output import REPORT_OUTPUT, ReportOutput, exit_code
+from .options.progress import ProgressAs, shown, steps_shown
 from .options.reading import READING_IN_TASKS, ReadingInTasks
-from .options.steps import steps_shown
 
 EXAMPLES = """\
 Examples:
@@ -197,9 +194,8 @@ def merge(
     if folder is None:
         to.chosen()
     from ..cluster.merge import merge as merged
-    from ..report.files.flowtable import flow_order_by
-    from .options.dscp_priority import parse_dscp_priorities
-    from .options.fabric_links import fabric_links
+    from ..report.files.tables import flow_order_by
+    from .options.reading import fabric_links, parse_dscp_priorities
 
     priorities = None if dscp_priority is None else parse_dscp_priorities(dscp_priority)
     with steps_shown(to.progress) as tell:
@@ -211,7 +207,7 @@ def merge(
             tell=tell or (lambda what, done, total: None),
         )
     if folder is not None:
-        from ..report.out_folder import out_folder
+        from ..report.whole_file import out_folder
 
         with out_folder(folder) as out:
             out.write(analysis, top, sort is not None)

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.words import printable
-from .options.endings import exit_code
-from .options.inputs import captures_in, input_name
-from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput
-from .options.parameter import Parameter
+from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput, exit_code
 from .options.progress import shown
-from .options.taps import NAMING, Naming
+from .options.taps import NAMING, Naming, captures_in, input_name
+from .table import Parameter
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
@@ -65,7 +63,7 @@ def compare(
 
     def encoded(format: ReportFormat) -> bytes:
         if format == "html":
-            from ..report.html.documents.comparison import comparison_html
+            from ..report.html.documents import comparison_html
 
             return comparison_html(result, top)
         from ..report.files import encode_json

@@ -1,20 +1,19 @@
-"""`rocescope export`: packets as a table for notebooks, or frames with comments for Wireshark."""
+"""`rocescope export` and `schema`: packets as a table, frames with comments, JSON Schemas."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.words import printable
 from ..report.whole_file import whole_file
-from .options.logs import JOB_LOGS, JobLogs
-from .options.parameter import Parameter
 from .options.progress import ProgressAs, shown
-from .options.reading import SELECTION, Selection
+from .options.reading import JOB_LOGS, SELECTION, JobLogs, Selection
 from .options.taps import NAMING, Naming
+from .table import Parameter
 
 _FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 
@@ -59,8 +58,7 @@ def export(
         )
     paths, tap_names = naming.captures(files)
 
-    from ..report.files.packet_stream import PacketOptions, PacketStream
-    from ..report.files.packets import batch_writer
+    from ..report.files.packets import PacketOptions, PacketStream, batch_writer
 
     options = PacketOptions(
         selection.filter, extensions, selection.udp_ports, icrc, tap_names, logs.patterns()
@@ -105,3 +103,42 @@ def _pcapng(
         print(f"rocescope: {printable(warning)}", file=sys.stderr)
     print(f"rocescope: {done.outcome}", file=sys.stderr)
     return UnreadableInput.exit_code if done.damaged_places else 0
+
+
+# `rocescope schema`: the JSON Schema of the results.
+
+
+def schema(
+    command: Annotated[
+        Literal[
+            "analyze",
+            "analyze-live",
+            "check",
+            "compare",
+            "replay",
+            "sweep",
+            "recover-seed",
+            "discover",
+            "trace",
+            "trace-follow",
+            "aggregate",
+        ],
+        Parameter(name="COMMAND"),
+    ] = "analyze",
+    /,
+) -> None:
+    """Print the JSON Schema of the results of a command.
+
+    Parameters
+    ----------
+    command
+        Command of the results; analyze-live is one interval of `analyze --live`, trace-follow one
+        event of `trace --follow`.
+    """
+    import msgspec
+
+    from ..report.files.results import json_schema
+
+    text = msgspec.json.format(msgspec.json.encode(json_schema(command)), indent=2)
+    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.buffer.flush()

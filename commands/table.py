@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import fields
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
-from ..kernels.named import NamedTuple
+from ..kernels.records import NamedTuple
+
+# Annotations of command arguments, without loading cyclopts.
+
+
+def Parameter(**options: Any) -> Any:
+    """A `cyclopts.Parameter` if cyclopts is loaded, otherwise only its options.
+
+    Annotations stay strings until they are evaluated.
+    """
+    if "cyclopts" not in sys.modules:
+        return SimpleNamespace(**options)
+    from cyclopts import Parameter as Real
+
+    return Real(**options)
+
+
+def changed(group: Any, usual: Any) -> list[str]:
+    """The options that differ between two instances of a group, as typed on the command line."""
+    return [
+        "--" + field.name.replace("_", "-")
+        for field in fields(group)
+        if getattr(group, field.name) != getattr(usual, field.name)
+    ]
 
 
 class Command(NamedTuple):
     """A command of the command line."""
 
     module: str
-    """Module under `commands`; its function has the name of the command."""
+    """Module under `commands` with a function of its name, or `module:function`."""
     help: str
     examples: str
     note: str = ""
@@ -22,7 +48,8 @@ class Command(NamedTuple):
     @property
     def place(self) -> str:
         """`module:function`."""
-        return f"{__package__}.{self.module}:{self.module.rpartition('.')[2]}"
+        module, _, function = self.module.partition(":")
+        return f"{__package__}.{module}:{function or module}"
 
     def load(self) -> Callable[..., Any]:
         """Import the module and return the function."""
@@ -33,7 +60,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "agent": Command(
-        "live.agent",
+        "agent",
         "Export measures of this host's RoCE traffic to Prometheus.",
         """\
 Examples:
@@ -46,7 +73,7 @@ Examples:
         "The filter runs in the kernel.",
     ),
     "aggregate": Command(
-        "replay.aggregate",
+        "aggregate",
         "Compare schemes of in-network aggregation on the same switch memory.",
         """\
 Examples:
@@ -76,7 +103,7 @@ Examples:
         "csv, parquet and arrow contain one row per flow.",
     ),
     "capture": Command(
-        "live.capture",
+        "capture",
         "Capture RoCE packets on interfaces into a pcapng file.",
         """\
 Examples:
@@ -111,7 +138,7 @@ Examples:
         "rocescope analyze -o before.json writes the JSON of captures.",
     ),
     "completion": Command(
-        "completion",
+        "app:completion",
         "Print the completion script of bash, zsh or fish.",
         """\
 Examples:
@@ -123,7 +150,7 @@ Examples:
         "Save it where the shell looks for completions, then start a new shell.",
     ),
     "discover": Command(
-        "discovery.discover",
+        "discover",
         "Read a fabric from the answers of its switches and hosts.",
         """\
 Examples:
@@ -137,7 +164,7 @@ Examples:
         "documentation is reported.",
     ),
     "doctor": Command(
-        "live.doctor",
+        "doctor",
         "Test what live capture needs on this host and show what to install.",
         """\
 Examples:
@@ -156,7 +183,7 @@ Examples:
 """,
     ),
     "extcap": Command(
-        "live.extcap",
+        "extcap",
         "Add live RoCE capture, fields of packet comments and colours to Wireshark and tshark.",
         """\
 Examples:
@@ -168,7 +195,7 @@ Examples:
         "See docs/wireshark.md.",
     ),
     "fabric": Command(
-        "replay.fabric",
+        "fabric",
         "Show, check and convert a fabric of switches and hosts.",
         """\
 Examples:
@@ -180,7 +207,7 @@ Examples:
 """,
     ),
     "live": Command(
-        "live.live",
+        "tui:live",
         "Show interfaces live in the terminal UI, captured with eBPF.",
         """\
 Examples:
@@ -201,7 +228,7 @@ Examples:
 """,
     ),
     "recover-seed": Command(
-        "replay.recover_seed",
+        "recover_seed",
         "Find hash, fields and seed of a switch from captures of its parallel links.",
         """\
 Examples:
@@ -212,7 +239,7 @@ Examples:
         "csv, parquet and arrow contain one row per candidate.",
     ),
     "replay": Command(
-        "replay.replay",
+        "replay",
         "Replay traffic on a fabric with several load-balancing strategies.",
         """\
 Examples:
@@ -226,7 +253,7 @@ Examples:
         "csv, parquet and arrow contain one row per link.",
     ),
     "schema": Command(
-        "schema",
+        "export:schema",
         "Print the JSON Schema of the results of a command.",
         """\
 Examples:
@@ -235,7 +262,7 @@ Examples:
 """,
     ),
     "sweep": Command(
-        "replay.sweep",
+        "sweep",
         "Show the distribution of imbalance over hash seeds.",
         """\
 Examples:
@@ -246,7 +273,7 @@ Examples:
         "csv, parquet and arrow contain one row per histogram bin.",
     ),
     "trace": Command(
-        "discovery.trace",
+        "trace",
         "Show the path of every flow on a fabric, with the evidence of each hop.",
         """\
 Examples:

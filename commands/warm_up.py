@@ -13,9 +13,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 from ..analyzer.errors import RocescopeError
 from ..analyzer.pipeline.ahead import PARTS, call_of, in_python
 from ..kernels.cache import cache_base
-from .options.parameter import Parameter
-from .options.progress import ProgressAs
-from .options.steps import steps_shown
+from .options.progress import ProgressAs, steps_shown
+from .table import Parameter
 
 Use: TypeAlias = Literal[
     "aggregate", "analyze", "check", "export", "live", "replay", "sweep", "tui"
@@ -111,7 +110,7 @@ def _pcapng(pcap: bytes) -> bytes:
     """The first packet of a pcap as a pcapng, whose blocks have their own kernels."""
     from ..analyzer.wire.frames import LINKTYPE_ETHERNET
     from ..analyzer.wire.taps import Tap
-    from ..probes.files.pcapng_writer import interface_description, section_header
+    from ..probes.pcapng_writer import interface_description, section_header
 
     (length,) = struct.unpack_from("<I", pcap, 24 + 8)
     frame = pcap[24 + 16 : 24 + 16 + length] + bytes(-length % 4)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from ..analyzer.errors import UsageError
 from ..analyzer.words import printable
-from .asking.commands import Request, Run
+from .asking import Request, Run
 from .dialects.dialect import Dialect
 from .port_counters import COMMAND, Bytes, Port, parse_counters
 

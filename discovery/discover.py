@@ -1,26 +1,210 @@
-"""The fabric of a folder of answers, with what is to know about it."""
+"""A fabric from the answers of its switches and hosts, with its faults."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from ..analyzer.errors import UsageError
 from ..analyzer.words import printable
-from ..replay.fabrics.devices.assemble import Assembled, assemble
-from ..replay.fabrics.devices.cabling import Note
-from ..replay.fabrics.fabric import Fabric
+from ..kernels.kernel import Int32s, Ints
+from ..replay.fabrics.devices import Device
+from ..replay.fabrics.fabric import Fabric, edge_switches
+from ..replay.fabrics.topology import LLDP, Assembled, Note, assemble
+from ..replay.flows.checks import DEAD_END, LOOP, depths_to, next_switches
 from ..replay.hashing.settings import HashSettings
 from ..version import VERSION
-from .asked import Asked
-from .failing_routes import failing_routes
 from .folder import UNEXPECTED, UNREADABLE, Answers, Unread, read_folder
-from .lost_members import lost_members
-from .queue_pairs import Entry, joined, read_queue_pairs
-from .results import AskedDevice, Command, DiscoveredLink, Discovery, Remark
+from .results import Asked, AskedDevice, Command, DiscoveredLink, Discovery, Remark
+from .traffic import Entry, joined, read_queue_pairs
+
+# Routes that lead nowhere: switches without a route to a host, and loops of several switches.
+
+NO_ROUTE, CIRCLE = "no route", "loop"
+_SHOWN = 4
+"""Hosts named per line."""
+
+
+def failing_routes(fabric: Fabric) -> list[Note]:
+    """One note per switch without a route to hosts, and one per loop."""
+    assert fabric.origin is not None
+    edges = edge_switches(fabric.attachments)
+    if not len(edges):
+        return []
+    starts = np.unique(edges[edges >= 0])
+    alike, number = _alike(fabric, edges)
+    dead: dict[int, list[str]] = defaultdict(list)
+    circles: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    of_host = np.where(fabric.attachments.edge >= 0, number[fabric.attachments.edge], -1)
+    for i, edge in enumerate(alike.tolist()):
+        depth = depths_to(fabric, edge, starts)
+        hosts = [fabric.host_name(int(h)) for h in np.flatnonzero(of_host == i)]
+        for switch, steps in depth.items():
+            if (
+                steps == DEAD_END
+                and fabric.origin.tables[switch]
+                and not next_switches(fabric, switch, edge)
+            ):
+                dead[switch] += hosts
+        for circle in {c for s, d in depth.items() if d == LOOP for c in _circle(fabric, s, edge)}:
+            circles[circle] += hosts
+    names = fabric.nodes.names
+    notes = []
+    for circle, hosts in circles.items():
+        way = " > ".join(names[switch] for switch in (*circle, circle[0]))
+        text = f"packets to {_some(hosts)} loop: {way}"
+        notes.append(Note(CIRCLE, names[circle[0]], text))
+    for switch, hosts in sorted(dead.items()):
+        notes.append(Note(NO_ROUTE, names[switch], f"it has no route to {_some(hosts)}"))
+    return notes
+
+
+def _alike(fabric: Fabric, edges: Int32s) -> tuple[Ints, Ints]:
+    """(one edge of each set with equal groups everywhere, the number of the set of each edge)."""
+    forwarding = fabric.forwarding
+    start = forwarding.group_start
+    known: dict[bytes, int] = {}
+    equal = np.full(len(start), -1, np.int32)  # the last item serves group -1
+    for group in range(len(start) - 1):
+        links = forwarding.group_links[start[group] : start[group + 1]].tobytes()
+        equal[group] = known.setdefault(links, len(known))
+    columns = np.concatenate([equal[forwarding.of_family(4)], edges.T])
+    _, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    return first, number.reshape(-1)
+
+
+def _circle(fabric: Fabric, start: int, edge: int) -> Iterator[tuple[int, ...]]:
+    """The loop that a search from a switch closes first, from its lowest number.
+
+    All its switches have tables: the paths of others are assumed, and prove no loop.
+    """
+    assert fabric.origin is not None
+    tables = fabric.origin.tables
+    begins, seen = [start], set[int]()
+    while begins:
+        first = begins.pop()
+        if first in seen:
+            continue
+        seen.add(first)
+        if not tables[first]:
+            begins += next_switches(fabric, first, edge)
+            continue
+        way, waiting = [first], [next_switches(fabric, first, edge)]
+        while way:
+            if not waiting[-1]:
+                way.pop()
+                waiting.pop()
+                continue
+            node = waiting[-1].pop()
+            if node in way:
+                circle = way[way.index(node) :]
+                least = circle.index(min(circle))
+                yield (*circle[least:], *circle[:least])
+                return
+            if not tables[node]:
+                begins.append(node)
+            elif node not in seen:
+                seen.add(node)
+                way.append(node)
+                waiting.append(next_switches(fabric, node, edge))
+
+
+def _some(hosts: Sequence[str]) -> str:
+    more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+    return ", ".join(hosts[:_SHOWN]) + more
+
+
+# Equal-cost members that a switch does not use although their link is there.
+#
+# A member is lost if the group of a route is a proper part of the shortest paths over links
+# that are up. After the flap of a link, FRR 8.4.4 leaves the kernel's group without it and still
+# shows it as installed: the capacity is gone without any alarm.
+
+LOST = "lost member"
+_LOST_MEMBERS_SHOWN = 4
+"""Destinations named per link."""
+
+
+def lost_members(assembled: Assembled, answers: Sequence[Answers]) -> list[Note]:
+    """One note per link that groups of its switch leave out."""
+    fabric = assembled.fabric
+    origin = fabric.origin
+    assert origin is not None
+    by_name = {replies.device.name: replies for replies in answers}
+    leaves_out: dict[int, list[int]] = {}
+    groups: dict[int, int] = {}
+    for switch in range(fabric.switches):
+        if not origin.tables[switch]:
+            continue
+        for host in range(fabric.hosts):
+            edge = int(fabric.attachments.edge[host])
+            if edge < 0:
+                continue
+            used = set(fabric.group(switch, edge)[0].tolist())
+            group = int(assembled.shortest.group_of[switch, edge])
+            if group < 0 or not used:
+                continue
+            start = assembled.shortest.group_start
+            shortest = assembled.shortest.group_links[start[group] : start[group + 1]].tolist()
+            if not used < set(shortest):
+                continue
+            for link in shortest:
+                if link not in used:
+                    leaves_out.setdefault(link, []).append(host)
+    for link in leaves_out:
+        groups[link] = _groups_over(assembled, link)
+    notes = []
+    for link, hosts in sorted(leaves_out.items()):
+        source, target = (int(end[link]) for end in (fabric.links.source, fabric.links.target))
+        name, peer = fabric.nodes.names[source], fabric.nodes.names[target]
+        near, far = origin.ports[link // 2] if link % 2 == 0 else origin.ports[link // 2][::-1]
+        if not (_up(by_name, name, near) and _up(by_name, peer, far)):
+            continue
+        seen = "its LLDP peer" if LLDP in origin.links[link // 2] else origin.links[link // 2]
+        names = ", ".join(fabric.host_name(host) for host in hosts[:_LOST_MEMBERS_SHOWN])
+        more = (
+            f" and {len(hosts) - _LOST_MEMBERS_SHOWN} more"
+            if len(hosts) > _LOST_MEMBERS_SHOWN
+            else ""
+        )
+        routes = by_name[name].device.routes
+        known = {route.network for route in routes}
+        held = {r.network for r in routes for hop in r.hops if hop.device == near and hop.usable}
+        claimed = sum(
+            near in ports and network in known and network not in held
+            for network, ports in by_name[name].installed.items()
+        )
+        frr = f"; FRR calls it installed in {claimed} routes" if claimed else ""
+        text = (
+            f"{near} to {peer} {far} has a link and {seen}, but {len(hosts)} of {groups[link]} "
+            f"equal-cost groups over shortest paths leave it out: to {names}{more}{frr}"
+        )
+        notes.append(Note(LOST, name, text))
+    return notes
+
+
+def _groups_over(assembled: Assembled, link: int) -> int:
+    """The number of hosts to which a link is on a shortest path from its switch."""
+    shortest = assembled.shortest
+    start = shortest.group_start
+    with_link = np.zeros(len(start), np.bool_)  # the last item serves the -1 of `group_of`
+    at = np.flatnonzero(shortest.group_links == link)
+    with_link[np.searchsorted(start, at, "right") - 1] = True
+    edges = shortest.group_of[int(assembled.fabric.links.source[link])]
+    return int(np.count_nonzero(with_link[edges] & (edges >= 0)))
+
+
+def _up(answers: Mapping[str, Answers], node: str, port: str) -> bool:
+    """Whether a port has a link, as far as its device was asked."""
+    device: Device | None = answers[node].device if node in answers else None
+    ports = () if device is None else device.interfaces or ()
+    return all(interface.up for interface in ports if interface.name == port)
 
 
 class Discovered(NamedTuple):

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ..analyzer.errors import RocescopeError, UsageError
 from ..analyzer.words import printable
-from ..replay.fabrics.addressing import Network
-from ..replay.fabrics.devices.device import Device
-from .asked import ASKED, Asked, read_asked
+from ..replay.fabrics.devices import Device
+from ..replay.fabrics.fabric import Network
 from .dialects.dialect import Dialect, Question
-from .dialects.frr import SUFFIX, installed_of
+from .dialects.linux import SUFFIX, installed_of
 from .dialects.registry import DIALECTS
+from .results import ASKED, Asked, read_asked
 
 NO_ANSWER = "no answer"
 UNREADABLE = "unreadable"

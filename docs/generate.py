@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rocescope.analyzer.results.analysis import Analysis
-from rocescope.analyzer.results.live import LiveInterval
+from rocescope.analyzer.results.analysis import Analysis, LiveInterval
 from rocescope.report.files.packets import packet_schema
 
 MARKER = "<!-- What follows is written by `make docs`. -->\n"

@@ -1,22 +1,64 @@
-"""The cache of machine code: folders and keys."""
+"""The cache of compiled kernels: its folders, locks and files."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
 import errno
+import fcntl
+import marshal
 import os
 import stat
 import sys
 import time
 import types
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..version import VERSION
+
+# A lock between processes, if the file system supports it.
+
+_POLL_S = 0.02
+
+
+@contextlib.contextmanager
+def process_lock(path: str, patience_s: float) -> Iterator[bool]:
+    """Hold the lock of a file, created with its folder; yields whether it is held.
+
+    It is not held without write permission, on a file system without locks, and after `patience_s`
+    seconds of waiting; the caller must work without the lock, only more slowly. Threads exclude
+    each other like processes. The system releases the lock of every ended process (flock(2)).
+    """
+    with contextlib.ExitStack() as stack:
+        held = False
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, file)
+            held = _taken(file, patience_s)
+        if held:  # released explicitly: a forked child also has the file open
+            stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
+        yield held
+
+
+def _taken(file: int, patience_s: float) -> bool:
+    """Wait for the lock, with a limit: a stopped process may hold it. OSError: no locks."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
+
 
 try:
     from _blake2 import blake2b  # hashlib loads OpenSSL, which takes longer than all digests here
@@ -235,3 +277,43 @@ def _file_digest(path: str) -> bytes:
             return blake2b(file.read(), digest_size=32).digest()
     except OSError:
         return b""
+
+
+# Values in files of the cache: written atomically, checked when they are read.
+
+_CHECKSUM_BYTES = 4
+
+
+def store(value: Any, path: str) -> None:
+    """Write a value of Python's own types; its folder must exist. Failures change nothing."""
+    data = marshal.dumps(value)
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        with open(temporary, "wb", opener=create_own) as file:
+            file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _say_full(os.path.dirname(os.path.dirname(path)))
+
+
+@cache
+def _say_full(folder: str) -> None:
+    """Once: later runs compile again, which takes minutes."""
+    with contextlib.suppress(OSError, AttributeError):  # there may be no standard error
+        print(
+            f"rocescope: compiled kernels are not cached in {folder}: no space left",
+            file=sys.stderr,
+        )
+
+
+def stored(path: str) -> Any:
+    """The value in a file; None when it is missing or damaged, or others can write to it."""
+    with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
+        content = read_own(path)
+        data = content[_CHECKSUM_BYTES:]
+        if zlib.crc32(data) == int.from_bytes(content[:_CHECKSUM_BYTES], "little"):
+            return marshal.loads(data)
+    return None

@@ -1,4 +1,4 @@
-"""Decorators that compile hot loops and cache the machine code for the next run."""
+"""Declares a hot loop: compiled once, cached, and loaded without the compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from . import image as machine_code
 from .cache import BOUNDS_CHECK, cache_base, digest_of, key_of, module_digest, remove_foreign
-from .shape import Shape, shape_of, text_of
+from .image import Shape, shape_of, text_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -184,7 +184,7 @@ def _alone(folder: str | None) -> AbstractContextManager[bool]:
     """Held by the process that fills the folder of a kernel; the others then find the machine code.
     Acquired before the lock of numba's compiler, never while holding it, to avoid a deadlock.
     """
-    from .file_lock import process_lock
+    from .cache import process_lock
 
     if folder is None:
         return nullcontext(False)
@@ -289,3 +289,41 @@ class Kernel:
                         built = dispatcher(self.__wrapped__, self._options, self.folder)
                     self._dispatchers[within] = built
         return built
+
+
+# A hint to the processor, inside kernels: an item will be needed soon.
+
+
+def _hint(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Fetch the cache line of an item of an array to write it; it reads nothing."""
+    from llvmlite import ir
+    from numba.core import cgutils
+
+    value = context.make_array(array_type)(context, builder, array)
+    find: Any = cgutils.get_item_pointer
+    item = find(context, builder, array_type, value, [index])
+    pointer = builder.bitcast(item, ir.IntType(8).as_pointer())
+    flag = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
+    declare: Any = cgutils.get_or_insert_function
+    hint = declare(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(hint, [pointer, flag(1), flag(3), flag(1)])  # to write, keep, data
+    return context.get_dummy_value()
+
+
+def _intrinsic() -> Any:
+    from numba import types
+    from numba.extending import intrinsic
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _hint(context, builder, signature.args[0], *arguments)
+
+    def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+        return types.void(array, types.int64), generate
+
+    return intrinsic(prefetch)
+
+
+prefetch_item: Any = FromNumba(_intrinsic)
+"""prefetch_item(array, index): fetch the cache line of array[index], which may be out of range; of
+`records.field` that of a field."""

@@ -1,4 +1,4 @@
-"""Live capture: attached probes, drained rings, frames and packet tables in order of time."""
+"""Live capture: RoCE packets of interfaces as frame batches."""
 
 from __future__ import annotations
 
@@ -6,39 +6,132 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
 from ..analyzer.decode.decoder import Decoder
 from ..analyzer.decode.merge import merge_tables
 from ..analyzer.errors import CaptureError, UsageError
+from ..analyzer.wire.bth import ROCE_UDP_PORT
 from ..analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from ..analyzer.wire.packets import I64, PacketTable
-from ..analyzer.wire.ports import ROCE_UDP_PORT
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.taps import Tap
 from ..kernels.kernel import Records
 from ..version import VERSION
 from . import bpf
-from .files.pcapng_writer import Blocks, interface_description, section_header
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
 from .hooks.interfaces import Interface, find_interfaces
 from .hooks.others import OthersBefore
-from .loss import LOSS, Loss, total
-from .opened import Opened
-from .program.bcc_module import find_bcc
+from .packet_blocks import INBOUND, OUTBOUND, PacketBlocks
+from .pcapng_writer import Blocks, interface_description, section_header
+from .program.compile import find_bcc
 from .program.filter import c_condition
-from .program.program import Compiled, ProgramOptions
-from .rights import privileges
-from .rings.drain import Drain, count_taps
-from .rings.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
-from .rings.ring import LARGEST_RECORD, WIDE_SNAP
-from .rings.rings import Rings
-from .rings.wakeups import Wakeups
+from .program.program import Compiled, ProgramOptions, kernel_version, strongly_ordered
+from .ring import LARGEST_RECORD, WIDE_SNAP
+from .rings import LOSS, Drain, Loss, Rings, Wakeups, count_taps, total
+
+# Context managers that release everything when their opening fails.
+
+
+class Opened:
+    """A context manager; `_open` puts what must be released on `_stack`."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    @abstractmethod
+    def _open(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+# Requirements of live capture on this machine and process.
+
+OLDEST_KERNEL = (5, 15) if strongly_ordered() else (5, 18)
+"""From 5.18 on atomic additions in BPF are ordered on arm64 too."""
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
+CAP_SYS_ADMIN = 21
+
+
+def effective_capabilities() -> int:
+    """Bit mask of this process's effective capabilities."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("CapEff:"):
+                return int(line.split()[1], 16)
+    return 0
+
+
+def missing_capabilities(namespaces: bool = False) -> list[str]:
+    """Capabilities that live capture needs and this process lacks.
+
+    CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON; other network `namespaces`
+    need it.
+    """
+    held = effective_capabilities()
+    is_admin = bool(held >> CAP_SYS_ADMIN & 1)
+    missing = [
+        name
+        for name, bit in CAPABILITIES.items()
+        if not held >> bit & 1 and not (is_admin and name != "CAP_NET_ADMIN")
+    ]
+    if namespaces and not is_admin:
+        missing.append("CAP_SYS_ADMIN")
+    return missing
+
+
+def check(namespaces: Iterable[str | None] = ()) -> None:
+    """CaptureError with the remedy if live capture cannot work here."""
+    version = kernel_version()
+    if version < OLDEST_KERNEL:
+        oldest = ".".join(map(str, OLDEST_KERNEL))
+        raise CaptureError(
+            f"live capture needs Linux {oldest} or later, this is {os.uname().release};"
+            " capture with tcpdump -s 128 and analyze the file"
+        )
+    missing = missing_capabilities(any(namespaces))
+    if missing:
+        raise CaptureError(
+            f"live capture needs {', '.join(missing)}: run with sudo, or give the process"
+            " these capabilities (setcap, systemd AmbientCapabilities)"
+        )
+    try:
+        os.close(bpf.create_map(bpf.MAP_RINGBUF, 0, 0, bpf.page_bytes(), name="rocescope_test"))
+    except OSError as error:
+        raise CaptureError(_no_ring(error)) from None
+
+
+def _no_ring(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOSYS:
+            return "this kernel has no BPF (CONFIG_BPF_SYSCALL): capture with tcpdump"
+        case errno.EPERM:
+            return (
+                "bpf(2) is refused despite the capabilities: a container's seccomp"
+                " profile or kernel lockdown forbids it; run on the host or with --privileged"
+            )
+        case errno.EINVAL:
+            return "this kernel has no BPF ring buffer: Linux 5.8 or later is needed"
+        case errno.ENOMEM:
+            return "no memory for BPF maps: raise the memory limit of this control group"
+    return f"the BPF ring buffer does not work here: {(error.strerror or '').lower()}"
+
 
 POLL_S = 0.02
 """Poll interval. Rings wake the reader before they fill; fewer, larger batches cost less."""
@@ -118,7 +211,7 @@ class LiveSource(Opened):
         if not self._names:
             raise UsageError("name the interfaces to capture on")
         namespaces = [self.options.namespace, *(n.rpartition(":")[0] for n in self._names)]
-        privileges.check(namespaces)
+        check(namespaces)
         find_bcc()
         self.interfaces = find_interfaces(self._names, self.options.namespace)
 

@@ -10,30 +10,27 @@ from pathlib import Path
 import numpy as np
 from msgspec import UNSET
 
-from ..analyzer.logs.following import FollowedLogs
-from ..analyzer.logs.join import Joined
+from ..analyzer.jobs.job import FollowedLogs
+from ..analyzer.jobs.join import Joined
 from ..analyzer.measures.ending import IDLE_AFTER_NS, TRACKED_FACTS, Turns, end_idle, sum_tracked
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.pipeline.options import AnalyzeOptions
 from ..analyzer.pipeline.pipeline import Pipeline
 from ..analyzer.pipeline.threads import give_back_freed, give_back_large_arrays
-from ..analyzer.results.analysis import Analysis
+from ..analyzer.results.analysis import Analysis, LiveInterval, RdmaPort
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.results.diagnosis import Diagnosis
 from ..analyzer.results.flow import Owner
-from ..analyzer.results.live import LiveInterval, RdmaPort
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
-from ..analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..analyzer.wire.packets import PacketTable
-from ..analyzer.wire.registry import Registry
+from ..analyzer.wire.registry import MOST_ADDRESSES, Endpoints, Registry
 from ..kernels.kernel import Ints
 from . import sysfs
 from .hooks.attach import GONE
-from .live import LiveOptions, LiveSource
-from .loss import Loss
-from .opened import Opened
+from .live import LiveOptions, LiveSource, Opened
 from .owners.watch import OwnerWatch
-from .rights.dropping import become_unprivileged
+from .rights import become_unprivileged
+from .rings import Loss
 
 
 class LivePipeline(Pipeline):

@@ -14,12 +14,10 @@ from contextlib import ExitStack, contextmanager
 from ..analyzer.errors import CaptureError
 from ..analyzer.results.flow import Owner
 from ..analyzer.track.tracker import FlowTracker
-from ..analyzer.wire.endpoints import MOST_ADDRESSES, Endpoints
-from ..analyzer.wire.registry import Registry
+from ..analyzer.wire.registry import MOST_ADDRESSES, Endpoints, Registry
 from .live import LiveOptions, LiveSource
 from .owners.watch import OwnerWatch
-from .rights.dropping import become_unprivileged
-from .rights.priority import allow
+from .rights import allow, become_unprivileged
 
 _UPDATE_EVERY_S = 1.0
 _SHARE_OF_TIME = 20

@@ -15,6 +15,7 @@ from msgspec import structs
 from ..analyzer.measures.hops.vantage import short_names
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.base import facts_of
+from ..analyzer.results.captures import Ended
 from ..analyzer.results.compare import (
     CHANGES,
     Change,
@@ -26,12 +27,11 @@ from ..analyzer.results.compare import (
     HopFigures,
 )
 from ..analyzer.results.diagnosis import SEVERITIES, Finding
-from ..analyzer.results.ended import Ended
 from ..analyzer.results.flow import Flow
 from ..analyzer.results.hops import Hop
-from ..analyzer.statistics.proportion import wilson
+from ..analyzer.statistics.shares import wilson
 from ..version import VERSION
-from .words.diagnosis import lost_again
+from .notes import lost_again
 
 Number = TypeVar("Number", int, float)
 Key = TypeVar("Key", bound=tuple[Any, ...])

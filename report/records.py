@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .files.columns import record_columns
+from .files.tables import record_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +51,7 @@ class Records(Sequence[R], Generic[R]):
 
     def to_arrow(self) -> pyarrow.Table:
         """A pyarrow.Table; the metadata of each field holds its unit and meaning."""
-        from .files.arrow import arrow_table
+        from .files.tables import arrow_table
 
         return arrow_table(self._columns, self._records)
 

@@ -129,7 +129,7 @@ def need_tool(unavailable: Callable[[str], NoReturn]) -> Callable[[str], str]:
 @pytest.fixture(scope="session")
 def libibverbs(unavailable: Callable[[str], NoReturn]) -> str:
     """The path of the installed libibverbs."""
-    from rocescope.probes.owners.libraries import installed_libraries
+    from rocescope.probes.owners.uprobes import installed_libraries
 
     found = installed_libraries()
     return found[0] if found else unavailable("needs libibverbs: apt install libibverbs1")

@@ -25,14 +25,14 @@ from factories import Frame, write_pcap
 from network import roce
 
 from rocescope import cli
-from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
+from rocescope.analyzer.decode.mirrors import MirrorOptions
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
 from rocescope.analyzer.pipeline import captures
 from rocescope.analyzer.pipeline.options import MAX_FLOWS, AnalyzeOptions, Progress
-from rocescope.analyzer.summary.options import PlaneBy
-from rocescope.analyzer.wire.segments import UsidFormat
+from rocescope.analyzer.summary.names import PlaneBy
+from rocescope.analyzer.wire.registry import UsidFormat
 from rocescope.commands.options.progress import COMPILES
-from rocescope.tui.session.words.command_words import reading_words
+from rocescope.tui.session.words import reading_words
 
 
 @dataclass

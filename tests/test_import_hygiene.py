@@ -66,7 +66,7 @@ def test_a_later_analysis_loads_neither_compiler_nor_parser(checkout: Path) -> N
 @pytest.mark.thorough
 def test_screens_begin_without_compiler_and_parser() -> None:
     """The first packets of a capture are to be seen within a second."""
-    loaded = modules_after("import rocescope.tui.app.app, rocescope.tui.screens.qps")
+    loaded = modules_after("import rocescope.tui.app, rocescope.tui.screens.qps")
     assert "textual" in loaded
     assert loaded.isdisjoint({"numba", "llvmlite", "scipy", "cyclopts", "lark", "pyarrow"})
 
@@ -75,14 +75,14 @@ def test_screens_begin_without_compiler_and_parser() -> None:
 def test_screens_of_a_live_session_load_no_replay() -> None:
     """Numba and the replays take 40 MB, and a session without files has nothing to replay."""
     statement = (
-        "import importlib, rocescope.tui.app.app\n"
-        "from rocescope.tui.screens.registry import prepared\n"
+        "import importlib, rocescope.tui.app\n"
+        "from rocescope.tui.screens.base import prepared\n"
         "for name in prepared('diagnosis', can_replay=False):\n"
         "    importlib.import_module(f'rocescope.tui.screens.{name}')"
     )
     loaded = all_modules_after(statement)
     assert {"rocescope.tui.screens.paths", "rocescope.tui.screens.packets"} <= loaded
-    assert "numba" not in loaded and "rocescope.tui.session.replays.replays" not in loaded
+    assert "numba" not in loaded and "rocescope.tui.session.replays" not in loaded
 
 
 @pytest.mark.thorough
@@ -102,5 +102,5 @@ def test_a_replay_loads_only_what_it_runs() -> None:
 
 def test_live_commands_load_no_compiler() -> None:
     """Probes and kernels are compiled once, then they come from the cache."""
-    loaded = modules_after("import rocescope.probes.live_analysis, rocescope.commands.live.capture")
+    loaded = modules_after("import rocescope.probes.live_analysis, rocescope.commands.capture")
     assert loaded.isdisjoint({"numba", "scipy", "textual", "pyarrow"})

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 import rocescope
-from rocescope.analyzer.packages import NEEDED_BY
+from rocescope.analyzer.errors import NEEDED_BY
 
 ROOT_MODULES = {"__init__.py", "__main__.py", "api.py", "cli.py", "plots.py", "version.py"}
 MAN_PAGE = "docs/rocescope.1"

@@ -1,4 +1,4 @@
-"""The configuration file of the terminal UI: keys, theme and columns.
+"""Settings of the terminal UI: keys, columns, theme and its colours.
 
 theme = "rocescope-light"    # or "nord", "gruvbox", ...
 refresh_hz = 4
@@ -18,10 +18,42 @@ from pathlib import Path
 
 import msgspec
 from platformdirs import user_config_path
+from textual.theme import Theme
 
 from ..analyzer.errors import UsageError
 from .actions import ACTIONS
-from .flow_columns import COLUMNS, RANKS
+from .screens.qps import COLUMNS, RANKS
+
+# The colours: blues and greys, one warm tone for problems.
+
+LIGHT = Theme(
+    name="rocescope-light",
+    primary="#1f6fb2",
+    secondary="#2f8f6b",
+    accent="#8a5a00",
+    warning="#a85b00",
+    error="#b3202c",
+    success="#2e7d32",
+    foreground="#1c232b",
+    background="#fbfcfd",
+    surface="#f1f4f7",
+    panel="#dde4eb",
+    dark=False,
+)
+THEME = Theme(
+    name="rocescope",
+    primary="#5aa9e6",
+    secondary="#7fc8a9",
+    accent="#f2c572",
+    warning="#f0a35e",
+    error="#ef5f6b",
+    success="#7bc47f",
+    foreground="#d7dde5",
+    background="#10141a",
+    surface="#161b22",
+    panel="#222b36",
+    dark=True,
+)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,19 +14,16 @@ import numpy as np
 from ..analyzer.results.diagnosis import Finding
 from ..analyzer.results.flow import Flow
 from ..kernels.kernel import Ints
-from ..report.words import human
+from ..report import human
+from .session.diagnosing import Span
+from .session.matrix import at_one_place, known_sets
 from .session.session import Session
-from .session.snapshots.snapshot import FlowKey, PathColumns, Snapshot, SourceState
-from .session.snapshots.tap_paths import at_one_place, known_sets
-from .session.windowing import Span
+from .session.snapshot import FlowKey, PathColumns, Snapshot, SourceState
 
 if TYPE_CHECKING:
-    from .session.packets.flow_pass import Late
-    from .session.packets.packets import Point
-    from .session.replays.aggregations import Aggregations
-    from .session.replays.placed import Placed
-    from .session.replays.replays import Replays
-    from .session.replays.traced import TracedOn
+    from .session.packets import Late, Point
+    from .session.placed import Placed, TracedOn
+    from .session.replays import Aggregations, Replays
 
 
 @dataclass(eq=False)
@@ -182,7 +179,7 @@ class ViewState:
     def replays(self) -> Replays:
         """The replays of the session's captures; created on first use."""
         if self._replays is None:
-            from .session.replays.replays import Replays  # loads the replay engine
+            from .session.replays import Replays  # loads the replay engine
 
             self._replays = Replays(self.session.paths, self.session.options)
             if self.session.paths and self.traced_on is not None:
@@ -196,7 +193,7 @@ class ViewState:
     def aggregations(self) -> Aggregations:
         """In-network aggregation of the session's captures; created on first use."""
         if self._aggregations is None:
-            from .session.replays.aggregations import Aggregations  # loads the replay engine
+            from .session.replays import Aggregations  # loads the replay engine
 
             self._aggregations = Aggregations(self.session.paths, self.session.options)
         return self._aggregations

@@ -19,8 +19,8 @@ import zstandard
 
 from ..errors import StoreError
 from .bytestream import RawStream
-from .identify import Compression
-from .identify import compression as compression_of
+from .source import Compression
+from .source import compression as compression_of
 
 _PIECE_BYTES = 1 << 18
 _ZSTD_PIECE_BYTES = 1 << 10

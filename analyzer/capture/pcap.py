@@ -8,13 +8,14 @@ from __future__ import annotations
 import struct
 
 from ...kernels.kernel import Bytes, inlined, kernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ..wire.frames import FrameColumns
 from ..wire.packets import I64
 from ..wire.taps import Tap, Taps
-from . import framing, linktypes
+from . import framing
+from . import framing as linktypes
+from .bytestream import Window
 from .framing import Framing, load32, note_disorder
-from .window import Window
 
 HEADER_BYTES = 24
 DAY_SECONDS = 86_400

@@ -9,8 +9,7 @@ from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..errors import StoreError, UnreadableInput, UsageError
-from ..packages import require
+from ..errors import StoreError, UnreadableInput, UsageError, require
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

@@ -7,11 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ..results.captures import Pause
 from . import outcomes
-from .headers.pause import N_CLASSES, N_FIELDS, pauses_of
-from .headers.uet import UetArrays, no_packets
+from .control import N_CLASSES, N_FIELDS, UetArrays, no_packets, pauses_of
 from .sessions import KIND_NAMES, N_KINDS
 
 ETHERTYPE_NAMES: Final = {

@@ -10,26 +10,22 @@ import numpy as np
 
 from ...kernels.kernel import Int
 from ..errors import UsageError
+from ..wire.bth import ROCE_UDP_PORT
 from ..wire.frames import FrameBatch
 from ..wire.packets import I64, PacketTable
-from ..wire.ports import ROCE_UDP_PORT
 from ..wire.registry import Registry
 from ..wire.taps import MANY_TAPS
-from .columns import ColumnPool, table_of
+from .control import CmMessage, cm_messages
 from .counters import DecodeCounters
-from .headers.cm import CmMessage, cm_messages
-from .multipath.flow_labels import FlowLabelOf, FlowLabels
-from .multipath.mrc import MRC_UDP_PORT, mrc_rows
-from .multipath.srv6 import number_paths
-from .rows import ANY_ROCE, ONLY_MRC, decode_rows
+from .mrc import MRC_UDP_PORT, FlowLabelOf, FlowLabels, mrc_rows, number_paths
+from .rows import ANY_ROCE, ONLY_MRC, ColumnPool, decode_rows, table_of
 from .sessions import MAX_SESSIONS
-from .tunnels.encapsulation import room_for, rows_of
-from .tunnels.patterns import WITH_OUTER_IPV6, WITH_RATE, WITH_VLAN
-from .tunnels.samples import note_samples
-from .tunnels.unwrapper import Unwrapper
+from .sflow import note_samples
+from .tunnel_patterns import WITH_OUTER_IPV6, WITH_RATE, WITH_VLAN
+from .unwrapping import Unwrapper, room_for, rows_of
 
 if TYPE_CHECKING:
-    from .mirrors.restore import Mirrors
+    from .mirrors import Mirrors
 
 
 class Decoder:

@@ -2,24 +2,107 @@
 
 from __future__ import annotations
 
+import sys
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ...kernels.kernel import Int, inlined, kernel
 from ..wire import packets
-from ..wire.endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
+from ..wire.bth import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, TRANSPORT_OF
 from ..wire.frames import FrameColumns
-from ..wire.opcodes import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, TRANSPORT_OF
-from ..wire.packets import I64, U8
-from . import outcomes
-from .columns import Columns
+from ..wire.packets import COLUMNS, I64, U8, PacketTable
+from ..wire.registry import IPV4_MAPPED, EndpointArrays, has_room, intern
+from . import headers, outcomes
+from .control import pause_frame
 from .counters import CounterArrays
-from .headers import link_and_ip
-from .headers.icrc import SCRATCH_BYTES, icrc
-from .headers.layout import BTH_BYTES, ICRC_BYTES, LAYOUT, LAYOUT_SHIFT_OF_TSETH
-from .headers.link_and_ip import ipv4, ipv6, link_layer, may_carry_frames
-from .headers.load import be16, be32, be64, byte
-from .headers.pause import pause_frame
-from .multipath.mrc import looks_like_mrc
+from .extensions import SCRATCH_BYTES, icrc
+from .headers import (
+    BTH_BYTES,
+    ICRC_BYTES,
+    LAYOUT,
+    LAYOUT_SHIFT_OF_TSETH,
+    be16,
+    be32,
+    be64,
+    byte,
+    ipv4,
+    ipv6,
+    link_layer,
+    may_carry_frames,
+)
+from .mrc import looks_like_mrc
+
+# Reusable memory for the columns of packet tables.
+
+if TYPE_CHECKING:
+    Columns = PacketTable
+else:
+    # Kernels take named tuples, not dataclasses.
+    Columns = namedtuple("Columns", [c.name for c in COLUMNS])
+
+_STAGGER_BYTES = 576
+"""Columns start at different page offsets, otherwise all share a few cache sets."""
+_MOST_HELD = 4
+"""Buffers that a pool keeps."""
+
+
+class _Held:
+    """A buffer and the columns in it."""
+
+    __slots__ = ("buffer", "columns", "idle", "rows")
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.buffer = np.empty(sum(_aligned(rows * c.dtype.itemsize) for c in COLUMNS), np.uint8)
+        arrays: list[NDArray[Any]] = []
+        at = 0
+        for c in COLUMNS:
+            size = rows * c.dtype.itemsize
+            arrays.append(self.buffer[at : at + size].view(c.dtype))
+            at += _aligned(size)
+        self.columns = Columns(*arrays)
+        self.idle = self.references()
+        """Reference count of the buffer when only this object refers to it."""
+
+    def references(self) -> int:
+        return sys.getrefcount(self.buffer)
+
+
+class ColumnPool:
+    """Provides writable columns; reuses their memory when nothing refers to it any longer.
+
+    A table may be kept as long as needed: its memory is reused only after the table and every view
+    of its columns are gone, detected by the reference count of the buffer. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[_Held] = []
+
+    def take(self, rows: int) -> Columns:
+        """Columns of at least `rows` rows, uninitialised; pass on only those of `table_of`."""
+        for held in self._held:
+            if held.references() <= held.idle:
+                if held.rows >= rows:
+                    return held.columns
+                self._held.remove(held)
+                break
+        held = _Held(rows)
+        if len(self._held) < _MOST_HELD:
+            self._held.append(held)
+        return held.columns
+
+
+def _aligned(size: int) -> int:
+    return (size + 63) // 64 * 64 + _STAGGER_BYTES
+
+
+def table_of(columns: Columns, rows: int) -> PacketTable:
+    """The first `rows` rows as a packet table; views, nothing is copied."""
+    return PacketTable(*(getattr(columns, c.name)[:rows] for c in COLUMNS))
+
 
 ANY_ROCE, ONLY_MRC = 1, 2
 """Values of `roce_ports`: RoCE, and RoCE if it looks like MRC. Other ports have 0."""
@@ -35,8 +118,8 @@ def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, In
     `end` is the end of the captured bytes, `stop` the end of the IP packet. A single return: with
     several, numba counts references to the arrays for every packet.
     """
-    needed = link_and_ip.UDP_BYTES + BTH_BYTES
-    bth = at + link_and_ip.UDP_BYTES
+    needed = headers.UDP_BYTES + BTH_BYTES
+    bth = at + headers.UDP_BYTES
     packet_stop = stop
     mismatch = 0
     if stop - at < needed:
@@ -47,7 +130,7 @@ def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, In
         udp_stop = at + be16(data, at + 4)
         if udp_stop - at < needed:
             bth = -outcomes.BAD_LENGTH
-        elif fragment == link_and_ip.FIRST:
+        elif fragment == headers.FIRST:
             # The UDP length covers all fragments, hence the whole RoCE packet.
             mismatch = packets.LENGTH_MISMATCH if udp_stop < stop else 0
             packet_stop = udp_stop
@@ -62,7 +145,7 @@ def _icrc_state(
     data: U8, ip: Int, bth: Int, end: Int, stop: Int, version: Int, fragment: Int, scratch: U8
 ) -> Int:
     """Check the ICRC of one packet: a value of the `icrc_state` column."""
-    if fragment == link_and_ip.FIRST or end < stop or stop - bth < BTH_BYTES + ICRC_BYTES:
+    if fragment == headers.FIRST or end < stop or stop - bth < BTH_BYTES + ICRC_BYTES:
         return packets.ICRC_TRUNCATED
     if version == 6 and bth - ip > 48:
         return packets.ICRC_UNCHECKED  # not defined for IPv6 extension headers
@@ -128,16 +211,16 @@ def decode_rows(
             outcome[t, np.uint64(-ethertype)] += 1
             continue
         version = 6
-        if ethertype == link_and_ip.ETHERTYPE_IPV4:
+        if ethertype == headers.ETHERTYPE_IPV4:
             version = 4
             protocol, at, stop, fragment = ipv4(data, ip, end)
-        elif ethertype == link_and_ip.ETHERTYPE_IPV6 or ethertype == link_and_ip.ETHERTYPE_ROCE_V1:
+        elif ethertype == headers.ETHERTYPE_IPV6 or ethertype == headers.ETHERTYPE_ROCE_V1:
             protocol, at, stop, fragment = ipv6(data, ip, end)
         else:
             if look_inside and may_carry_frames(ethertype, 0, 0):
                 return _stop_at(i, row, tags, t, note)
             kind: Int = outcomes.OTHER_ETHERTYPE
-            if ethertype == link_and_ip.ETHERTYPE_MAC_CONTROL:
+            if ethertype == headers.ETHERTYPE_MAC_CONTROL:
                 kind = pause_frame(
                     data,
                     ip,
@@ -160,8 +243,8 @@ def decode_rows(
         flags: Int = 0
         sport: Int = 0
         dport: Int = 0
-        if ethertype == link_and_ip.ETHERTYPE_ROCE_V1:
-            if protocol != link_and_ip.PROTOCOL_IB or at - ip != 40:
+        if ethertype == headers.ETHERTYPE_ROCE_V1:
+            if protocol != headers.PROTOCOL_IB or at - ip != 40:
                 outcome[t, outcomes.OTHER_ETHERTYPE] += 1
                 counters.ethertypes[ethertype] += 1
                 continue
@@ -176,17 +259,13 @@ def decode_rows(
             packet_stop: Int = stop
             note[t, outcomes.ROCE_V1_PACKETS] += 1
         else:
-            if protocol != link_and_ip.PROTOCOL_UDP:
-                if (
-                    look_inside
-                    and fragment != link_and_ip.LATER
-                    and may_carry_frames(0, protocol, 0)
-                ):
+            if protocol != headers.PROTOCOL_UDP:
+                if look_inside and fragment != headers.LATER and may_carry_frames(0, protocol, 0):
                     return _stop_at(i, row, tags, t, note)
                 outcome[t, outcomes.OTHER_PROTOCOL] += 1
                 counters.protocols[protocol] += 1
                 continue
-            if fragment == link_and_ip.LATER:
+            if fragment == headers.LATER:
                 outcome[t, outcomes.LATER_FRAGMENT] += 1
                 continue
             if end - at < 4:
@@ -246,7 +325,7 @@ def decode_rows(
         # A header must be captured and inside the packet: padding of a short Ethernet frame is not
         # a header.
         readable = min(end, stop, packet_stop)
-        if fragment == link_and_ip.FIRST:
+        if fragment == headers.FIRST:
             flags |= packets.FIRST_FRAGMENT
             note[t, outcomes.FIRST_FRAGMENTS] += 1
         if header_end > end:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Int, inlined, subkernel
-from ..wire.endpoints import IPV4_MAPPED
 from ..wire.frames import LINKTYPE_ETHERNET
 from ..wire.packets import I64
+from ..wire.registry import IPV4_MAPPED
 from ..wire.taps import Tap, Taps
 
 MAX_SESSIONS = 256

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from ..measures.troubles import FATAL_SENT
 from ..results.flow import Flow
-from ..wire.psn import PSN_HALF, PSN_MASK
+from ..wire.bth import PSN_HALF, PSN_MASK
 from .case import Case, seen_in_part
 
 ROUNDS = 3

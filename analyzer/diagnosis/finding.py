@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from ..measures.troubles import Trouble
 from ..results.diagnosis import Affected, Confidence, Evidence, Finding, Kind, Place, Severity
 from ..results.flow import Flow
-from ..statistics.proportion import wilson
+from ..statistics.shares import wilson
 from .case import Case, queue_pairs
 from .deaths import death_of
 from .words import counted, duration, ranks, when

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
+from ..results.captures import Ended
 from ..results.diagnosis import Finding, Kind
-from ..results.ended import Ended
 from ..results.flow import Flow
 from ..track.state import REQUESTS, RESPONSES
 from .case import Case, queue_pairs

@@ -7,7 +7,7 @@ from textwrap import shorten
 
 from msgspec import UNSET
 
-from ..summary.gaps import gaps_in
+from ..summary.hidden import gaps_in
 from ..words import printable
 from .case import Case, lost_or_late, unmapped
 from .deaths import may_be_answered

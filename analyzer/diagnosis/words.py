@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...analyzer import words
+from .. import words
 from ..results.flow import Flow
 from ..words import printable
 from .case import Case

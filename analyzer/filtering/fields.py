@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decode.multipath.mrc import CC_STATE, METH, NETH, SETH
-from ..wire import opcodes, packets
+from ..decode.mrc import CC_STATE, METH, NETH, SETH
+from ..wire import bth, packets
 from ..wire.packets import PacketTable
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -106,26 +106,24 @@ def _bit(mask: int) -> Values:
 def _acknowledges(kind: int) -> Presence:
     def present(table: PacketTable) -> Mask:
         has_aeth = (table.decode_flags & packets.HAS_AETH) != 0
-        carries = (opcodes.OPCODE_CLASS[table.opcode] & opcodes.ACKNOWLEDGE) != 0
-        mask: Mask = (
-            has_aeth & carries & _equal((table.aeth >> 24) & opcodes.SYNDROME_KIND_MASK, kind)
-        )
+        carries = (bth.OPCODE_CLASS[table.opcode] & bth.ACKNOWLEDGE) != 0
+        mask: Mask = has_aeth & carries & _equal((table.aeth >> 24) & bth.SYNDROME_KIND_MASK, kind)
         return mask
 
     return present
 
 
 def _is_cnp(table: PacketTable) -> Mask:
-    return _equal(table.opcode >> 5, opcodes.CNP)
+    return _equal(table.opcode >> 5, bth.CNP)
 
 
 def _transport(table: PacketTable) -> NDArray[Any]:
-    kinds: NDArray[Any] = opcodes.TRANSPORT_OF[table.opcode]
+    kinds: NDArray[Any] = bth.TRANSPORT_OF[table.opcode]
     return kinds
 
 
 def _is_mrc(table: PacketTable) -> Mask:
-    return _equal(_transport(table), opcodes.MRC)
+    return _equal(_transport(table), bth.MRC)
 
 
 def _of_mrc(name: str) -> Values:
@@ -178,7 +176,7 @@ _SPORT, _DPORT = _column("udp_sport"), _column("udp_dport")
 _DSCP, _ECN = _column("traffic_class", 2), _column("traffic_class", mask=3)
 _UDP = _not_flag(packets.ROCE_V1)
 
-TRANSPORTS = opcodes.TRANSPORT_NAMES
+TRANSPORTS = bth.TRANSPORT_NAMES
 ICRC_STATES = ("unchecked", "good", "bad", "truncated")
 
 _WIRESHARK = (
@@ -276,8 +274,8 @@ _OWN = (
     Field("tap", Kind.TAP, (_column("tap"),), _always, "name or number of the vantage point", 16),
     Field("icrc", Kind.NAMED, (_column("icrc_state"),), _always, "ICRC check", names=ICRC_STATES),
     _presence("ack", _acknowledges(0x00), "a positive acknowledgement"),
-    _presence("nak", _acknowledges(opcodes.SYNDROME_NAK), "a NAK, but not an RNR NAK"),
-    _presence("rnr", _acknowledges(opcodes.SYNDROME_RNR_NAK), "an RNR NAK"),
+    _presence("nak", _acknowledges(bth.SYNDROME_NAK), "a NAK, but not an RNR NAK"),
+    _presence("rnr", _acknowledges(bth.SYNDROME_RNR_NAK), "an RNR NAK"),
     _presence("cnp", _is_cnp, "a congestion notification packet"),
     _presence("mrc", _is_mrc, "a packet of MRC"),
     _presence(

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Ints, Records
 from ..results.base import Fact, facts_of
-from ..results.ended import Ended
+from ..results.captures import Ended
 from ..results.flow import Flow
 from ..statistics.per_flow import kept_flows
 from ..track.pairing import settle

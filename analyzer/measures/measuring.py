@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ...kernels.image import forget
 from ...kernels.kernel import Array, Bools, Int32s, Ints, Records
-from ...kernels.shape import forget
-from ..decode.headers.cm import CmMessage
-from ..results.ended import Ended
+from ..decode.control import CmMessage
+from ..results.captures import Ended
 from ..statistics.per_flow import Kept
 from ..track.answers import with_answers
 from ..track.batch import TrackedBatch

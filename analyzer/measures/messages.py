@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from ...kernels.kernel import Int, Ints, inlined, subkernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple, Record, Records
 from ..results.flow import Latency, Messages
 from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..statistics.per_flow import Kept, PerFlow, Pool, Tables
@@ -46,10 +46,9 @@ from ..track.batch import (
     Rows,
     TrackedBatch,
 )
-from ..wire import opcodes
+from ..wire import bth
+from ..wire.bth import psn_add, psn_distance, unwrapped
 from ..wire.packets import ACK_REQUEST, HAS_AETH, HAS_RETH
-from ..wire.psn import psn_add, psn_distance, unwrapped
-from ..wire.record import Record, Records
 from . import open_messages
 from .open_messages import (
     ASSEMBLY_FIELDS,
@@ -226,8 +225,8 @@ def copied(arrays: MessageArrays, flow: int) -> MessageArrays:
 
 _NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
 _RELIABLE: Final = 0x8000  # its requests are acknowledged
-_CLASS: Final = opcodes.OPCODE_CLASS | np.where(
-    np.isin(opcodes.TRANSPORT_OF, (opcodes.RC, opcodes.RD, opcodes.XRC, opcodes.MRC)), _RELIABLE, 0
+_CLASS: Final = bth.OPCODE_CLASS | np.where(
+    np.isin(bth.TRANSPORT_OF, (bth.RC, bth.RD, bth.XRC, bth.MRC)), _RELIABLE, 0
 ).astype(np.uint16)
 _ATOMIC_BYTES: Final = 8
 
@@ -236,7 +235,7 @@ _ATOMIC_BYTES: Final = 8
 def _update(arrays: MessageArrays, histograms: Histograms, rows: Rows) -> None:
     for i in range(len(rows.flow)):
         bits = np.int64(_CLASS[rows.opcode[i]])
-        if bits & opcodes.ACKNOWLEDGE:
+        if bits & bth.ACKNOWLEDGE:
             if rows.verdict[i] == NOT_SEQUENCED and rows.decode_flags[i] & HAS_AETH:
                 f = np.int64(rows.peer[rows.flow[i]])
                 if 0 <= f < len(rows.peer):
@@ -249,22 +248,22 @@ def _update(arrays: MessageArrays, histograms: Histograms, rows: Rows) -> None:
                         rows.time_ns[i],
                     )
             continue
-        if bits & (opcodes.REQUEST | opcodes.RESPONSE_DATA) == 0:
+        if bits & (bth.REQUEST | bth.RESPONSE_DATA) == 0:
             continue
         f = np.int64(rows.flow[i])
         s = arrays.state[f]
         v = np.int64(rows.verdict[i])
         number = np.int64(rows.subject_psn[i])
         if v == RETRANSMITTED:
-            resent(s, number, rows.time_ns[i], bits & opcodes.REQUEST != 0)
-            if bits & opcodes.REQUEST:
+            resent(s, number, rows.time_ns[i], bits & bth.REQUEST != 0)
+            if bits & bth.REQUEST:
                 sent_again(arrays.rings, s, number)
-        if not (1 << v) & _NEW and (bits & opcodes.SEQUENCED or v != NOT_SEQUENCED):
+        if not (1 << v) & _NEW and (bits & bth.SEQUENCED or v != NOT_SEQUENCED):
             continue
         s.seen = 1
         time = rows.time_ns[i]
         payload = np.int64(rows.payload_bytes[i])
-        if bits & opcodes.REQUEST == 0:
+        if bits & bth.REQUEST == 0:
             arrived(s, payload, time)
             f = np.int64(rows.peer[f])
             if 0 <= f < len(rows.peer):
@@ -277,8 +276,8 @@ def _update(arrays: MessageArrays, histograms: Histograms, rows: Rows) -> None:
                     f,
                     number,
                     True,
-                    bits & opcodes.BEGINS != 0,
-                    bits & opcodes.ENDS != 0,
+                    bits & bth.BEGINS != 0,
+                    bits & bth.ENDS != 0,
                     v != RECOVERED,
                     time,
                 )
@@ -294,22 +293,22 @@ def _update(arrays: MessageArrays, histograms: Histograms, rows: Rows) -> None:
             began_again(s)
         if bits & _RELIABLE:
             offered(s, number, payload, time)
-        if watched and bits & opcodes.BEGINS:
+        if watched and bits & bth.BEGINS:
             begin_message(s)
-        if bits & (opcodes.READ_REQUEST | opcodes.ATOMIC):
+        if bits & (bth.READ_REQUEST | bth.ATOMIC):
             s.messages += 1
-            if bits & opcodes.ATOMIC:
+            if bits & bth.ATOMIC:
                 observe(histograms, f, open_messages.SIZE, _ATOMIC_BYTES)
             elif rows.decode_flags[i] & HAS_RETH:
                 observe(histograms, f, open_messages.SIZE, np.int64(rows.dma_length[i]))
-            if bits & opcodes.READ_REQUEST and v != RECOVERED:
+            if bits & bth.READ_REQUEST and v != RECOVERED:
                 wants |= open_messages.FIRST_RESPONSE
             wants = (
                 wants & ~open_messages.ACK | open_messages.COMPLETION | open_messages.LAST_RESPONSE
             )
             wait(arrays.rings, arrays.used, s, number, wants, time, time)
             continue
-        if bits & opcodes.BEGINS and bits & opcodes.ENDS:
+        if bits & bth.BEGINS and bits & bth.ENDS:
             s.messages += 1
             observe(histograms, f, open_messages.SIZE, payload)
             if bits & _RELIABLE:
@@ -325,12 +324,12 @@ def _acknowledge(
 ) -> None:
     """An ACK covers its PSN; a NAK or RNR NAK names the first PSN it does not cover."""
     s = arrays.state[f]
-    kind = (aeth >> 24) & opcodes.SYNDROME_KIND_MASK
-    if kind == opcodes.SYNDROME_ACK:
+    kind = (aeth >> 24) & bth.SYNDROME_KIND_MASK
+    if kind == bth.SYNDROME_ACK:
         s.answered = 1
         acknowledged(s, number, time)
         answered(arrays.rings, histograms, s, f, number, False, False, False, True, time)
-    elif kind == opcodes.SYNDROME_NAK or kind == opcodes.SYNDROME_RNR_NAK:
+    elif kind == bth.SYNDROME_NAK or kind == bth.SYNDROME_RNR_NAK:
         s.answered = 1
         number = psn_add(number, -1)
         acknowledged(s, number, time)
@@ -351,7 +350,7 @@ def _assemble(
 ) -> None:
     """A packet of a SEND or WRITE of several packets."""
     c = arrays.current[f]
-    begins, ends = bits & opcodes.BEGINS != 0, bits & opcodes.ENDS != 0
+    begins, ends = bits & bth.BEGINS != 0, bits & bth.ENDS != 0
     if continues(arrays.shelves, s, c, number, begins):
         if begins:
             begin(c, number, True, payload, time, wants & open_messages.WATCHED != 0)
@@ -474,7 +473,7 @@ _FIRST_COPIES: Final = (
     verdicts.RECOVERED,
     verdicts.RESTARTED,
 )
-_EDGES: Final = opcodes.BEGINS | opcodes.ENDS
+_EDGES: Final = bth.BEGINS | bth.ENDS
 _END = np.dtype(
     [("time_ns", "i8"), ("flow", "i4"), ("psn", "u4"), ("begins", "u1"), ("ends", "u1")]
 )
@@ -495,8 +494,8 @@ class MessageTimes:
 
     def update(self, batch: TrackedBatch) -> None:
         """Take the first and last packets of messages of a batch."""
-        bits = opcodes.OPCODE_CLASS[batch.table.opcode]
-        edge = (bits & opcodes.REQUEST != 0) & (bits & _EDGES != 0)
+        bits = bth.OPCODE_CLASS[batch.table.opcode]
+        edge = (bits & bth.REQUEST != 0) & (bits & _EDGES != 0)
         rows = np.flatnonzero(edge & np.isin(batch.verdict, _FIRST_COPIES))
         if self._newest:
             rows = rows[-self._most :]
@@ -509,8 +508,8 @@ class MessageTimes:
         part = np.zeros(len(rows), _END)
         part["time_ns"], part["flow"] = batch.table.time_ns[rows], batch.flow[rows]
         part["psn"] = batch.table.psn[rows]
-        part["begins"] = bits[rows] & opcodes.BEGINS != 0
-        part["ends"] = bits[rows] & opcodes.ENDS != 0
+        part["begins"] = bits[rows] & bth.BEGINS != 0
+        part["ends"] = bits[rows] & bth.ENDS != 0
         self._parts.append(part)
         self._count += len(rows)
 

@@ -8,17 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Array, Int, Int32s, Ints, inlined, subkernel
-from ...kernels.named import NamedTuple
-from ..decode.multipath import mrc as headers
-from ..decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE, MrcRecord
+from ...kernels.records import NamedTuple, Record, Records
+from ..decode import mrc as headers
+from ..decode.mrc import ERTH, PORT_STATUS_UPDATE, MrcRecord
 from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..statistics.per_flow import Kept, PerFlow, Pool
 from ..statistics.per_flow import Rows as FlowRows
 from ..track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
-from ..wire.opcodes import FULL, OPCODE_CLASS, REQUEST
+from ..wire.bth import FULL, OPCODE_CLASS, REQUEST, psn_add, psn_distance
 from ..wire.packets import RTX
-from ..wire.psn import psn_add, psn_distance
-from ..wire.record import Record, Records
 from .path_table import OTHER, LaneRecords, LaneTable, find_record
 
 SENT, TOLD = range(2)

@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, Ints, inlined, subkernel
+from ...kernels.records import Record, Records
 from ..statistics.histogram import Histograms, observe
-from ..wire.psn import psn_distance
-from ..wire.record import Record, Records
+from ..wire.bth import psn_distance
 
 PIECES = 128
 """Shelved pieces per flow: a sprayed flow needs about a quarter of its reordering depth in packets.

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt64s, inlined, subkernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple, Records
 from ..statistics.per_flow import Kept, PerFlow, copy_rows, kept_flows, longer, roomier, untouched
 from ..statistics.per_flow import Rows as FlowRows
 from ..track.batch import OVERTAKEN, REORDERED, TAP_COPY, Rows, TrackedBatch
-from ..wire.record import Records
-from ..wire.salt import salt
+from ..wire.registry import salt
 
 PATH = np.dtype(
     [

@@ -10,9 +10,9 @@ from typing import ClassVar, Final
 import numpy as np
 
 from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt32s, kernel, subkernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple, Records
+from ..results.base import Series
 from ..results.flow import IdleGaps
-from ..results.series import Series
 from ..statistics.per_flow import Kept, PerFlow
 from ..statistics.per_flow import Rows as FlowRows
 from ..statistics.windows import WIDTH, WindowArrays, WindowedSums, same_window, window_row
@@ -28,9 +28,8 @@ from ..track.batch import (
     Rows,
     TrackedBatch,
 )
-from ..wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
+from ..wire.bth import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ..wire.packets import HAS_AETH
-from ..wire.record import Records
 
 DEFAULT_WINDOW_NS = 100_000_000
 MAX_WINDOWS = 1_000_000

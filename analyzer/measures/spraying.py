@@ -23,13 +23,12 @@ from typing import Final, Literal
 import numpy as np
 
 from ...kernels.kernel import Array, Bools, Bytes, Floats, Int32s, Ints
-from ...kernels.named import NamedTuple
-from ..results.base import Quantiles
-from ..results.paths import Imbalance, PathShare, Spraying
+from ...kernels.records import NamedTuple
+from ..results.base import Imbalance, PathShare, Quantiles, Spraying
 from ..statistics.per_flow import Kept
 from ..statistics.shares import Carried, carried, jain, path_shares, together, width
 from ..track.batch import TrackedBatch
-from ..wire.opcodes import CARRIES_DATA, CNP
+from ..wire.bth import CARRIES_DATA, CNP
 from .path_table import ENTROPY, EVIDENCE, LANES, LEVELS, OTHER, PATH, TAP, PathTable
 
 Key = Literal["entropy", "tap", "srv6"]

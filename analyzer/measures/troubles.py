@@ -11,15 +11,14 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from ...kernels.kernel import Bool, Bools, Int, Int32s, Ints, inlined, subkernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple, Record, Records
 from ..statistics.per_flow import PerFlow, Pool
 from ..statistics.per_flow import Rows as FlowRows
 from ..track import batch as verdicts
 from ..track.batch import Rows, TrackedBatch
-from ..wire import opcodes
+from ..wire import bth
+from ..wire.bth import psn_add, psn_distance
 from ..wire.packets import ACK_REQUEST, FIRST_FRAGMENT, HAS_AETH, ICRC_BAD
-from ..wire.psn import psn_add, psn_distance
-from ..wire.record import Record, Records
 
 # Kinds of trouble, columns of `TroubleArrays.record_of`.
 (
@@ -246,7 +245,7 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
         if rows.hop_limit[i] > hop_limit_of.hop_limit:
             hop_limit_of.hop_limit = rows.hop_limit[i]
         op = np.int64(rows.opcode[i])
-        bits = np.int64(opcodes.OPCODE_CLASS[op])
+        bits = np.int64(bth.OPCODE_CLASS[op])
         psn = np.int64(rows.subject_psn[i])
         time, frame, tap = rows.time_ns[i], rows.frame_number[i], np.int64(rows.tap[i])
         if rows.decode_flags[i] & FIRST_FRAGMENT:
@@ -260,11 +259,11 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
             _note(arrays, f, CNP_SENT, time, frame, tap, 1)
             continue
         late = v == verdicts.REORDERED or v == verdicts.OVERTAKEN
-        if bits & opcodes.REQUEST:
+        if bits & bth.REQUEST:
             p = arrays.progress[f]
             if rows.bth_flags[i] & ACK_REQUEST and p.asked_time <= p.answer_time:
                 p.asked_time = time
-            is_read = bits & opcodes.READ_REQUEST != 0
+            is_read = bits & bth.READ_REQUEST != 0
             again = v == verdicts.RETRANSMITTED or v == verdicts.RECOVERED
             if again:
                 if not p.resending or not p.run_known or psn != np.int64(p.run_next):
@@ -305,29 +304,29 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
             _note(arrays, f, RESENT, time, frame, tap, 1)
         elif v == verdicts.RETRANSMITTED:
             _note(arrays, f, RESENT, time, frame, tap, 1)
-        if bits & (opcodes.ACKNOWLEDGE | opcodes.RESPONSE_DATA) == 0:
+        if bits & (bth.ACKNOWLEDGE | bth.RESPONSE_DATA) == 0:
             continue
         g = np.int64(rows.peer[f])
         known = 0 <= g < len(rows.peer)
-        if bits & opcodes.RESPONSE_DATA:
+        if bits & bth.RESPONSE_DATA:
             if known:
                 _hear(arrays.progress[g], psn, time)
             continue
         if rows.decode_flags[i] & HAS_AETH == 0:
             continue
         syndrome = np.int64(rows.aeth[i]) >> 24
-        kind = syndrome & opcodes.SYNDROME_KIND_MASK
-        sequence_error = kind == opcodes.SYNDROME_NAK and syndrome & 0x1F == 0
-        if kind == opcodes.SYNDROME_RNR_NAK:
+        kind = syndrome & bth.SYNDROME_KIND_MASK
+        sequence_error = kind == bth.SYNDROME_NAK and syndrome & 0x1F == 0
+        if kind == bth.SYNDROME_RNR_NAK:
             _note(arrays, f, RNR_SENT, time, frame, tap, 1)
         elif sequence_error:
             _note(arrays, f, NAK_SENT, time, frame, tap, 1)
-        elif kind == opcodes.SYNDROME_NAK:
+        elif kind == bth.SYNDROME_NAK:
             _note(arrays, f, FATAL_SENT, time, frame, tap, 1)
         if not known:
             continue
         p = arrays.progress[g]
-        if kind == opcodes.SYNDROME_ACK:
+        if kind == bth.SYNDROME_ACK:
             if p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0:
                 _note(arrays, g, ACKED_AGAIN, time, frame, tap, 1)
             if _hear(p, psn, time):
@@ -335,7 +334,7 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
             continue
         if _hear(p, psn_add(psn, -1), time):
             _note(arrays, g, LATE_AFTER, time, frame, tap, 1)
-        if not sequence_error and kind != opcodes.SYNDROME_RNR_NAK:
+        if not sequence_error and kind != bth.SYNDROME_RNR_NAK:
             continue
         if not p.started:
             continue

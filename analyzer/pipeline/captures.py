@@ -12,32 +12,26 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ...kernels.kernel import compiling
-from ..capture.concat import ConcatenatedCapture, concatenated
-from ..capture.ring import check_twice, ring
+from ..capture.rings import ConcatenatedCapture, check_twice, concatenated, ring
 from ..capture.source import Capture, open_capture
+from ..decode.control import CmMessage
 from ..decode.decoder import Decoder
-from ..decode.headers.cm import CmMessage
-from ..decode.merge import merge_tables
-from ..decode.mirrors.restore import Mirrors
-from ..decode.sources import Source
+from ..decode.merge import Source, merge_tables
+from ..decode.mirrors import Mirrors
 from ..errors import UsageError, too_many_flows
-from ..filtering.ranks import Ranks
-from ..logs.job import Job
-from ..logs.join import Joined
+from ..filtering.compiler import Ranks
+from ..jobs.job import Job
+from ..jobs.join import Joined
 from ..measures.ending import make_room
 from ..measures.hops.measure import Prepared
 from ..results.analysis import Analysis
 from ..results.captures import CaptureSummary, MirrorChecks
 from ..results.flow import Owner
-from ..summary.gaps import gaps_of
-from ..summary.mirror_checks import checks_of
-from ..summary.sampling import sampled_taps
-from ..summary.trust import capture_summary, check_read
+from ..summary.hidden import gaps_of, sampled_taps
+from ..summary.trust import capture_summary, check_read, checks_of
 from ..track.batch import TrackedBatch
-from ..wire.endpoints import MOST_ADDRESSES, Endpoints
 from ..wire.packets import PacketTable
-from ..wire.registry import Registry
-from ..wire.segments import SegmentLists
+from ..wire.registry import MOST_ADDRESSES, Endpoints, Registry, SegmentLists
 from ..wire.taps import Taps
 from .ahead import compiled_ahead
 from .options import AnalyzeOptions, Progress
@@ -91,9 +85,7 @@ def open_captures(
     """
     packet_filter = None
     if options.filter:
-        from ..filtering.compiler import (
-            Filter,  # the grammar's library takes a while to load
-        )
+        from ..filtering.compiler import Filter
 
         packet_filter = Filter(options.filter)
     if options.follow and len(paths) > 1:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..decode.mirrors.restore import MirrorOptions
-from ..decode.multipath.flow_labels import FlowLabelOf
-from ..filtering.ranks import Ranks
+from ..decode.mirrors import MirrorOptions
+from ..decode.mrc import FlowLabelOf
+from ..filtering.compiler import Ranks
 from ..measures.conformance.options import ConformanceOptions
 from ..measures.hops.vantage import FabricLinks
 from ..measures.series import DEFAULT_WINDOW_NS
-from ..summary.options import FlowOrder, PathBy, PlaneBy
-from ..wire.ports import ROCE_UDP_PORT
-from ..wire.segments import UsidFormat
+from ..summary.names import FlowOrder, PathBy, PlaneBy
+from ..wire.bth import ROCE_UDP_PORT
+from ..wire.registry import UsidFormat
 
 MAX_FLOWS = 100_000
 """Each flow takes about 25 KB with its results; reports of more flows are not readable."""

@@ -18,7 +18,7 @@ import numpy as np
 from ..results.flow import Owner
 from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
-from ..wire.endpoints import Endpoints
+from ..wire.registry import Endpoints
 
 _LINE = re.compile(
     r"owner: QP 0x([0-9a-f]{1,6})(?: at ([0-9a-fA-F.:]+(?: or [0-9a-fA-F.:]+)*))?(?: \([^()]*\))?"

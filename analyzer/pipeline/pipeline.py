@@ -10,29 +10,26 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, structs
 
 from ...version import VERSION
-from ..decode.headers.cm import CmMessage
+from ..decode.control import CmMessage
 from ..decode.merge import MergeCounts
 from ..diagnosis.case import Case
 from ..diagnosis.diagnose import diagnose
-from ..filtering.ranks import FlowName, Ranks
-from ..logs.files import named
-from ..logs.following import FollowedLogs
-from ..logs.job import Job
-from ..logs.join import Join, Joined
+from ..filtering.compiler import FlowName, Ranks
+from ..jobs.files import named
+from ..jobs.job import FollowedLogs, Job
+from ..jobs.join import Join, Joined
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
 from ..measures.messages import MessageTimes
-from ..results.analysis import Analysis
+from ..results.analysis import Analysis, RdmaPort
+from ..results.base import Event
 from ..results.captures import CaptureSummary, MirrorChecks
-from ..results.events import Event
 from ..results.flow import Flow, Owner
-from ..results.live import RdmaPort
 from ..summary.conformance import conformance
-from ..summary.gaps import gaps_of
-from ..summary.mirror_checks import mirror_warnings
+from ..summary.hidden import gaps_of
 from ..summary.ranks import ranks_of, with_ranks
 from ..summary.summarize import Summary
-from ..summary.trust import warnings_of
+from ..summary.trust import mirror_warnings, warnings_of
 from ..track.batch import TrackedBatch
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry

@@ -6,10 +6,9 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from .base import Fact, HistogramBin, Quantiles, Record, about, facts_of
+from .base import Fact, HistogramBin, PathShare, Quantiles, Record, Spraying, about, facts_of
 from .captures import Sampling
 from .mrc import MrcFlow
-from .paths import PathShare, Spraying
 
 
 class Reordering(Record, frozen=True):

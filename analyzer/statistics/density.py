@@ -17,8 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...kernels.kernel import Int, Ints, inlined, subkernel
-from ...kernels.named import NamedTuple
-from ..wire.record import Record, Records
+from ...kernels.records import NamedTuple, Record, Records
 from .per_flow import PerFlow, Pool, Rows
 
 MAX_THRESHOLD = 32

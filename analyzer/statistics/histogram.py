@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, UInt32s, inlined
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ..results.base import HistogramBin, Quantiles
 from .per_flow import PerFlow, Pool, Rows
 

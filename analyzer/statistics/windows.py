@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from ...kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
-from ...kernels.named import NamedTuple
-from ..wire.salt import salt
+from ...kernels.records import NamedTuple
+from ..wire.registry import salt
 from .per_flow import Kept, longer, untouched
 
 WIDTH, FIRST, LAST, LIMIT, USED, SALT = range(6)

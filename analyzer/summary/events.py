@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..decode.headers.cm import GENERAL_SERVICES_QP, CmMessage
+from ..decode.control import GENERAL_SERVICES_QP, CmMessage
 from ..measures.congestion import dscp_outliers
 from ..measures.measuring import Measuring
-from ..results.events import Event
+from ..results.base import Event
 from ..track import state as st
 from ..track.pairing import service_name
-from ..wire.opcodes import NAK_NAMES
+from ..wire.bth import NAK_NAMES
+from .hidden import PSN_EVENTS
 from .names import Names
-from .sampling import PSN_EVENTS
 
 
 def first_events(

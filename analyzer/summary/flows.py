@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 
 from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
-from ..measures.paths.tapsets import tap_places
+from ..measures.tap_sets import tap_places
 from ..results.base import facts_of
 from ..results.flow import Flow, Owner, Recovery, Reordering
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
-from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
-from .gaps import Gaps, as_hidden
+from ..wire.bth import NAK_NAMES, TRANSPORT_NAMES, opcode_name
+from .hidden import Gaps, as_hidden, as_sampled
 from .mrc import MrcSummary, unknowns
-from .names import Names
-from .options import PathBy
-from .sampling import as_sampled
+from .names import Names, PathBy
 
 
 class FlowSummary:

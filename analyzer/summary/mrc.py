@@ -1,27 +1,265 @@
-"""Builds the records of results/mrc.py from the MRC measure."""
+"""The MRC records: flows, planes, retired entropy values, segment lists."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decode.multipath.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
+from ...kernels.kernel import Array
+from ..decode.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
 from ..measures import mrc as st
 from ..measures.measuring import Measuring
 from ..measures.mrc import ORDER_LABEL_HIGH as LABEL_HIGH
 from ..measures.mrc import sent_key
 from ..measures.path_table import OTHER
+from ..measures.spraying import PathUsage
 from ..results import mrc as results
-from ..results.base import Quantiles
-from ..results.events import Event
-from .mrc_retirements import retirements, silences
-from .names import Names
-from .options import PlaneBy
-from .planes import NO_PLANES, Planes
+from ..results.base import Event, Quantiles
+from ..results.mrc import MrcPlane, MrcPlanes, MrcPortOutage, MrcRetirement, SegmentList
+from ..statistics.shares import jain
+from ..wire.registry import SegmentLists
+from .names import Names, PlaneBy
+
+# The SRv6 segment lists of a capture as results.
+
+MAX_LISTED = 256
+
+
+def segment_lists(usage: PathUsage, segments: SegmentLists) -> list[SegmentList]:
+    """Traffic of the segment lists, largest first."""
+    packets: Counter[int] = Counter()
+    wire_bytes: Counter[int] = Counter()
+    for path in usage.records().paths:
+        packets[int(path["key"])] += int(path["packets"])
+        wire_bytes[int(path["key"])] += int(path["wire_bytes"])
+    found = []
+    for number, carried in wire_bytes.most_common(MAX_LISTED):
+        known = 0 < number <= len(segments)
+        carriers = [segments.usids(s) for s in segments.segments(number)] if known else []
+        found.append(
+            SegmentList(
+                path=segments.name(number) if number >= 0 else "other",
+                segments=[usids for _, usids, _ in carriers],
+                empty_places=carriers[0][2] if carriers else 0,
+                packets=packets[number],
+                wire_bytes=carried,
+            )
+        )
+    return found
+
+
+# Planes of MRC: the plane of each entropy value, and the traffic per plane.
+
+NO_PLANES = "neither SRv6 segments nor several taps identify planes; set --plane-by"
+
+
+class Planes:
+    """The planes of one result.
+
+    sent: the mrc_state.EV records of the entropy values that flows sent.
+    """
+
+    def __init__(self, sent: NDArray[Any], names: Names, asked: PlaneBy) -> None:
+        self._sent = sent
+        self._names = names
+        self._segment_names: dict[int, str | None] = {}
+        self._inferred = asked.kind == "auto"
+        self._by = _guessed(sent) if self._inferred else asked
+
+    @property
+    def by(self) -> str:
+        """The key of the planes; empty when there is none."""
+        return "" if self._by is None else str(self._by)
+
+    def of(self, ev: Any) -> str | None:
+        """The plane of an entropy value; None when unknown."""
+        by = self._by
+        if by is None or int(ev["key"]) == OTHER:
+            return None
+        if by.kind == "tap":
+            return self._names.taps[int(ev["tap"])]
+        if by.kind == "ev":
+            return str(int(ev["key"]) >> by.number & (1 << by.bits) - 1)
+        return self._segment_name(int(ev["evidence"]), by.number)
+
+    def numbered(self) -> tuple[NDArray[np.int64], list[str]]:
+        """The plane index of each entropy value (-1: unknown), and the names of the planes."""
+        sent, by = self._sent, self._by
+        if by is None or not len(sent):
+            return np.full(len(sent), -1, np.int64), []
+        column = {"tap": "tap", "ev": "key"}.get(by.kind, "evidence")
+        _, one, of = np.unique(sent[column], return_index=True, return_inverse=True)
+        named = [self.of(sent[i]) for i in one.tolist()]
+        names = sorted({name for name in named if name is not None})
+        numbers = np.array([-1 if n is None else names.index(n) for n in named], np.int64)
+        planes = numbers[of]
+        planes[sent["key"] == OTHER] = -1
+        return planes, names
+
+    def loads(self, evs: NDArray[Any]) -> MrcPlanes | None:
+        """Traffic of each plane for these entropy values; None when no plane is known."""
+        carried: Counter[str] = Counter()
+        packets: Counter[str] = Counter()
+        values: Counter[str] = Counter()
+        for ev in evs:
+            plane = self.of(ev)
+            if plane is None:
+                continue
+            carried[plane] += int(ev["wire_bytes"])
+            packets[plane] += int(ev["packets"])
+            values[plane] += 1
+        total = carried.total()
+        if not total:
+            return None
+        loads = np.array(list(carried.values()), np.int64)
+        return MrcPlanes(
+            plane_by=self.by,
+            inferred=self._inferred,
+            planes=[
+                MrcPlane(name, values[name], packets[name], carried[name], carried[name] / total)
+                for name in sorted(carried)
+            ],
+            jain=jain(loads),
+            max_over_mean=float(loads.max() / loads.mean()),
+        )
+
+    def _segment_name(self, evidence: int, number: int) -> str | None:
+        segments = self._names.segments
+        if not 0 < evidence <= len(segments):
+            return None
+        if evidence not in self._segment_names:
+            block, usids, _ = segments.usids(segments.segments(evidence)[0])
+            name = f"{block}:{usids[number - 1]}" if number <= len(usids) else None
+            self._segment_names[evidence] = name
+        return self._segment_names[evidence]
+
+
+def _guessed(sent: NDArray[Any]) -> PlaneBy | None:
+    """The detected key of the planes; None when there is none."""
+    if len(sent) and sent["evidence"].any():
+        return PlaneBy("segment", 1)
+    links = np.unique(sent[["lane", "tap"]])
+    if len(links) > len(np.unique(links["lane"])):  # else each sender has one link
+        return PlaneBy("tap")
+    return None
+
+
+# Retired entropy values of an MRC flow, with their causes.
+#
+# A sender does not announce a retirement: it shows in packets sent without the entropy value. The
+# number of packets needed depends on other evidence in the capture.
+
+
+class Silence(NamedTuple):
+    """The time between two packets with one entropy value, or after its last one."""
+
+    key: int
+    since_ns: int
+    until_ns: int | None
+    without: int
+    """Packets that the flow sent during the silence."""
+    lost_ns: int
+    """First retransmission without a NACK during the silence, ns; 0: none."""
+
+
+class Why(NamedTuple):
+    """The cause of a silence."""
+
+    cause: str
+    time_ns: int | None
+
+
+def silences(log: Array, f: int, packets: int, sent: Array) -> list[Silence]:
+    """The long silences of flow `f` by time: ended ones, then those up to the end.
+
+    log: mrc_state.LOG records; packets: number of packets of the flow; sent: its mrc_state.EV
+    records.
+    """
+    ended = log[(log["kind"] == st.LOG_RETURNED) & (log["flow"] == f)]
+    found = [
+        Silence(
+            int(entry["key"]),
+            int(entry["value"]),
+            int(entry["time_ns"]),
+            int(entry["without"]),
+            int(entry["lost_ns"]),
+        )
+        for entry in ended
+    ]
+    found += [
+        Silence(
+            int(ev["key"]),
+            int(ev["last_ns"]),
+            None,
+            packets - int(ev["last_index"]) - 1,
+            int(ev["lost_ns"]) if ev["lost_ns"] > ev["last_ns"] else 0,
+        )
+        for ev in sent
+    ]
+    return sorted(found, key=lambda silence: (silence.since_ns, silence.key))
+
+
+def retirements(
+    found: list[Silence],
+    values: int,
+    near_ns: int,
+    told: dict[int, Any],
+    outages: list[MrcPortOutage],
+    plane_of: Callable[[int], str | None],
+    plane_sizes: Counter[str],
+    name: Callable[[int], str],
+    heard: bool,
+) -> list[MrcRetirement]:
+    """The silences that mean a retirement.
+
+    values: entropy values of the flow. near_ns: longest distance to a possible cause. told: TOLD
+    records by entropy value. heard: responses were seen; otherwise it is unknown which
+    retransmissions answer a NACK. outages: of the hosts of the flow. plane_sizes: entropy values of
+    each plane.
+    """
+    enough = max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
+    whys = [_why(one, near_ns, told.get(one.key), outages) for one in found]
+    down = Counter(
+        plane_of(one.key)
+        for one, why in zip(found, whys, strict=True)
+        if why.cause == "port_down" and one.without > st.CAUSED_ROUNDS * values
+    )
+    listed = []
+    for one, why in zip(found, whys, strict=True):
+        plane = plane_of(one.key)
+        if why.cause == "port_down" and plane is not None and 2 * down[plane] < plane_sizes[plane]:
+            why = _why(one, near_ns, told.get(one.key), [])  # the rest of its plane stayed in use
+        certain = one.without > (enough if why.cause == "unknown" else st.CAUSED_ROUNDS * values)
+        named = heard and one.until_ns is None and why.cause in ("always_skip", "loss")
+        if certain or named:
+            listed.append(
+                MrcRetirement(
+                    name(one.key), plane, one.since_ns, one.until_ns, why.cause, why.time_ns,
+                    one.without, certain,
+                )
+            )  # fmt: skip
+    return listed
+
+
+def _why(one: Silence, near_ns: int, told: Any, outages: list[MrcPortOutage]) -> Why:
+    """The cause of a retirement, as far as the capture shows."""
+    if told is not None and told["always_skips"]:
+        said = int(told["last_always_skip_ns"])
+        if one.since_ns - near_ns <= said and (one.until_ns is None or said < one.until_ns):
+            return Why("always_skip", said)
+    for outage in outages:
+        up = outage.up_time_ns
+        lasted = one.until_ns is None or (up is not None and up <= one.until_ns)
+        lost_later = up is not None and up < one.lost_ns
+        if lasted and not lost_later and abs(outage.down_time_ns - one.since_ns) <= near_ns:
+            return Why("port_down", outage.down_time_ns)
+    return Why("loss", one.lost_ns) if one.lost_ns else Why("unknown", None)
+
 
 MAX_VALUES_LISTED = 512
 MAX_RETIREMENTS_LISTED = 512

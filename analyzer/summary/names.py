@@ -1,7 +1,12 @@
-"""Display names of the endpoints, taps and flows of an analysis."""
+"""Options of result records, and the names of endpoints, taps and flows in them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..errors import UsageError
+from ..results.flow import Flow
 from ..track.tracker import FlowTracker
 from ..wire.registry import Registry
 
@@ -24,3 +29,43 @@ class Names:
     def tap(self, tap: int) -> str:
         """The name of a tap."""
         return self.taps[tap]
+
+
+# Options of the result records.
+
+PathBy: TypeAlias = Literal["entropy", "tap", "srv6"]
+"""Path key of flows."""
+FlowOrder: TypeAlias = Callable[[list[Flow]], list[Flow]]
+"""Reorders the flows of a result."""
+
+
+class PlaneBy(NamedTuple):
+    """Key of the MRC planes."""
+
+    kind: Literal["auto", "segment", "tap", "ev"] = "auto"
+    number: int = 1
+    """segment: which uSID, from 1; ev: the lowest bit."""
+    bits: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == "segment":
+            return f"segment:{self.number}"
+        return f"ev:{self.number}:{self.bits}" if self.kind == "ev" else self.kind
+
+
+def parse_plane_by(text: str) -> PlaneBy:
+    """`auto`, `tap`, `segment:N` or `ev:SHIFT:BITS`; UsageError otherwise."""
+    kind, *rest = text.split(":")
+    if all(part.isdecimal() for part in rest):
+        numbers = [int(part) for part in rest]
+        if kind == "auto" and not rest:
+            return PlaneBy()
+        if kind == "tap" and not rest:
+            return PlaneBy("tap")
+        if kind == "segment" and len(rest) == 1 and 1 <= numbers[0] <= 15:
+            return PlaneBy("segment", numbers[0])
+        if kind == "ev" and len(rest) == 2 and numbers[1] and sum(numbers) <= 32:
+            return PlaneBy("ev", *numbers)
+    raise UsageError(
+        f"--plane-by is auto, tap, segment:N (a uSID, from 1) or ev:SHIFT:BITS, not {text!r}"
+    )

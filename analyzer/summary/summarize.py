@@ -4,29 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ..measures.hops.captures import without_hidden
 from ..measures.hops.hops import TapHops
 from ..measures.hops.losses import tap_hops
 from ..measures.hops.vantage import FabricLinks
 from ..measures.measuring import Measuring
-from ..measures.paths.tapsets import entropy_imbalances, tap_imbalances
-from ..results.events import Event
+from ..measures.tap_sets import entropy_imbalances, tap_imbalances
+from ..results.base import Event, Imbalance
 from ..results.flow import Connection, Flow, Owner
 from ..results.hops import CaptureLoss, Hop, TapClock
 from ..results.mrc import SegmentList
-from ..results.paths import Imbalance
-from ..track.pairing import settle
+from ..track import state as st
+from ..track.pairing import service_name, settle
+from ..track.tracker import FlowTracker
+from ..wire.bth import TRANSPORT_NAMES
 from ..wire.registry import Registry
-from .connections import connections
 from .events import cm_events, first_events, tracked_events
 from .flows import FlowSummary
-from .gaps import gaps_of
+from .hidden import gaps_of, sampled_taps
 from .hops import capture_losses, clocks, hop_records
-from .mrc import MrcSummary
-from .names import Names
-from .options import PathBy, PlaneBy
-from .sampling import sampled_taps
-from .segments import segment_lists
+from .mrc import MrcSummary, segment_lists
+from .names import Names, PathBy, PlaneBy
+
+# Pairs flows as the two directions of a connection.
+
+
+def connections(
+    measuring: Measuring, addresses: list[str]
+) -> tuple[dict[int, int], list[Connection]]:
+    """The connection of each flow that has a partner, by flow index; and the connections."""
+    t = measuring.tracker
+    of: dict[int, int] = {}
+    found: list[Connection] = []
+    services = t.find(measuring.cm.services)
+    service_of = {services[key]: measuring.cm.services[key] for key in services}
+    for f in np.flatnonzero(t.flows["peer"] >= 0).tolist():
+        g = int(t.flows[f]["peer"])
+        if g < f:
+            continue
+        one, other = t.flows[f], t.flows[g]
+        evidence = int(one["evidence"] | other["evidence"])
+        service = service_of.get(f, service_of.get(g))
+        of[f] = of[g] = len(found)
+        found.append(
+            Connection(
+                id=len(found),
+                flows=[f, g],
+                a=addresses[one["src"]],
+                a_qp=int(other["dest_qp"]),
+                b=addresses[one["dst"]],
+                b_qp=int(one["dest_qp"]),
+                transport=TRANSPORT_NAMES[one["transport"]],
+                evidence=[name for bit, name in st.EVIDENCE_NAMES if evidence & bit],
+                path_mtu=int(max(one["path_mtu"], other["path_mtu"])) or None,
+                service=None if service is None else service_name(service),
+                read_responses_missing=_responses_missing(t, f, g),
+            )
+        )
+    return of, found
+
+
+def _responses_missing(tracker: FlowTracker, f: int, g: int) -> int | None:
+    """PSNs of READ responses between the two flows that were never seen; None without READs."""
+    if not tracker.flows[f]["read_requests"] + tracker.flows[g]["read_requests"]:
+        return None
+    return int(tracker.missing(f, st.RESPONSES)[0] + tracker.missing(g, st.RESPONSES)[0])
 
 
 class Summary:

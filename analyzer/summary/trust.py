@@ -7,25 +7,74 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from ..capture.ring import RingCapture
+from ..capture.rings import RingCapture
+from ..decode.control import TYPE_NAMES
 from ..decode.counters import DecodeCounters
-from ..decode.headers.uet import TYPE_NAMES
-from ..decode.merge import MergeCounts
-from ..decode.sources import Source
+from ..decode.merge import MergeCounts, Source
+from ..decode.mirrors import OTHER_EVENT, Mirrors, SwitchCounters, check_switch, mirror_checks
 from ..errors import UnreadableInput
+from ..results.base import Series
 from ..results.captures import (
     CaptureGap,
     CaptureSummary,
+    Ended,
+    MirrorChecks,
     Sampling,
     TapSummary,
     UltraEthernet,
 )
-from ..results.ended import Ended
 from ..results.flow import Flow
-from ..results.series import Series
 from ..wire.taps import Taps
 from ..words import noun
-from .sampling import tap_sampling
+from .hidden import tap_sampling
+
+# The integrity of a mirror that numbers its packets.
+
+
+def checks_of(
+    mirrors: Sequence[Mirrors], addresses: list[str], switch_counters: SwitchCounters | None
+) -> MirrorChecks | None:
+    """The checks over all captures; None when no mirror numbers its packets.
+
+    addresses: of the endpoints, by index. switch_counters: counters of the mirroring switch.
+    """
+    numbered = [mirror.lumina for mirror in mirrors if mirror.lumina is not None]
+    if not numbered:
+        return None
+    switch = None
+    if switch_counters is not None:
+        switch = check_switch(switch_counters, sum(mirror.packets for mirror in numbered))
+    return mirror_checks(numbered, addresses, switch)
+
+
+def mirror_warnings(checks: MirrorChecks) -> list[str]:
+    """Warnings about losses and disorder of the mirror, which affect the result."""
+    lines = []
+    if checks.lost_packets:
+        lines.append(
+            f"the mirror lost {checks.lost_packets} of {checks.packets + checks.lost_packets}"
+            f" packets (gaps in its numbers: {checks.gaps}): losses below may be its own"
+        )
+    switch = checks.switch
+    if switch is not None and not switch.agrees:
+        lines.append(
+            f"the switch received {switch.received_packets} packets, mirrored"
+            f" {switch.mirrored_packets}, and {switch.captured_packets} were captured"
+        )
+    if checks.times_backwards:
+        lines.append(f"the mirror's clock goes back {checks.times_backwards} times by over 50 ns")
+    if checks.direction_times_backwards:
+        lines.append(
+            f"the mirror's clock goes back {checks.direction_times_backwards} times between packets"
+            " of one sender"
+        )
+    unknown = checks.injected.get(OTHER_EVENT, 0)
+    if unknown:
+        lines.append(
+            f"{unknown} packets have a TTL that Lumina does not write: is this a Lumina mirror?"
+        )
+    return lines
+
 
 ENDED_EARLY = "ended early: "
 """Begins the warning about a limit that ended reading."""

@@ -18,11 +18,18 @@ from typing import Final
 import numpy as np
 
 from ...kernels.kernel import Bool, Int, inlined, subkernel
-from ..decode.multipath.mrc import EETH, ERTH, NETH, PETH, SETH
+from ..decode.mrc import EETH, ERTH, NETH, PETH, SETH
 from ..statistics.histogram import Histograms, observe
-from ..wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
+from ..wire.bth import (
+    ACKNOWLEDGE,
+    PSN_MASK,
+    SYNDROME_KIND_MASK,
+    SYNDROME_NAK,
+    SYNDROME_RNR_NAK,
+    psn_add,
+    psn_distance,
+)
 from ..wire.packets import PacketTable
-from ..wire.psn import PSN_MASK, psn_add, psn_distance
 from . import state as st
 from .sequence import RESEND_AFTER_NS, await_resend, forget_answers
 from .state import State, StreamRecord

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ...kernels.kernel import UInt16s, UInt32s
-from ...kernels.named import NamedTuple
-from ..decode.headers.cm import CmMessage
-from ..wire.endpoints import Endpoints
-from ..wire.opcodes import UC
+from ...kernels.records import NamedTuple
+from ..decode.control import CmMessage
+from ..wire.bth import UC
+from ..wire.registry import Endpoints
 from . import state as st
 from .answers import rdma_udp_sport
 from .tracker import FlowTracker

@@ -10,17 +10,18 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, Ints, UInt16s, inlined, kernel, subkernel
-from ..wire.opcodes import (
+from ...kernels.records import Record, Records
+from ..wire.bth import (
     ACKNOWLEDGE,
     BEGINS,
     MARKS_RESENDS,
     OPCODE_CLASS,
     READ_REQUEST,
     RESPONSE_DATA,
+    psn_add,
+    psn_distance,
 )
-from ..wire.opcodes import SEQUENCED as HAS_PSN_ORDER
-from ..wire.psn import psn_add, psn_distance
-from ..wire.record import Record, Records
+from ..wire.bth import SEQUENCED as HAS_PSN_ORDER
 from .batch import (
     AHEAD,
     DUPLICATE,

@@ -16,8 +16,16 @@ import numpy as np
 from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ..statistics.density import DensityArrays, density_push
 from ..statistics.histogram import Histograms, observe
-from ..wire.opcodes import BEGINS, ENDS, MARKS_RESENDS, READ_REQUEST, UC
-from ..wire.psn import id_distance, psn_add, psn_distance
+from ..wire.bth import (
+    BEGINS,
+    ENDS,
+    MARKS_RESENDS,
+    READ_REQUEST,
+    UC,
+    id_distance,
+    psn_add,
+    psn_distance,
+)
 from . import batch as verdicts
 from . import state as st
 from .state import FlowRecord, LateRecord, State, StreamRecord

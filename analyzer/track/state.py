@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.named import NamedTuple
-from ..wire.record import Record, Records
+from ...kernels.records import NamedTuple, Record, Records
 
 # --- per flow ---------------------------------------------------------------
 

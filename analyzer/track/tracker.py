@@ -15,7 +15,7 @@ from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
 from ..statistics.per_flow import CodeCounts, Kept, PerFlow, Pool, Tables, longer, untouched
 from ..statistics.per_flow import Rows as FlowRows
-from ..wire.opcodes import FULL, OPCODE_CLASS, SEQUENCED
+from ..wire.bth import FULL, OPCODE_CLASS, SEQUENCED
 from ..wire.packets import IPV6, PacketTable, TableArrays
 from . import state as st
 from .batch import TrackedBatch

@@ -8,9 +8,9 @@ from ...kernels.kernel import Bool, Bytes, Int, Int32s, inlined, subkernel
 from ..statistics.density import DensityArrays
 from ..statistics.histogram import Histograms
 from ..statistics.per_flow import CodeArrays
-from ..wire import opcodes as codes
+from ..wire import bth as codes
+from ..wire.bth import id_distance
 from ..wire.packets import RTX, TableArrays
-from ..wire.psn import id_distance
 from . import state as st
 from .answers import hear_answer
 from .batch import AHEAD, IN_ORDER, NOT_SEQUENCED, RECOVERED, RESTARTED, RETRANSMITTED, TAP_COPY

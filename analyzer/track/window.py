@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, Records, inlined, subkernel
-from ...kernels.named import NamedTuple
-from ..wire.opcodes import FULL, READ_REQUEST
-from ..wire.psn import PSN_BITS, PSN_MASK, psn_add, psn_distance
+from ...kernels.records import NamedTuple
+from ..wire.bth import FULL, PSN_BITS, PSN_MASK, READ_REQUEST, psn_add, psn_distance
 from . import state as st
 from .batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
 from .state import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...kernels.kernel import Bytes, Ints, UInt16s, UInt32s
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 
 # Link types (https://www.tcpdump.org/linktypes.html) the decoder understands.
 LINKTYPE_ETHERNET = 1

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from bands import Bands
 
+from rocescope.replay.aggregation.atp import atp
 from rocescope.replay.aggregation.compare import aggregation_result
 from rocescope.replay.aggregation.jobs import PAYLOAD_BYTES, WIRE_BYTES, parse_jobs, place
 from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions, new_run
-from rocescope.replay.aggregation.schemes.atp import atp
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.results.aggregation import AggregationResult
+from rocescope.replay.results import AggregationResult
 
 PUBLISHED_ESA = 1.35
 """Average job completion time of ATP over ESA's, at most (arXiv 2201.06398, abstract)."""

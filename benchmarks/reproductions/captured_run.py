@@ -17,7 +17,7 @@ from bands import Bands
 
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
-from rocescope.replay.results.replay import ReplayResult, StrategyResult
+from rocescope.replay.results import ReplayResult, StrategyResult
 
 RUN = Path(__file__).resolve().parents[2] / "tests" / "data" / "leafspine" / "r01_clean_write"
 BUNDLED = sorted(RUN.glob("H*.pcap.xz"))

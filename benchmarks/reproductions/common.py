@@ -11,7 +11,7 @@ import numpy as np
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.generate.patterns.demands import Settings, demands
+from rocescope.replay.generate.patterns import Settings, demands
 from rocescope.replay.generate.queue_pairs import Sending, queue_pairs
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
 from rocescope.replay.packets.offers import collective, from_queue_pairs

@@ -17,7 +17,7 @@ import numpy as np
 from bands import Bands
 from limited_port import DATA, Frames, compared, frames, replayed, table
 
-from rocescope.analyzer.wire import opcodes
+from rocescope.analyzer.wire import bth as opcodes
 from rocescope.kernels.kernel import Ints
 
 RUN = DATA / "lab_incast"

@@ -19,9 +19,7 @@ from bands import Bands
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.flows.checks.blast_radius import BlastRadius, blast_radii
-from rocescope.replay.flows.checks.path_counts import paths_between
-from rocescope.replay.flows.checks.table_sizes import table_sizes
+from rocescope.replay.flows.checks import BlastRadius, blast_radii, paths_between, table_sizes
 
 PLANES = "multi-plane:planes=8,leaves=512,spines=256,hosts=256,rate=100G"
 FOUR = "multi-plane:planes=4,leaves=256,spines=128,hosts=128,rate=200G"

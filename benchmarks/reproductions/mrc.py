@@ -19,7 +19,7 @@ from published_plots import log_log_plot
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.flows.checks.blast_radius import links_of
+from rocescope.replay.flows.checks import links_of
 from rocescope.replay.packets.event_driven import FeedbackResult, run_event_driven
 from rocescope.replay.packets.failures import Failures, flapping, outage
 from rocescope.replay.packets.hosts.transport import Transport

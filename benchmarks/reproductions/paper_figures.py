@@ -19,8 +19,8 @@ from bands import Bands
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.flows.fair_share import split_evenly
 from rocescope.replay.flows.loads import layers_of
+from rocescope.replay.flows.shares import split_evenly
 from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import EngineResult, Model
 from rocescope.replay.packets.offers import collective

@@ -1,4 +1,4 @@
-"""Where results go: standard output, or a file that appears complete or not at all."""
+"""Where results go, and how an analysis ends."""
 
 from __future__ import annotations
 
@@ -9,17 +9,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from ...analyzer.errors import UsageError
-from ...analyzer.packages import require
+from ...analyzer.errors import UnreadableInput, UsageError, require
+from ...analyzer.summary.trust import ENDED_EARLY
 from ...analyzer.words import printable
 from ...report.whole_file import whole_file
-from .inputs import STANDARD_OUTPUT
-from .parameter import Parameter
+from ..table import Parameter
 from .progress import ProgressAs
+from .taps import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
-    from ...report.files.replay import Result
+    from ...analyzer.results.analysis import Analysis
+    from ...report.files.results import Result
     from ...report.terminal.page import Page
+
+
+# How an analysis ends: the exit code and the message on standard error.
+
+_INTERRUPTED = 130
+_LIMITED = 1
+
+
+def exit_code(analysis: Analysis) -> int:
+    """The exit code of a complete, interrupted or damaged input, with a message if not complete."""
+    limits = [w for w in analysis.warnings if w.startswith(ENDED_EARLY)]
+    if limits:
+        print(f"rocescope: {limits[0]}; the report covers what was read", file=sys.stderr)
+        return _LIMITED
+    if not analysis.complete:
+        print("rocescope: interrupted; the report covers the packets read so far", file=sys.stderr)
+        return _INTERRUPTED
+    damaged = [printable(capture.name) for capture in analysis.captures if capture.damaged_places]
+    if damaged:
+        print(
+            f"rocescope: {', '.join(damaged)} could not be read completely; "
+            "the report covers the rest",
+            file=sys.stderr,
+        )
+        return UnreadableInput.exit_code
+    return 0
+
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
 ReportFormat: TypeAlias = Literal["table", "html", "json", "csv", "parquet", "arrow"]
@@ -141,7 +169,7 @@ class ReportOutput:
         def encoded(format: ReportFormat) -> bytes:
             if format == "html" and html is not None:
                 return html()
-            from ...report.files.replay import encode
+            from ...report.files.results import encode
 
             return encode(result, format)
 

@@ -1,21 +1,121 @@
-"""Options for selecting packets and reading captures."""
+"""Options of every command that reads captures: packets, mirrors, logs, fabric, priorities."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
-from ...analyzer.wire.ports import ROCE_UDP_PORT
-from .mirrors import mirror_options
-from .parameter import Parameter
+from ...analyzer.measures.hops.vantage import FabricLinks
+from ...analyzer.units import parse_duration
+from ...analyzer.wire.bth import ROCE_UDP_PORT
+from ..table import Parameter
 from .taps import Naming, check_uncombined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
+    from ...analyzer.decode.mirrors import MirrorOptions
     from ...analyzer.pipeline.options import AnalyzeOptions
+
+
+# --dscp-priority: the priorities of DSCPs in the switches.
+
+_PAIR = re.compile(r"([0-9]{1,2})=([0-7])")
+_DSCPS = 64
+
+
+def parse_dscp_priorities(text: str) -> dict[int, int]:
+    """`26=3,48=6` as {26: 3, 48: 6}; UsageError for anything else."""
+    priorities: dict[int, int] = {}
+    for pair in text.replace(" ", "").split(","):
+        match = _PAIR.fullmatch(pair)
+        if match is None or int(match[1]) >= _DSCPS:
+            raise UsageError(
+                f"--dscp-priority {text!r}: give DSCP=PRIORITY, such as 26=3,48=6, with DSCPs from"
+                " 0 to 63 and priorities from 0 to 7"
+            )
+        if priorities.setdefault(int(match[1]), int(match[2])) != int(match[2]):
+            raise UsageError(f"--dscp-priority {text!r}: DSCP {match[1]} has two priorities")
+    return priorities
+
+
+# `--fabric` of `analyze` and `tui`: the links of a fabric as the analyzer needs them.
+
+
+def fabric_links(spec: str) -> FabricLinks:
+    """The links that are up, and the hosts with their addresses. UsageError as `parse_fabric`."""
+    from ...replay.fabrics.parse import parse_fabric
+
+    fabric = parse_fabric(spec)
+    names, links, plan = fabric.nodes.names, fabric.links, fabric.addresses
+    networks: dict[IPv4Network | IPv6Network, str] = {
+        network: fabric.host_name(host) for network, host in plan.subnets.items()
+    }
+    for host in range(fabric.hosts):
+        given = plan.explicit.get(host) or [plan.address_of(host, ipv6) for ipv6 in (False, True)]
+        networks |= {ip_network(address): fabric.host_name(host) for address in given}
+    ends = zip(links.source[links.up].tolist(), links.target[links.up].tolist(), strict=True)
+    return FabricLinks(
+        links=[(names[source], names[target]) for source, target in ends],
+        hosts=frozenset(names[fabric.switches :]),
+        networks=networks,
+        spec=spec,
+    )
+
+
+# The option for logs of jobs.
+
+
+@dataclass(frozen=True)
+class JobLogs:
+    """Logs of the job.
+
+    Parameters
+    ----------
+    nccl_log
+        Logs of the job (NCCL, RCCL, UCX, perftest), such as 'logs/*' (quoted), which name the ranks
+        of queue pairs; see docs/ranks.md; may be repeated.
+    """
+
+    nccl_log: Annotated[list[str] | None, Parameter(negative="")] = None
+
+    def patterns(self, must_exist: bool = True) -> tuple[str, ...]:
+        """Patterns of their names. UsageError for one without a file, unless logs may follow."""
+        if self.nccl_log and must_exist:
+            from ...analyzer.jobs.files import named
+
+            named(self.nccl_log)
+        return tuple(self.nccl_log or ())
+
+
+JOB_LOGS = JobLogs()
+
+
+# Options for mirrors that overwrite packet headers, common to `analyze` and `check`.
+
+
+def mirror_options(
+    clock: Literal["capture", "hardware"],
+    mirror_format: Literal["lumina"] | None,
+    drop_duplicates: str | None,
+    switch_counters: Path | None,
+) -> MirrorOptions | None:
+    """How to restore mirrored packets; None if packets are used as captured."""
+    if switch_counters is not None and mirror_format is None:
+        raise UsageError("--switch-counters needs --mirror-format lumina")
+    if clock == "capture" and mirror_format is None and drop_duplicates is None:
+        return None
+    if clock == "hardware" and mirror_format is not None:
+        raise UsageError("--clock hardware cannot be combined with --mirror-format lumina")
+    from ...analyzer.decode.mirrors import MirrorOptions, read_switch_counters
+
+    within = drop_duplicates and parse_duration(drop_duplicates, "--drop-duplicates")
+    counters = None if switch_counters is None else read_switch_counters(switch_counters)
+    return MirrorOptions(clock, mirror_format, within or None, counters)
 
 
 @dataclass(frozen=True)
@@ -75,7 +175,7 @@ class ReadingInTasks(Naming, Selection):
         """The options for `analyze` of these files. UsageError before a file is opened."""
         check_uncombined(tap_names, self.concat)
         from ...analyzer.pipeline.options import AnalyzeOptions
-        from ...analyzer.wire.segments import parse_usid_format
+        from ...analyzer.wire.registry import parse_usid_format
 
         if self.filter is not None:
             from ...analyzer.filtering.compiler import Filter
@@ -130,7 +230,7 @@ class Reading(ReadingInTasks):
             raise UsageError("--follow reads one growing file and cannot be combined with --concat")
         if self.follow and self.rings is not None:
             raise UsageError("--follow reads one file and cannot be combined with ring files")
-        from ...analyzer.summary.options import parse_plane_by
+        from ...analyzer.summary.names import parse_plane_by
 
         return replace(
             super().options(files, tap_names),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .parameter import Parameter
+from ..table import Parameter
 from .taps import Naming, check_uncombined
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...analyzer.errors import UsageError
-from ...analyzer.packages import require
-from .progress import ProgressAs
-from .steps import steps_shown
+from ...analyzer.errors import UsageError, require
+from .progress import ProgressAs, steps_shown
 
 if TYPE_CHECKING:
     from ...analyzer.pipeline.options import AnalyzeOptions
@@ -37,9 +35,8 @@ def in_tasks(
     require("pyarrow")
     from ...cluster.merge import merge
     from ...cluster.plan import make_plan, write_plan
-    from ...cluster.run import run_tasks
     from ...cluster.work import Work
-    from ...cluster.workers import workers_of
+    from ...cluster.workers import run_tasks, workers_of
 
     with closing(workers_of(cluster)) as workers:
         if work is None and not workers.here:

@@ -10,11 +10,11 @@ import re
 from functools import partial
 from pathlib import Path
 
-from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
-from ...replay.fabrics.files.json_source import load_json
-from ...replay.fabrics.files.yaml_source import Source
+from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.json_source import load_json
+from ...replay.fabrics.yaml_file import Source
 from ..port_counters import Bytes, Port
-from .dialect import Calculator, Dialect, Question
+from .dialect import Calculator, Dialect, Question, eos_role
 from .reading import (
     Entry,
     Reader,
@@ -31,7 +31,6 @@ from .reading import (
     rate,
     weight,
 )
-from .roles import eos_role
 
 _ROUTES, _ROUTES6 = "eos-route.json", "eos-route6.json"
 _QUESTIONS = (

@@ -13,10 +13,10 @@ from functools import partial
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 
-from ...replay.fabrics.addressing import Network
-from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
-from ...replay.fabrics.files.yaml_source import Source
-from .dialect import Calculator, Dialect, Question
+from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.fabric import Network
+from ...replay.fabrics.yaml_file import Source
+from .dialect import Calculator, Dialect, Question, junos_role
 from .reading import (
     Entry,
     Place,
@@ -32,7 +32,6 @@ from .reading import (
     port_name,
     rate_in_text,
 )
-from .roles import junos_role
 
 _ROUTES, _ROUTES6 = "junos-fib.json", "junos-fib6.json"
 _FIB = "show route forwarding-table table default family"

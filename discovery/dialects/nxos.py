@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ...replay.fabrics.addressing import Network
-from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Resolved, Route
-from ...replay.fabrics.files.json_source import load_json
-from ...replay.fabrics.files.yaml_source import Source
+from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.fabric import Network
+from ...replay.fabrics.json_source import load_json
+from ...replay.fabrics.yaml_file import Source
 from ..port_counters import Bytes, Port
-from .dialect import Calculator, Dialect, Question
+from .dialect import Calculator, Dialect, Question, nxos_role
 from .reading import (
     Entry,
     Line,
@@ -34,7 +34,6 @@ from .reading import (
     port_name,
     rate,
 )
-from .roles import nxos_role
 
 _ROUTES, _ROUTES6 = "nxos-fib.text", "nxos-fib6.text"
 _QUESTIONS = (

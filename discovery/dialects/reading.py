@@ -17,17 +17,10 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from ...analyzer.errors import UsageError
 from ...analyzer.saved_file import read_saved
 from ...analyzer.words import printable
-from ...replay.fabrics.addressing import (
-    Address,
-    Network,
-    parse_address,
-    parse_interface,
-    parse_network,
-)
-from ...replay.fabrics.devices.device import Advertised, Device, Interface, Resolved, Route
-from ...replay.fabrics.devices.limits import limits_of
-from ...replay.fabrics.files.json_source import load_json
-from ...replay.fabrics.files.yaml_source import Source
+from ...replay.fabrics.devices import Advertised, Device, Interface, Resolved, Route, limits_of
+from ...replay.fabrics.fabric import Address, Network, parse_address, parse_interface, parse_network
+from ...replay.fabrics.json_source import load_json
+from ...replay.fabrics.yaml_file import Source
 from .dialect import Question
 
 _T = TypeVar("_T")

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..port_counters import SUFFIX, Bytes, Port, read_counters
-from .cumulus import CUMULUS
 from .dialect import Dialect
 from .eos import EOS
-from .frr import FRR
 from .junos import JUNOS
-from .linux import LINUX
+from .linux import CUMULUS, FRR, LINUX
 from .nxos import NXOS
 from .sonic import SONIC
 from .vrp import VRP

@@ -13,15 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ...replay.fabrics.devices.device import (
-    Advertised,
-    Device,
-    Interface,
-    NextHop,
-    Resolved,
-    Route,
-)
-from ...replay.fabrics.files.yaml_source import Source
+from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.yaml_file import Source
 from .dialect import Dialect, Question
 from .reading import (
     Reader,

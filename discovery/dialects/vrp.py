@@ -12,9 +12,9 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from ...replay.fabrics.addressing import Network
-from ...replay.fabrics.devices.device import Advertised, Device, Interface, NextHop, Route
-from .dialect import Calculator, Dialect, Question
+from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Route
+from ...replay.fabrics.fabric import Network
+from .dialect import Calculator, Dialect, Question, vrp_role
 from .reading import (
     Line,
     Lines,
@@ -31,7 +31,6 @@ from .reading import (
     port_name,
     rate_in_text,
 )
-from .roles import vrp_role
 
 _ROUTES = "vrp-fib.text"
 _QUESTIONS = (

@@ -15,12 +15,11 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Floats, Int32s, Ints
 from ...replay.compare.captured import links_by_port
-from ...replay.fabrics.addressing import Address
-from ...replay.fabrics.fabric import Fabric
+from ...replay.fabrics.fabric import Address, Fabric
 from ...replay.fabrics.routes import edge_per_host, with_ipv6
 from ...replay.hashing.keys import address_text
 from ...replay.traffic.traffic import Traffic
-from ..asking.route_get import is_port
+from ..asking import is_port
 from .paths import TracedPaths, trace_paths
 from .results import Advice, AdviceOption
 

@@ -15,19 +15,18 @@ import msgspec
 import numpy as np
 
 from ...analyzer.errors import RocescopeError, UsageError
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.bth import ROCE_UDP_PORT
 from ...kernels.kernel import Ints
 from ...replay.compare.captured import links_by_port
 from ...replay.fabrics.fabric import Fabric
 from ...replay.hashing.keys import packet_keys
 from ...replay.hashing.models import bind
 from ...replay.hashing.settings import Group, HashSettings
-from ...replay.results.recover import RecoverResult
+from ...replay.results import RecoverResult
 from ...replay.seeds.recover import Tell, Wanted, is_explained, recover_all, settings_of
 from ...replay.seeds.tapped import Direction, Seen
-from ..asking.commands import Run
-from ..asking.route_get import Query, is_port
-from .questions import Dialects, ports_told
+from ..asking import Query, Run, is_port
+from .asking import Dialects, ports_told
 
 ANSWERS = 300
 AGAIN = 200

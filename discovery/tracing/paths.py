@@ -18,11 +18,10 @@ from ...kernels.kernel import Bools, Int32s, Ints, UInt16s
 from ...replay.compare.captured import links_of
 from ...replay.fabrics.fabric import Fabric
 from ...replay.fabrics.switch_hashing import hash_known
-from ...replay.flows.entering import Start
-from ...replay.flows.loads import Placement
+from ...replay.flows.loads import Placement, Start
 from ...replay.flows.placement import Walk, walk
 from ...replay.hashing.settings import HashSettings
-from ...replay.strategies.placed import Outcome
+from ...replay.strategies.base import Outcome
 from ...replay.traffic.traffic import Traffic
 from .asking import ELSEWHERE, NO_ANSWER, Asking
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ...analyzer.results.base import Record, about
-from ...replay.results.base import SCHEMA_VERSION, Chance
-from ...replay.results.replay import ReplayResult
+from ...replay.results import SCHEMA_VERSION, Chance, ReplayResult
 
 
 class TracedFlow(Record, frozen=True, kw_only=True):

@@ -1,35 +1,134 @@
-"""Traced flows and the loads of their links, beside chance and other placements."""
+"""The path of every flow, with the loads of links and what changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv6Address
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from ...analyzer.results.flow import Owner
-from ...kernels.kernel import Array, Ints
-from ...replay.compare.flows import KnownChances, result_of
-from ...replay.compare.summaries import fabric_summary, mapped, traffic_summary
+from ...kernels.kernel import Array, Bools, Ints
+from ...replay.compare.flows import KnownChances, fabric_summary, mapped, result_of, traffic_summary
 from ...replay.fabrics.fabric import Fabric
-from ...replay.results.replay import ReplayResult
+from ...replay.results import DeviceLoad, LayerLoad, ReplayResult
 from ...replay.strategies.base import FlowStrategy
 from ...replay.traffic.traffic import Traffic
 from ...version import VERSION
-from ..asking.commands import Run
-from ..host_traffic import HostTraffic
+from ..asking import Request, Run
 from ..port_counters import Reading
 from ..results import HostQueuePair
+from ..traffic import HostTraffic
 from .advise import advise
 from .asking import Asking
-from .changes import changed, read_tables, through
-from .flow_loads import flow_loads
 from .paths import EVIDENCE, KNOWN, REASONS, TracedPaths, complete, trace_paths
-from .results import OpenEnd, TracedFlow, TraceResult
-from .verify_counters import verify_counters
-from .verify_taps import verify_taps
+from .results import DeviceFlows, FlowLoads, LayerFlows, LinkFlows, OpenEnd, TracedFlow, TraceResult
+from .verify import verify_counters, verify_taps
+
+# Loads in flows where bytes are not known: what a result of strategies tells without bytes.
+
+
+def flow_loads(result: ReplayResult) -> list[FlowLoads]:
+    """The loads of every strategy in flows."""
+    return [
+        FlowLoads(
+            name=strategy.name,
+            fim_percent=strategy.fim_percent,
+            layers=[_layer(layer) for layer in strategy.layers if layer.choice],
+            links=[
+                LinkFlows(name=link.name, layer=link.layer, flows=link.flows)
+                for link in sorted(strategy.links, key=lambda link: -(link.flows or 0))
+            ],
+        )
+        for strategy in result.strategies
+    ]
+
+
+def _layer(layer: LayerLoad) -> LayerFlows:
+    return LayerFlows(
+        layer=layer.layer,
+        links=layer.links,
+        idle_links=layer.idle_links,
+        flows=layer.flows,
+        fim_flows_percent=layer.fim_flows_percent,
+        fim_flows_best_percent=layer.fim_flows_best_percent,
+        fim_chance_percent=layer.fim_chance_percent,
+        devices=[_device(device) for device in layer.devices],
+    )
+
+
+def _device(device: DeviceLoad) -> DeviceFlows:
+    return DeviceFlows(
+        switch=device.switch,
+        links=device.links,
+        flows=device.flows,
+        fim_flows_percent=device.fim_flows_percent,
+        fim_flows_best_percent=device.fim_flows_best_percent,
+    )
+
+
+# Whether the tables of switches changed while paths were traced: a trace is not one moment.
+
+_BUCKETS = "ip -j nexthop bucket"
+_COMMANDS = ("ip -j route", "ip -6 -j route", "ip -j nexthop", _BUCKETS)
+_COUNTING = ("expires", "used")
+"""Fields that change by themselves."""
+_COUNTING_INSIDE = {"bucket": "idle_time", "resilient_args": "unbalanced_time"}
+"""Fields that change by themselves, inside others."""
+Tables: TypeAlias = Mapping[str, tuple[Any, ...] | None]
+"""The tables of devices as they print them; None for a device that did not answer."""
+
+
+def read_tables(run: Run, devices: Sequence[str]) -> Tables:
+    """The routes, next-hop groups and buckets of resilient groups of devices now."""
+    asked = [Request(device, command) for device in devices for command in _COMMANDS]
+    said = run(asked)
+    by_device: dict[str, tuple[Any, ...] | None] = {}
+    for i, device in enumerate(devices):
+        answers = said[i * len(_COMMANDS) : (i + 1) * len(_COMMANDS)]
+        tables = [None if answer.problem else _table(answer.output) for answer in answers]
+        if tables[-1] is None and not _resilient(tables[-2]):
+            tables[-1] = []  # older kernels and iproute2 have no buckets
+        by_device[device] = None if None in tables else tuple(tables)
+    return by_device
+
+
+def _resilient(groups: list[dict[str, Any]] | None) -> bool:
+    """Whether a next-hop group has buckets, which decide the path; also if that is not known."""
+    return groups is None or any(group.get("type") == "resilient" for group in groups)
+
+
+def _table(output: bytes) -> list[dict[str, Any]] | None:
+    """The entries without counters; None for anything else."""
+    try:
+        entries = msgspec.json.decode(output or b"[]", type=list[dict[str, Any]])
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    for entry in entries:
+        for field, counting in _COUNTING_INSIDE.items():
+            if isinstance(inside := entry.get(field), dict):
+                inside.pop(counting, None)
+    return [{k: v for k, v in entry.items() if k not in _COUNTING} for entry in entries]
+
+
+def changed(before: Tables, after: Tables) -> tuple[list[str], list[str]]:
+    """(devices whose tables differ, devices that did not answer both times)."""
+    unknown = [name for name in before if before[name] is None or after.get(name) is None]
+    differ = [name for name in before if name not in unknown and before[name] != after[name]]
+    return differ, unknown
+
+
+def through(paths: TracedPaths, fabric: Fabric, switches: Sequence[str]) -> Bools:
+    """bool[units]: whether the known part of a path, or its open end, is at one of the switches."""
+    at = np.zeros(len(fabric.nodes.names) + 1, np.bool_)  # the last item serves -1
+    at[[fabric.nodes.names.index(name) for name in switches]] = True
+    links = paths.placement.links
+    source = np.where(links >= 0, fabric.links.source[links], -1)
+    touched: Bools = at[source].any(axis=1) | at[paths.switch]
+    return touched
+
 
 TRACED = "traced"
 

@@ -25,7 +25,7 @@
 #define CE 3
 #define CNP_OPCODE 0x81
 
-/* probes/counters/layout.py reads this and the next two. */
+/* probes/counters/program.py reads this and the next two. */
 struct counter_key {
 	rs_u64 src[2]; /* in network order, IPv4 in the first four bytes */
 	rs_u64 dst[2];

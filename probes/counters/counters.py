@@ -1,4 +1,4 @@
-"""Counters in the kernel: probes are attached, tables are read at intervals, losses are counted.
+"""Flow counters of interfaces, read at intervals: flows, their differences, results.
 
 Every CPU has its own part of the table, so no packet waits for another. The counts of an
 evicted entry are added to the evictions; counts that an earlier reading has seen are kept.
@@ -14,24 +14,46 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...analyzer.errors import CaptureError, UsageError
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.measures.series import DEFAULT_WINDOW_NS
+from ...analyzer.measures.spraying import imbalance_of
+from ...analyzer.measures.tap_sets import LISTED_FLOWS, SPRAYED_WIDTH
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.base import Imbalance, Series, Spraying
+from ...analyzer.results.captures import CaptureSummary, TapSummary
+from ...analyzer.results.diagnosis import Diagnosis
+from ...analyzer.results.flow import Congestion, Flow, IdleGaps, Latency, Messages, Recovery
+from ...analyzer.statistics.shares import Carried, jain, path_shares, width
+from ...analyzer.wire.bth import CNP, RC, ROCE_UDP_PORT, TRANSPORT_NAMES, UC, XRC
+from ...analyzer.wire.frames import LINKTYPE_ETHERNET
 from ...kernels.kernel import Array, Ints
-from .. import bpf
-from ..clock import WallClock
+from ...version import VERSION
+from .. import bpf, live
+from ..bpf import WallClock
 from ..hooks.attach import Attachment, Direction, Hook, attach, directions_of, privileges_of
 from ..hooks.interfaces import Interface, find_interfaces
 from ..hooks.others import OthersBefore
-from ..opened import Opened
-from ..program.bcc_module import find_bcc
+from ..live import Opened
+from ..program.compile import find_bcc
 from ..program.filter import c_condition
 from ..program.program import ProgramOptions
-from ..rights import privileges
-from .layout import COUNTERS, ORDER_BYTES, TALLY, WAYS, by_key
-from .program import CompiledCounters, CounterMaps, opcode_map
+from .program import (
+    COUNTERS,
+    IS_IPV6,
+    ORDER_BYTES,
+    TALLY,
+    WAYS,
+    CompiledCounters,
+    CounterMaps,
+    address_text,
+    by_key,
+    opcode_map,
+    together,
+)
 
 _SLOTS_PER_FLOW = 2
 _ALL_TABLES_BYTES = 256 << 20
@@ -105,7 +127,7 @@ class CounterSource(Opened):
         options = self.options
         if not self._names:
             raise UsageError("name the interfaces to count on")
-        privileges.check([options.namespace, *(n.rpartition(":")[0] for n in self._names)])
+        live.check([options.namespace, *(n.rpartition(":")[0] for n in self._names)])
         find_bcc()
         condition = c_condition(options.filter) if options.filter else "1"
         self.interfaces = find_interfaces(self._names, options.namespace)
@@ -258,3 +280,345 @@ def _room(wanted: int | None, cpus: int) -> int:
     if not _SMALLEST <= wanted <= _LARGEST:
         raise UsageError(f"--max-flows must be a number from {_SMALLEST} to {_LARGEST}")
     return wanted
+
+
+# From counters to flows; values that counters lack are None, with a note.
+
+_ORDERED = (RC, UC, XRC)
+_MODE = (
+    "counted in the kernel: opcodes, DSCPs, latencies, retransmission, rewinds and the times of"
+    " messages need the headers (capture without --counters)"
+)
+
+
+_NO_PORT = 1 << 16
+"""Replaces the port of control packets, which count as a path only if there are no others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The counts of one flow."""
+
+    name: tuple[str, str, int]
+    total: Any
+    """COUNTERS."""
+    transport: int
+    paths: list[tuple[int, Carried]]
+    """Per UDP source port of the flow's representative packets, the largest first."""
+    control: Carried | None
+    """All other packets."""
+    taps: dict[str, int]
+
+
+def flows_of(reading: Reading, taps: Sequence[str]) -> tuple[list[Flow], list[Imbalance]]:
+    """The flows in order of their first packet, and the imbalance over their source ports."""
+    counted = _counted(reading, taps)
+    flows = [_flow(number, flow) for number, flow in enumerate(counted)]
+    sprayed = [
+        (-int(entry.total["wire_bytes"]), i)
+        for i, entry in enumerate(counted)
+        if flows[i].spraying_width >= SPRAYED_WIDTH
+    ]
+    imbalances = [_imbalance(counted[i]) for _, i in sorted(sprayed)[:LISTED_FLOWS]]
+    return flows, [imbalance for imbalance in imbalances if imbalance is not None]
+
+
+def _imbalance(counted: _Counted) -> Imbalance | None:
+    src, dst, qp = counted.name
+    labels = [str(port) for port, _ in counted.paths]
+    carried = [path for _, path in counted.paths]
+    name = f"entropy values of {src} > {dst} QP 0x{qp:06x}"
+    return imbalance_of(name, "entropy", True, labels, carried, 1)
+
+
+def _counted(reading: Reading, taps: Sequence[str]) -> list[_Counted]:
+    entries, offset_ns = reading.entries, reading.clock_offset_ns
+    names, of = _numbered(entries)
+    totals = together(entries, of, len(names))
+    transports = entries["key"]["flags"] >> 1 & 7
+    # Data packets represent a flow; without data its ACKs do, and without ACKs its CNPs.
+    rank = np.where(entries["requests"] + entries["responses"] > 0, 0, 1 + (transports == CNP))
+    best = np.full(len(names), 2)
+    np.minimum.at(best, of, rank)
+    transport = np.full(len(names), RC)
+    transport[of[transports != CNP]] = transports[transports != CNP]
+    port = np.where(rank == best[of], entries["key"]["sport"].astype(np.int64), _NO_PORT)
+    paths: list[list[tuple[int, Carried]]] = [[] for _ in names]
+    keys, group = np.unique(of << 17 | port, return_inverse=True)
+    sums = together(entries, group, len(keys))
+    counts = zip(
+        *(sums[f].tolist() for f in ("packets", "wire_bytes", "late", "ecn_marked")), strict=True
+    )
+    first = (sums["created_ns"].astype(np.int64) + offset_ns).tolist()
+    last = (sums["last_ns"].astype(np.int64) + offset_ns).tolist()
+    for i, (packets, wire_bytes, late, marked) in enumerate(counts):
+        carried = Carried(packets, wire_bytes, late, marked, first[i], last[i])
+        paths[keys[i] >> 17].append((int(keys[i]) & 0x1FFFF, carried))
+    seen_at: list[dict[str, int]] = [{} for _ in names]
+    for flow, tap, packets in zip(
+        of.tolist(), entries["key"]["tap"].tolist(), entries["packets"].tolist(), strict=True
+    ):
+        seen_at[flow][taps[tap]] = seen_at[flow].get(taps[tap], 0) + packets
+    totals["created_ns"] += np.uint64(offset_ns)
+    totals["last_ns"] += np.uint64(offset_ns)
+    order = np.argsort(totals["created_ns"], kind="stable").tolist()
+    return [
+        _Counted(
+            name=names[f],
+            total=totals[f],
+            transport=int(transport[f]),
+            paths=sorted(
+                (path for path in paths[f] if path[0] != _NO_PORT),
+                key=lambda path: (-path[1].wire_bytes, -path[1].packets, path[0]),
+            ),
+            control=next((part for number, part in paths[f] if number == _NO_PORT), None),
+            taps=seen_at[f],
+        )
+        for f in order
+    ]
+
+
+def _numbered(entries: Array) -> tuple[list[tuple[str, str, int]], Ints]:
+    """The flows by source, destination and queue pair, and the flow number of each entry."""
+    numbers: dict[tuple[str, str, int], int] = {}
+    of = np.zeros(len(entries), np.int64)
+    keys = entries["key"]
+    is_ipv6 = (keys["flags"] & IS_IPV6 != 0).tolist()
+    qps = keys["dest_qp"].tolist()
+    for i, (src, dst) in enumerate(zip(keys["src"].tolist(), keys["dst"].tolist(), strict=True)):
+        flow = (address_text(src, is_ipv6[i]), address_text(dst, is_ipv6[i]), qps[i])
+        of[i] = numbers.setdefault(flow, len(numbers))
+    return list(numbers), of
+
+
+def _flow(number: int, counted: _Counted) -> Flow:
+    total = counted.total
+    has_order = bool(counted.transport in _ORDERED and total["requests"] + total["responses"])
+    late, missing, notes = _order(total, has_order)
+    if len(counted.taps) > 1:
+        notes.append(
+            f"seen at {len(counted.taps)} taps: copies cannot be distinguished from other"
+            " packets, so all are counted"
+        )
+    spraying = _spraying(counted)
+    src, dst, dest_qp = counted.name
+    over_10us, over_50us, over_100us, over_500us = total["idle"].tolist()
+    return Flow(
+        id=number,
+        src=src,
+        dst=dst,
+        dest_qp=dest_qp,
+        transport=TRANSPORT_NAMES[counted.transport],
+        connection=None,
+        first_time_ns=int(total["created_ns"]),
+        last_time_ns=int(total["last_ns"]),
+        packets=int(total["packets"]),
+        wire_bytes=int(total["wire_bytes"]),
+        payload_bytes=int(total["payload_bytes"]),
+        request_packets=int(total["requests"]),
+        response_packets=int(total["responses"]),
+        ack_packets=int(total["acks"]),
+        opcodes={},
+        path_mtu=None,
+        messages=int(total["messages"]),
+        reordered_packets=late,
+        retransmitted_packets=None,
+        recovered_packets=None,
+        duplicate_packets=None,
+        mirror_duplicates=None,
+        tap_copies=0,
+        missing_packets=missing,
+        capture_loss_suspected_packets=None,
+        sequence_restarts=int(total["restarts"]),
+        naks=int(total["naks"]),
+        rnr_naks=int(total["rnr_naks"]),
+        cnps=int(total["cnps"]),
+        ecn_marked_packets=int(total["ecn_marked"]),
+        entropy_values=spraying.paths_seen,
+        spraying_width=spraying.width,
+        paths=spraying.paths,
+        spraying=[spraying],
+        reordering=None,
+        recovery=Recovery({}, None, None, None, None, None, None, None),
+        message_statistics=Messages(int(total["messages"]), None, None, None, None, None),
+        latency=Latency(None, None),
+        congestion=Congestion(
+            ecn_capable_packets=int(total["ecn_capable"]),
+            ecn_marked_packets=int(total["ecn_marked"]),
+            cnps=int(total["cnps"]),
+            cnp_spacing_ns=None,
+            dscp={},
+        ),
+        idle_gaps=IdleGaps(over_10us, over_50us, over_100us, over_500us, int(total["idle_max_ns"])),
+        goodput_bits_per_second=None,
+        activity_bytes=[],
+        activity_bin_ns=DEFAULT_WINDOW_NS,
+        taps=counted.taps,
+        notes=notes,
+    )
+
+
+def _order(total: Any, has_order: bool) -> tuple[int | None, int | None, list[str]]:
+    """Late packets, missing PSNs, and what limits both."""
+    notes = [_MODE]
+    if not has_order:
+        notes.append("datagrams, ACKs and CNPs have no PSN order: no packet can be late or missing")
+        return None, None, notes
+    passed = int(total["gap_psns"])
+    late: int | None = int(total["late"])
+    missing: int | None = passed
+    if late:
+        notes.append(
+            f"{late} packets arrived after higher PSNs, including retransmissions, which"
+            " counters cannot distinguish"
+        )
+    if passed and late:
+        missing = None
+        notes.append(
+            f"{passed} PSNs were skipped in {int(total['gaps'])} gaps; at most {late} of them"
+            " arrived later"
+        )
+    if total["jumps"]:
+        notes.append(
+            f"{int(total['jumps'])} times the PSN skipped values after a READ request or between"
+            " responses: the valid distance is unknown, so no PSN counts as missing there"
+        )
+    if total["restarts"]:
+        missing = None
+        notes.append(
+            f"{int(total['restarts'])} times the PSN jumped far: the queue pair restarted or many"
+            " packets were not seen"
+        )
+    if total["unordered"]:
+        late = missing = None
+        notes.append(
+            f"{int(total['unordered'])} packets were counted but their order is unknown: several"
+            " processors handled this flow at the same time"
+        )
+    return late, missing, notes
+
+
+def _spraying(counted: _Counted) -> Spraying:
+    """The UDP source ports of a flow: those of its data packets, if it has any."""
+    weights = np.array([path.wire_bytes for _, path in counted.paths], np.int64)
+    lines = [(str(port), path) for port, path in counted.paths]
+    if counted.control is not None:
+        lines.append(("control packets", counted.control))
+    return Spraying(
+        path_by="entropy",
+        inferred=True,
+        paths_seen=len(weights),
+        width=width(weights),
+        jain=jain(weights),
+        switches=None,
+        switches_per_second=None,
+        path_lifetime_ns=None,
+        paths=path_shares(lines),
+    )
+
+
+# From counters to the records of an analysis of the same traffic.
+
+
+def analysis_of(source: CounterSource, reading: Reading) -> Analysis:
+    """All counters, in the form of an analysis of the same traffic."""
+    names = [f"{interface.label} {direction}" for interface, direction in source.taps]
+    flows, imbalance = flows_of(reading, names)
+    return Analysis(
+        version=VERSION,
+        complete=True,
+        captures=[_capture(source, reading, names, flows)],
+        diagnosis=Diagnosis(
+            "Not diagnosed: counters hold no packets.",
+            findings=[],
+            healthy=[],
+            limits=["counters show neither loss nor order: capture packets for a diagnosis"],
+        ),
+        flows=flows,
+        connections=[],
+        imbalance=imbalance,
+        hops=[],
+        capture_losses=[],
+        clocks=[],
+        events=[],
+        events_omitted=0,
+        series=Series(
+            DEFAULT_WINDOW_NS, _first(flows) or 0, [], [], [], [], [], [], [], [], [], {}
+        ),
+        warnings=[*_warnings(reading), *source.others.lines()],
+    )
+
+
+def _capture(
+    source: CounterSource, reading: Reading, names: Sequence[str], flows: Sequence[Flow]
+) -> CaptureSummary:
+    first, last = _first(flows), max((flow.last_time_ns for flow in flows), default=None)
+    matched = reading.total("counted") + reading.total("filtered")
+    short = reading.total("too_short")
+    others = reading.total("seen") - matched - short
+    return CaptureSummary(
+        name=", ".join(interface.label for interface in source.interfaces),
+        format="counters",
+        compression=None,
+        frames=reading.total("seen"),
+        roce_packets=matched,
+        first_time_ns=first,
+        last_time_ns=last,
+        duration_ns=None if first is None or last is None else last - first,
+        snapped_frames=0,
+        out_of_order_frames=0,
+        undecodable_frames={"too short": short} if short else {},
+        later_fragments=0,
+        icrc=None,
+        contents={"not RoCE": others} if others else {},
+        taps=[
+            TapSummary(
+                name=name,
+                link_type=LINKTYPE_ETHERNET,
+                frames=int(reading.tally[tap]["seen"].sum()),
+                roce_packets=int(reading.tally[tap]["counted"].sum()),
+                wire_bytes=int(reading.tally[tap]["counted_bytes"].sum()),
+                dropped_frames=int(reading.lost_packets[tap]),
+                speed_bits_per_second=source.taps[tap][0].speed_bits_per_second,
+                pauses=[],
+            )
+            for tap, name in enumerate(names)
+        ],
+        warnings=[],
+    )
+
+
+def _first(flows: Sequence[Flow]) -> int | None:
+    return min((flow.first_time_ns for flow in flows), default=None)
+
+
+def _warnings(reading: Reading) -> list[str]:
+    """Limits of trust in the results, the most important first."""
+    lines = []
+    lost, lost_bytes = int(reading.lost_packets.sum()), int(reading.lost_bytes.sum())
+    if lost:
+        lines.append(
+            f"{lost} packets ({lost_bytes} bytes) of {reading.total('counted')} are missing from"
+            f" the flows: {reading.total('evicted')} entries were evicted before they were"
+            " read: give a larger --max-flows or a shorter --interval"
+        )
+    forgotten = reading.total("orders_lost")
+    if forgotten:
+        lines.append(
+            f"the PSN order of a flow was evicted {forgotten} times: more packets may"
+            " have been late or missing than counted: give a larger --max-flows"
+        )
+    merged = reading.total("merged")
+    if merged:
+        lines.append(
+            f"{merged} packets are merges of several packets by the kernel (GRO or GSO): --hook xdp"
+            " sees each"
+        )
+    ultra_ethernet = reading.total("ultra_ethernet")
+    if ultra_ethernet:
+        lines.append(
+            f"{ultra_ethernet} packets of Ultra Ethernet were seen; they belong to no flow"
+        )
+    if reading.total("filtered"):
+        lines.append("a filter is set: excluded packets count as neither seen nor lost")
+    return lines

@@ -15,13 +15,11 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from ...analyzer.errors import CaptureError
-from .. import bpf
+from .. import bpf, rights
 from ..program.program import Compiled
-from ..rights import dropping
 from . import clsact
-from .clsact_guard import Guard
-from .interfaces import Interface
-from .namespaces import in_namespace, privileges_to_enter
+from .clsact import Guard
+from .interfaces import Interface, in_namespace, privileges_to_enter
 
 Hook: TypeAlias = Literal["tc", "xdp", "xdp-generic", "clsact"]
 """tc: tcx if the kernel has it, else clsact. xdp: native, else generic."""
@@ -93,7 +91,7 @@ class Attachment:
 def privileges_of(attachments: Iterable[Attachment]) -> tuple[str, ...]:
     """Capabilities that are still needed after everything is attached."""
     hung = [a for a in attachments if a.filter is not None]
-    needed = dropping.READING + (dropping.CLSACT if hung else ())
+    needed = rights.READING + (rights.CLSACT if hung else ())
     for attachment in hung:
         needed += privileges_to_enter(attachment.interface.namespace)
     return needed

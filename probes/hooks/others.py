@@ -21,8 +21,7 @@ from ...analyzer.errors import CaptureError
 from .. import bpf
 from .attach import ATTACH_TYPES, Attachment, Direction, directions_of
 from .clsact import PARENTS, PRIORITY
-from .interfaces import Interface
-from .namespaces import in_namespace
+from .interfaces import Interface, in_namespace
 
 _GET_LINK, _GET_FILTER, _REQUEST, _DUMP = 18, 46, 0x1, 0x300
 _DONE, _ERROR = 3, 2

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .resources import QP_STATES, QP_TYPES, Resource, command_of
+from .queue_pairs import QP_STATES, QP_TYPES, Resource, command_of
 
 _NETLINK_RDMA = 20
 _CLIENT_NLDEV = 5

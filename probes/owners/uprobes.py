@@ -1,10 +1,14 @@
-"""Calls of processes on queue pairs, seen at the functions of libibverbs."""
+"""Probes in libibverbs: which libraries, which events, which process makes a queue pair."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import platform
+import re
+import struct
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,11 +18,157 @@ import numpy as np
 
 from ...analyzer.errors import CaptureError
 from .. import bpf
-from ..clock import WallClock
+from ..bpf import WallClock
 from ..program.compile import known_machine_code, load
 from .elf import ElfError, defaults, functions_of, opened
-from .libraries import all_libraries, file_key
-from .perf import PROG_KPROBE, attach_uprobe
+
+# Copies of libibverbs: on this host, and in the containers of running processes.
+
+_NAME = "libibverbs.so.1"
+_FOLDERS = (
+    "/lib64",
+    "/usr/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib",
+    "/usr/local/lib",
+)
+_MAPPED = re.compile(r"^\S+ r\S+ \S+ \S+ \d+ +(/\S*/libibverbs\.so\.1\S*)$", re.MULTILINE)
+
+_MOST_MAPS_CHARACTERS = 4 << 20
+"""A process has at most 65,530 mappings (vm.max_map_count), of some 100 characters."""
+_MOST_COPIES = 4
+"""Copies of one process that are looked at: a process uses one."""
+
+
+def installed_libraries() -> list[str]:
+    """Copies of libibverbs in the standard folders of this host, each once."""
+    return _each_once(os.path.join(folder, _NAME) for folder in _FOLDERS)
+
+
+def mapped_libraries(proc: str = "/proc") -> list[str]:
+    """Copies of libibverbs that running processes use, by paths that this process can open.
+
+    Containers have their own files: their paths go through `/proc/PID/root`.
+    """
+    return _each_once(_mapped_paths(proc))
+
+
+def all_libraries(proc: str = "/proc") -> list[str]:
+    """Installed copies and those in use, each file once."""
+    return _each_once((*installed_libraries(), *mapped_libraries(proc)))
+
+
+def file_key(path: str) -> tuple[int, int] | None:
+    """The identity of a file: (device, inode); None if there is no such file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _mapped_paths(proc: str) -> Iterator[str]:
+    for process in Path(proc).iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            with open(process / "maps", encoding="utf-8", errors="replace") as maps:
+                paths = set(_MAPPED.findall(maps.read(_MOST_MAPS_CHARACTERS)))
+        except OSError:
+            continue  # it ended, or belongs to another user
+        for path in sorted(paths)[:_MOST_COPIES]:
+            yield f"{process}/root{path}"
+
+
+def _each_once(paths: Iterable[str]) -> list[str]:
+    found: dict[tuple[int, int], str] = {}
+    for path in paths:
+        key = file_key(path)
+        if key is not None:
+            found.setdefault(key, os.path.realpath(path) if "/root/" not in path else path)
+    return list(found.values())
+
+
+# Uprobes by perf_event_open(2): without tracefs, removed by the kernel with the process.
+
+_SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241}
+_PMU = Path("/sys/bus/event_source/devices/uprobe")
+PROG_KPROBE = 2
+"""Type of the programs that run at probes (BPF_PROG_TYPE_KPROBE)."""
+
+_CLOSE_ON_EXEC = 8
+_ATTACH_PERF_EVENT = 41
+_ATTRIBUTE_BYTES = 72  # PERF_ATTR_SIZE_VER1 of linux/perf_event.h, the first with config2
+
+
+def attach_uprobe(program: int, path: str, file_offset: int, on_return: bool) -> int:
+    """Run a program at an instruction of a file, in every process; returns the link's descriptor.
+
+    OSError with the kernel's reason; CaptureError if the kernel has no uprobes.
+    """
+    config = 1 << _return_bit() if on_return else 0
+    name = ctypes.create_string_buffer(os.fsencode(path))
+    attributes = struct.pack(
+        "IIQQQQQIIQQ",
+        _pmu_type(),
+        _ATTRIBUTE_BYTES,
+        config,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        ctypes.addressof(name),
+        file_offset,
+    )
+    event = _perf_event_open(attributes)
+    try:
+        return bpf.create_link(program, event, _ATTACH_PERF_EVENT)
+    finally:
+        os.close(event)  # the link holds a reference
+
+
+def _perf_event_open(attributes: bytes) -> int:
+    number = _SYSTEM_CALLS.get(platform.machine())
+    if number is None:
+        raise CaptureError(f"queue pairs cannot be watched on {platform.machine()}")
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    everyone, any_one_cpu, no_group = ctypes.c_int(-1), ctypes.c_int(0), ctypes.c_int(-1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor: int = libc.syscall(
+        ctypes.c_long(number),
+        buffer,
+        everyone,
+        any_one_cpu,
+        no_group,
+        ctypes.c_ulong(_CLOSE_ON_EXEC),
+    )
+    if descriptor < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return descriptor
+
+
+def _pmu_type() -> int:
+    try:
+        return int((_PMU / "type").read_text())
+    except (OSError, ValueError):
+        raise CaptureError(
+            "this kernel has no uprobes (CONFIG_UPROBE_EVENTS): owners of queue pairs are"
+            " read only from the kernel's resource table"
+        ) from None
+
+
+def _return_bit() -> int:
+    try:
+        return int((_PMU / "format" / "retprobe").read_text().partition(":")[2])
+    except (OSError, ValueError):
+        return 0
+
 
 SOURCE = Path(__file__).with_name("owners.bpf.c")
 

@@ -1,4 +1,4 @@
-"""From C to machine code to programs in the kernel; every error names its remedy.
+"""Compiles a BPF program with bcc, without kernel headers.
 
 As a program: compiles what standard input says. The compiler's libraries take 60 MB, which a
 process that captures for hours should not hold.
@@ -7,23 +7,107 @@ process that captures for hours should not hold.
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ...analyzer.errors import CaptureError
-from ...kernels.cache import cache_base, digest_of, remove_foreign
-from ...kernels.stored import store, stored
+from ...kernels.cache import cache_base, digest_of, remove_foreign, store, stored
 from ...version import VERSION
 from .. import bpf
-from .bcc_module import find_bcc, import_bcc
-from .stub_headers import HEADERS, stub_headers
+
+# Stand-ins for the kernel headers that bcc includes into every program.
+#
+# The probes do not use them. With these stand-ins bcc compiles on machines with and
+# without kernel headers. They belong to the package: no other user can write to them.
+
+HEADERS = Path(__file__).with_name("headers")
+"""Their folder."""
+_VARIABLE = "BCC_KERNEL_SOURCE"
+
+
+@contextmanager
+def stub_headers() -> Iterator[None]:
+    """Context manager in which bcc compiles against the stand-ins."""
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = str(HEADERS)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = before
+
+
+# The only place that finds and imports bcc, which is a system package and not on PyPI.
+
+_SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"
+
+
+def import_bcc() -> Any:
+    """The module bcc; CaptureError if the package is not installed.
+
+    If this Python does not see the system's packages, their folder is added to the
+    end of the search path, after everything that is installed here.
+    """
+    try:
+        return _import()
+    except ImportError:
+        pass
+    if _SYSTEM_PACKAGES not in sys.path:
+        sys.path.append(_SYSTEM_PACKAGES)
+    try:
+        return _import()
+    except (ImportError, OSError):
+        raise _missing() from None
+
+
+def find_bcc() -> bytes:
+    """What names the version of the installed bcc, without its libraries: 60 MB of memory.
+
+    CaptureError if the package is not installed.
+    """
+    for more in ((), (_SYSTEM_PACKAGES,)):
+        sys.path += [path for path in more if path not in sys.path]
+        spec = find_spec("bcc")
+        folders = spec.submodule_search_locations if spec else None
+        for folder in folders or ():
+            if os.path.exists(os.path.join(folder, "libbcc.py")):
+                with open(os.path.join(folder, "version.py"), "rb") as file:
+                    return file.read()
+    raise _missing()
+
+
+def _missing() -> CaptureError:
+    return CaptureError(
+        "live capture needs bcc: apt-get install python3-bpfcc (Debian, Ubuntu)"
+        " or dnf install python3-bcc (Fedora, RHEL); bcc on PyPI is another package"
+    )
+
+
+def _import() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", SyntaxWarning
+        )  # bcc has invalid escapes, a warning since Python 3.12
+        module = importlib.import_module("bcc")
+    if not hasattr(module, "BPF"):  # an unrelated package of the same name
+        sys.modules.pop("bcc", None)
+        raise ImportError("not the BPF Compiler Collection")
+    return module
+
 
 _FLAGS = ["-O2", "-Wno-everything"]
 _SECONDS = 120.0

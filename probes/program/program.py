@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...analyzer.decode.multipath.mrc import MRC_UDP_PORT
+from ...analyzer.decode.mrc import MRC_UDP_PORT
 from ...analyzer.errors import CaptureError
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.bth import ROCE_UDP_PORT
 from .. import bpf
-from ..rings.ring import CHUNK_BYTES, WIDE_SNAP
-from ..rings.rings import RingMaps
+from ..ring import CHUNK_BYTES, WIDE_SNAP
+from ..rings import RingMaps
 from .compile import known_machine_code, load
 
 _HERE = Path(__file__).parent

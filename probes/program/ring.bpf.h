@@ -20,7 +20,7 @@
 #define MARK 1	  /* in the head: a record is being written */
 #define MARKS 7
 
-/* One exported frame; its bytes follow, up to a multiple of 8. probes/rings/ring.py reads this. */
+/* One exported frame; its bytes follow, up to a multiple of 8. probes/ring.py reads this. */
 struct record_header {
 	rs_u64 time_ns;	   /* CLOCK_MONOTONIC */
 	rs_u32 wire_bytes; /* length of the frame, including stripped tags */
@@ -31,7 +31,7 @@ struct record_header {
 #define LARGEST_RECORD (sizeof(struct record_header) + WIDE_SNAP)
 
 /*
- * One per CPU and tap. probes/loss.py reads this layout. A RoCE frame adds to
+ * One per CPU and tap. probes/rings.py reads this layout. A RoCE frame adds to
  * exactly one of exported, ring_full, filtered and sampled_out.
  */
 struct loss {
@@ -46,7 +46,7 @@ struct loss {
 };
 
 /*
- * One per CPU. probes/rings/rings.py reads this layout. Positions are bytes since the
+ * One per CPU. probes/rings.py reads this layout. Positions are bytes since the
  * start, multiples of 8. Fields of different writers are on separate cache lines.
  */
 struct ring {

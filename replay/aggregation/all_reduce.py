@@ -17,7 +17,7 @@ import numpy as np
 from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
 from ..generate.from_pattern import offered_traffic
-from ..generate.patterns.demands import Demands
+from ..generate.patterns import Demands
 from ..generate.queue_pairs import Sending, queue_pairs
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import Model, Workload

@@ -11,23 +11,16 @@ from ...analyzer.errors import UsageError
 from ...analyzer.words import noun
 from ...kernels.kernel import Floats, compiling
 from ...version import VERSION
+from ..compare.flows import fabric_summary
 from ..compare.packets import COMPILING, IDLE_TICKS
-from ..compare.summaries import fabric_summary
 from ..fabrics.fabric import Fabric
 from ..packets.model.arrays import fabric_arrays
 from ..packets.runs import run_many
-from ..results.aggregation import (
-    AggregationResult,
-    JobOutcome,
-    JobSummary,
-    LinkBytes,
-    Occupancy,
-    SchemeResult,
-)
+from ..results import AggregationResult, JobOutcome, JobSummary, LinkBytes, Occupancy, SchemeResult
 from .all_reduce import Collectives, run_all_reduce
 from .jobs import Job
 from .run import Conditions, Outcome, check, simulate
-from .schemes.scheme import AllReduce, Scheme
+from .scheme import AllReduce, Scheme
 from .state import TALLY
 
 ESA_ASSUMED = (

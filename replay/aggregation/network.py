@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Bool, Int, inlined, subkernel
-from ..packets.links.queues import enqueue, serve
-from ..packets.links.slots import free_slot, new_slot
 from ..packets.model.arrays import ATTACHED
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import MARKED, NEVER
 from ..packets.model.wheel import schedule
+from ..packets.queues import enqueue, serve
+from ..packets.slots import free_slot, new_slot
 from .state import ECHO, Run, owner_of
 
 _ROUTE, _LOSS, _COPY, _DELAY = (

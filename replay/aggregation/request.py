@@ -8,23 +8,23 @@ from threading import Event
 
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering.compiler import Filter
-from ...analyzer.logs.files import named
-from ...analyzer.logs.job import Job as Log
+from ...analyzer.jobs.files import named
+from ...analyzer.jobs.job import Job as Log
 from ...analyzer.spec import parse_options
 from ...analyzer.units import parse_duration, parse_size
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.bth import ROCE_UDP_PORT
 from ...analyzer.words import choices
 from ..fabrics.parse import parse_fabric
-from ..results.aggregation import ALL_REDUCES, AggregationResult
+from ..results import ALL_REDUCES, AggregationResult
 from ..traffic.observed import traffic_from_capture
+from .atp import a2tp, atp, ideal, no_aggregation
 from .captured import captured_jobs
 from .compare import aggregation_result, check_sizes
+from .esa import esa
 from .jobs import MOST_JOBS, MOST_WINDOW, Job, parse_jobs, place
 from .run import Conditions
-from .schemes.atp import a2tp, atp, ideal, no_aggregation
-from .schemes.esa import esa
-from .schemes.scheme import AllReduce, Options, Scheme
-from .schemes.switchml import switchml
+from .scheme import AllReduce, Options, Scheme
+from .switchml import switchml
 
 _RUNS = 1000
 _MOST_JITTER, _MOST_SHARE = 10, 0.5

@@ -18,8 +18,6 @@ from ...analyzer.errors import UsageError
 from ...analyzer.words import noun
 from ...kernels.kernel import Array, Int, Int32s, Ints, kernel
 from ..fabrics.fabric import Fabric
-from ..packets.links.queues import serve, take_arrival
-from ..packets.links.slots import free_slot
 from ..packets.model import state as rs
 from ..packets.model.arrays import FabricArrays, fabric_arrays
 from ..packets.model.draws import generator
@@ -28,10 +26,12 @@ from ..packets.model.pause_state import no_pauses
 from ..packets.model.queueing import TrafficClass, new_classes
 from ..packets.model.records import Records, table
 from ..packets.model.wheel import new_wheel, next_event, schedule
+from ..packets.queues import serve, take_arrival
+from ..packets.slots import free_slot
 from . import state as st
 from .jobs import WIRE_BYTES, Job, priorities
 from .network import disturbed, note_mark
-from .schemes.scheme import Conduct, Scheme
+from .scheme import Conduct, Scheme
 from .server import remind, take_gradient
 from .state import (
     CELL,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Bool, Int, inlined, subkernel
-from ..packets.links.slots import free_slot
 from ..packets.model.wheel import schedule
+from ..packets.slots import free_slot
 from .network import new_packet, put
 from .state import CONTENDED, FEEDBACK, FLOATS, REMINDER, RESULT, Run, added, saturated
 

@@ -1,24 +1,35 @@
-"""The row "as captured" of a comparison: the loads that the captured links really carried."""
+"""Replays of captured placements and of seeds."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 
+from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.measures.hops.vantage import parts_of, short_names
 from ...kernels.kernel import Int32s, Ints
+from ...version import VERSION
 from ..fabrics.fabric import Fabric
+from ..fabrics.mapping import map_hosts
+from ..fabrics.switch_hashing import fields_of, hash_known, switch_hashing
 from ..flows.loads import Placement
-from ..flows.spread import even_loads
-from ..results.replay import AS_CAPTURED, StrategyResult
-from ..strategies.placed import Outcome
+from ..flows.placement import Walk
+from ..flows.shares import even_loads
+from ..hashing.seeded import PerSwitch, SeedRange, switch_seeds
+from ..results import AS_CAPTURED, Production, StrategyResult, SweepLayer, SweepResult
+from ..seeds.recover import ALL_SEEDS, Wanted, is_explained, recover_all, settings_of
+from ..seeds.search import findings
+from ..seeds.sweep import Measure, Scores, Sweep, chance_of, sweep
+from ..seeds.tapped import directions, read_taps
+from ..strategies.base import Outcome
 from ..traffic.traffic import Seen, Traffic
-from .flows import result_of
-from .summaries import SHORT, Listed, mapped
+from .flows import SHORT, Listed, fabric_summary, mapped, random_sweep, result_of, traffic_summary
+from .request import ReplayRequest
 
 _NUMBERED = re.compile(r"#([1-9][0-9]{0,4})\b")
 _MOST_PAIRS = 4096
@@ -114,3 +125,145 @@ def _directed(traffic: Traffic, seen: Seen, links: Ints, fabric: Fabric) -> Int3
             fits = (there >= 0) & reachable[there]
             link[rows[fits]] = there[fits]
     return link
+
+
+# Hash settings of switches, recovered from the captures of their parallel links.
+
+
+def with_recovered_seeds(
+    request: ReplayRequest,
+    fabric: Fabric,
+    seeds: SeedRange = ALL_SEEDS,
+    tell: Callable[[str, int, int], None] | None = None,
+) -> tuple[Fabric, list[str]]:
+    """The fabric with the recovered settings, and the names of the switches that have them.
+
+    A switch is examined if all its links to the tier above were captured; a switch with hash
+    settings in the fabric keeps them. UsageError if the flows do not show the sides of the links.
+    tell: called with the hypothesis, the seeds tried and the number of seeds.
+    """
+    settings = list(fabric.hash_settings)
+    names = [request.tap_names.get(path, os.path.basename(path)) for path in request.captures]
+    tap_of = links_of(names, fabric)
+    found: list[str] = []
+    for switch in range(fabric.switches):
+        taps = _parallel_taps(switch, tap_of, fabric)
+        if len(taps) < 2:
+            continue
+        paths = [request.captures[tap] for tap in taps]
+        try:
+            seen = read_taps(paths, tap_names=request.tap_names)
+        except UnreadableInput:  # no flow on these links
+            continue
+        hosts = map_hosts(seen.names, fabric, request.map).hosts
+        known = directions(seen)
+        for direction, record in zip(
+            known, recover_all(known, Wanted(seeds=seeds), paths, tell).switches, strict=True
+        ):
+            senders = hosts[np.unique(direction.seen.source)]
+            behind = set(fabric.attachments.switch[senders].ravel().tolist()) - {-1}
+            best = next((c for c in record.candidates if is_explained(c)), None)
+            own = None if best is None else settings_of(best)
+            if len(behind) != 1 or (senders < 0).any() or own is None:
+                continue
+            at = behind.pop()
+            if not hash_known(settings[at]) and best is not None and best.seed is not None:
+                settings[at] = replace(own, seed=best.seed, seed_recovered=True)
+                found.append(fabric.nodes.names[at])
+    return replace(fabric, hash_settings=tuple(settings)), found
+
+
+def _parallel_taps(switch: int, tap_of: Ints, fabric: Fabric) -> list[int]:
+    """The taps of all links from a switch to the tier above, in next-hop order; else none."""
+    tier, links = fabric.nodes.tier, fabric.links
+    above = (links.source == switch) & (tier[links.target] > tier[switch]) & links.up
+    taps = [np.flatnonzero((tap_of == link).any(1)) for link in np.flatnonzero(above)]
+    return [int(own[0]) for own in taps] if all(len(own) == 1 for own in taps) else []
+
+
+# A sweep with its references and causes: the results of `rocescope sweep`.
+
+
+def sweep_result(
+    traffic: Traffic,
+    fabric: Fabric,
+    options: Mapping[str, str],
+    seeds: SeedRange,
+    per_switch: PerSwitch,
+    measure: Measure,
+    production: int | None,
+    sources: Sequence[str],
+    progress: Callable[[int, int], None] | None = None,
+) -> SweepResult:
+    """Sweep, compare with chance, and explain.
+
+    options: of `switch_hashing`, without seeds. production: the seed in use; None for the
+    seeds of the fabric, if it has any. UsageError if there is nothing to sweep.
+    """
+    if not seeds.seeds:
+        raise UsageError(f"--seeds {seeds.first}:{seeds.end} contains no seed")
+    traffic, warnings = mapped(traffic, fabric)
+    hashing = switch_hashing(fabric, options, "sweep")
+    walk, scores = Walk(traffic, fabric, hashing.settings), Scores(traffic, fabric, measure)
+    own = _production_score(walk, scores, per_switch, production)
+    found = sweep(walk, scores, seeds, per_switch, own, progress)
+    chance = random_sweep(traffic, fabric, scores)
+    layers = [
+        SweepLayer(
+            layer=name,
+            links=int(scores.links[i]),
+            distribution=found.layers[i].distribution(),
+            chance=chance_of(chance.layers[i]),
+            best_percent=scores.best(i),
+            used_links=float(found.used[i]),
+            used_links_chance=float(chance.used[i]),
+        )
+        for i, name in enumerate(scores.names)
+    ]
+    return SweepResult(
+        version=VERSION,
+        traffic=traffic_summary(traffic, sources),
+        fabric=fabric_summary(fabric),
+        hash=", ".join(sorted({one.model for one in hashing.settings})),
+        field_set=", ".join(sorted({fields_of(one) for one in hashing.settings})),
+        seeds=[seeds.first, seeds.end, seeds.seeds],
+        per_switch=per_switch,
+        measure=measure,
+        distribution=found.score.distribution(),
+        chance=chance_of(chance.score),
+        best=found.best,
+        worst=found.worst,
+        production=_production(own, production, found, seeds.seeds),
+        layers=layers,
+        findings=findings(hashing.settings, walk.is_linear, layers, per_switch, seeds.seeds),
+        warnings=warnings,
+    )
+
+
+def _production_score(
+    walk: Walk, scores: Scores, per_switch: PerSwitch, production: int | None
+) -> float | None:
+    """The imbalance of the worst layer with the seeds in use; None if they are unknown."""
+    if production is not None:
+        row = switch_seeds(np.array([production], np.uint64), walk.fabric.switches, per_switch)
+    else:
+        own = walk.fabric.hash_settings
+        if any(own[switch] is None for switch in walk.fabric.choosing_switches().tolist()):
+            return None
+        row = np.array([[0 if one is None else one.seed for one in own]], np.uint64)
+    values, _ = scores.measured(walk, row)
+    return float(values.max())
+
+
+def _production(
+    value: float | None, seed: int | None, found: Sweep, seeds: int
+) -> Production | None:
+    if value is None:
+        return None
+    return Production(
+        seed=seed,
+        value=value,
+        better_seeds=found.below,
+        equal_seeds=found.equal,
+        percentile=100 * (seeds - found.below - found.equal) / seeds,
+    )

@@ -13,11 +13,11 @@ import numpy as np
 from ...analyzer.errors import RocescopeError, UsageError
 from ...analyzer.units import parse_duration
 from ...kernels.kernel import Floats, Ints, compiling
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
-from ..flows.fair_share import fair_bytes, split_evenly
 from ..flows.loads import layers_of
+from ..flows.shares import fair_bytes, split_evenly
 from ..generate.queue_pairs import QueuePairs
 from ..packets.bounds import Bounds, bounds
 from ..packets.failures import Failures
@@ -27,26 +27,27 @@ from ..packets.model.queueing import TrafficClass
 from ..packets.model.rules import Strategy
 from ..packets.received import reordering
 from ..packets.runs import layer_load, loads_over_time, run_many, run_packets, stretch_ps
-from ..results.base import LinkEvidence, TrafficSummary
-from ..results.packets import (
+from ..results import (
     FlowCompletion,
     FlowTimes,
     JobCompletion,
     LayerQueues,
+    LinkEvidence,
+    LinkLoad,
     PacketReplay,
     ReceivedOrder,
+    ReplayResult,
     Spread,
+    StrategyResult,
+    TrafficSummary,
 )
-from ..results.replay import LinkLoad, ReplayResult, StrategyResult
-from .conditions import Conditions
-from .pauses import circle_text, pause_notes, pause_summary
-from .summaries import fabric_summary
-from .titles import titled
+from .flows import fabric_summary
+from .pauses import Conditions, circle_text, pause_notes, pause_summary
+from .request import titled
 
 if TYPE_CHECKING:
     from ..jobs.graph import Job
-    from ..jobs.offered import OfferedJobs
-    from ..jobs.times import JobTimes
+    from ..jobs.offered import JobTimes, OfferedJobs
 
 COMPILING = "compiling (once)"
 """Name of the progress step that compiles kernels."""
@@ -132,7 +133,7 @@ class _Offered:
         bound = bounds(load.workload, self._fabric, self._model, share, under[1])
         alone = []
         if load.by_job:
-            from ..jobs.times import alone_ps
+            from ..jobs.offered import alone_ps
 
             alone = alone_ps(load.by_job, self._fabric, self._model, share)
         return _Case(load, bound, *under, alone)
@@ -235,7 +236,7 @@ def replay_packets(
             own.by_run[run] = found, offered[run].bound
             case = offered[run]
             if case.load.jobs is not None:
-                from ..jobs.times import job_times
+                from ..jobs.offered import job_times
 
                 own.jobs[run] = job_times(case.load.by_job, case.alone_ps, case.load.jobs, found)
     except KeyboardInterrupt:

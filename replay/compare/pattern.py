@@ -7,7 +7,7 @@ from ...analyzer.spec import parse_spec
 from ...analyzer.units import parse_size
 from ..fabrics.fabric import Fabric
 from ..generate.from_pattern import generate, offered_traffic
-from ..generate.patterns.demands import Settings
+from ..generate.patterns import Settings
 from ..generate.queue_pairs import PATH_MTUS, QueuePairs, Sending
 from ..packets.model.model import Model, Workload
 from ..packets.offers import ITERATED, from_queue_pairs

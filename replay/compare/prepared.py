@@ -16,20 +16,19 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration
 from ..fabrics.parse import parse_fabric
-from ..results.base import LinkEvidence
-from ..results.replay import ReplayResult, StrategyResult
+from ..results import LinkEvidence, ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
 from ..traffic.traffic import SentMessages, Traffic
+from .flows import SHORT, Listed, mapped
 from .request import ASAP, CAPTURED, JOBS, ReplayRequest
-from .summaries import SHORT, Listed, mapped
 
 if TYPE_CHECKING:
-    from ..jobs.files.job_files import JobFiles
+    from ..jobs.files import JobFiles
     from ..jobs.graph import Job as PlacedJob
     from ..packets.model.model import EngineResult, Model
-    from .conditions import Conditions
     from .packets import Load
+    from .pauses import Conditions
 
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of the work, the steps done and the number of steps."""
@@ -73,8 +72,8 @@ class PreparedReplay:
     @cached_property
     def _packet_parts(self) -> tuple[Model, bool, Conditions]:
         """(model, whether captured packets come at their times, conditions) for the engine."""
-        from .conditions import parse_conditions
         from .packets import check_runs
+        from .pauses import parse_conditions
         from .specs import (
             SHAPE,
             check_classes,
@@ -123,8 +122,8 @@ class PreparedReplay:
     @cached_property
     def _placed_jobs(self) -> Callable[[int], list[PlacedJob]]:
         """The jobs in the run of a seed, with the pattern beside them."""
-        from ..jobs.background import background
         from ..jobs.spec import parse_jobs
+        from ..jobs.tasks import background
         from ..packets.offers import ITERATED
         from .pattern import pairs_of
         from .specs import parse_classes
@@ -192,8 +191,8 @@ class PreparedReplay:
             from .pattern import generated
 
             return generated(request.pattern, self.fabric, self._window_ns)
-        from ...analyzer.logs.files import named
-        from ...analyzer.logs.job import Job
+        from ...analyzer.jobs.files import named
+        from ...analyzer.jobs.job import Job
         from ..traffic.observed import traffic_from_capture
 
         return traffic_from_capture(

@@ -1,4 +1,4 @@
-"""The options of a replay as text, common to the command line and the terminal UI."""
+"""A replay that is asked for: its options as text, and the titles of what it compares."""
 
 from __future__ import annotations
 
@@ -6,9 +6,40 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+import msgspec
+
 from ...analyzer.errors import UsageError
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.bth import ROCE_UDP_PORT
+from ..results import StrategyResult
 from ..strategies.registry import needs_packets
+
+# Titles of strategies: the name, with the parameters that distinguish it from others.
+
+_ALWAYS = ("hash", "k", "by")
+"""Parameters that are always in the title."""
+_OF_FLOWS, _OF_PACKETS = ("seed",), ("evs", "reshuffle", "acks", "gap")
+"""The same for strategies of whole flows, and for those packet by packet."""
+
+
+def titled(strategies: Sequence[StrategyResult]) -> list[StrategyResult]:
+    """The results with their titles; parameters in which results of one name differ are in them."""
+    by_name: dict[str, list[StrategyResult]] = {}
+    for one in strategies:
+        by_name.setdefault(one.name, []).append(one)
+    return [
+        msgspec.structs.replace(one, title=_title(one, by_name[one.name])) for one in strategies
+    ]
+
+
+def _title(one: StrategyResult, of_name: Sequence[StrategyResult]) -> str:
+    told = _ALWAYS + (_OF_FLOWS if one.packets is None else _OF_PACKETS)
+    shown = [
+        f"{key}={value}"
+        for key, value in one.parameters.items()
+        if key in told or any(other.parameters.get(key) != value for other in of_name)
+    ]
+    return f"{one.name} ({', '.join(shown)})" if shown else one.name
+
 
 NEVER = "never"
 """`--converge`: switches learn only of failures of their own links."""

@@ -17,15 +17,7 @@ from ...analyzer.units import (
     parse_whole,
 )
 from ..fabrics.fabric import Fabric
-from ..packets.failures import (
-    LOSSY,
-    SLOW,
-    Failures,
-    LinkEvent,
-    flapping,
-    outage,
-    random_cables,
-)
+from ..packets.failures import LOSSY, SLOW, Failures, LinkEvent, flapping, outage, random_cables
 from ..packets.hosts.transport import Transport
 from ..packets.model.draws import generator
 from ..packets.model.model import Model
@@ -288,7 +280,7 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
         if how:
             raise UsageError(f"--fail {text}: a share of all cables can only be down")
         return random_cables(fabric, parse_share(where, f"--fail {text}:"), seed, begin_ps, end_ps)
-    from ..flows.checks.blast_radius import links_of
+    from ..flows.checks import links_of
 
     links = [int(link) for link in links_of(fabric, where)]
     if not equals:

@@ -13,8 +13,8 @@ import msgspec
 from ...analyzer.errors import UsageError
 from ..fabrics.parameters import CHANGES, RATE_AND_DELAY
 from ..fabrics.parse import KINDS
-from ..jobs.files.job_files import JobFiles
-from ..results.replay import ReplayResult, StrategyResult, VariedResult, VariedStrategy
+from ..jobs.files import JobFiles
+from ..results import ReplayResult, StrategyResult, VariedResult, VariedStrategy
 from .pattern import KEYS as PATTERN
 from .prepared import PreparedReplay, Tell
 from .request import PFC, ReplayRequest

@@ -1,4 +1,4 @@
-"""Builds a Fabric from nodes and cables, for every kind of fabric description."""
+"""Builds a fabric link by link, and its tiers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints
-from ...kernels.named import NamedTuple
-from .addressing import MAX_HOSTS, AddressPlan
-from .fabric import HOST, SWITCH, Fabric, Links, Nodes, attach, forward, tier_name
+from ...kernels.records import NamedTuple
+from .fabric import (
+    HOST,
+    MAX_HOSTS,
+    SWITCH,
+    AddressPlan,
+    Fabric,
+    Links,
+    Nodes,
+    attach,
+    forward,
+    tier_name,
+)
 
 if TYPE_CHECKING:
     from ..hashing.settings import HashSettings
+
 
 MAX_LINKS = 1 << 26
 """Maximum number of one-way links of a fabric, limited by memory."""
@@ -146,3 +157,25 @@ def _check_hosts(name: str, nodes: Nodes, wires: Cables, switches: int) -> None:
             f"{name}: {host} has {counts.max()} cables to {switch}; "
             "a host has one cable per switch (use one cable with the total rate)"
         )
+
+
+# Tiers of switches without a tier in the description, by distance to hosts.
+
+
+def tiers_by_distance(
+    tiers: Sequence[int | None], wires: Cables, switches: int
+) -> NDArray[np.int8]:
+    """int8[switches]: given tiers stay; a switch with hosts is a leaf (1), its neighbours 2, ..."""
+    distance = np.full(switches, 127, np.int64)
+    low, high = np.minimum(wires.a, wires.b), np.maximum(wires.a, wires.b)
+    distance[low[(high >= switches) & (low < switches)]] = 1
+    between = (high < switches) & (low != high)
+    a, b = low[between], high[between]
+    while True:
+        before = distance.copy()
+        np.minimum.at(distance, a, before[b] + 1)
+        np.minimum.at(distance, b, before[a] + 1)
+        if (distance == before).all():
+            break
+    given = [distance[i] if tier is None else tier for i, tier in enumerate(tiers)]
+    return np.minimum(given, 126).astype(np.int8)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.statistics.per_flow import roomier
 from ...kernels.kernel import Bools, Int, Int32s, Ints, UInt16s, kernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 
 
 class Groups(NamedTuple):

@@ -18,10 +18,9 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints
-from ..results.base import EXACT
-from .addressing import Address, Network
-from .fabric import Fabric, edge_switches
-from .files.yaml_source import Source, load_yaml
+from ..results import EXACT
+from .fabric import Address, Fabric, Network, edge_switches
+from .yaml_file import Source, load_yaml
 
 RULES = ("exact", "order", "subnets")
 _PREFIXES = {4: (24, 16, 8), 6: (64, 56, 48, 32)}

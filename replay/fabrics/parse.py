@@ -8,16 +8,13 @@ from pathlib import Path
 
 from ...analyzer.errors import UsageError
 from ...analyzer.words import choices
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from .fabric import Fabric
-from .kinds.fat_tree import PARAMETERS as FAT_TREE
-from .kinds.fat_tree import fat_tree
-from .kinds.leaf_spine import PARAMETERS as LEAF_SPINE
-from .kinds.leaf_spine import leaf_spine
-from .kinds.multi_plane import PARAMETERS as MULTI_PLANE
-from .kinds.multi_plane import multi_plane
-from .kinds.rail import PARAMETERS as RAIL
-from .kinds.rail import rail
+from .kinds import LEAF_SPINE_PARAMETERS as LEAF_SPINE
+from .kinds import MULTI_PLANE_PARAMETERS as MULTI_PLANE
+from .kinds import PARAMETERS as FAT_TREE
+from .kinds import RAIL_PARAMETERS as RAIL
+from .kinds import fat_tree, leaf_spine, multi_plane, rail
 from .parameters import (
     DURATION,
     RATE,
@@ -73,11 +70,11 @@ def parse_fabric(spec: str) -> Fabric:
     values = checked(name, options, _FILE_PARAMETERS)
     rate, delay = values.count("rate"), values.count("delay")
     if name.startswith("linux:"):
-        from .files.linux import linux_fabric
+        from .linux_tables import linux_fabric
 
         return changed(linux_fabric(path, rate, delay), changes, spec)
     if path.suffix == ".graphml":
-        from .files.graphml import read_graphml
+        from .files import read_graphml
 
         fabric, own = read_graphml(path, rate, delay)
     else:
@@ -86,9 +83,8 @@ def parse_fabric(spec: str) -> Fabric:
 
 
 def _of_yaml(path: Path, rate: int, delay: int) -> tuple[Fabric, Changes]:
-    from .files.containerlab import containerlab, is_containerlab
-    from .files.yaml_file import yaml_fabric
-    from .files.yaml_source import load_yaml
+    from .files import containerlab, is_containerlab
+    from .yaml_file import load_yaml, yaml_fabric
 
     source = load_yaml(path, FILES)
     if is_containerlab(source):

@@ -11,12 +11,12 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import Options
 from ...analyzer.words import choices
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ..hashing.keys import parse_field_set
 from ..hashing.models import MODELS
-from ..hashing.seeding import PerSwitch, switch_seeds
+from ..hashing.seeded import PerSwitch, switch_seeds
 from ..hashing.settings import HashSettings
-from ..results.replay import SeedOrigin, SwitchHash
+from ..results import SeedOrigin, SwitchHash
 from .fabric import Fabric
 
 OPTIONS = (

@@ -1,4 +1,4 @@
-"""Link loads of a placement, and how evenly the links of a layer are loaded."""
+"""Loads of links, with the links where flows enter the fabric."""
 
 from __future__ import annotations
 
@@ -7,10 +7,98 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...analyzer.measures.spraying import best_fim, fim
-from ...kernels.kernel import Array, Bools, Floats, Int32s, Ints, kernel
-from ...kernels.named import NamedTuple
+from ...kernels.kernel import Array, Bools, Floats, Int32s, Ints, UInt32s, UInt64s, kernel
+from ...kernels.records import NamedTuple
 from ..fabrics.fabric import Fabric
-from ..traffic.traffic import Traffic, Windows
+from ..hashing.keys import parse_field_set
+from ..hashing.models import bind
+from ..hashing.settings import HashSettings
+from ..traffic.traffic import Traffic, Windows, ordinals
+
+# Where units enter a fabric: the port of their host, and the switch behind it.
+
+MOST_HOPS = 64
+"""Maximum number of switches on a path; a longer path is a loop in the tables of routers."""
+
+
+class Start(NamedTuple):
+    """Where units enter the fabric."""
+
+    access: Int32s
+    """int32[n]: first link, -1 if the destination cannot be reached."""
+    switch: Int32s
+    """int32[n]: the switch after it, -1 likewise."""
+    edge: Int32s
+    """int32[n]: edge of the destination host, -1 likewise."""
+
+
+def enter(traffic: Traffic, fabric: Fabric) -> Start:
+    """First links: a host with several usable ports uses them in turn, unit by unit."""
+    n = len(traffic)
+    access, switch = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    edge = np.full(n, -1, np.int32)
+    known = np.flatnonzero((traffic.src_host >= 0) & (traffic.dst_host >= 0))
+    if len(known) == 0:
+        return Start(access, switch, edge)
+    source, destination = traffic.src_host[known], traffic.dst_host[known]
+    ipv6 = traffic.keys.ipv6[known]
+    usable = fabric.usable_ports(source, destination, ipv6)
+    count = usable.sum(1)
+    reached = count > 0
+    port = np.zeros(len(known), np.int64)
+    if usable.shape[1] > 1:
+        # The (turn mod count)-th usable port: the first column after that many usable ports.
+        wanted = np.where(reached, ordinals(source) % np.maximum(count, 1), 0)
+        port = ((usable.cumsum(1) > wanted[:, None]) & usable).argmax(1)
+    chosen = known[reached]
+    access[chosen] = fabric.attachments.access_link[source[reached], port[reached]]
+    switch[chosen] = fabric.attachments.switch[source[reached], port[reached]]
+    edge[chosen] = fabric.edge_of(destination, ipv6)[reached]
+    return Start(access, switch, edge)
+
+
+# Hashing of the ingress port: every unit has one key per possible ingress port.
+
+
+def hashes_ingress(settings: HashSettings) -> bool:
+    """Whether the field set contains the ingress port; for Linux the policy sets the fields."""
+    return settings.model != "linux" and "ingress" in parse_field_set(settings.field_set)
+
+
+def ingress_ports(fabric: Fabric) -> Int32s:
+    """int32[links]: the port at which each link arrives, from 1 in the order of the links."""
+    order = np.argsort(fabric.links.target, kind="stable")
+    ordered = fabric.links.target[order]
+    ports = np.empty(len(order), np.int32)
+    ports[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) + 1
+    return ports
+
+
+class IngressVariants:
+    """Hash values of every unit for its ingress port.
+
+    All ports are hashed and the value of the ingress port is selected, so the cost grows
+    with the number of ports of a switch.
+    """
+
+    def __init__(self, fabric: Fabric, traffic: Traffic, settings: HashSettings) -> None:
+        self._port = ingress_ports(fabric)
+        self._ports = int(self._port.max(initial=1))
+        units = len(traffic)
+        rows = np.tile(np.arange(units), self._ports)
+        ports = np.repeat(np.arange(1, self._ports + 1), units)
+        self._units = units
+        self.bound = bind(traffic.keys.take(rows), settings, ports)
+
+    def values(self, seeds: UInt64s, which: Int32s, came_by: Int32s) -> UInt32s:
+        """uint32[rows, units]: unit i under seeds[which[r, i]], arrived over link came_by[r, i]."""
+        rows = len(which)
+        every = np.empty((rows, self._ports * self._units), np.uint32)
+        self.bound.fill_at(seeds, np.tile(which, (1, self._ports)), every)
+        port = np.where(came_by >= 0, self._port[came_by], 1) - 1
+        by_port = every.reshape(rows, self._ports, self._units)
+        picked: UInt32s = np.take_along_axis(by_port, port[:, None, :], 1)[:, 0]
+        return picked
 
 
 class Placement(NamedTuple):

@@ -1,21 +1,48 @@
-"""Generated traffic: the queue pairs of a pattern, and their units on a fabric."""
+"""Traffic of a pattern as packets."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.kernel import Ints, kernel
-from ...kernels.named import NamedTuple
-from ..fabrics.addressing import MAX_HOSTS, AddressPlan
+from ...analyzer.wire.bth import ROCE_UDP_PORT
+from ...kernels.kernel import Bytes, Int, Ints, inlined, kernel
+from ...kernels.records import NamedTuple
+from ..fabrics.fabric import MAX_HOSTS, AddressPlan
 from ..hashing.keys import PacketKeys
+from ..traffic.observed import WindowCells
 from ..traffic.traffic import Traffic, Windows
-from ..traffic.window_cells import WindowCells
-from .patterns.demands import Settings
-from .patterns.registry import pattern
-from .queue_pairs import AETH, RETH, QueuePairs, Sending, queue_pairs
-from .schedule import START_NS, packets_in_order
+from .patterns import Settings, pattern
+from .queue_pairs import AETH, RETH, START_NS, QueuePairs, Sending, packets_in_order, queue_pairs
+
+# Numbers in frames and in records of a pcap, for kernels.
+
+
+@inlined
+def put(frame: Bytes, at: Int, size: Int, value: Int) -> None:
+    """`value` in network byte order."""
+    for i in range(size):
+        frame[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
+
+
+@inlined
+def put_word(out: Bytes, at: Int, value: Int) -> None:
+    """Four bytes in the byte order of the file."""
+    for i in range(4):
+        out[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
+
+
+@inlined
+def put_checksum(frame: Bytes, at: Int) -> None:
+    """The checksum of the IPv4 header at this byte, which has no options."""
+    put(frame, at + 10, 2, 0)
+    total = np.int64(0)
+    for i in range(at, at + 20, 2):
+        total += np.int64(frame[i]) << 8 | np.int64(frame[i + 1])
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    put(frame, at + 10, 2, total ^ 0xFFFF)
+
 
 MAX_PAIRS = 1 << 24
 MAX_PACKETS = 10**12

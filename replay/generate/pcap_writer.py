@@ -13,13 +13,25 @@ from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 
-from ...analyzer.decode.headers.icrc import SCRATCH_BYTES, icrc
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.decode.extensions import SCRATCH_BYTES, icrc
+from ...analyzer.wire.bth import ROCE_UDP_PORT
 from ...kernels.kernel import Bytes, Int, Ints, kernel
-from ..fabrics.addressing import AddressPlan
-from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, QueuePairs
-from .schedule import START_NS, Packets, packets_in_order
-from .words import put, put_checksum, put_word
+from ..fabrics.fabric import AddressPlan
+from .from_pattern import put, put_checksum, put_word
+from .queue_pairs import (
+    AETH,
+    BTH,
+    ETHERNET,
+    ICRC,
+    IPV4,
+    IPV6,
+    RETH,
+    START_NS,
+    UDP,
+    Packets,
+    QueuePairs,
+    packets_in_order,
+)
 
 _RECORD_HEADER = 16
 _LINKTYPE_ETHERNET = 1

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...analyzer.errors import UsageError
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.bth import ROCE_UDP_PORT
 from ...kernels.kernel import Array, Bools, Bytes, Ints, UInt16s, UInt32s
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 
 _UDP = 17
 _MAPPED = bytes(10) + b"\xff\xff"

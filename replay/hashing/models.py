@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import UInt32s
+from . import functions, linux
 from . import keys as key_fields
 from .bound import BoundHash
-from .functions import crc, fnv, jenkins, linux, oracle, toeplitz, xor
 from .keys import KeyBytes, PacketKeys
-from .linear import LinearHash
-from .seeded import Fill, SeededHash, Shape
+from .seeded import Fill, LinearHash, SeededHash, Shape
 from .settings import REDUCTIONS, SEED_USES, HashSettings, Knob
 
 Linear: TypeAlias = Callable[[KeyBytes, HashSettings, int], UInt32s]
@@ -98,23 +97,23 @@ _DELL = "Dell OS9 hash-algorithm"
 _REVENG = "Catalogue of parametrised CRC algorithms"
 
 
-def _crc(parameters: crc.Crc) -> Linear:
-    return lambda data, settings, start: crc.crc(parameters, data, start)
+def _crc(parameters: functions.Crc) -> Linear:
+    return lambda data, settings, start: functions.crc(parameters, data, start)
 
 
 def _crc_xor(data: KeyBytes, settings: HashSettings, start: int) -> UInt32s:
     bits = int(settings.extra.get("fold", 8))
-    return crc.crc(crc.CRC16_BISYNC, data, start) ^ xor.fold(data, bits)
+    return functions.crc(functions.CRC16_BISYNC, data, start) ^ functions.fold(data, bits)
 
 
 def _toeplitz(data: KeyBytes, settings: HashSettings, start: int) -> UInt32s:
-    return toeplitz.toeplitz(
-        data, toeplitz.key_of(str(settings.extra.get("key", "microsoft"))), start
+    return functions.toeplitz(
+        data, functions.key_of(str(settings.extra.get("key", "microsoft"))), start
     )
 
 
 def _fold(bits: int) -> Linear:
-    return lambda data, settings, start: xor.fold(data, bits, start)
+    return lambda data, settings, start: functions.fold(data, bits, start)
 
 
 _ALL = [
@@ -130,14 +129,14 @@ _ALL = [
         "CRC-16/XMODEM",
         f"{_REVENG}; {_BROADCOM}; {_SAI} CRC_CCITT",
         16,
-        linear=_crc(crc.CRC16_CCITT),
+        linear=_crc(functions.CRC16_CCITT),
     ),
     HashModel(
         "crc16-bisync",
         "CRC-16/ARC",
         f"{_REVENG}; {_BROADCOM}",
         16,
-        linear=_crc(crc.CRC16_BISYNC),
+        linear=_crc(functions.CRC16_BISYNC),
     ),
     *(
         HashModel(
@@ -148,8 +147,8 @@ _ALL = [
             linear=_crc(parameters),
         )
         for name, title, parameters in (
-            ("crc32", "CRC-32 of Ethernet", crc.CRC32),
-            ("crc32c", "CRC-32C (Castagnoli)", crc.CRC32C),
+            ("crc32", "CRC-32 of Ethernet", functions.CRC32),
+            ("crc32c", "CRC-32C (Castagnoli)", functions.CRC32C),
         )
         for half, words in (("", ""), ("lo", ", lower 16 bits"), ("hi", ", upper 16 bits"))
     ),
@@ -169,7 +168,7 @@ _ALL = [
             bits,
             linear=_fold(bits),
         )
-        for bits in xor.FOLD_BITS
+        for bits in functions.FOLD_BITS
     ),
     HashModel(
         "toeplitz",
@@ -184,12 +183,14 @@ _ALL = [
             f"lookup3{words}",
             f"Bob Jenkins, lookup3.c; {_SAI} JENKINS_LO, JENKINS_HI",
             half=half,
-            seeded=jenkins.prepare,
+            seeded=functions.prepare_jenkins,
         )
         for half, words in (("", ""), ("lo", ", lower 16 bits"), ("hi", ", upper 16 bits"))
     ),
-    HashModel("fnv1a", "FNV-1a", "RFC 9923", seeded=fnv.prepare),
-    HashModel("random-oracle", "ideal random hashing", "splitmix64", seeded=oracle.prepare),
+    HashModel("fnv1a", "FNV-1a", "RFC 9923", seeded=functions.prepare),
+    HashModel(
+        "random-oracle", "ideal random hashing", "splitmix64", seeded=functions.prepare_oracle
+    ),
 ]
 
 MODELS: dict[str, HashModel] = {model.name: model for model in _ALL}

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints, UInt16s, UInt32s, UInt64s, inlined, kernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from .settings import Group, Reduction
 
 MAX_SLOTS = 65_535

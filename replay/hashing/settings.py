@@ -10,7 +10,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Ints, UInt16s
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 
 SeedUse = Literal["init", "prepend", "xor"]
 Reduction = Literal["modulo", "range", "threshold"]

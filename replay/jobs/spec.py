@@ -16,11 +16,9 @@ from ...analyzer.words import choices
 from ...kernels.kernel import Floats
 from ..fabrics.fabric import Fabric
 from .collectives import ALL_REDUCES, PLAIN, Collective, experts, hierarchical, uneven
-from .files.job_files import JobFile, JobFiles
-from .graph import MOST_PS, Job
-from .models import MODELS
-from .placing import PACKED, PLACEMENTS, FreeHosts
-from .training import training
+from .files import JobFile, JobFiles
+from .graph import MODELS, MOST_PS, Job
+from .tasks import PACKED, PLACEMENTS, FreeHosts, training
 
 COLLECTIVES: Final = (*PLAIN, "hierarchical", "moe")
 GRADIENT_BYTES: Final = 4

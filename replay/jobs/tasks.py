@@ -1,4 +1,4 @@
-"""Tasks of ranks as files describe them, sends and receives apart, as the graph of a job.
+"""The tasks of a job on the hosts of a fabric.
 
 A receive is complete when the message has arrived and what the receive waits for is done; the k-th
 receive of a rank from another one with a tag takes the k-th such message. Computations of one
@@ -16,9 +16,118 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Floats, Int32s, Ints
+from ..fabrics.fabric import Fabric
+from ..generate.queue_pairs import QueuePairs
 from ..packets.model.model import Edges, earliest
 from .collectives import Collective
-from .graph import MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph
+from .graph import LAST, MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph, Job
+
+# Traffic of a pattern beside jobs: messages that wait for nothing, at the times of the pattern.
+
+NS_PS = 1000
+
+
+def background(name: str, pairs: QueuePairs, hosts: int) -> Job:
+    """All messages of a pair begin at the start of the pair, in order; pair i has queue pair i.
+    They are in the last class of data."""
+    graph = Graph(hosts)
+    times = pairs.messages
+    graph.messages(
+        np.repeat(pairs.src, times),
+        np.repeat(pairs.dst, times),
+        np.repeat(pairs.message_bytes, times),
+    )
+    return Job(
+        f"background {name}",
+        graph,
+        np.arange(hosts, dtype=np.int32),
+        release_ps=np.repeat(pairs.start_ns, times) * NS_PS,
+        queue_pair=np.repeat(np.arange(len(pairs)), times),
+        priority=LAST,
+    )
+
+
+# Hosts of jobs.
+
+PACKED, SPREAD, DRAWN = "packed", "spread", "random"
+PLACEMENTS = (PACKED, SPREAD, DRAWN)
+
+
+class FreeHosts:
+    """The hosts that no job has yet; hosts without a link are never free."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        attached = (fabric.attachments.switch >= 0).any(1)
+        self._leaf: Ints = fabric.attachments.switch.max(1).astype(np.int64)
+        self._free: Ints = np.flatnonzero(attached)
+        self._fabric = fabric
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def take(self, count: int, how: str, name: str, seed: int) -> Int32s:
+        """Hosts for the ranks of a job: in port order (packed), leaf by leaf in turn (spread), or
+        drawn (random). UsageError if there are too few."""
+        free = self._free
+        if count > len(free):
+            raise UsageError(
+                f"--jobs: {name} has {count:,} workers, but {self._fabric.name} has "
+                f"{len(free):,} free hosts"
+            )
+        if how == SPREAD:
+            leaf = self._leaf[free]
+            order = np.argsort(leaf, kind="stable")
+            starts = np.searchsorted(leaf[order], leaf[order])
+            turn = np.empty(len(free), np.int64)
+            turn[order] = np.arange(len(free)) - starts
+            free = free[np.lexsort((leaf, turn))]
+        elif how == DRAWN:
+            free = np.random.default_rng(seed).permutation(free)
+        chosen = free[:count]
+        self._free = np.setdiff1d(self._free, chosen)
+        return chosen.astype(np.int32)
+
+
+# Training jobs: every worker computes layer by layer, and a collective follows each layer.
+#
+# A third of the compute time is forward, the rest is spread evenly over the layers, from the back
+# of
+# the model to its front (as in `aggregate`; assumed). The collective of a layer begins at a rank
+# when
+# the rank has computed the layer and its previous collective is done there; the next iteration
+# begins
+# when both are done.
+
+
+def training(
+    ranks: int,
+    sizes: Sequence[int],
+    iterations: int,
+    compute_ps: int,
+    slowness: Floats,
+    collective: Collective,
+) -> Graph:
+    """The graph of a job. sizes: bytes of each layer, in the order in which they are computed.
+    slowness: float64[iterations, ranks], compute time over `compute_ps`."""
+    graph = Graph(ranks)
+    every = np.arange(ranks)
+    ready = np.full((ranks, 1), -1, np.int64)
+    forward = compute_ps // 3
+    for number in range(iterations):
+        graph.iteration = number
+        computed, done = ready, np.full((ranks, 1), -1, np.int64)
+        for layer, size in enumerate(sizes):
+            part = (compute_ps - forward) * (layer + 1) // len(sizes)
+            part -= (compute_ps - forward) * layer // len(sizes)
+            part += forward if layer == 0 else 0
+            if compute_ps:
+                work = graph.computations(every, np.rint(slowness[number] * part).astype(np.int64))
+                graph.wait(work[:, None], computed)
+                computed = work[:, None]
+            done = collective(graph, size, np.concatenate([computed, done], axis=1))
+        ready = np.concatenate([computed, done], axis=1)
+    return graph
 
 
 @dataclass

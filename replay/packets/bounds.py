@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Array, Ints
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_ACKED
 from .failures import SLOW, Failures

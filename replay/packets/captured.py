@@ -17,9 +17,16 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Array, Bytes, Int32s, Ints
 from ..hashing.keys import PacketKeys
-from ..traffic.linked import Links
 from ..traffic.message_log import MOST_LOGGED, MOST_PACKETS_LOGGED
-from ..traffic.traffic import ON_ACKED, ON_RECEIVED, Besides, PacketTimes, SentMessages, Traffic
+from ..traffic.traffic import (
+    ON_ACKED,
+    ON_RECEIVED,
+    Besides,
+    Links,
+    PacketTimes,
+    SentMessages,
+    Traffic,
+)
 from .model.draws import generator
 from .model.model import MOST_PACKETS, NO_WAITS, PS, Model, Waits, Workload, all_with_all
 from .model.queueing import classes_of

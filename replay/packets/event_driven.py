@@ -17,7 +17,6 @@ from .hosts import feedback as fb
 from .hosts.congestion import Congestion, Line, congestion
 from .hosts.feedback import Feedback, new_feedback
 from .hosts.transport import ALGORITHMS, Transport
-from .links.pauses import pause_outcome
 from .model import state as rs
 from .model.arrays import FabricArrays, fabric_arrays, round_trips, with_cut_through
 from .model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
@@ -27,6 +26,7 @@ from .model.rules import Rules, Strategy
 from .model.state import RunState, free_slots, new_run, release, smallest_packet, with_more_slots
 from .model.wheel import new_wheel
 from .open_loop import HOPS_AT_ONCE, check_hosts, result_of
+from .pauses import pause_outcome
 
 LONGEST_PS = 10**11
 """100 ms: added to the time to send everything, for runs that cannot complete."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Bool, Int, Int32s, Ints, inlined, subkernel
-from ...kernels.prefetch import prefetch_item
+from ...kernels.kernel import Bool, Int, Int32s, Ints, inlined, prefetch_item, subkernel
 from ..traffic.traffic import ON_RECEIVED
 from .failures import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from .hosts import feedback as fb
@@ -20,9 +19,6 @@ from .hosts.feedback import Feedback, drawn_key
 from .hosts.reacting import on_timer, receive_ack, receive_data
 from .hosts.sending import release_successors, ring_of, serve_nic, unblock
 from .hosts.transport import IDEAL
-from .links.pauses import admit, is_paused, leave, next_due, note_use, obey, pause_due
-from .links.queues import enqueue, serve, take_arrival, way_on
-from .links.slots import class_of, free_slot, link_next, new_slot, next_of, row_of, size_of
 from .model import pause_state as ps
 from .model import state as rs
 from .model.arrays import ATTACHED
@@ -33,6 +29,9 @@ from .model.records import Records
 from .model.rules import Choose, choose_at, emit_at
 from .model.state import Desk, Net, RunState
 from .model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, next_event, schedule
+from .pauses import admit, is_paused, leave, next_due, note_use, obey, pause_due
+from .queues import enqueue, serve, take_arrival, way_on
+from .slots import class_of, free_slot, link_next, new_slot, next_of, row_of, size_of
 
 DONE, MORE, GROW = range(3)
 """No event is left or the goal is reached; stopped at a limit; slots may not suffice."""

@@ -16,10 +16,10 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Bools, Int32s, Ints
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..fabrics.forwarding import Forwarding, without_links
-from ..fabrics.weights import with_path_weights
+from ..fabrics.routes import with_path_weights
 from .model.arrays import ATTACHED, fabric_arrays
 from .model.draws import generator
 

@@ -9,12 +9,10 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Array
-from ..fabrics.addressing import AddressPlan
-from ..fabrics.fabric import Fabric
+from ..fabrics.fabric import AddressPlan, Fabric
 from ..generate.from_pattern import generate, keys_of
-from ..generate.patterns.demands import Settings
-from ..generate.queue_pairs import QueuePairs, Sending
-from ..generate.schedule import START_NS
+from ..generate.patterns import Settings
+from ..generate.queue_pairs import START_NS, QueuePairs, Sending
 from ..hashing.keys import PacketKeys
 from ..traffic.traffic import ON_ACKED, Traffic
 from .model.model import MOST_MESSAGES, MOST_PACKETS, Model, Workload

@@ -23,13 +23,13 @@ from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .hosts.congestion import OnSend
 from .hosts.reacting import receive_data
 from .hosts.sending import acknowledged, release_successors, serve_nic
-from .links.queues import enqueue, filled, serve, take_arrival, way_on
-from .links.slots import free_slot
 from .model.arrays import FabricArrays, fabric_arrays, with_cut_through
 from .model.labels import EvState, Select
 from .model.model import ACK, NEVER, EngineResult, Model, Workload, message_of
 from .model.rules import Choose, Emit, Rules, Strategy, choose_at, emit_at
 from .model.state import RunState, new_run, release, with_more_slots
+from .queues import enqueue, filled, serve, take_arrival, way_on
+from .slots import free_slot
 
 DONE, MORE, GROW = range(3)
 """No packet is in flight or pending; stopped at the limit; slots may not suffice for a window."""

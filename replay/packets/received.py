@@ -10,12 +10,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.bth import ROCE_UDP_PORT
 from ...kernels.kernel import Bools, Bytes, Ints, kernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple
 from ..generate.pcap_writer import DSCP_ECT0, file_header
-from ..generate.queue_pairs import BTH, ETHERNET, ICRC, IPV4, IPV6, UDP
-from ..generate.schedule import Packets
+from ..generate.queue_pairs import BTH, ETHERNET, ICRC, IPV4, IPV6, UDP, Packets
 from ..hashing.keys import PacketKeys
 from .model.model import MARKED, PS, TRIMMED, EngineResult, Workload
 

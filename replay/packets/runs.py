@@ -19,7 +19,7 @@ from ...analyzer.measures.spraying import fim
 from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import fullest_over_fair
-from ..results.replay import LayerLoad, LayerOverTime
+from ..results import LayerLoad, LayerOverTime
 from .failures import Failures
 from .hosts.transport import Transport
 from .model.model import PS, EngineResult, Model, Workload

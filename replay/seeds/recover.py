@@ -23,15 +23,13 @@ from ...analyzer.errors import UsageError
 from ...analyzer.words import choices
 from ...kernels.kernel import Bools, Int32s, Ints
 from ...version import VERSION
-from ..hashing.functions.linux import LinuxHash
 from ..hashing.keys import PacketKeys, fields_matrix, parse_field_set, symmetric
-from ..hashing.linear import LinearHash
+from ..hashing.linux import LinuxHash
 from ..hashing.models import MODELS, HashModel, bind
-from ..hashing.seeding import SeedRange
+from ..hashing.seeded import LinearHash, SeedRange
 from ..hashing.settings import Group, HashSettings
-from ..results.recover import Candidate, RecoverResult, SwitchRecovery
-from .gf2 import AffineMap
-from .search import Fit, fitting, search_any, search_linear, search_linux, search_masks
+from ..results import Candidate, RecoverResult, SwitchRecovery
+from .search import AffineMap, Fit, fitting, search_any, search_linear, search_linux, search_masks
 from .tapped import Direction, Seen
 
 FIELD_SETS = ("5-tuple", "4-tuple", "3-tuple", "5-tuple+qpn", "5-tuple+flow-label")

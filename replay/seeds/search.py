@@ -1,27 +1,275 @@
-"""Searches for the seeds with which a hash places every flow on the link where it was captured."""
+"""The search for seeds that explain observed placements."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bools, Int32s, Ints, UInt64s
+from ...kernels.kernel import Bools, Int32s, Ints, UInt32s, UInt64s, inlined, kernel
 from ..hashing.bound import BoundHash
-from ..hashing.functions.linux import LinuxHash
 from ..hashing.keys import PacketKeys
-from ..hashing.linear import LinearHash
+from ..hashing.linux import LinuxHash, compress, finish, seeded
 from ..hashing.models import bind
 from ..hashing.reduction import PackedGroups, choose_one_group
-from ..hashing.seeding import SeedRange
+from ..hashing.seeded import LinearHash, PerSwitch, SeedRange
 from ..hashing.settings import Group, HashSettings
-from .chunks import in_chunks
-from .gf2 import solve
-from .linux_scan import scan_linux
+from ..results import SweepLayer
+from .sweep import in_chunks
+
+# Causes of imbalance, derived from the results of a sweep.
+
+_FEW = 64
+_IDLE = 0.9
+"""Fewer used links than this share of random placement mean dependent choices of the tiers."""
+
+
+def findings(
+    settings: Sequence[HashSettings],
+    linear: bool,
+    layers: Sequence[SweepLayer],
+    per_switch: PerSwitch,
+    seeds: int,
+) -> list[str]:
+    """Sentences, most severe first. linear: every switch hashes linearly in its seed."""
+    names = ", ".join(sorted({one.model for one in settings}))
+    found = _polarised(layers, names, linear, per_switch)
+    if seeds > 1:
+        found += _seeds_without_effect(layers, names, linear)
+    return found + _worse_than_chance(layers, names)
+
+
+def _polarised(
+    layers: Sequence[SweepLayer], names: str, linear: bool, per_switch: PerSwitch
+) -> list[str]:
+    hit = [layer for layer in layers if _is_polarised(layer)]
+    if not hit:
+        return []
+    shares = ", ".join(
+        f"{100 * layer.used_links:.0f} % of the {layer.layer} links "
+        f"(chance: {100 * layer.used_links_chance:.0f} %)"
+        for layer in hit
+    )
+    if per_switch == "equal":
+        cause = (
+            f"every tier hashes with {names} and the same seed, so flows that one tier sends to "
+            "the same link also share a link in the next tier: give each switch its own seed"
+        )
+        if linear:
+            cause += f"; {names} is linear, so one tier also needs another function or rotation"
+    elif linear:
+        cause = (
+            f"{names} is linear, so different seeds do not make the tiers' choices independent: "
+            "use another function, rotation or offset in one of the tiers"
+        )
+    else:
+        cause = "the choices of the tiers are not independent"
+    return [f"Hash polarisation: traffic uses on average {shares}; {cause}."]
+
+
+def _is_polarised(layer: SweepLayer) -> bool:
+    return layer.used_links < _IDLE * layer.used_links_chance
+
+
+def _seeds_without_effect(layers: Sequence[SweepLayer], names: str, linear: bool) -> list[str]:
+    fixed = [one for one in layers if one.distribution.distinct == 1]
+    if not linear:  # in polarised layers idle links are the cause
+        fixed = [one for one in fixed if not _is_polarised(one)]
+    few = [one for one in layers if 1 < (one.distribution.distinct or _FEW + 1) <= _FEW]
+    found = []
+    if fixed:
+        where = " and ".join(one.layer for one in fixed)
+        text = f"Every seed gives the same imbalance in {where}"
+        if linear:
+            text += (
+                f": {names} is linear, so a new seed only permutes the links of a group whose "
+                "size is a power of two, and the same flows collide. Another seed does not help; "
+                "another function, other fields or more queue pairs can"
+            )
+        found.append(f"{text}.")
+    if few and linear:
+        where = ", ".join(f"{one.distribution.distinct} in {one.layer}" for one in few)
+        found.append(
+            f"All seeds give only few different results ({where}): {names} is linear, "
+            "so seeds only permute the links of the groups of each switch."
+        )
+    return found
+
+
+def _worse_than_chance(layers: Sequence[SweepLayer], names: str) -> list[str]:
+    """Layers with all links in use but less evenly than with random placement."""
+    hit = [
+        one for one in layers if not _is_polarised(one) and one.distribution.mean > one.chance.p95
+    ]
+    if not hit:
+        return []
+    where = ", ".join(
+        f"{one.layer} ({one.distribution.mean:.1f}, chance {one.chance.mean:.1f})" for one in hit
+    )
+    return [
+        f"{names} spreads this traffic less evenly than chance in {where}: its keys differ in "
+        "too few of the bits it uses, or an earlier tier's choice already used them."
+    ]
+
+
+# Linear algebra over GF(2) on rows packed into Python integers.
+
+
+class Solution(NamedTuple):
+    """All x with A x = b: `smallest` XOR any combination of `2 ** free` vectors."""
+
+    smallest: int
+    """The solution that is the smallest number; bit i is unknown i."""
+    free: int
+    """Number of free unknowns."""
+
+
+def solve(columns: Sequence[int], target: int) -> Solution | None:
+    """All sets of unknowns whose columns sum (XOR) to `target`; None if there are none.
+
+    Columns are taken from the lowest unknown up, and only if lower columns do not span
+    them, so the solution has the smallest value.
+    """
+    pivots: dict[int, tuple[int, int]] = {}  # highest bit -> (reduced column, unknowns in it)
+    for number, column in enumerate(columns):
+        reduced, unknowns = _reduced(column, pivots)
+        if reduced:
+            pivots[reduced.bit_length()] = reduced, unknowns ^ (1 << number)
+    rest, unknowns = _reduced(target, pivots)
+    return None if rest else Solution(unknowns, len(columns) - len(pivots))
+
+
+def _reduced(value: int, pivots: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """The remainder of a value after elimination, and the unknowns used."""
+    unknowns = 0
+    while value and value.bit_length() in pivots:
+        column, used = pivots[value.bit_length()]
+        value ^= column
+        unknowns ^= used
+    if value:  # bits below the highest one may still be reducible, but they do not matter
+        return value, unknowns
+    return 0, unknowns
+
+
+class AffineMap:
+    """An unknown affine map over GF(2), learned from inputs and outputs."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[int, int]] = {}  # highest bit -> (input, output)
+
+    @property
+    def rank(self) -> int:
+        """Number of independent inputs, including the constant."""
+        return len(self._rows)
+
+    def output(self, value: int) -> int | None:
+        """The output of an input; None if the known inputs do not determine it."""
+        rest, output = self._reduce((value << 1) | 1)
+        return None if rest else output
+
+    def learn(self, value: int, output: int) -> bool:
+        """Add an observation; False if it contradicts earlier observations."""
+        rest, expected = self._reduce((value << 1) | 1)
+        if rest:
+            self._rows[rest.bit_length()] = rest, output ^ expected
+            return True
+        return expected == output
+
+    def _reduce(self, value: int) -> tuple[int, int]:
+        output = 0
+        while value and value.bit_length() in self._rows:
+            row, known = self._rows[value.bit_length()]
+            value ^= row
+            output ^= known
+        return value, output
+
+
+# The search for a Linux router's hash seed among all 2^32.
+#
+# A router with `fib_multipath_hash_policy` selects next hops with SipHash-2-4; both
+# 64-bit halves of the key are the 32-bit seed twice. Seeds are tried in blocks: one
+# flow is hashed with all seeds of a block at once (the loops over a block become
+# vector instructions), the seeds that place the flow elsewhere are dropped, and the
+# next flow is hashed with the remaining seeds. With k next hops a seed costs about
+# 1 + 1/k + 1/k^2 + ... hashes.
+
+SEEDS = 1 << 32
+_BLOCK = 1024
+"""Seeds per block: their SipHash states fill most of a first-level cache."""
+
+
+@inlined
+def _begin(
+    seeds: UInt32s, count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s
+) -> None:
+    for i in range(count):
+        key = np.uint64(seeds[i])
+        v0[i], v1[i], v2[i], v3[i] = seeded(key << np.uint64(32) | key)
+
+
+@inlined
+def _absorb(
+    word: np.uint64, count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s
+) -> None:
+    for i in range(count):
+        state = (v0[i], v1[i], v2[i], v3[i])
+        v0[i], v1[i], v2[i], v3[i] = compress(state, word)
+
+
+@inlined
+def _end(
+    count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, hashes: UInt32s
+) -> None:
+    for i in range(count):
+        hashes[i] = np.uint32(finish((v0[i], v1[i], v2[i], v3[i])))
+
+
+@kernel
+def scan_linux(
+    first: int, count: int, words: UInt64s, low: UInt32s, high: UInt32s, found: UInt32s
+) -> int:
+    """The number of seeds in first .. first+count-1 that place every flow where it was captured.
+
+    `words` u64[flows, w]: the hashed bytes as little-endian words, the last word
+    with the length in its top byte (SipHash's padding). low .. high: range of the
+    multipath value (hash >> 1) for the link of each flow. The first seeds go to `found`.
+    """
+    v0 = np.empty(_BLOCK, np.uint64)
+    v1 = np.empty(_BLOCK, np.uint64)
+    v2 = np.empty(_BLOCK, np.uint64)
+    v3 = np.empty(_BLOCK, np.uint64)
+    seeds = np.empty(_BLOCK, np.uint32)
+    hashes = np.empty(_BLOCK, np.uint32)
+    fitting = 0
+    for begin in range(0, count, _BLOCK):
+        left = np.int64(min(_BLOCK, count - begin))
+        for i in range(left):
+            seeds[i] = np.uint32(first + begin + i)
+        for flow in range(words.shape[0]):
+            _begin(seeds, left, v0, v1, v2, v3)
+            for w in range(words.shape[1]):
+                _absorb(words[flow, w], left, v0, v1, v2, v3)
+            _end(left, v0, v1, v2, v3, hashes)
+            kept = np.int64(0)
+            lowest, width = low[flow], high[flow] - low[flow]
+            for i in range(left):
+                # The kernel turns a hash of 0 into 1; both have the multipath value 0.
+                value = hashes[i] >> np.uint32(1)
+                seeds[kept] = seeds[i]  # kept <= i: nothing unread is overwritten
+                kept += np.int64(np.uint32(value - lowest) <= width)
+            left = kept
+            if left == 0:
+                break
+        for i in range(left):
+            if fitting < len(found):
+                found[fitting] = seeds[i]
+            fitting += 1
+    return fitting
+
 
 MOST_SEEDS = 1 << 16
 """Maximum number of fitting seeds kept by a search; all are counted."""

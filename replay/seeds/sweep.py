@@ -1,4 +1,4 @@
-"""The same traffic with thousands of seeds: the distribution of imbalance.
+"""Seed sweeps: imbalance over all seeds, in chunks.
 
 Every core evaluates chunks of seeds whose arrays fit its caches. Results of a chunk
 are added to tallies, so memory does not depend on the number of seeds.
@@ -6,26 +6,238 @@ are added to tallies, so memory does not depend on the number of seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from fractions import Fraction
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.measures.spraying import best_fim
 from ...kernels.kernel import Floats, Int32s, Ints, UInt64s, kernel
-from ...kernels.named import NamedTuple
+from ...kernels.records import NamedTuple as SweepNamedTuple
 from ..fabrics.fabric import Fabric
-from ..flows.fair_share import split_evenly
+from ..fabrics.mapping import map_hosts
+from ..fabrics.parse import parse_fabric
 from ..flows.loads import layers_of
 from ..flows.placement import Walk
-from ..flows.spread import even_loads
-from ..hashing.seeding import PerSwitch, SeedRange, switch_seeds
-from ..results.base import Chance
-from ..results.sweep import SeedValue
+from ..flows.shares import even_loads, split_evenly
+from ..hashing.seeded import PerSwitch, SeedRange, switch_seeds
+from ..results import Bin, Chance, Distribution, SeedValue
 from ..traffic.traffic import Traffic
-from .chunks import cores, in_chunks
-from .tally import Extremes, Tally
+from .tapped import Direction
+
+# A small fabric with the captured links, so that the recovered hash can be replayed at once.
+
+
+class SmallFabric(NamedTuple):
+    """Options of `rocescope replay`."""
+
+    fabric: str
+    map: str
+
+
+def small_fabric(found: Sequence[Direction]) -> SmallFabric | None:
+    """Two leaves and a spine per captured link, with the hosts of both sides on one leaf each; None
+    if no rule maps them so, or there are more links or hosts than a fabric can have."""
+    if not found:
+        return None
+    names = sorted({found[0].seen.names[i] for one in found for i in _ends(one)})
+    sides = [
+        {one.seen.names[i] for i in np.unique(ends)}
+        for one in found
+        for ends in (one.seen.source, one.seen.destination)
+    ]
+    hosts = max(len(side) for side in sides)
+    spec = f"leaf-spine:leaves=2,spines={len(found[0].seen.links)},hosts={hosts}"
+    try:
+        fabric = parse_fabric(spec)
+    except UsageError:
+        return None
+    for rule in ("subnets", "order"):
+        try:
+            mapped = map_hosts(names, fabric, rule).hosts
+        except UsageError:
+            continue
+        leaf = dict(zip(names, fabric.attachments.switch[mapped, 0].tolist(), strict=True))
+        if (mapped >= 0).all() and all(len({leaf[name] for name in side}) == 1 for side in sides):
+            return SmallFabric(spec, rule)
+    return None
+
+
+def _ends(one: Direction) -> set[int]:
+    return {*one.seen.source.tolist(), *one.seen.destination.tolist()}
+
+
+# Work in numbered chunks on every core; the work releases the GIL.
+
+_TELL_EVERY_S = 0.2
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def in_chunks(
+    chunks: int,
+    work: Callable[[int, int], None],
+    tell: Callable[[], object] | None = None,
+) -> None:
+    """work(worker, number) for every chunk, with workers from 0 to cores() - 1.
+
+    `tell` is called several times a second and at the end, on the calling thread. After an
+    exception or interrupt no further chunk is started.
+    """
+    numbers = iter(range(chunks))
+    lock, stopped = threading.Lock(), threading.Event()
+
+    def loop(worker: int) -> None:
+        while not stopped.is_set():
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            try:
+                work(worker, number)
+            except BaseException:
+                stopped.set()
+                raise
+
+    workers = max(1, min(cores(), chunks))
+    with ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(loop, worker) for worker in range(workers)]
+        try:
+            while wait(running, _TELL_EVERY_S).not_done:
+                if tell is not None:
+                    tell()
+        finally:
+            stopped.set()
+        for future in running:
+            future.result()
+    if tell is not None:
+        tell()
+
+
+# Distributions of values in constant memory.
+
+_BINS = 20_000
+_SHOWN_BINS = 40
+_MOST_DISTINCT = 64
+QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+
+
+class Tally:
+    """Values in fine bins from 0 to `most`, and one bin above; extremes and mean are exact."""
+
+    def __init__(self, most: float) -> None:
+        self._width = max(most, 1e-9) / _BINS
+        self._counts = np.zeros(_BINS + 1, np.int64)
+        self._sum = Fraction()
+        """Exact: cores finish their parts in any order, and sums of floats depend on it."""
+        self._min, self._max = np.inf, -np.inf
+        self._distinct: set[float] | None = set()
+
+    def add(self, values: Floats) -> None:
+        """Count values; all are finite and at least 0."""
+        if not len(values):
+            return
+        at = np.minimum((values / self._width).astype(np.int64), _BINS)
+        self._counts += np.bincount(at, minlength=_BINS + 1)
+        self._sum += Fraction(float(values.sum()))
+        self._min = min(self._min, float(values.min()))
+        self._max = max(self._max, float(values.max()))
+        if self._distinct is not None:
+            self._note(set(np.unique(values.round(9)).tolist()))
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of another tally of the same range."""
+        self._counts += other._counts
+        self._sum += other._sum
+        self._min, self._max = min(self._min, other._min), max(self._max, other._max)
+        if other._distinct is None:
+            self._distinct = None
+        elif self._distinct is not None:
+            self._note(other._distinct)
+
+    def _note(self, values: set[float]) -> None:
+        assert self._distinct is not None
+        self._distinct |= values
+        if len(self._distinct) > _MOST_DISTINCT:
+            self._distinct = None
+
+    @property
+    def count(self) -> int:
+        """Values counted."""
+        return int(self._counts.sum())
+
+    @property
+    def mean(self) -> float:
+        """The exact mean."""
+        return float(self._sum / self.count)
+
+    def quantile(self, percent: float) -> float:
+        """The smallest value that this percentage does not exceed, to one bin width."""
+        rank = max(1, int(np.ceil(self.count * percent / 100)))
+        at = int(np.searchsorted(self._counts.cumsum(), rank))
+        return float(np.clip((at + 0.5) * self._width, self._min, self._max))
+
+    def distribution(self) -> Distribution:
+        """The record of the distribution."""
+        return Distribution(
+            min=self._min,
+            mean=self.mean,
+            max=self._max,
+            quantiles={f"p{q}": self.quantile(q) for q in QUANTILES},
+            resolution=self._width,
+            histogram=self._histogram(),
+            distinct=None if self._distinct is None else len(self._distinct),
+        )
+
+    def _histogram(self) -> list[Bin]:
+        """Bins of equal width from the smallest to the largest value."""
+        first, last = int(self._min / self._width), min(int(self._max / self._width), _BINS)
+        step = max(1, -(-(last + 1 - first) // _SHOWN_BINS))
+        return [
+            Bin(
+                low=at * self._width,
+                high=(at + step) * self._width,
+                count=int(self._counts[at : at + step].sum()),
+            )
+            for at in range(first, last + 1, step)
+        ]
+
+
+class Extremes:
+    """The seeds with the smallest values (or largest), ties by the smaller seed."""
+
+    def __init__(self, keep: int, largest: bool = False) -> None:
+        self._keep = keep
+        self._sign = -1.0 if largest else 1.0
+        self._found: list[tuple[float, int]] = []
+
+    def add(self, seeds: UInt64s, values: Floats) -> None:
+        """Add seeds with their values."""
+        signed = self._sign * values
+        if len(signed) > self._keep:
+            limit = np.partition(signed, self._keep - 1)[self._keep - 1]
+            rows = np.flatnonzero(signed <= limit)
+        else:
+            rows = np.arange(len(signed))
+        offered = [(float(signed[r]), int(seeds[r])) for r in rows]
+        self._found = sorted(self._found + offered)[: self._keep]
+
+    def merge(self, other: Extremes) -> None:
+        """Add the seeds of another instance."""
+        self._found = sorted(self._found + other._found)[: self._keep]
+
+    def records(self) -> list[SeedValue]:
+        """The seeds in order, the most extreme first."""
+        return [SeedValue(seed=seed, value=self._sign * value) for value, seed in self._found]
+
 
 Measure: TypeAlias = Literal["fim-flows", "fim-bytes", "max-over-mean"]
 MEASURES: tuple[Measure, ...] = ("fim-flows", "fim-bytes", "max-over-mean")
@@ -34,7 +246,7 @@ _KEPT = 10
 _LARGEST_FACTOR = 64.0
 
 
-class Sweep(NamedTuple):
+class Sweep(SweepNamedTuple):
     """The result of a sweep."""
 
     score: Tally

@@ -12,8 +12,8 @@ import numpy as np
 from ...analyzer.capture.source import open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.errors import UnreadableInput, UsageError
+from ...analyzer.wire.bth import ROCE_UDP_PORT
 from ...analyzer.wire.packets import IPV6, ROCE_V1, PacketTable
-from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...analyzer.wire.registry import Registry
 from ...kernels.kernel import Bools, Bytes, Int32s, Ints, UInt32s
 from ..hashing.keys import PacketKeys, addresses

@@ -27,11 +27,19 @@ import numpy as np
 
 from ...analyzer.measures.messages import MessageStatistics
 from ...kernels.kernel import Bytes, Int32s, Ints, Records
-from ..traffic.traffic import ON_ACKED, ON_RECEIVED
-from .acks import AckTimes
-from .linked import MOST_SOURCES, NO_LINKS, Links, Told, linked
 from .message_log import ASKS, KINDS, REQUESTS, RESPONSES, MessageLog
-from .traffic import PacketTimes, SentMessages
+from .traffic import (
+    MOST_SOURCES,
+    NO_LINKS,
+    ON_ACKED,
+    ON_RECEIVED,
+    AckTimes,
+    Links,
+    PacketTimes,
+    SentMessages,
+    Told,
+    linked,
+)
 
 LEAST_TURNS = 8
 """Required repetitions of the pattern: two independent sides with 8 messages each alternate

@@ -9,8 +9,8 @@ import numpy as np
 from ...analyzer.statistics.per_flow import longer
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import Rows, TrackedBatch
-from ...analyzer.wire import opcodes
-from ...analyzer.wire.opcodes import opcode_name
+from ...analyzer.wire import bth
+from ...analyzer.wire.bth import opcode_name
 from ...kernels.kernel import Int, Int32s, Ints, Records, subkernel
 
 MOST_LOGGED = 1 << 22
@@ -50,12 +50,12 @@ _MESSAGES, _PACKETS, _FEEDBACK, _SENT_AGAIN = range(4)
 
 def _kind(opcode: int) -> int:
     """-1 for packets that the transport of the peer generates: ACKs, NAKs, CNPs, probes."""
-    bits = int(opcodes.OPCODE_CLASS[opcode])
+    bits = int(bth.OPCODE_CLASS[opcode])
     if "READ_RESPONSE" in opcode_name(opcode):
         return RESPONSES
-    if bits & opcodes.READ_REQUEST:
+    if bits & bth.READ_REQUEST:
         return ASKS
-    return REQUESTS if bits & opcodes.REQUEST else -1
+    return REQUESTS if bits & bth.REQUEST else -1
 
 
 _KIND: Final = np.array([_kind(opcode) for opcode in range(256)], np.int8)
@@ -133,9 +133,9 @@ def _log_rows(
     """
     while row < len(rows.flow):
         kind = np.int64(_KIND[rows.opcode[row]])
-        bits = np.int64(opcodes.OPCODE_CLASS[rows.opcode[row]])
+        bits = np.int64(bth.OPCODE_CLASS[rows.opcode[row]])
         seen = np.int64(1) << np.int64(rows.verdict[row])
-        unordered = bits & opcodes.SEQUENCED == 0 and rows.verdict[row] == verdicts.NOT_SEQUENCED
+        unordered = bits & bth.SEQUENCED == 0 and rows.verdict[row] == verdicts.NOT_SEQUENCED
         if kind < 0 or not (seen & _NEW or unordered):
             if kind < 0 and not seen & _COPIES:
                 used[_FEEDBACK] += 1
@@ -147,7 +147,7 @@ def _log_rows(
         time = rows.time_ns[row]
         if len(packets) and used[_PACKETS] >= len(packets):
             return row
-        if open_[own] < 0 or bits & opcodes.BEGINS:
+        if open_[own] < 0 or bits & bth.BEGINS:
             if used[_MESSAGES] >= len(log):
                 return row
             open_[own] = used[_MESSAGES]
@@ -163,7 +163,7 @@ def _log_rows(
         message.payload_bytes += np.int64(rows.payload_bytes[row])
         message.wire_bytes += np.int64(rows.wire_bytes[row])
         message.ended_ns = max(message.ended_ns, time)
-        if bits & opcodes.ENDS:
+        if bits & bth.ENDS:
             message.last_psn = np.int64(rows.psn[row])
         if len(packets):
             packet = packets[used[_PACKETS]]

@@ -1,44 +1,247 @@
-"""Traffic of captures by flow and entropy value, each packet counted once."""
+"""Traffic as captures show it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
-from ...analyzer.capture.concat import concatenated
+from ...analyzer.capture.rings import concatenated
 from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.merge import merge_tables
 from ...analyzer.errors import RocescopeError, UnreadableInput, too_many_flows
-from ...analyzer.filtering.compiler import Filter
-from ...analyzer.filtering.ranks import Ranks
-from ...analyzer.logs.job import Job
-from ...analyzer.logs.join import Join
+from ...analyzer.filtering.compiler import Filter, Ranks
+from ...analyzer.jobs.job import Job
+from ...analyzer.jobs.join import Join
 from ...analyzer.measures.messages import MessageStatistics
 from ...analyzer.pipeline.captures import find_ranks
 from ...analyzer.pipeline.options import AnalyzeOptions
 from ...analyzer.pipeline.threads import Prefetched
 from ...analyzer.results.flow import Owner
-from ...analyzer.track.batch import TrackedBatch
+from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
 from ...analyzer.track.tracker import FlowTracker
-from ...analyzer.wire.endpoints import Endpoints
+from ...analyzer.wire.bth import CARRIES_DATA, ROCE_UDP_PORT
 from ...analyzer.wire.packets import PacketTable
-from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...analyzer.wire.registry import Registry
+from ...analyzer.wire.registry import Endpoints, Registry
 from ...analyzer.wire.taps import Taps
-from ...kernels.kernel import Int32s
+from ...kernels.kernel import Array, Int, Int32s, Ints, Records, kernel, subkernel
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses
-from ..results.base import HostMapping
-from .acks import AckTimes
+from ..results import HostMapping
 from .closed_loop import Ends, sent_messages
 from .message_log import MessageLog
-from .traffic import Seen, SentMessages, Traffic
-from .unit_counts import UnitCounter
+from .traffic import AckTimes, Seen, SentMessages, Traffic, Windows
+
+# Bytes per unit and time window, only for windows with bytes of the unit.
+
+MAX_CELLS = 1 << 22
+"""Maximum of (unit, window) pairs; with more pairs the windows double in width."""
+
+_WINDOW: Final = 0xFFFFFFFF
+
+
+class WindowCells:
+    """Sums, updated in batches; memory is bounded by units and `MAX_CELLS`."""
+
+    def __init__(self, width_ns: int) -> None:
+        self._width_ns = width_ns
+        self._start_ns = 0
+        self._key = np.zeros(0, np.int64)  # unit << 32 | window
+        self._bytes = np.zeros(0, np.int64)
+        self._waiting: list[tuple[Ints, Ints]] = []
+
+    def add(self, unit: Array, time_ns: Ints, size: Array) -> None:
+        """Add packets: the unit, time and bytes of each."""
+        if not len(unit):
+            return
+        if not self._start_ns:
+            self._start_ns = int(time_ns.min()) // self._width_ns * self._width_ns
+        while (int(time_ns.max()) - self._start_ns) // self._width_ns >= 1 << 31:
+            self._widen()
+        # Late rows from before the first row count in its window.
+        window = np.maximum(0, (time_ns - self._start_ns) // self._width_ns)
+        key = unit.astype(np.int64) << 32 | window
+        self._waiting.append(_summed(key, size.astype(np.int64)))
+        if sum(len(key) for key, _ in self._waiting) > MAX_CELLS // 4:
+            self._compact()
+            while len(self._key) > MAX_CELLS and (self._key & _WINDOW).any():
+                self._widen()
+
+    def windows(self) -> Windows:
+        """The sums so far."""
+        self._compact()
+        return Windows(
+            width_ns=self._width_ns,
+            start_ns=self._start_ns,
+            unit=(self._key >> 32).astype(np.int32),
+            window=(self._key & _WINDOW).astype(np.int32),
+            wire_bytes=self._bytes,
+        )
+
+    def _compact(self) -> None:
+        keys, sizes = zip((self._key, self._bytes), *self._waiting, strict=True)
+        self._waiting = []
+        self._key, self._bytes = _summed(np.concatenate(keys), np.concatenate(sizes))
+
+    def _widen(self) -> None:
+        self._compact()
+        self._width_ns *= 2
+        key = self._key >> 32 << 32 | (self._key & _WINDOW) >> 1
+        self._key, self._bytes = _summed(key, self._bytes)
+
+
+def _summed(key: Ints, value: Ints) -> tuple[Ints, Ints]:
+    """Distinct keys in order, and the sum of the values of each."""
+    if not len(key):
+        return key, value
+    order = np.argsort(key, kind="stable")
+    key, value = key[order], value[order]
+    first = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
+    return key[first], np.add.reduceat(value, first)
+
+
+# Packets of a capture counted per unit: one entropy value of one flow.
+
+UNIT = np.dtype(
+    [
+        ("flow", "i4"),
+        ("sport", "u2"),
+        ("dport", "u2"),
+        ("flow_label", "u4"),
+        ("packets", "i8"),
+        ("wire_bytes", "i8"),
+        ("first_ns", "i8"),
+        ("last_ns", "i8"),
+        ("has_data", "u1"),
+        ("dscp", "u1"),
+    ]
+)
+
+
+class UnitCounter:
+    """Counts packets of tables with the flow and verdict of each row.
+
+    Memory is bounded by units (and windows, see WindowCells).
+    """
+
+    def __init__(self, window_ns: int | None = None) -> None:
+        self._units = np.zeros(1024, UNIT)
+        self._slots = np.full(4096, -1, np.int32)
+        self._used = np.zeros(1, np.int64)
+        self._cells = WindowCells(window_ns) if window_ns else None
+
+    @property
+    def units(self) -> Records:
+        """UNIT records in order of appearance, a view."""
+        return self._units[: int(self._used[0])]
+
+    def update(self, batch: TrackedBatch) -> Int32s:
+        """Count the rows that are not copies of a packet at another tap.
+
+        Returns the unit of each row, -1 for copies.
+        """
+        unit = np.empty(len(batch), np.int32)
+        row: Int = 0
+        while row < len(batch):
+            row = _count(batch.rows, row, unit, self._units, self._slots, self._used)
+            if row < len(batch):
+                self._grow()
+        if self._cells is not None:
+            kept, table = unit >= 0, batch.table
+            self._cells.add(unit[kept], table.time_ns[kept], table.wire_bytes[kept])
+        return unit
+
+    def windows(self) -> Windows | None:
+        """Bytes per unit and window; None without windows."""
+        return None if self._cells is None else self._cells.windows()
+
+    def _grow(self) -> None:
+        units = np.zeros(2 * len(self._units), UNIT)
+        units[: len(self._units)] = self._units
+        self._units = units
+        self._slots = np.full(4 * len(units), -1, np.int32)
+        _rehash(self._units, self._slots, self._used)
+
+
+@subkernel
+def _slot(flow: Int, sport: Int, dport: Int, label: Int, units: Records, slots: Int32s) -> Int:
+    """The slot of a unit: used by it, or free."""
+    h = np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= np.uint64(sport) << np.uint64(40) | np.uint64(dport) << np.uint64(20) | np.uint64(label)
+    h ^= h >> np.uint64(31)
+    h *= np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(32)
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while slots[at] >= 0:
+        unit = units[slots[at]]
+        if (
+            unit.flow == flow
+            and unit.sport == sport
+            and unit.dport == dport
+            and unit.flow_label == label
+        ):
+            return at
+        at = (at + np.uint64(1)) & mask
+    return at
+
+
+@subkernel
+def _count(
+    rows: Rows, row: Int, unit_of_row: Int32s, units: Records, slots: Int32s, used: Ints
+) -> Int:
+    """Count rows from `row` on; returns the first row that may not have room."""
+    while row < len(rows.flow):
+        if used[0] >= len(units):
+            return row
+        if rows.verdict[row] == TAP_COPY or rows.verdict[row] == MIRROR_DUPLICATE:
+            unit_of_row[row] = -1
+            row += 1
+            continue
+        slot = _slot(
+            rows.flow[row],
+            rows.udp_sport[row],
+            rows.udp_dport[row],
+            rows.flow_label[row],
+            units,
+            slots,
+        )
+        time = rows.time_ns[row]
+        if slots[slot] < 0:
+            slots[slot] = used[0]
+            unit: Any = units[used[0]]
+            used[0] += 1
+            unit.flow = rows.flow[row]
+            unit.sport = rows.udp_sport[row]
+            unit.dport = rows.udp_dport[row]
+            unit.flow_label = rows.flow_label[row]
+            unit.first_ns = time
+            unit.last_ns = time
+            unit.dscp = rows.traffic_class[row] >> np.uint8(2)
+        unit = units[slots[slot]]
+        unit.packets += 1
+        if CARRIES_DATA[rows.opcode[row]] and not unit.has_data:  # ACKs may have another DSCP
+            unit.has_data = 1
+            unit.dscp = rows.traffic_class[row] >> np.uint8(2)
+        unit.wire_bytes += np.int64(rows.wire_bytes[row])
+        unit.first_ns = min(unit.first_ns, time)
+        unit.last_ns = max(unit.last_ns, time)
+        unit_of_row[row] = slots[slot]
+        row += 1
+    return row
+
+
+@kernel
+def _rehash(units: Records, slots: Int32s, used: Ints) -> None:
+    for i in range(used[0]):
+        unit = units[i]
+        slots[_slot(unit.flow, unit.sport, unit.dport, unit.flow_label, units, slots)] = i
+
 
 _BATCH_FRAMES = 1 << 16
 MOST_FLOWS = 100_000

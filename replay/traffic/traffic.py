@@ -1,4 +1,4 @@
-"""The offered traffic of hosts, as units that a fabric places.
+"""The traffic of a replay: flows, messages and their acknowledgements.
 
 All packets of a unit have the same path under a hash: a one-way flow, or one entropy value
 (UDP source port and flow label) of a flow that sprays.
@@ -12,14 +12,330 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
-from ...kernels.named import NamedTuple
+from ...analyzer.track import batch as verdicts
+from ...analyzer.track.batch import TrackedBatch
+from ...analyzer.wire import bth
+from ...analyzer.wire.bth import unwrapped
+from ...analyzer.wire.packets import HAS_AETH
+from ...kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, Records, kernel
+from ...kernels.records import NamedTuple
 from ..hashing.keys import PacketKeys
-from ..results.base import HostMapping
-from .linked import NO_LINKS, Links, Told
+from ..results import HostMapping
 
 if TYPE_CHECKING:
     from ...analyzer.results.flow import Owner
+
+
+# Equal values of a column: their order, by counting instead of sorting.
+
+
+def ordinals(values: Array) -> Ints:
+    """int64[n]: number of equal values before each value; values from 0 on."""
+    numbers = np.ascontiguousarray(values, np.int32)
+    out = np.empty(len(numbers), np.int64)
+    _count(numbers, np.zeros(int(numbers.max(initial=-1)) + 1, np.int64), out)
+    return out
+
+
+def rows_by(values: Array) -> Ints:
+    """int64[n]: the rows in the order of their values, equal values in their own order."""
+    numbers = np.ascontiguousarray(values, np.int32)
+    counts = np.bincount(numbers)
+    place, rows = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
+    _count(numbers, np.cumsum(counts) - counts, place)
+    rows[place] = np.arange(len(numbers))
+    return rows
+
+
+@kernel
+def _count(values: Int32s, following: Ints, out: Ints) -> None:
+    """out[i]: following[values[i]], which then grows by 1."""
+    for i in range(len(values)):
+        out[i] = following[values[i]]
+        following[values[i]] += 1
+
+
+# When messages were acknowledged, as the first tap saw it.
+
+MOST_ACKS = 1 << 22
+"""ACKs kept, 16 bytes each."""
+_ACK = np.dtype([("time_ns", "i8"), ("flow", "i4"), ("psn", "u4")])
+
+
+class AckTimes:
+    """Positive ACKs of all flows."""
+
+    def __init__(self, most: int = MOST_ACKS) -> None:
+        self._most, self._count = most, 0
+        self._parts: list[Records] = []
+        self.full = False
+        """Too many: no times are known."""
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Take the ACKs of a batch, first copies only."""
+        table = batch.table
+        bits = bth.OPCODE_CLASS[table.opcode]
+        positive = (table.aeth >> 24) & bth.SYNDROME_KIND_MASK == bth.SYNDROME_ACK
+        own = (bits & bth.ACKNOWLEDGE != 0) & (table.decode_flags & HAS_AETH != 0) & positive
+        rows = np.flatnonzero(own & (batch.verdict == verdicts.NOT_SEQUENCED))
+        self.full |= self._count + len(rows) > self._most
+        if self.full:
+            self._parts = []
+            return
+        part = np.zeros(len(rows), _ACK)
+        part["time_ns"], part["flow"] = table.time_ns[rows], batch.flow[rows]
+        part["psn"] = table.psn[rows]
+        self._parts.append(part)
+        self._count += len(rows)
+
+    def of(self, flow: Int32s, last_psn: Array, peer: Int32s) -> Ints:
+        """int64[messages]: first ACK of each message, by its flow and last PSN; -1: not seen.
+
+        Messages are sorted by flow and begin. peer: by flow, -1 for none."""
+        acked = np.full(len(flow), -1, np.int64)
+        if self.full or not self._parts or not len(flow):
+            return acked
+        acks = np.concatenate(self._parts)
+        acks = acks[np.argsort(acks["flow"], kind="stable")]
+        flows, starts = np.unique(flow, return_index=True)
+        for f, rows in zip(flows.tolist(), np.split(np.arange(len(flow)), starts[1:]), strict=True):
+            other = int(peer[f])
+            if other < 0:
+                continue
+            begin, end = np.searchsorted(acks["flow"], (other, other + 1))
+            if begin == end:
+                continue
+            both = np.concatenate([last_psn[rows[:1]], acks["psn"][begin:end]])
+            covered = np.maximum.accumulate(unwrapped(both)[1:])
+            wanted = unwrapped(last_psn[rows])
+            first = np.searchsorted(covered, wanted)
+            found = first < len(covered)
+            acked[rows[found]] = acks["time_ns"][begin:end][first[found]]
+        return acked
+
+
+# Messages that wait for messages of other queue pairs of their host, inferred from a capture.
+#
+# A queue pair is linked to one that ends at its host if its messages leave a fixed time after the
+# others have arrived: in pairs of a departure and the last arrival before it, most of these times
+# are within a tolerance of their median, more than unrelated times would be by chance, and they
+# vary
+# no more than the time since the queue pair's own previous message or its ACK. A queue pair whose
+# messages follow each other without a gap is not linked: its line explains its times.
+#
+# An arrival is the first sighting of the message's ACK (by a tap at the receiver the time of the
+# arrival itself), without ACKs the message's last packet.
+
+LEAST = 8
+"""Departures of a linked queue pair."""
+SHARE = 0.8
+"""Of departures within the tolerance, at least."""
+TOLERANCE_NS = 1_000
+"""At least; else a quarter of the median time."""
+CHANCE = 1e-6
+"""That unrelated departures are as often within the tolerance, at most (Chernoff's bound)."""
+MOST_SOURCES = 64
+"""Queue pairs that end at a host and are compared with each one that begins there."""
+
+
+class Links(NamedTuple):
+    """Equally long columns: message `message` leaves `gap_ns` after `after` arrived."""
+
+    message: Int32s
+    after: Int32s
+    gap_ns: Ints
+
+
+class Told(NamedTuple):
+    """The evidence."""
+
+    flows: int = 0
+    """Linked queue pairs."""
+    fixed: int = 0
+    """Messages that leave within the tolerance of the fixed time."""
+    of: int = 0
+    """Messages of linked queue pairs after the first arrival."""
+    not_compared: int = 0
+    """Pairs of queue pairs beyond MOST_SOURCES."""
+
+
+NO_LINKS = Links(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
+
+
+def linked(
+    flow: Int32s,
+    begun_ns: Ints,
+    ended_ns: Ints,
+    acked_ns: Ints,
+    src: Int32s,
+    dst: Int32s,
+    peer: Int32s,
+) -> tuple[Links, Told]:
+    """The links of messages. flow, begun_ns, ended_ns, acked_ns (-1: not seen): one row per
+    message, sorted by flow and begin. src, dst, peer: host addresses and reverse flow by flow."""
+    first, starts, counts = np.unique(flow, return_index=True, return_counts=True)
+    # Clocks of taps may differ. No message arrives before it begins: none waits in a circle.
+    arrived = np.maximum(np.where(acked_ns >= 0, acked_ns, ended_ns), begun_ns)
+    # The flows that end at a host, those with the most messages first.
+    into = np.lexsort((-counts, dst[first]))
+    hosts = dst[first][into]
+    place = np.full(len(dst), -1, np.int64)
+    place[first] = np.arange(len(first))
+    peers = peer[first]
+    after, gaps = np.full(len(flow), -1, np.int64), np.zeros(len(flow), np.int64)
+    told = _link(
+        np.append(starts, len(flow)),
+        begun_ns,
+        ended_ns,
+        arrived,
+        np.where(peers < 0, -1, place[peers]),
+        into,
+        np.searchsorted(hosts, src[first], "left"),
+        np.searchsorted(hosts, src[first], "right"),
+        after,
+        gaps,
+    )
+    rows = np.flatnonzero(after >= 0)
+    links = Links(rows.astype(np.int32), after[rows].astype(np.int32), gaps[rows])
+    return links, Told(*(int(number) for number in told))
+
+
+@kernel
+def _link(
+    begin: Ints,
+    begun: Ints,
+    ended: Ints,
+    arrived: Ints,
+    peer: Ints,
+    into: Ints,
+    low: Ints,
+    high: Ints,
+    after: Ints,
+    gaps: Ints,
+) -> tuple[Int, Int, Int, Int]:
+    """Link flows; returns the fields of `Told`. begin: first message by flow, and the end.
+    into[low:high]: the flows that end where a flow begins. after, gaps: set for linked messages."""
+    flows = fixed = of = not_compared = 0
+    latest, longest = arrived.copy(), 0
+    for f in range(len(begin) - 1):
+        longest = max(longest, begin[f + 1] - begin[f])
+        for i in range(begin[f] + 1, begin[f + 1]):
+            latest[i] = max(latest[i], latest[i - 1])
+    last, since = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    for g in range(len(begin) - 1):
+        start, end = begin[g], begin[g + 1]
+        if end - start < LEAST:
+            continue
+        limit = _own_spread(begun[start:end], ended[start:end], arrived[start:end])
+        if limit < 0:
+            continue
+        best, least = -1, np.inf
+        most = min(high[g], low[g] + MOST_SOURCES)
+        not_compared += high[g] - most
+        for i in range(low[g], most):
+            f = into[i]
+            if f == g or f == peer[g] or begin[f + 1] - begin[f] < LEAST - 1:
+                continue
+            spread, _, _ = _fit(begun[start:end], latest[begin[f] : begin[f + 1]], last, since)
+            if 0 <= spread <= limit and spread < least:
+                best, least = f, spread
+        if best >= 0:
+            begins = begin[best]
+            _, close, waits = _fit(begun[start:end], latest[begins : begin[best + 1]], last, since)
+            flows, fixed, of = flows + 1, fixed + close, of + waits
+            for i in range(end - start):
+                if last[i] >= 0:
+                    after[start + i] = begins + last[i]
+                    gaps[start + i] = since[i]
+    return flows, fixed, of, not_compared
+
+
+@kernel
+def _quantile(ordered: Ints, share: float) -> float:
+    """Of sorted times, between its neighbours in proportion."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+@kernel
+def _spread(times: Ints) -> float:
+    """Between the tenth and the ninetieth percentile."""
+    ordered = np.sort(times)
+    return _quantile(ordered, 0.9) - _quantile(ordered, 0.1)
+
+
+@kernel
+def _own_spread(begun: Ints, ended: Ints, arrived: Ints) -> float:
+    """How much the time since the previous message of a queue pair, or since its arrival, varies;
+    -1 if its messages follow each other without a gap."""
+    since = begun[1:] - ended[:-1]
+    length = max(1.0, _quantile(np.sort(ended - begun), 0.5))
+    if np.count_nonzero(since <= length / 10) >= SHARE * len(since) and length > 1:
+        return -1.0
+    return max(1.0, min(_spread(since), _spread(begun[1:] - arrived[:-1])))
+
+
+@kernel
+def _fit(begun: Ints, arrived: Ints, last: Ints, since: Ints) -> tuple[float, Int, Int]:
+    """(spread, departures within the tolerance, departures after the first arrival) of departures
+    and the last arrival before each; spread -1 without good evidence. arrived: sorted.
+
+    last, since: set to the arrival and the time since it; -1 for departures without an arrival of
+    their own."""
+    waits = count = 0
+    first = before = at = -1
+    for i in range(len(begun)):
+        # Not at the same time: flows may not wait in a circle.
+        while at + 1 < len(arrived) and arrived[at + 1] < begun[i]:
+            at += 1
+        while at >= 0 and arrived[at] >= begun[i]:
+            at -= 1
+        last[i] = -1
+        if at < 0:
+            continue
+        if waits == 0:
+            first = i
+        if waits == 0 or at > before:
+            last[i], since[i] = at, begun[i] - arrived[at]
+            count += 1
+        waits += 1
+        before = at
+    if waits < LEAST - 1:
+        return -1.0, 0, 0
+    ordered = np.empty(count, np.int64)
+    count = 0
+    for i in range(len(begun)):
+        if last[i] >= 0:
+            ordered[count] = since[i]
+            count += 1
+    ordered.sort()
+    middle = _quantile(ordered, 0.5)
+    tolerance = max(float(TOLERANCE_NS), middle / 4)
+    fixed = within = 0
+    for i in range(count):
+        fixed += abs(ordered[i] - middle) <= tolerance
+    for i in range(len(arrived)):
+        within += arrived[last[first]] <= arrived[i] <= begun[-1]
+    span = max(1, begun[-1] - begun[first])
+    chance = min(1.0, within * 2 * tolerance / span)
+    share = fixed / waits
+    if share < SHARE or _tail(share, chance, waits) > CHANCE:
+        return -1.0, 0, 0
+    return _quantile(ordered, 0.9) - _quantile(ordered, 0.1), fixed, waits
+
+
+@kernel
+def _tail(share: float, chance: float, number: Int) -> float:
+    """Chernoff's bound of the probability that this share of independent trials succeeds."""
+    if share <= chance:
+        return 1.0
+    distance = share * np.log(share / chance)
+    if share < 1:
+        distance += (1 - share) * np.log((1 - share) / (1 - chance))
+    return np.exp(-number * distance)
+
 
 ON_ACKED, ON_RECEIVED = 0, 1
 """The end at which the predecessor of a message must be complete: its sender or its receiver."""

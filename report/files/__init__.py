@@ -23,8 +23,7 @@ def encode(analysis: Analysis, format: str) -> bytes:
     """`json`, or a row per flow as `csv`, `parquet` or `arrow`; ValueError for other formats."""
     if format == "json":
         return encode_json(analysis)
-    from .flowtable import flow_columns
-    from .rows import encode_records
+    from .tables import encode_records, flow_columns
 
     about = {
         **versions(),

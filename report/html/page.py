@@ -9,12 +9,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ...version import VERSION
+from .. import human
+from ..human import UNICODE, UNKNOWN
 from ..terminal.page import Page, SafeConsole, new_table
-from ..words import human
-from ..words.human import UNICODE, UNKNOWN
-from .chart import Chart
-from .escape import escape
-from .style import STYLE
+from .drawing import STYLE, Chart, escape
 
 LARGEST = 1_900_000
 """Bytes of the parts of a page, which is below 2 MB with its style and its end."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from rich.table import Table
 
-from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, JobSummary, SchemeResult
-from ..words import human
+from ...replay.results import ALL_REDUCES, AggregationResult, JobSummary, SchemeResult
+from .. import human
 from .page import Page, numbers, texts
-from .replay_parts import NONE
+from .replay_packets import NONE
 
 _MOST_JOBS = 16
 _UNLIMITED = {"ideal": "unlimited memory", "none": "no aggregation"}

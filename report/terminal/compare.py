@@ -20,12 +20,12 @@ from ...analyzer.results.compare import (
     HopFigures,
 )
 from ...analyzer.results.diagnosis import SEVERITIES, Finding
+from .. import human
+from .. import notes as words
 from ..compare import GOODPUT, QUEUEING, SHARES
-from ..words import diagnosis as words
-from ..words import human
 from .diagnosis import STYLES
 from .page import Page, folded, numbers, texts
-from .replay_parts import NONE
+from .replay_packets import NONE
 
 NAMES = {fact.name: fact.title for kind in (Figures, HopFigures) for fact in facts_of(kind)}
 _HEADINGS = {"Hops": ("from", "to"), "Flows": ("source and destination", "QP")}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis
-from ..words import diagnosis as words
-from ..words.human import UNKNOWN, Glyphs, counted
+from .. import notes as words
+from ..human import UNKNOWN, Glyphs, counted
 
 MOST_ROWS = 8
 """Rows of the diagnosis with its heading: the answer fits the smallest terminal."""

@@ -14,8 +14,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ...analyzer.words import printable
-from ..words import human
-from ..words.human import ASCII, UNICODE, UNKNOWN
+from .. import human
+from ..human import ASCII, UNICODE, UNKNOWN
 
 ColorWhen: TypeAlias = Literal["auto", "always", "never"]
 MOST_WARNINGS = 20

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from ...analyzer.results.flow import Flow, Owner
-from ...analyzer.results.ranks import CommunicatorTiming, RankPair, Ranks, RankTiming
+from ...analyzer.results.hops import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ...analyzer.words import printable
-from ..words import human
-from ..words.human import Glyphs
+from .. import human
+from ..human import Glyphs
 from .page import numbers, texts
 
 _FIRST, _CELL = 9, 11

@@ -1,15 +1,185 @@
-"""The packet-level replay on a terminal: completion, queues and order by strategy."""
+"""The packet-level replay on a terminal: completion, queues, pauses and order by strategy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 
-from ...replay.results.packets import PacketReplay
-from ...replay.results.replay import ReplayResult, StrategyResult, short_titles
-from ..words import human
+from ...replay.results import (
+    AS_CAPTURED,
+    EXACT,
+    Chance,
+    FabricSummary,
+    PacketReplay,
+    PausedPort,
+    PauseSummary,
+    ReplayResult,
+    StrategyResult,
+    SwitchHash,
+    TrafficSummary,
+    short_titles,
+)
+from .. import human
 from .page import Page, folded, numbers, texts
-from .replay_parts import NONE, captured_links, factor, fim, say_hashes
-from .replay_pauses import print_pauses
+
+# Parts that the reports of replays, sweeps and traces share.
+
+NONE = "-"
+_MAPPED = 8
+"""Addresses printed with their host."""
+_HASHES = 8
+"""Switches whose hash is printed, per origin."""
+_SEEDS_FROM = {
+    "fabric": "Seeds of the fabric",
+    "option": "Seeds of the options",
+    "default": "Hash or seed not known, seeds derived from 0",
+}
+
+
+def print_head(
+    page: Page, traffic: TrafficSummary, fabric: FabricSummary, warnings: list[str]
+) -> None:
+    """The traffic, the fabric and the warnings."""
+    several = f"{len(traffic.sources)} captures"
+    name = traffic.sources[0] if len(traffic.sources) == 1 else several
+    sprayed = f" ({human.count(traffic.units)} entropy values)"
+    text = (
+        f"{name}: {human.counted(traffic.flows, 'flow')}"
+        f"{sprayed if traffic.units > traffic.flows else ''}, "
+        f"{human.size(traffic.wire_bytes)}, {human.counted(traffic.hosts, 'host')}"
+    )
+    page.line(text, "bold")
+    down = f", {fabric.links_down} down" if fabric.links_down else ""
+    page.say(
+        f"on {fabric.spec}: {human.counted(fabric.switches, 'switch', 'switches')}, "
+        f"{human.counted(fabric.hosts, 'host')}, "
+        f"{human.count(fabric.links)} one-way links{down}"
+    )
+    mapping = traffic.mapping
+    if mapping is not None and mapping.rule != EXACT:
+        pairs = [f"{address} {host}" for address, host in mapping.hosts.items()]
+        more = ", ..." * (len(pairs) > _MAPPED)
+        page.say(f"mapping: {mapping.rule}; {', '.join(pairs[:_MAPPED])}{more}")
+    page.warn(warnings)
+
+
+def fim(value: float | None) -> str:
+    """A FIM in percent, `-` without load."""
+    return NONE if value is None else f"{value:.1f}"
+
+
+def factor(value: float | None) -> str:
+    """How many times the mean, `-` without load."""
+    return NONE if value is None else f"{value:.2f}"
+
+
+def chance_text(chance: Chance | None) -> str:
+    """`24.2 (18 to 31)`: the mean, and the range of 90 % of random draws."""
+    return NONE if chance is None else f"{chance.mean:.1f} ({chance.p05:.0f} to {chance.p95:.0f})"
+
+
+def say_hashes(page: Page, switches: list[SwitchHash]) -> None:
+    """The hash of every switch of a fabric that sets some."""
+    for origin, words in _SEEDS_FROM.items():
+        those = [switch for switch in switches if switch.seed_from == origin]
+        if those:
+            hashes = [f"{s.switch} {s.hash} ({s.fields}) 0x{s.seed:x}" for s in those[:_HASHES]]
+            more = f", and {len(those) - _HASHES} more: --format json" * (len(those) > _HASHES)
+            page.say(f"{words}: {', '.join(hashes)}{more}.", "dim")
+
+
+def captured_links(results: Sequence[StrategyResult]) -> str:
+    """Over which links the loads as captured are, where those of the strategies are over more."""
+    counts = [sum(layer.links for layer in result.layers if layer.choice) for result in results]
+    if results[0].name != AS_CAPTURED or counts[0] >= max(counts):
+        return ""
+    return (
+        f"The row {AS_CAPTURED} is over the {human.counted(counts[0], 'captured link')} with a "
+        f"choice, the other rows are over all {human.count(max(counts))}."
+    )
+
+
+# Pauses of PFC on a terminal.
+
+_MOST_CAUSES = 3
+_MOST_STORMS = 3
+
+
+def print_pauses(page: Page, pfc: PauseSummary) -> None:
+    """How far the pauses of the first run spread, and whose queues caused them."""
+    if pfc.lost_without_headroom:
+        lost = human.counted(pfc.lost_without_headroom, "packet")
+        page.warn([f"{lost} dropped because the headroom of a port was full."])
+    if not pfc.ports:
+        page.say("PFC paused no port in the first run.", "dim")
+        _say_settings(page, pfc)
+        return
+    page.draw(lambda table: _layers(table, pfc.ports, len(pfc.priorities) > 1))
+    causes = ", ".join(pfc.causes[:_MOST_CAUSES])
+    more = len(pfc.causes) - _MOST_CAUSES
+    text = f"PFC, first run: queues that caused pauses: {causes or 'none found'}"
+    text += f" and {more:,} more. " if more > 0 else ". "
+    if pfc.victim_flows is None:
+        text += "Too many flows and links to count victims."
+    else:
+        text += f"Victims, flows that waited but use none of these links: {pfc.victim_flows:,}."
+    page.say(text, "dim")
+    _say_settings(page, pfc)
+    if pfc.storms:
+        page.warn([_storms(pfc)])
+
+
+def _say_settings(page: Page, pfc: PauseSummary) -> None:
+    """What `--lossless pfc` needs to repeat the result, defaults filled in."""
+    settings = ", ".join(f"{key} {value}" for key, value in pfc.settings.items())
+    page.say(f"PFC, in bytes of a switch or port: {settings}.", "dim")
+
+
+def _storms(pfc: PauseSummary) -> str:
+    """The ports that were paused for too long, and since when."""
+    first = pfc.storms[:_MOST_STORMS]
+    ports = ", ".join(
+        f"{port.port} ({port.priority}, after {human.duration(port.storm_ns or 0)}, "
+        f"{_longest([port])}{'' if port.endless else ' long'})"
+        for port in first
+    )
+    more = len(pfc.storms) - len(first)
+    ports += f" and {human.counted(more, 'port')} more" if more else ""
+    after = human.duration(pfc.storm_after_ns)
+    return f"Pause storm, first run: paused for {after} or longer without a break: {ports}."
+
+
+def _longest(ports: list[PausedPort]) -> str:
+    """The longest pause."""
+    if any(port.endless for port in ports):
+        return "endless"
+    return human.duration(max(port.longest_ns for port in ports))
+
+
+def _layers(table: Table, ports: list[PausedPort], several: bool) -> None:
+    """One row per layer, direction and class of data, longest pauses first."""
+    texts(table, "paused ports", *(["priority"] if several else []))
+    numbers(table, "ports", "pauses", "longest")
+    folded(table, "most time in pauses")
+    numbers(table, "paused", "victims")
+    by_layer: dict[tuple[str, str], list[PausedPort]] = {}
+    for port in ports:
+        by_layer.setdefault((port.layer, port.priority), []).append(port)
+    for (layer, priority), members in by_layer.items():
+        worst = members[0]
+        known = [port.victims for port in members if port.victims is not None]
+        table.add_row(
+            layer,
+            *([priority] if several else []),
+            human.count(len(members)),
+            human.count(sum(port.pauses for port in members)),
+            _longest(members),
+            worst.port,
+            human.duration(worst.paused_ns),
+            human.count(max(known)) if known else NONE,
+        )
+
 
 _CONDITIONS = (
     "recovery", "reordering", "rto", "linear", "retries", "mpr", "congestion", "rate", "fail",

@@ -9,14 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.results.analysis import Analysis
-from ...analyzer.results.base import Quantiles
+from ...analyzer.results.base import Event, Imbalance, PathShare, Quantiles
 from ...analyzer.results.captures import CaptureSummary
-from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
-from ...analyzer.results.paths import Imbalance, PathShare
-from ..words import human, verdicts
-from ..words.diagnosis import first_ns
-from ..words.human import UNKNOWN, Glyphs
+from .. import human, verdicts
+from ..human import UNKNOWN, Glyphs
+from ..notes import first_ns
 from .page import folded, numbers, texts
 from .ranks import lost_packets, ranks_of_owner
 

@@ -16,12 +16,12 @@ from ...discovery.tracing.results import (
     TracedFlow,
     TraceResult,
 )
-from ...replay.results.replay import LayerLoad, ReplayResult
-from ..words import human
+from ...replay.results import LayerLoad, ReplayResult
+from .. import human
 from .page import Page, folded, numbers, texts
 from .ranks import ranks_text
 from .replay import print_comparison, print_flow_strategy
-from .replay_parts import NONE, chance_text, factor, fim, print_head
+from .replay_packets import NONE, chance_text, factor, fim, print_head
 
 _MOST_CHANGES = 100
 """Of each kind of advice."""

@@ -1,4 +1,4 @@
-"""The comment of each packet: a note, and its values as fields for Wireshark.
+"""The comment of each packet, and the files for Wireshark that show it as fields.
 
 For example `late by 3, extent 5, 12.0 us [rocescope verdict=reordered late_by=3 ...]`. Values are
 numbers and words without spaces; `rocescope.lua` makes fields of them.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import TrackedBatch
-from ...analyzer.wire.opcodes import (
+from ...analyzer.wire.bth import (
     ACKNOWLEDGE,
     NAK_NAMES,
     OPCODE_CLASS,
@@ -25,10 +26,24 @@ from ...analyzer.wire.opcodes import (
 from ...analyzer.wire.packets import HAS_AETH, PacketTable
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools, Int32s, Records
-from ..words import human
-from ..words.hops import short_taps
-from ..words.packets import Sight, psn_note, psn_steps
-from .known import Known, RankPair
+from .. import human
+from ..hops import short_taps
+from ..notes import Sight, psn_note, psn_steps
+from .reading import Known, RankPair
+
+# Files for Wireshark: the Lua file that makes fields of the comments, and coloring rules.
+
+NAME = "rocescope.lua"
+COLOURS = "colorfilters"
+"""As Wireshark calls the coloring rules of a profile."""
+PROFILE = "rocescope"
+"""The profile that has these rules: those of other profiles stay as they are."""
+
+
+def text(name: str = NAME) -> str:
+    """The contents of one of the files."""
+    return Path(__file__).with_name(name).read_text()
+
 
 MARK = "[rocescope "
 """In every comment of an export, and in no other."""

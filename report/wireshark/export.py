@@ -10,22 +10,21 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...analyzer.capture.unpacked import unpacked
-from ...analyzer.decode.sources import Source
+from ...analyzer.capture.source import unpacked
+from ...analyzer.decode.merge import Source
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Filter
-from ...analyzer.logs.files import named
+from ...analyzer.jobs.files import named
 from ...analyzer.pipeline.captures import CapturePipeline, find_ranks, open_sources
 from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.registry import Registry
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools, Ints, UInt16s
-from ...probes.files.pcapng_writer import interface_description, section_header
+from ...probes.pcapng_writer import interface_description, section_header
 from ...version import VERSION
 from .blocks import Laid, block_around, comment_option, with_comments
 from .comments import Comments
-from .known import Reading, known_after
-from .merged import Part, Slice
+from .reading import Part, Reading, Slice, known_after
 
 Report = Callable[[Progress], None]
 _NOT_THERE = -1

@@ -7,7 +7,7 @@ import pytest
 from rocescope.agent import adapters as under_test
 from rocescope.agent.adapters import Adapter, Adapters, AdapterState
 from rocescope.probes.owners.nldev import QueuePairCounters
-from rocescope.probes.owners.resources import Resource
+from rocescope.probes.owners.queue_pairs import Resource
 
 
 def pair(qp, state="RTS", device="mlx5_0", type="RC", pid=7):

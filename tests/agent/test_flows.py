@@ -23,7 +23,7 @@ from rocescope.agent.flows import (
     Peers,
     grouped,
 )
-from rocescope.probes.counters.layout import COUNTERS, address_text
+from rocescope.probes.counters.program import COUNTERS, address_text
 
 SLOTS = 16
 S = 1_000_000_000

@@ -10,12 +10,11 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rocescope.agent.adapters import AdapterState
-from rocescope.agent.findings import Place
+from rocescope.agent.findings import Blind, Place
 from rocescope.agent.flows import COUNTED, WIDTH_BOUNDS
 from rocescope.agent.metrics import Seen, State, Worst, families
-from rocescope.agent.results import Blind
 from rocescope.probes.owners.nldev import QueuePairCounters
-from rocescope.probes.owners.resources import Resource
+from rocescope.probes.owners.queue_pairs import Resource
 
 
 def seen(interface="eth2", direction="in", peers=(), **worst):

@@ -12,7 +12,7 @@ from counted import ack, packet, traffic
 from rocescope.agent.adapters import Adapter, Adapters, AdapterState
 from rocescope.agent.readings import Readings
 from rocescope.probes.counters.counters import CounterOptions, CounterSource
-from rocescope.probes.owners.resources import Resource
+from rocescope.probes.owners.queue_pairs import Resource
 
 
 class Known(Adapters):

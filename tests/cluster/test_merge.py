@@ -24,9 +24,9 @@ from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.track import state as st
 from rocescope.cluster import merge as module
 from rocescope.cluster.merge import merge
-from rocescope.cluster.order import Outline
 from rocescope.cluster.reduce import TRACKED
-from rocescope.cluster.rows import ColumnWriter
+from rocescope.cluster.split import Outline
+from rocescope.cluster.work import ColumnWriter
 
 OPTIONS = AnalyzeOptions()
 SENDER, RECEIVER = (str(data(f"i01_write_loss0.5_AtoB.{at}")) for at in ("atA", "atB"))

@@ -14,8 +14,7 @@ from clusters import SPRAYED, mapped, planned
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
 from rocescope.cluster import plan as plan_module
 from rocescope.cluster.reduce import read_result, reduce_partition
-from rocescope.cluster.rows import ColumnWriter, read_columns
-from rocescope.cluster.work import Work
+from rocescope.cluster.work import ColumnWriter, Work, read_columns
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,125 @@
-"""The folder of the tasks: who may write to it, whole results, versions."""
+"""The limit of open files: raised for a plan, or told."""
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
+from captures import data
+from clusters import planned
 
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster import work as module
-from rocescope.cluster.work import Work, read_record, write_record
+from rocescope.cluster.plan import make_plan
+from rocescope.cluster.reduce import reduce_partition
+from rocescope.cluster.split import map_capture
+from rocescope.cluster.work import ColumnWriter, Work, read_columns, read_record, write_record
+
+# The limit of open files: raised for a plan, or told.
+
+PATHS = [str(data("c10")), str(data("c40"))]
+
+
+@pytest.fixture
+def limit() -> Iterator[tuple[int, int]]:
+    """The limit of this process, set back at the end."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield before
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_every_task_raises_the_limit_as_far_as_it_needs(
+    tmp_path: Path, limit: tuple[int, int]
+) -> None:
+    folder = planned(tmp_path, PATHS, 100)
+    for task in (
+        lambda: map_capture(folder, 0),
+        lambda: map_capture(folder, 1),
+        lambda: reduce_partition(folder, 0),
+    ):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, limit[1]))
+        task()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("soft", "raised_to"), [(399, 400), (400, None), (500, None), (resource.RLIM_INFINITY, None)]
+)
+@pytest.mark.parametrize("hard", [500, resource.RLIM_INFINITY])
+def test_a_limit_that_is_enough_stays(
+    monkeypatch: pytest.MonkeyPatch, soft: int, raised_to: int | None, hard: int
+) -> None:
+    """100 partitions of two captures need 400 files; the limit of the system never changes."""
+    changes = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: changes.append((kind, limits)))
+    make_plan(PATHS, AnalyzeOptions(), 100)
+    assert changes == ([(resource.RLIMIT_NOFILE, (raised_to, hard))] if raised_to else [])
+
+
+def test_more_than_the_system_allows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (200, 200))
+    with pytest.raises(UsageError, match=r"700 partitions of 2 captures .* limit here is 200"):
+        make_plan(PATHS, AnalyzeOptions(), 700)
+    make_plan(PATHS, AnalyzeOptions(), 2)
+
+
+# Columns in Parquet files.
+
+DTYPES = {"a": np.dtype(np.uint32), "b": np.dtype(np.int64)}
+
+
+def written(path: Path, pieces: list[int]) -> None:
+    writer, start = ColumnWriter(str(path), DTYPES), 0
+    for size in pieces:
+        values = np.arange(start, start + size)
+        writer.write({"a": values.astype(np.uint32), "b": -values})
+        start += size
+    writer.close()
+
+
+def test_pieces_of_any_size_come_back_in_order(tmp_path: Path) -> None:
+    written(tmp_path / "x", [3, 0, 200_000, 1])
+    pieces = list(read_columns(str(tmp_path / "x"), 70_000))
+    a, b = (np.concatenate([piece[name] for piece in pieces]) for name in "ab")
+    assert len(pieces) > 1
+    assert (a.dtype, b.dtype) == (np.uint32, np.int64)
+    assert np.array_equal(a, np.arange(200_004))
+    assert np.array_equal(b, -np.arange(200_004))
+
+
+def test_a_full_disk_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    said = r"cannot write .*/map/0: no space left on device$"
+    with pytest.raises(RocescopeError, match=said), Work(str(tmp_path)).task("map", "0"):
+        written(Path("/dev/full"), [50_000])
+    gc.collect()
+    assert not lost
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_damage_is_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "x"
+    written(path, [50_000])
+    data = bytearray(path.read_bytes())
+    if damage == "flipped":
+        data[len(data) // 2] ^= 1
+    path.write_bytes({"cut": data[:-100], "flipped": data, "empty": b""}[damage])
+    with pytest.raises(UnreadableInput, match="is damaged"):
+        list(read_columns(str(path)))
+
+
+# The folder of the tasks: who may write to it, whole results, versions.
 
 
 class Found(msgspec.Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rocescope.discovery.asking.commands import Said
+from rocescope.discovery.asking import Said
 from rocescope.discovery.counter_readings import read_counters_now
 from rocescope.discovery.dialects.registry import DIALECTS
 from rocescope.discovery.port_counters import Bytes, Port

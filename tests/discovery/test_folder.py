@@ -9,9 +9,9 @@ import pytest
 from answers import recorded
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
-from rocescope.discovery.asked import Asked, write_asked
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.folder import NOT_ASKED, UNEXPECTED, read_folder
+from rocescope.discovery.results import Asked, write_asked
 
 
 def test_devices_their_dialects_and_what_was_not_asked(tmp_path):

@@ -26,15 +26,15 @@ from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.offers import collective
 from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies import registry as strategies
-from rocescope.report.words import human
+from rocescope.report import human
 
 WITH_THE_COUNTER = """
 import csv, importlib.util, json, sys
 import pyarrow.parquet
 import rocescope.cli
-from rocescope.report.files.schemas import json_schema
-from rocescope.tui.flow_columns import COLUMNS
-from rocescope.tui.screens.flow_row import flow_cells
+from rocescope.report.files.results import json_schema
+from rocescope.tui.screens.qps import COLUMNS
+from rocescope.tui.screens.qps import flow_cells
 from rocescope.tui.session.session import Session
 
 tree, capture = sys.argv[1:]
@@ -225,7 +225,7 @@ def test_ruff_accepts_the_example(section: str, checkout: Path, tmp_path: Path) 
 def test_mypy_accepts_the_example_strategy(checkout: Path, tmp_path: Path) -> None:
     _, file = example(checkout, "Add a strategy", tmp_path / "two_choices.py")
     # In place of another strategy, so that its relative imports resolve.
-    other = "replay/strategies/switches/drill.py"
+    other = "replay/strategies/shortest_queue.py"
     module = f"rocescope.{other.removesuffix('.py').replace('/', '.')}"
     done = subprocess.run(
         [
@@ -299,7 +299,7 @@ def test_the_example_dialect_reads_a_fabric(checkout: Path, tree: Path) -> None:
     registry = tree / "discovery/dialects/registry.py"
     edit(registry, "from .cumulus import", "from .acme import ACME\nfrom .cumulus import")
     edit(registry, "VRP)", "VRP, ACME)")
-    command = edit(tree / "commands/discovery/discover.py", '"vrp"]', '"vrp", "acme"]')
+    command = edit(tree / "commands/discover.py", '"vrp"]', '"vrp", "acme"]')
     test = tree / "tests/test_acme.py"
     test.parent.mkdir()
     test.write_text(its_test)

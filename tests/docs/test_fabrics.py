@@ -9,7 +9,7 @@ from fabric_walking import hops
 
 from rocescope.replay.fabrics.mapping import RULES
 from rocescope.replay.fabrics.parse import KINDS, parse_fabric
-from rocescope.replay.generate.patterns.registry import PATTERNS
+from rocescope.replay.generate.patterns import PATTERNS
 
 
 def test_specs(checkout: Path) -> None:

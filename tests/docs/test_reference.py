@@ -11,14 +11,13 @@ import pytest
 from rocescope.analyzer.filtering.compiler import Filter
 from rocescope.analyzer.filtering.fields import FIELDS
 from rocescope.commands.analyze import analyze
+from rocescope.commands.capture import capture
 from rocescope.commands.check import check
 from rocescope.commands.export import export
-from rocescope.commands.live.capture import capture
-from rocescope.commands.live.live import live
+from rocescope.commands.fabric import fabric
+from rocescope.commands.generate import generate
 from rocescope.commands.plain_words import options_of
-from rocescope.commands.replay.fabric import fabric
-from rocescope.commands.replay.generate import generate
-from rocescope.commands.tui import tui
+from rocescope.commands.tui import live, tui
 
 
 @pytest.mark.parametrize("command", [analyze, capture, check, tui, live, export, fabric, generate])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from batches import decoder, read_pcap
 
-from rocescope.analyzer.decode.headers.extensions import decode_extensions
-from rocescope.analyzer.wire.opcodes import opcode_name
+from rocescope.analyzer.decode.extensions import decode_extensions
+from rocescope.analyzer.wire.bth import opcode_name
 from rocescope.analyzer.wire.packets import HAS_AETH, LENGTH_MISMATCH, SNAPPED
 
 CAPTURES = {

@@ -32,10 +32,10 @@ from scapy.layers.inet6 import (
 from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
+from rocescope.analyzer.decode import extensions as ext
 from rocescope.analyzer.decode import outcomes
-from rocescope.analyzer.decode.headers import extensions as ext
-from rocescope.analyzer.decode.headers.extensions import decode_extensions
-from rocescope.analyzer.wire import opcodes
+from rocescope.analyzer.decode.extensions import decode_extensions
+from rocescope.analyzer.wire import bth as opcodes
 from rocescope.analyzer.wire.packets import (
     ACK_REQUEST,
     FIRST_FRAGMENT,

@@ -25,7 +25,7 @@ from encapsulations import (
 )
 from factories import Frame, write_pcap
 
-from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
+from rocescope.analyzer.decode.mirrors import MirrorOptions
 from rocescope.analyzer.decode.sessions import MAX_SESSIONS
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions

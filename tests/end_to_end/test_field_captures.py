@@ -21,7 +21,7 @@ from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.flow import Flow
-from rocescope.analyzer.wire.segments import parse_usid_format
+from rocescope.analyzer.wire.registry import parse_usid_format
 
 MACS = "0c42a1000001 0c42a1000002"
 H1, H2 = "0a010101", "0a010202"  # 10.1.1.1, 10.1.2.2
@@ -215,7 +215,7 @@ def test_hardware_times(tmp_path: Path) -> None:
 
 
 def hardware() -> object:
-    from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
+    from rocescope.analyzer.decode.mirrors import MirrorOptions
 
     return MirrorOptions(clock="hardware")
 

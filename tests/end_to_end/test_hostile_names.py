@@ -14,7 +14,7 @@ from tui_driver import drive, text_of
 from waiting import until
 
 from rocescope import cli
-from rocescope.tui.session.export import analysis_file
+from rocescope.tui.exports import analysis_file
 from rocescope.tui.session.session import Session
 
 from .test_hostile import TIME_NS, packet

@@ -15,7 +15,7 @@ from sshd import READER
 from waiting import until
 
 from rocescope.discovery.dialects.registry import DIALECTS
-from rocescope.discovery.gate import gate_script
+from rocescope.discovery.follow import gate_script
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import packet_keys
 

@@ -10,7 +10,7 @@ from sshd import LocalSshd, inventory
 from switch_lab import LAB, save
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.commands.discovery.discover import discover
+from rocescope.commands.discover import discover
 from rocescope.discovery.dialects.eos import EOS
 
 NAMES = [switch.name for switch in LAB]

@@ -15,9 +15,7 @@ from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.replay.generate.mrc.frames import Format
-from rocescope.replay.generate.mrc.pair import Settings
-from rocescope.replay.generate.mrc.traffic import Traffic
+from rocescope.replay.generate.mrc import Format, Settings, Traffic
 
 from ..fuzz.seeds import Record, seeds
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from rocescope.analyzer.capture import source
-from rocescope.analyzer.capture.bytestream import ByteStream
-from rocescope.analyzer.capture.window import MIN_WINDOW_BYTES, Window
+from rocescope.analyzer.capture.bytestream import MIN_WINDOW_BYTES, ByteStream, Window
 from rocescope.analyzer.wire.frames import FrameBatch
 
 PAGE = mmap.PAGESIZE

@@ -28,7 +28,7 @@ from factories import Frame, pcap_bytes
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.merge import merge_tables
-from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
+from rocescope.analyzer.decode.mirrors import MirrorOptions, Mirrors
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.series import Totals
@@ -36,9 +36,7 @@ from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.summary.summarize import Summary
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.registry import Registry
-from rocescope.analyzer.wire.segments import SegmentLists
+from rocescope.analyzer.wire.registry import Endpoints, Registry, SegmentLists
 from rocescope.kernels.kernel import BOUNDS_CHECK
 from rocescope.report.files import encode
 

@@ -15,9 +15,7 @@ from encapsulated_corpus import frame as mirrored_frame
 from encapsulated_corpus import wrapped
 from factories import START_NS
 
-from rocescope.replay.generate.mrc.frames import Format
-from rocescope.replay.generate.mrc.pair import Settings
-from rocescope.replay.generate.mrc.traffic import Traffic
+from rocescope.replay.generate.mrc import Format, Settings, Traffic
 
 ETHERNET = 1
 _SNAP_BYTES = 160

@@ -1,22 +1,163 @@
-"""Machine code is kept where only its user can write, and under keys that miss nothing."""
+"""Processes exclude each other; nobody waits for the dead, for ever, or for what cannot be."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from examples import first
 
+from rocescope.kernels import cache as file_lock
 from rocescope.kernels import cache as kernel_cache
+from rocescope.kernels.cache import process_lock, store, stored
+
+# Processes exclude each other; nobody waits for the dead, for ever, or for what cannot be.
+
+HOLDER = """
+import os, sys
+from rocescope.kernels.cache import process_lock
+with process_lock(sys.argv[1], 5):
+    if os.fork():
+        print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holder(path: Path) -> Iterator[IO[str]]:
+    """A process that has the lock until this is closed; its child shares the open file."""
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process.stdin
+
+
+def test_a_lock_is_waited_for_until_its_holder_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder" / "lock"
+    with holder(path) as until_closed:
+        with process_lock(str(path), 0.0) as held:
+            assert not held
+        monkeypatch.setattr(file_lock.time, "sleep", lambda _: until_closed.close())
+        with process_lock(str(path), 300.0) as held:
+            assert held and until_closed.closed
+
+
+def test_a_killed_holder_has_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    command = HOLDER.replace("if os.fork():", "if True:")
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout is not None and process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        with process_lock(str(path), 300.0) as held:
+            assert held
+
+
+def test_threads_exclude_each_other(tmp_path: Path) -> None:
+    inside = most = 0
+
+    def enter(_: int) -> None:
+        nonlocal inside, most
+        with process_lock(str(tmp_path / "lock"), 300.0) as held:
+            assert held
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.001)
+            inside -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(enter, range(12)))
+    assert most == 1
+
+
+def test_where_nothing_can_be_written_there_is_no_lock_and_no_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
+    for path in ("/proc/none/lock", tmp_path / "file" / "lock", tmp_path / "link"):
+        with process_lock(str(path), 300.0) as held:
+            assert not held
+    assert not os.path.exists(tmp_path / "elsewhere")
+
+
+# Values in files of the cache: whole, or not there.
+
+VALUE = {"probe": b"\0\1", "more": [1, 2.5, "text", None, (True,)]}
+
+
+def test_a_value_comes_back(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.code")
+    for value in (VALUE, "another"):
+        store(value, path)
+        assert stored(path) == value
+    assert os.listdir(tmp_path) == ["a.code"]
+
+
+def test_what_is_cut_or_changed_anywhere_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.code"
+    store(VALUE, str(path))
+    sound = path.read_bytes()
+    for at in range(len(sound)):
+        path.write_bytes(sound[:at])
+        assert stored(str(path)) is None
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
+        assert stored(str(path)) is None
+
+
+def test_without_a_folder_nothing_is_written_or_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "none" / "a.code")
+    store(VALUE, path)
+    assert stored(path) is None
+    assert not os.listdir(tmp_path)
+
+
+FULL = """
+import os, sys
+from rocescope.kernels.cache import store, stored
+folder = sys.argv[1] + "/kernel"
+os.mkdir(folder)
+for name in ("a", "b"):
+    store("x" * 100_000, f"{folder}/{name}")
+    assert stored(f"{folder}/{name}") is None
+assert os.listdir(folder) == []
+"""
+
+
+@pytest.mark.usefixtures("root")
+def test_a_full_disk_is_said_once_and_leaves_nothing(
+    need_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    mount = f"mount -t tmpfs -o size=16k,mode=0700 none {tmp_path}"
+    line = [need_tool("unshare"), "-m", "sh", "-c", f'{mount}; "$@"', "sh", sys.executable]
+    done = subprocess.run([*line, "-c", FULL, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        f"rocescope: compiled kernels are not cached in {tmp_path}: no space left\n"
+    )
+
+
+# Machine code is kept where only its user can write, and under keys that miss nothing.
 
 
 def test_old_folders_of_others_are_left_alone(

@@ -19,8 +19,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from rocescope.replay.generate.mrc import frames
-from rocescope.replay.generate.mrc.frames import Format, Way
+from rocescope.replay.generate import mrc as frames
+from rocescope.replay.generate.mrc import Format, Way
 
 PLANES = 4
 VALUES = 32

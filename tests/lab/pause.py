@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.hooks.interfaces import in_namespace
 
 from .scenario import Lab, Spot
 

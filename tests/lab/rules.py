@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from rocescope.probes import bpf
-from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.hooks.interfaces import in_namespace
 from rocescope.probes.program.compile import load, machine_code
 
 from .topology import Fabric

@@ -14,19 +14,19 @@ from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.series import DEFAULT_WINDOW_NS
 from rocescope.analyzer.pipeline.captures import open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.analyzer.results.ended import Ended
-from rocescope.analyzer.results.live import LiveInterval
+from rocescope.analyzer.results.analysis import LiveInterval
+from rocescope.analyzer.results.captures import Ended
 from rocescope.analyzer.wire.packets import PacketTable
+from rocescope.kernels.image import shape_of
 from rocescope.kernels.kernel import Kernel
-from rocescope.kernels.shape import shape_of
 from rocescope.probes import live_analysis
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.live_analysis import LiveAnalysis
-from rocescope.probes.loss import Loss
+from rocescope.probes.rings import Loss
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report
 
-from .test_sysfs import tree, write  # noqa: F401
+from .test_sysfs import write
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def opened(net, options=None, **more):
 
 
 @pytest.mark.thorough
-def test_rdma_ports_in_result_and_report(network, tree):  # noqa: F811
+def test_rdma_ports_in_result_and_report(network, tree):
     net = network()
     with opened(net, rdma_devices=tree) as live:
         write(tree / "rxe0" / "ports" / "1" / "hw_counters" / "sent_pkts", 12_345)

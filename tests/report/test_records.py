@@ -8,7 +8,7 @@ import pytest
 from captures import DATA
 
 import rocescope
-from rocescope.report.files.columns import record_columns
+from rocescope.report.files.tables import record_columns
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,6 @@ def test_html_is_escaped_and_bounded(result):
 
 
 def rocescope_event(text):
-    from rocescope.analyzer.results.events import Event
+    from rocescope.analyzer.results.base import Event
 
     return Event(time_ns=1, kind="nak", flow=None, frame_number=None, tap=None, text=text)

@@ -11,16 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rocescope.replay.fabrics.addressing import Address
-from rocescope.replay.fabrics.devices.device import (
-    Advertised,
-    Device,
-    Interface,
-    NextHop,
-    Resolved,
-    Route,
-)
-from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from rocescope.replay.fabrics.fabric import Address, Fabric
 from rocescope.replay.fabrics.mapping import map_hosts
 from rocescope.replay.hashing.keys import packet_keys
 from rocescope.replay.traffic.traffic import Traffic

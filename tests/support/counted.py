@@ -8,8 +8,7 @@ from network import bth, ethernet, ipv4, udp
 
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.flow import Flow
-from rocescope.probes.counters.counters import CounterOptions, CounterSource
-from rocescope.probes.counters.results import analysis_of
+from rocescope.probes.counters.counters import CounterOptions, CounterSource, analysis_of
 
 READ_REQUEST, READ_FIRST, READ_MIDDLE, READ_LAST = 0x0C, 0x0D, 0x0E, 0x0F
 ACK, CNP, SEND_ONLY, UD_SEND = 0x11, 0x81, 0x04, 0x64

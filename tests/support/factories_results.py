@@ -11,16 +11,17 @@ from typing import Any
 import msgspec
 
 from rocescope.analyzer.results.analysis import Analysis
-from rocescope.analyzer.results.base import HistogramBin, Quantiles
-from rocescope.analyzer.results.captures import CaptureSummary, Pause, TapSummary
-from rocescope.analyzer.results.diagnosis import (
-    Affected,
-    Diagnosis,
-    Evidence,
-    Finding,
-    Place,
+from rocescope.analyzer.results.base import (
+    Event,
+    HistogramBin,
+    Imbalance,
+    PathShare,
+    Quantiles,
+    Series,
+    Spraying,
 )
-from rocescope.analyzer.results.events import Event
+from rocescope.analyzer.results.captures import CaptureSummary, Pause, TapSummary
+from rocescope.analyzer.results.diagnosis import Affected, Diagnosis, Evidence, Finding, Place
 from rocescope.analyzer.results.flow import (
     Congestion,
     Connection,
@@ -32,8 +33,6 @@ from rocescope.analyzer.results.flow import (
     Reordering,
 )
 from rocescope.analyzer.results.hops import Hop, LostAt
-from rocescope.analyzer.results.paths import Imbalance, PathShare, Spraying
-from rocescope.analyzer.results.series import Series
 
 START_NS = 1_700_000_000_000_000_000
 SECOND = 10**9

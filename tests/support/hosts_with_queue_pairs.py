@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rocescope.agent.results import QueuePairCounts, QueuePairs
+from rocescope.agent.findings import QueuePairCounts, QueuePairs
 
 
 def entry(lqpn: int, rqpn: int, **other: Any) -> dict[str, Any]:

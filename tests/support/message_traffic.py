@@ -10,7 +10,7 @@ from tracked_batches import START_NS, tracked, updated
 
 from rocescope.analyzer.measures.messages import MessageStatistics
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED
-from rocescope.analyzer.wire.opcodes import opcode_name
+from rocescope.analyzer.wire.bth import opcode_name
 from rocescope.analyzer.wire.packets import ACK_REQUEST, HAS_AETH, HAS_RETH
 
 OPCODES = {opcode_name(op): op for op in range(256)}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from message_traffic import of
 
 from rocescope.analyzer.track.batch import IN_ORDER, RECOVERED, REORDERED, RETRANSMITTED
-from rocescope.analyzer.wire.opcodes import opcode_name
+from rocescope.analyzer.wire.bth import opcode_name
 
 HALF = 1 << 23
 

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 
 from rocescope.analyzer.wire.packets import PacketTable
-from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.hooks.interfaces import in_namespace
 from rocescope.probes.live import LiveSource
 
 MAC = bytes.fromhex("020000000002020000000001")

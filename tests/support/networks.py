@@ -20,8 +20,8 @@ _NUMBERS = itertools.count()
 def live_capture(unavailable: Callable[[str], NoReturn], need_tool: Callable[[str], str]) -> None:
     """Skips the test where probes cannot be attached; fails it where they have to be."""
     from rocescope.analyzer.errors import CaptureError
-    from rocescope.probes.program.bcc_module import import_bcc
-    from rocescope.probes.rights import privileges
+    from rocescope.probes import live as privileges
+    from rocescope.probes.program.compile import import_bcc
 
     need_tool("ip")
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.packets.model.arrays import fabric_arrays, ports_in_turn
 from rocescope.replay.packets.model.model import Model, Workload
-from rocescope.replay.strategies.packet_state import WITHOUT_FLAGS
+from rocescope.replay.strategies.base import WITHOUT_FLAGS
 
 ACK, MARKED, TRIMMED = 1 << 56, 1 << 57, 1 << 58
 _64 = (1 << 64) - 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocescope.replay.generate.patterns.demands import Demands, Settings
-from rocescope.replay.generate.patterns.registry import Pattern
+from rocescope.replay.generate.patterns import Demands, Pattern, Settings
 
 SETTINGS = Settings(
     hosts=16, message_bytes=1 << 20, messages=3, flows=1000, fan_in=None, load=0.5,

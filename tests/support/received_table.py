@@ -7,12 +7,12 @@ import numpy as np
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.summary.summarize import Summary
+from rocescope.analyzer.wire.bth import ROCE_UDP_PORT
 from rocescope.analyzer.wire.packets import PacketTable
-from rocescope.analyzer.wire.ports import ROCE_UDP_PORT
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
 from rocescope.replay.fabrics.fabric import Fabric
-from rocescope.replay.generate.schedule import START_NS
+from rocescope.replay.generate.queue_pairs import START_NS
 from rocescope.replay.packets.model.model import MARKED, PS, EngineResult, Workload
 from rocescope.replay.packets.received import received_order
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.hooks.interfaces import in_namespace
 from rocescope.replay.hashing.keys import PacketKeys
 
 ETH_P_ALL = 3

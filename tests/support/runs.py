@@ -10,10 +10,9 @@ import numpy as np
 from bpf_runs import run_program
 
 from rocescope.probes import bpf
-from rocescope.probes.loss import Loss, total
 from rocescope.probes.program.program import Compiled, ProgramOptions
-from rocescope.probes.rings.ring import LARGEST_RECORD, RECORD_HEADER
-from rocescope.probes.rings.rings import Rings
+from rocescope.probes.ring import LARGEST_RECORD, RECORD_HEADER
+from rocescope.probes.rings import Loss, Rings, total
 
 TAP = 3
 

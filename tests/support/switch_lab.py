@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rocescope.analyzer.errors import UsageError
 from rocescope.discovery.dialects.dialect import Dialect
 from rocescope.discovery.discover import Discovered, discover_folder
-from rocescope.replay.fabrics.devices.device import Device
+from rocescope.replay.fabrics.devices import Device
 
 
 class Port(NamedTuple):

@@ -29,7 +29,7 @@ from router_namespaces import (
 )
 
 from rocescope.discovery.discover import discover_folder
-from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.hooks.interfaces import in_namespace
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.mapping import map_hosts
 from rocescope.replay.hashing.keys import PacketKeys, address_text, packet_keys

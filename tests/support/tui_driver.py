@@ -14,10 +14,10 @@ from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from rocescope.tui.app import upkeep
-from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui import snapshots as upkeep
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import Snapshot
+from rocescope.tui.session.snapshot import Snapshot
 
 # Textual looks every 20 ms whether the app is idle; screens here are idle sooner.
 _wait.SLEEP_GRANULARITY = 1 / 250

@@ -15,7 +15,7 @@ _DISSECTION = [
 def the_same_everywhere(monkeypatch):
     """Neither tshark's version nor this machine's tools and speed may show."""
     from rocescope.tui.screens import doctor, packets, replay
-    from rocescope.tui.session.packets.dissect import Line
+    from rocescope.tui.session.dissect import Line
 
     monkeypatch.setattr(packets, "dissect", lambda *_: [Line(*line) for line in _DISSECTION])
     monkeypatch.setattr(replay, "monotonic", lambda: 0.0)

@@ -9,8 +9,8 @@ import pytest
 from rocescope.analyzer.errors import UsageError
 from rocescope.tui import settings
 from rocescope.tui.actions import ACTIONS, FURTHER, SCREENS, actions_of, keys_of
-from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.screens import registry
+from rocescope.tui.app import RocescopeApp
+from rocescope.tui.screens import base as registry
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda a: a.name)

@@ -13,9 +13,9 @@ from captures import data
 from fabric_captures import fabric_links
 
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.tui.session.packets.packets import Point
+from rocescope.tui.session.packets import Point
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import FlowKey
+from rocescope.tui.session.snapshot import FlowKey
 from rocescope.tui.view_state import ViewState
 
 I03 = str(data("i03_write_reorder5_AtoB"))

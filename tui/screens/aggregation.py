@@ -12,14 +12,12 @@ from textual.widgets import Static
 
 from ...analyzer.errors import RocescopeError
 from ...analyzer.words import printable
-from ...replay.results.aggregation import ALL_REDUCES, AggregationResult, SchemeResult
+from ...replay.results import ALL_REDUCES, AggregationResult, SchemeResult
+from ...report import human
 from ...report.terminal.aggregate import fastest, plain, title, unlike
-from ...report.words import human
-from ..session.replays.aggregations import AggregationView
-from ..session.replays.background import STOPPING
-from ..session.snapshots.snapshot import Snapshot
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ..grid import Cell, Grid, GridColumn
+from ..session.replays import STOPPING, AggregationView
+from ..session.snapshot import Snapshot
 from .base import RoceScreen, own_bindings
 from .packets import RECORDING
 from .prompts import TextPrompt

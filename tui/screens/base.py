@@ -1,7 +1,9 @@
-"""Parts of all screens: line 1, the tabs, the sentence, the body, the keys."""
+"""Parts of all screens, and which screens there are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import ClassVar, cast
 
 from rich.text import Text
@@ -13,16 +15,58 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ...report.words import human
+from ...report import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
+from ..grid import Grid
 from ..host import Host
-from ..session.snapshots.snapshot import FlowKey, Snapshot
-from ..session.words import sentences
-from ..session.words.shown_events import shown_events
+from ..session import words
+from ..session.snapshot import FlowKey, Snapshot
+from ..session.words import shown_events
+from ..topbar import Tabs, TopBar
 from ..view_state import ViewState
-from ..widgets.grid import Grid
-from ..widgets.topbar import Tabs, TopBar
 from .prompts import TextPrompt
+
+# Which screens there are; each is imported when it is first shown.
+
+SCREENS = {
+    "diagnosis": "DiagnosisScreen",
+    "evidence": "EvidenceScreen",
+    "qps": "QpsScreen",
+    "hops": "HopsScreen",
+    "paths": "PathsScreen",
+    "reorder": "ReorderScreen",
+    "recovery": "RecoveryScreen",
+    "ranks": "RanksScreen",
+    "packets": "PacketsScreen",
+    "events": "EventsScreen",
+    "replay": "ReplayScreen",
+    "aggregation": "AggregationScreen",
+    "fabric": "FabricScreen",
+    "doctor": "DoctorScreen",
+}
+"""Module under `screens` and class of each screen."""
+_OF_REPLAYS = {"replay", "aggregation", "fabric"}
+"""Screens whose modules take some 40 MB."""
+
+
+def modes() -> dict[str, str | Callable[[], Screen[None]]]:
+    """The modes of the app: how to make each screen."""
+    return {name: _maker(name, made) for name, made in SCREENS.items()}
+
+
+def prepared(shown: str, can_replay: bool) -> list[str]:
+    """Screens to make before their first visit: not the one shown, nor any without a use."""
+    left_out = {shown} if can_replay else {shown, *_OF_REPLAYS}
+    return [name for name in SCREENS if name not in left_out]
+
+
+def _maker(module: str, name: str) -> Callable[[], Screen[None]]:
+    def make() -> Screen[None]:
+        screen: Screen[None] = getattr(import_module(f"{__package__}.{module}"), name)()
+        return screen
+
+    return make
+
 
 UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the start)"
 """Suffix of values of a live session that do not refer to the displayed time or window."""
@@ -254,7 +298,7 @@ class RoceScreen(Screen[None]):
 
     def no_flow(self, snapshot: Snapshot) -> str:
         """The sentence of a one-flow screen without a selected flow or without its record."""
-        if why := sentences.nothing(snapshot):
+        if why := words.nothing(snapshot):
             return why
         key = self.view.session.selected
         if key is None:

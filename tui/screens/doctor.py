@@ -13,8 +13,8 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from ...report.words import human
-from ..session.snapshots.snapshot import Snapshot
+from ...report import human
+from ..session.snapshot import Snapshot
 from ..settings import settings_path
 from .base import RoceScreen, own_bindings
 

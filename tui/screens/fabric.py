@@ -11,17 +11,15 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from ...analyzer.words import printable
-from ...replay.results.replay import LinkLoad, StrategyResult
-from ...report.words import human
-from ..messages import FlowSelected
-from ..session.replays.placed import OnLink
-from ..session.replays.replays import BY_PACKET, ReplayView, limiting_link
-from ..session.replays.traced import Point
-from ..session.snapshots.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
-from ..session.snapshots.snapshot import TRACED, Snapshot
-from ..session.words import sentences
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ...replay.results import LinkLoad, StrategyResult
+from ...report import human
+from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected
+from ..session import words
+from ..session.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
+from ..session.placed import OnLink, Point
+from ..session.replays import BY_PACKET, ReplayView, limiting_link
+from ..session.snapshot import TRACED, Snapshot
 from .base import RoceScreen, flow_name, own_bindings
 
 _WORST = (
@@ -92,7 +90,7 @@ class FabricScreen(RoceScreen):
         self.query_one("#below-map").display = chosen is not None
         if chosen is None:
             grid.set_columns((GridColumn("none", "", 20, grows=True),))
-            why = sentences.nothing(snapshot)
+            why = words.nothing(snapshot)
             grid.empty = self.what_next(snapshot) if why else NOTHING_YET
             grid.show(0, lambda row: ())
             self._links = []

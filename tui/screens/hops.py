@@ -14,14 +14,13 @@ from textual.widgets import Static
 from ...analyzer.measures.hops.vantage import direction, parts_of
 from ...analyzer.results.hops import Hop
 from ...analyzer.words import printable
-from ...report.words import hops as words
-from ...report.words import human
-from ...report.words.human import UNICODE
-from ..messages import FlowSelected
-from ..session.snapshots.snapshot import Snapshot
-from ..session.words import sentences
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ...report import hops as words
+from ...report import human
+from ...report.human import UNICODE
+from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected
+from ..session import words as sentences
+from ..session.snapshot import Snapshot
 from .base import RoceScreen, own_bindings
 
 COLUMNS = (

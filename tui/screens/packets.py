@@ -21,24 +21,21 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from ...analyzer.errors import RocescopeError
-from ...analyzer.wire.opcodes import opcode_name
+from ...analyzer.wire.bth import opcode_name
 from ...analyzer.words import printable
-from ...probes.rights.identity import program_settings
-from ...report.words import human
-from ...report.words.hops import short_taps
-from ..messages import Newest
-from ..session.packets.dissect import Line, dissect
-from ..session.packets.flow_pass import Late, Wanted
-from ..session.packets.mrc_lines import OURS, mrc_lines
-from ..session.packets.packets import Packets, PacketScan, Point
-from ..session.snapshots.snapshot import TRACED, FlowKey, Snapshot
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ...probes.rights import program_settings
+from ...report import human
+from ...report.hops import short_taps
+from ..grid import Cell, Grid, GridColumn
+from ..host import Newest
+from ..session.dissect import OURS, Line, dissect, mrc_lines
+from ..session.packets import Late, Packets, PacketScan, Point, Wanted
+from ..session.snapshot import TRACED, FlowKey, Snapshot
 from .base import RoceScreen, flow_name, own_bindings
 from .prompts import TextPrompt
 
 if TYPE_CHECKING:
-    from ..session.replays.placed import Placed
+    from ..session.placed import Placed
 
 COLUMNS = (
     GridColumn("frame", "#", 9, True),

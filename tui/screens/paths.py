@@ -16,10 +16,12 @@ from textual.widgets import Static
 
 from ...analyzer.measures.spraying import coefficient_of_variation, fim
 from ...analyzer.statistics.shares import jain, width
-from ...report.words import human
-from ...report.words.verdicts import SPRAYS_FROM_WIDTH
-from ..messages import FlowSelected
-from ..session.snapshots.matrix import (
+from ...report import human
+from ...report.verdicts import SPRAYS_FROM_WIDTH
+from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected
+from ..session import words
+from ..session.matrix import (
     LEGEND,
     MEASURES,
     ROWS,
@@ -30,16 +32,13 @@ from ..session.snapshots.matrix import (
     heat_cell,
     path_matrix,
 )
-from ..session.snapshots.snapshot import TRACED, Snapshot
-from ..session.words import sentences
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ..session.snapshot import TRACED, Snapshot
 from .base import RoceScreen, own_bindings
-from .compare import compare_marked
-from .mrc_planes import plane_line
+from .mrc import plane_line
+from .qps import compare_marked
 
 if TYPE_CHECKING:
-    from ..session.replays.placed import Placed
+    from ..session.placed import Placed
 
 _BY = {
     "entropy": "port", "tap": "tap", "srv6": "segments", "plane": "plane", "fabric": "replay",
@@ -135,22 +134,22 @@ class PathsScreen(RoceScreen):
         self.query_one("#legend", Static).update(legend, layout=lines != self._lines)
         self._lines = lines
         if not len(matrix.first_flow):
-            return sentences.queue_pairs(snapshot, paths)
+            return words.queue_pairs(snapshot, paths)
         if not totals.any():
             return f"No packet is {'late' if self._measure == 'late' else 'marked CE'}."
         if paths.by == "entropy" and not sprays.any():
             data = snapshot.carries_data()
-            if over := sentences.over_taps(snapshot, paths, data):
+            if over := words.over_taps(snapshot, paths, data):
                 spray = human.counted(over, "flow sprays", "flows spray")
                 return f"{spray} over several taps (p); source ports only hint at paths."
             return "No flow sprays: the columns are source ports, which only hint at paths."
         if matrix.by_place:
-            return sentences.own_paths(paths, flows)
-        top = sentences.busiest(totals, fair)
+            return words.own_paths(paths, flows)
+        top = words.busiest(totals, fair)
         heaviest = int(np.argmax(matrix.loads[:, top]))
         part = float(matrix.loads[heaviest, top]), float(matrix.fair[heaviest, top])
         labels = [label.split(".pcap")[0] for label in matrix.labels]
-        return sentences.busiest_path(labels, totals, fair, (matrix.name(heaviest), *part))
+        return words.busiest_path(labels, totals, fair, (matrix.name(heaviest), *part))
 
     def _cells(self, matrix: Matrix, row: int) -> Sequence[Cell]:
         loads, fair = matrix.loads[row], matrix.fair[row]

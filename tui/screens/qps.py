@@ -1,39 +1,237 @@
-"""Screen 2: every flow with its rate, spraying and losses."""
+"""Screen 2: every flow with its rate, spraying and losses; marked flows side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from rich.table import Table
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from ...analyzer.results.base import Fact
-from ...analyzer.wire.opcodes import TRANSPORT_NAMES
+from ...analyzer.results.base import Fact, facts_of
+from ...analyzer.results.flow import Flow
+from ...analyzer.wire.bth import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Ints
+from ...report import human
+from ...report.human import UNICODE
 from ...report.terminal.ranks import ranks_of_owner
-from ...report.words import human
-from ..flow_columns import (
-    COLUMNS,
-    DECLARED,
-    FEW_BARS,
-    LONG_LINE,
-    MANY_BARS,
-    MAX_BARS,
-    MRC_COLUMNS,
-    RANKS,
-)
-from ..messages import FlowSelected
-from ..session.snapshots.snapshot import MRC_FACTS, UNKNOWN, PathColumns, Snapshot
-from ..session.words import sentences
-from ..widgets.flow_lines import Axis, flow_lines, late_line
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected, Host
+from ..session import words
+from ..session.snapshot import MRC_FACTS, UNKNOWN, MrcColumns, MrcFact, PathColumns, Snapshot
+from ..strips import Axis, flow_lines, late_line
 from .base import RoceScreen, own_bindings
-from .compare import compare_marked
-from .flow_row import flow_cells, mrc_cells, path_line
+from .prompts import Asking
+
+# Columns of the table of flows on screen 2.
+
+FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
+"""Number of path bars on narrow, medium and wide terminals."""
+LONG_LINE = 60
+"""Most columns of a sparkline."""
+
+DECLARED = tuple(fact for fact in facts_of(Flow) if fact.short)
+"""Counts that are shown as they are."""
+
+COLUMNS = (
+    GridColumn("src", "SOURCE", 10, grows=True, ends=True),
+    GridColumn("dst", "DESTINATION", 11, grows=True, ends=True),
+    GridColumn("qp", "QP", 8),
+    GridColumn("state", "STATE", 9),
+    GridColumn("transport", "TYPE", 4, priority=9),
+    GridColumn("rate", "b/s", 7, True),
+    GridColumn("packets", "PACKETS", 8, True, 5),
+    GridColumn("bytes", "BYTES", 7, True, 7),
+    GridColumn("paths", "PATHS", 5, True, 6),
+    GridColumn("width", "WIDTH", 7, True),
+    GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2, grows=True),
+    GridColumn("late", "LATE %", 6, True),
+    GridColumn("extent", "EXT", 5, True, 4),
+    *(GridColumn(fact.key, fact.short, fact.width, True, fact.priority) for fact in DECLARED),
+    GridColumn("naks", "NAK", 4, True, 3),
+    GridColumn("cnps", "CNP", 5, True, 4),
+    GridColumn("ce", "CE %", 6, True, 8),
+    GridColumn("activity", "BYTES OVER TIME", 16, priority=10, grows=True, most=LONG_LINE),
+)
+
+RANKS = GridColumn("ranks", "RANKS", 9)
+"""After the queue pair, where a rank is known."""
+
+MRC_COLUMNS = tuple(
+    GridColumn(fact.key, fact.title, fact.width, True, fact.priority) for fact in MRC_FACTS
+)
+
+
+# The cells of one flow, and the line of its paths.
+
+
+def count(value: int) -> str:
+    """A count; `?` if it is unknown."""
+    return human.UNKNOWN if value == UNKNOWN else human.count(value)
+
+
+def path_line(paths: PathColumns, f: int) -> Text:
+    """The flow's busiest paths, and its fair share: an equal part for each path."""
+    rows = paths.of(f)
+    loads = paths.wire_bytes[rows]
+    text = Text(f"{'its paths':>16} ", "dim", no_wrap=True, overflow="ellipsis")
+    if paths.counts is not None:
+        return text.append("results have no paths")
+    if not len(loads) or not loads.sum():
+        return text.append("none")
+    for row in np.argsort(-loads, kind="stable")[:6]:
+        text.append(f"{paths.name(int(paths.key[rows][row]))} ", "bold not dim")
+        text.append(f"{human.percent(loads[row] / loads.sum())}  ", "not dim")
+    if len(loads) > 6:
+        text.append(f"and {len(loads) - 6} more  ")
+    return text.append(f"fair {human.percent(1 / len(loads))}, {paths.trust}")
+
+
+def flow_cells(
+    snapshot: Snapshot, paths: PathColumns, f: int, bars: int = MAX_BARS, line: int = MAX_BARS
+) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS; `bars`, `line`: widths of the spray bars and sparkline."""
+    flows = snapshot.flows
+    rows = paths.of(f)
+    seen = rows.stop - rows.start if paths.counts is None else int(paths.counts[f])
+    late, arrivals = int(flows.late[f]), int(flows.arrivals[f])
+    naks = int(flows.naks[f] + flows.rnr_naks[f])
+    ce = int(flows.ecn_marked[f])
+    width = float(paths.width[f]) if f < len(paths.width) else 0.0
+    activity: Cell = ""
+    if f < snapshot.activity.shape[1] if snapshot.activity.ndim == 2 else False:
+        activity = (UNICODE.sparkline(snapshot.activity[:, f].tolist(), line), "accent")
+    return (
+        snapshot.addresses[flows.src[f]],
+        snapshot.addresses[flows.dst[f]],
+        human.queue_pair(int(flows.qp[f])),
+        state(snapshot, f),
+        TRANSPORT_NAMES[flows.transport[f]],
+        human.rate(float(flows.rate[f])).removesuffix("b/s").rstrip() or "0",
+        human.count(int(flows.packets[f])),
+        human.size(int(flows.wire_bytes[f])).removesuffix("B").rstrip(),
+        str(int(np.count_nonzero(paths.packets[rows])) if paths.counts is None else seen),
+        f"{width:.1f}/{seen}",
+        (spray(paths, f, bars), "accent"),
+        share(late, arrivals),
+        bad(int(flows.max_extent[f]) if late > 0 else late),
+        *(declared(fact, int(flows.counts_of(fact)[f])) for fact in DECLARED),
+        bad(naks),
+        bad(int(flows.cnps[f])),
+        share(ce, int(flows.packets[f])),
+        activity,
+    )
+
+
+def mrc_cells(mrc: MrcColumns, f: int) -> list[Cell]:
+    """Cells of one flow, in the order of MRC_COLUMNS; empty without MRC data."""
+    if mrc.values[f] == UNKNOWN:
+        return [("·", "dim")] * len(MRC_FACTS)
+    return [_mrc_cell(fact, int(getattr(mrc, fact.name)[f])) for fact in MRC_FACTS]
+
+
+def _mrc_cell(fact: MrcFact, value: int) -> Cell:
+    if value == UNKNOWN:
+        return (human.UNKNOWN, "dim")
+    return bad(value) if fact.is_trouble else human.count(value)
+
+
+def state(snapshot: Snapshot, f: int) -> Cell:
+    """The worst finding that hit the flow."""
+    rank, name = snapshot.judged.states.get(f, (0, ""))
+    return name, "" if rank <= 1 else "warn" if rank == 2 else "bad"
+
+
+def bad(value: int) -> Cell:
+    """A count that should be 0."""
+    return (count(value), "bad") if value > 0 else (count(value), "dim")
+
+
+def declared(fact: Fact, value: int) -> Cell:
+    """A count of a declared column."""
+    return bad(value) if fact.is_trouble else count(value)
+
+
+def share(part: int, of: int) -> Cell:
+    """A share in percent that should be 0."""
+    if part == UNKNOWN:
+        return (human.UNKNOWN, "dim")
+    if part == 0:
+        return ("0", "dim")
+    percent = 100 * part / max(of, 1)
+    return (f"{percent:.2f}" if percent >= 0.01 else "<0.01", "bad" if percent >= 1 else "warn")
+
+
+def spray(paths: PathColumns, f: int, bars: int = MAX_BARS) -> str:
+    """One bar per path in the order of their keys, height relative to the busiest."""
+    rows = paths.of(f)
+    loads = paths.wire_bytes[rows]
+    if len(loads) > bars:  # sums of neighbours
+        edges = np.arange(bars) * len(loads) // bars
+        loads = np.add.reduceat(loads, edges)
+    if not len(loads):
+        return ""
+    return UNICODE.columns(loads.tolist()).replace(" ", "·")
+
+
+# The marked flows side by side, one per column.
+
+MOST = 4
+_WORDS = {
+    "qp": "QP",
+    "rate": "Rate, b/s",
+    "spray": "Spray (bar=path)",
+    "extent": "Extent",
+    "resent": "Retransmitted",
+    "naks": "NAKs",
+    "cnps": "CNPs",
+    "ce": "CE %",
+}
+"""Full names of abbreviated columns."""
+
+
+class CompareScreen(Asking[None]):
+    """Up to four flows."""
+
+    BINDINGS = [Binding("escape,c,q", "dismiss", show=False)]
+
+    def __init__(self, snapshot: Snapshot, paths: PathColumns, flows: list[int]) -> None:
+        super().__init__()
+        self._snapshot, self._paths, self._flows = snapshot, paths, flows[:MOST]
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Static(self._table())
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("")
+        cells = [flow_cells(self._snapshot, self._paths, f) for f in self._flows]
+        for f in self._flows:
+            table.add_column(human.queue_pair(int(self._snapshot.flows.qp[f])), justify="right")
+        for index, column in enumerate(COLUMNS):
+            shown = [row_cells[index] for row_cells in cells]
+            values = [cell if isinstance(cell, str) else str(cell[0]) for cell in shown]
+            differ = len(set(values)) > 1
+            row = [Text(value, "bold" if differ else "dim") for value in values]
+            table.add_row(_WORDS.get(column.key, column.title.capitalize()), *row)
+        return table
+
+
+def compare_marked(host: Host) -> None:
+    """Show the marked flows side by side."""
+    view = host.view
+    marked = [f for f in map(view.snapshot.find, view.session.marks.flows) if f is not None]
+    if len(marked) < 2:
+        host.notify("Mark two flows with m, then compare them with c")
+        return
+    host.push_screen(CompareScreen(view.snapshot, view.paths(), marked))
+
 
 WIDE, TALL = 100, 36
 """From this width on rows have more bars; from this height on the flow has more details."""
@@ -141,7 +339,7 @@ class QpsScreen(RoceScreen):
             if shown.select(key):
                 self.post_message(FlowSelected(key, False))
         self._detail(snapshot)
-        text = sentences.queue_pairs(snapshot, paths, shown.session.passing(snapshot))
+        text = words.queue_pairs(snapshot, paths, shown.session.passing(snapshot))
         if shown.session.filter_text:
             text = f"/ {shown.session.filter_text} ({len(self._order)}): {text}"
         return text

@@ -12,15 +12,14 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...analyzer.errors import UsageError
-from ...analyzer.results.ranks import CommunicatorTiming, RankPair, Ranks
+from ...analyzer.results.hops import CommunicatorTiming, RankPair, Ranks
 from ...analyzer.words import printable
+from ...report import human
+from ...report.human import UNICODE
 from ...report.terminal.ranks import Matrix, gone, overview, timing_table
-from ...report.words import human
-from ...report.words.human import UNICODE
-from ..session.snapshots.snapshot import Snapshot
-from ..session.words import sentences
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ..grid import Cell, Grid, GridColumn
+from ..session import words
+from ..session.snapshot import Snapshot
 from .base import RoceScreen, own_bindings
 
 COLUMNS = (
@@ -93,7 +92,7 @@ class RanksScreen(RoceScreen):
         drawn.display = matrix is not None and (self.size.height > _TALL or not grid.display)
         if matrix is not None:
             drawn.update(drawn_matrix(matrix))
-        if why := sentences.nothing(snapshot):
+        if why := words.nothing(snapshot):
             return why
         return sentence(ranks, logs)
 

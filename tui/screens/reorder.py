@@ -12,15 +12,13 @@ from textual.widgets import Static
 
 from ...analyzer.results.base import HistogramBin, Quantiles
 from ...analyzer.results.flow import Flow, Reordering
-from ...report.words import human
-from ...report.words.human import UNICODE
-from ..session.packets.flow_pass import Late
-from ..session.snapshots.snapshot import Snapshot
-from ..session.words import sentences
-from ..widgets.bars import Bar, bar_lines
-from ..widgets.flow_lines import Axis, flow_lines, late_line, signal_lines
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
+from ...report import human
+from ...report.human import UNICODE
+from ..grid import Cell, Grid, GridColumn
+from ..session import words as sentences
+from ..session.packets import Late
+from ..session.snapshot import Snapshot
+from ..strips import Axis, Bar, bar_lines, flow_lines, late_line, signal_lines
 from .base import RoceScreen, own_bindings
 
 VIEWS = ("RFC 4737", "RFC 5236", "recovery")

@@ -15,24 +15,22 @@ from textual.widgets import Static
 from ...analyzer.errors import RocescopeError
 from ...analyzer.words import printable
 from ...kernels.kernel import compiling
-from ...replay.hashing.seeding import SeedRange
-from ...replay.results.packets import PauseSummary
-from ...replay.results.replay import StrategyResult
-from ...report.words import human
-from ..session.replays.background import STOPPING
-from ..session.replays.replays import (
+from ...replay.hashing.seeded import SeedRange
+from ...replay.results import PauseSummary, StrategyResult
+from ...report import human
+from ..grid import Cell, Grid, GridColumn
+from ..session import words
+from ..session.replays import (
     BY_PACKET,
     SEEDS,
+    STOPPING,
     ReplayView,
     fitting_fabric,
     limiting_link,
     observed_rate,
 )
-from ..session.snapshots.snapshot import Snapshot
-from ..session.words import sentences
-from ..widgets.grid import Grid
-from ..widgets.grid_columns import Cell, GridColumn
-from ..widgets.strip import Axis, strip
+from ..session.snapshot import Snapshot
+from ..strips import StripAxis, strip
 from .base import RoceScreen, own_bindings
 from .packets import RECORDING
 from .prompts import TextPrompt
@@ -106,7 +104,7 @@ class ReplayScreen(RoceScreen):
             return "A replay reads files: this session is not recorded."
         view = shown.replays.view
         self._rows = view.rows
-        why = sentences.nothing(snapshot)
+        why = words.nothing(snapshot)
         fabric = view.fabric or fabric_of(snapshot, least=2)
         which = GIVEN if view.fabric else FITTING
         grid.empty = NOTHING_YET.format(which=which, fabric=fabric, seeds=SEEDS)
@@ -181,7 +179,7 @@ class ReplayScreen(RoceScreen):
             return text
         sweeps = view.sweeps.values()
         values = [s.max_over_mean or 1.0 for s in view.strategies.values()]
-        axis = Axis(
+        axis = StripAxis(
             1.0,
             max([*values, *(s.distribution.max for s in sweeps)]),
             max(20, self.size.width - 52),

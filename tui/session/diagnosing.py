@@ -1,14 +1,70 @@
-"""When a session is diagnosed: often enough to follow it, seldom enough not to slow it."""
+"""The time window, the marks and the diagnosis of a session."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from ...analyzer.errors import RocescopeError
 from .feeds import Feed
-from .snapshots.judged import Judged
+from .judged import Judged
+from .snapshot import FlowKey
+
+# Arithmetic of the time window: move it, scale it, centre it on a time.
+
+Span: TypeAlias = tuple[int, int]
+"""First and last nanosecond."""
+
+SHORTEST_NS = 1_000
+
+
+def moved(window: Span, full: Span, by: float) -> Span:
+    """The window moved by a multiple of its length, inside the whole."""
+    low, high = window
+    step = int((high - low) * by)
+    step = max(full[0] - low, min(step, full[1] - high))
+    return low + step, high + step
+
+
+def scaled(window: Span | None, full: Span, by: float) -> Span | None:
+    """A window `by` times as long with the same start; None if it covers everything."""
+    low, high = window or full
+    length = max(SHORTEST_NS, int((high - low) * by))
+    if length >= full[1] - full[0]:
+        return None
+    low = min(low, full[1] - length)
+    return low, low + length
+
+
+def around(window: Span | None, full: Span, seconds: float) -> Span:
+    """The window (default: a quarter of everything) around a time since the start."""
+    low, high = window or (full[0], full[0] + (full[1] - full[0]) // 4)
+    half = max(SHORTEST_NS, (high - low) // 2)
+    at = min(max(full[0], full[0] + int(seconds * 1e9)), full[1])
+    return max(full[0], at - half), at + half
+
+
+# The user's marks and comments on flows and packets.
+
+
+@dataclass
+class Marks:
+    """Comments, empty for marks without a comment; exported captures contain them."""
+
+    flows: dict[FlowKey, str] = field(default_factory=dict)
+    packets: dict[tuple[str, int], str] = field(default_factory=dict)
+    """By tap and frame number."""
+
+    def toggle(self, key: FlowKey) -> bool:
+        """Mark or unmark a flow; returns whether it is marked now."""
+        if key in self.flows:
+            del self.flows[key]
+            return False
+        self.flows[key] = ""
+        return True
+
 
 EVERY_S = 1.0
 PART = 20

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from ...analyzer.capture.concat import ConcatenatedCapture
+from ...analyzer.capture.rings import ConcatenatedCapture
 from ...analyzer.capture.source import Capture
 from ...analyzer.measures.measuring import Measuring
 from ...analyzer.measures.series import LateActivity, Totals
@@ -15,12 +15,12 @@ from ...analyzer.pipeline.captures import open_captures
 from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.pipeline.pipeline import Pipeline
 from ...analyzer.results.analysis import Analysis
-from ...analyzer.results.ended import Ended
+from ...analyzer.results.captures import Ended
 from ...analyzer.results.flow import Owner
 from ...analyzer.words import printable
-from ...probes.rights.priority import lower_own
-from ...report.words.human import counted
-from .snapshots.snapshot import SourceState
+from ...probes.rights import lower_own
+from ...report.human import counted
+from .snapshot import SourceState
 
 STOPPED_EARLY = "reading was stopped: later packets are not counted (X reads all)"
 _FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192

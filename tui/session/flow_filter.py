@@ -18,15 +18,15 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering import grammar
+from ...analyzer.filtering.compiler import rank_numbers
 from ...analyzer.filtering.fields import FIELDS
 from ...analyzer.filtering.grammar import Node, parse
-from ...analyzer.filtering.ranks import rank_numbers
 from ...analyzer.results.base import Fact, facts_of
 from ...analyzer.results.flow import Flow
-from ...analyzer.wire.opcodes import TRANSPORT_NAMES
+from ...analyzer.wire.bth import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Bools
-from ...report.words.human import queue_pair
-from .snapshots.snapshot import MRC_FACTS, UNKNOWN, MrcFact, Snapshot, SourceState
+from ...report.human import queue_pair
+from .snapshot import MRC_FACTS, UNKNOWN, MrcFact, Snapshot, SourceState
 
 Mask: TypeAlias = Bools
 

@@ -13,15 +13,13 @@ from dataclasses import fields, replace
 import msgspec
 import numpy as np
 
-from ...analyzer.results.events import Event
+from ...analyzer.results.base import Event
 from ...analyzer.results.flow import Flow
 from ...analyzer.statistics.per_flow import Kept
 from ...kernels.kernel import Ints
-from .snapshots.columns import widths
-from .snapshots.judged import Judged
-from .snapshots.keeping import kept_snapshot
-from .snapshots.packing import packed, unpacked
-from .snapshots.snapshot import (
+from .columns import widths
+from .judged import Judged
+from .snapshot import (
     UNKNOWN,
     FlowBins,
     FlowColumns,
@@ -30,6 +28,9 @@ from .snapshots.snapshot import (
     PathColumns,
     Snapshot,
     Timeline,
+    kept_snapshot,
+    packed,
+    unpacked,
 )
 
 BUDGET_BYTES = 16 << 20

@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ...analyzer.decode.headers.cm import CmMessage
+from ...analyzer.decode.control import CmMessage
 from ...analyzer.errors import RocescopeError, UnreadableInput
-from ...analyzer.logs.following import FollowedLogs
+from ...analyzer.jobs.job import FollowedLogs
 from ...analyzer.measures.ending import IDLE_AFTER_NS
 from ...analyzer.measures.messages import MessageTimes
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
@@ -28,18 +28,16 @@ from ...analyzer.results.flow import Owner
 from ...analyzer.statistics.per_flow import Kept
 from ...analyzer.wire.packets import PacketTable
 from ...analyzer.words import printable
-from ...probes.files.capture_files import CaptureFiles
+from ...probes.capture_files import CaptureFiles
 from ...probes.hooks.attach import gone_text
 from ...probes.live import LiveOptions, LiveSource
 from ...probes.live_analysis import LivePipeline, warm_up
 from ...probes.live_probes import LiveProbes
-from ...probes.owners.comments import OwnerComments
-from ...probes.owners.watch import OwnerWatch
-from ...probes.rights.dropping import become_unprivileged
-from ...probes.rights.priority import allow, lower_own, raise_own
+from ...probes.owners.watch import OwnerComments, OwnerWatch
+from ...probes.rights import allow, become_unprivileged, lower_own, raise_own
 from .feeds import CaptureFeed, Feed, ended_words, measure_for_screens
 from .session import Session
-from .snapshots.snapshot import SourceState
+from .snapshot import SourceState
 
 EXPECTED_FLOWS = 16_384
 """Flows with preallocated room, so that a burst of new flows costs no reallocation."""

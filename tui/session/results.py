@@ -13,18 +13,17 @@ import numpy as np
 
 from ...analyzer.errors import RocescopeError, UnreadableInput, UsageError
 from ...analyzer.results.analysis import SCHEMA_VERSION
+from ...analyzer.results.base import Event
 from ...analyzer.results.captures import CaptureSummary
 from ...analyzer.results.diagnosis import Diagnosis
-from ...analyzer.results.events import Event
 from ...analyzer.results.flow import Flow
-from ...analyzer.results.hops import CaptureLoss, Hop, TapClock
-from ...analyzer.results.ranks import Ranks
+from ...analyzer.results.hops import CaptureLoss, Hop, Ranks, TapClock
 from ...analyzer.words import printable
 from ...kernels.kernel import Ints
-from ...report.out_folder import SUMMARY
+from ...report.whole_file import SUMMARY
+from .judged import Judged
 from .session import Session
-from .snapshots.judged import Judged
-from .snapshots.snapshot import FlowColumns, FlowKey, Snapshot, SourceState
+from .snapshot import FlowColumns, FlowKey, Snapshot, SourceState
 
 if TYPE_CHECKING:
     from .feeds import Feed
@@ -66,7 +65,7 @@ class ResultsSession(Session):
             self._error = str(error)
 
     def _load(self) -> Snapshot:
-        from .snapshots.flow_rows import read_flow_rows  # pyarrow
+        from .flow_rows import read_flow_rows  # pyarrow
 
         summary = read_summary(self._folder / SUMMARY)
         rows = read_flow_rows(self._folder / "flows", len(summary.flows))

@@ -17,23 +17,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...analyzer.errors import RocescopeError, UsageError
-from ...analyzer.filtering.ranks import Ranks
+from ...analyzer.filtering.compiler import Ranks
 from ...analyzer.measures.spraying import entropy_name
 from ...analyzer.pipeline.options import AnalyzeOptions
 from ...analyzer.pipeline.pipeline import Pipeline
 from ...analyzer.pipeline.threads import give_back_freed
 from ...analyzer.results.analysis import Analysis
-from ...analyzer.results.events import Event
+from ...analyzer.results.base import Event
 from ...analyzer.results.flow import Flow
 from ...analyzer.statistics.per_flow import Kept
 from ...analyzer.track import state as st
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools
-from .diagnosing import Diagnosing
-from .feeds import CaptureFeed, Feed
-from .history import STEP_NS, History, as_then, between
-from .marks import Marks
-from .snapshots.columns import (
+from .columns import (
+    MrcView,
+    RateMeter,
     flow_bins,
     flow_columns,
     path_columns,
@@ -41,12 +39,12 @@ from .snapshots.columns import (
     usage_copy,
     with_hops,
 )
-from .snapshots.judged import Judged
-from .snapshots.keeping import kept_events
-from .snapshots.mrc_columns import MrcView
-from .snapshots.rates import RateMeter
-from .snapshots.snapshot import FlowKey, Snapshot, SourceState
-from .words.command_words import analyze_command, wireshark_filter
+from .diagnosing import Diagnosing, Marks
+from .feeds import CaptureFeed, Feed
+from .history import STEP_NS, History, as_then, between
+from .judged import Judged
+from .snapshot import FlowKey, Snapshot, SourceState, kept_events
+from .words import analyze_command, wireshark_filter
 
 if TYPE_CHECKING:
     from .flow_filter import FlowFilter
@@ -263,7 +261,10 @@ class Session:
 
     def set_filter(self, text: str) -> bool:
         """Filter flows or packets; True if packets are read again. UsageError if it is invalid."""
-        from .flow_filter import FlowFilter, needs_packets  # loads a grammar
+        from .flow_filter import (
+            FlowFilter,
+            needs_packets,  # loads a grammar
+        )
 
         text = text.strip()
         if text and needs_packets(text):

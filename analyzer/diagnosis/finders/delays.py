@@ -12,8 +12,8 @@ from ...measures.troubles import LATE, Trouble
 from ...results.captures import CaptureSummary, Pause, TapSummary
 from ...results.diagnosis import Evidence, Finding, Kind, Place, Severity
 from ...results.flow import Flow
-from ...summary.gaps import gaps_in
-from ...wire.opcodes import MRC, TRANSPORT_NAMES
+from ...summary.hidden import gaps_in
+from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case, priorities_of
 from ..finding import EXPECTED, finding, span_of

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ...decode.headers.cm import GENERAL_SERVICES_QP
+from ...decode.control import GENERAL_SERVICES_QP
 from ...measures.troubles import (
     ACKED_AGAIN,
     FATAL_SENT,
@@ -20,7 +20,7 @@ from ...measures.troubles import (
 )
 from ...results.diagnosis import Finding, Kind, Place, Severity
 from ...results.flow import Flow
-from ...summary.gaps import gaps_in
+from ...summary.hidden import gaps_in
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case

@@ -24,9 +24,9 @@ from ...measures.troubles import (
 )
 from ...results.diagnosis import LOST_AGAIN, Confidence, Finding, Kind, Place
 from ...results.flow import Flow
-from ...statistics.proportion import wilson
-from ...summary.gaps import gaps_in
-from ...wire.opcodes import MRC, TRANSPORT_NAMES, UC
+from ...statistics.shares import wilson
+from ...summary.hidden import gaps_in
+from ...wire.bth import MRC, TRANSPORT_NAMES, UC
 from ...words import printable
 from ..case import Case, lost_or_late, seen_in_part
 from ..finding import cheap, finding, span_of

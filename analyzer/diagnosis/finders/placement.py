@@ -10,11 +10,11 @@ import numpy as np
 from msgspec import UNSET
 
 from ...measures.hops.hops import TapHops
-from ...measures.paths.tapsets import SPRAYED_WIDTH
+from ...measures.tap_sets import SPRAYED_WIDTH
+from ...results.base import Spraying
 from ...results.diagnosis import Finding, Kind, Place
 from ...results.flow import Flow
-from ...results.paths import Spraying
-from ...wire.opcodes import MRC, TRANSPORT_NAMES
+from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case
 from ..finding import finding, life_of

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.records import Record, Records
 from ...statistics.per_flow import roomier
 from ...track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
-from ...wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
-from ...wire.record import Record, Records
+from ...wire.bth import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from .rules import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
 from .state import Book, Here, breaks, keeps, leaves_open
 

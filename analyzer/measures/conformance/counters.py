@@ -17,10 +17,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from ...errors import UnreadableInput, UsageError
 from ...results.conformance import CounterCheck
-from ...wire.opcodes import OPERATION_NAMES, RC, XRC
+from ...wire.bth import OPERATION_NAMES, RC, XRC
 from .options import HostCounters, endpoint_of
 from .state import BY_READ, BY_TIMEOUT
 

@@ -7,8 +7,7 @@ import numpy as np
 from ....kernels.kernel import Int, inlined, subkernel
 from ...track.batch import AHEAD, RECOVERED, RETRANSMITTED
 from ...track.window import reserved_psns
-from ...wire.opcodes import BEGINS, ENDS, FULL
-from ...wire.psn import psn_add, psn_distance
+from ...wire.bth import BEGINS, ENDS, FULL, psn_add, psn_distance
 from .responder import acknowledge
 from .rules import (
     LOSS_BEFORE,

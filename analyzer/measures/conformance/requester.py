@@ -12,7 +12,7 @@ import numpy as np
 from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.histogram import observe
 from ...track.sequence import SILENCE_NS
-from ...wire.psn import psn_add, psn_distance
+from ...wire.bth import psn_add, psn_distance
 from . import rules as rule_list
 from . import state as st
 from .rules import NO_ANSWER

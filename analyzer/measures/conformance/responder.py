@@ -6,8 +6,15 @@ import numpy as np
 
 from ....kernels.kernel import Int, subkernel
 from ...statistics.histogram import observe
-from ...wire.opcodes import SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
-from ...wire.psn import PSN_MASK, id_distance, psn_add, psn_distance
+from ...wire.bth import (
+    PSN_MASK,
+    SYNDROME_KIND_MASK,
+    SYNDROME_NAK,
+    SYNDROME_RNR_NAK,
+    id_distance,
+    psn_add,
+    psn_distance,
+)
 from . import rules as rule_list
 from . import state as st
 from .requester import gets_answer

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 
 REQUESTER, RESPONDER = "requester", "responder"
 

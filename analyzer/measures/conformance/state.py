@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple, Record, Records
 from ...statistics.histogram import HistogramPool, Histograms
 from ...statistics.per_flow import PerFlow, Pool
 from ...statistics.per_flow import Rows as FlowRows
-from ...wire.record import Record, Records
 from .rules import KINDS, REASONS, RULES
 
 GAPS = 4

@@ -9,10 +9,10 @@ from ....kernels.kernel import Int, inlined, subkernel
 from ...track import batch as verdicts
 from ...track.batch import Rows, TrackedBatch
 from ...track.tracker import FlowTracker
-from ...wire import opcodes
+from ...wire import bth
+from ...wire.bth import psn_add, psn_distance
 from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
 from ...wire.packets import HAS_AETH, IPV6, PacketTable
-from ...wire.psn import psn_add, psn_distance
 from .cnp import CnpPacing
 from .options import ConformanceOptions
 from .reads import asks, asks_again, comes_again, learn_path_mtu, reserves, responds
@@ -35,11 +35,11 @@ def walk(book: Book, rows: Rows) -> None:
     for i in range(len(rows.flow)):
         g = np.int64(rows.flow[i])
         opcode = np.int64(rows.opcode[i])
-        bits = np.int64(opcodes.OPCODE_CLASS[opcode])
+        bits = np.int64(bth.OPCODE_CLASS[opcode])
         v = np.int64(rows.verdict[i])
-        if opcode >> 5 != opcodes.RC and opcode >> 5 != opcodes.XRC:
+        if opcode >> 5 != bth.RC and opcode >> 5 != bth.XRC:
             continue  # the only go-back-N transports
-        if not bits & opcodes.SEQUENCED or v == verdicts.TAP_COPY or v == verdicts.MIRROR_DUPLICATE:
+        if not bits & bth.SEQUENCED or v == verdicts.TAP_COPY or v == verdicts.MIRROR_DUPLICATE:
             continue
         f = np.int64(rows.peer[g])
         psn = np.int64(rows.psn[i])
@@ -48,7 +48,7 @@ def walk(book: Book, rows: Rows) -> None:
         payload = np.int64(rows.payload_bytes[i])
         dma_length = np.int64(rows.dma_length[i])
         learn_path_mtu(book.states[g], bits, payload)
-        if bits & opcodes.REQUEST:
+        if bits & bth.REQUEST:
             asks_for_ack = np.int64(rows.bth_flags[i]) & ASKS_FOR_ACK != 0
             _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, here)
             continue
@@ -59,9 +59,9 @@ def walk(book: Book, rows: Rows) -> None:
         learn_path_mtu(s, bits, payload)
         if not s.started or v == verdicts.DUPLICATE:
             continue
-        if bits & opcodes.RESPONSE_DATA:
+        if bits & bth.RESPONSE_DATA:
             responds(book, f, s, bits, v, psn, here)
-        elif bits & opcodes.ACKNOWLEDGE and rows.decode_flags[i] & HAS_AETH:
+        elif bits & bth.ACKNOWLEDGE and rows.decode_flags[i] & HAS_AETH:
             has_ids = rows.decode_flags[i] & IPV6 == 0
             ip_id = np.int64(rows.ip_id[i])
             aeth = np.int64(rows.aeth[i])
@@ -88,11 +88,11 @@ def _request(
         s.path_mtu = book.states[peer].path_mtu
     if verdict == verdicts.RECOVERED and psn_distance(psn, np.int64(s.first)) < 0:
         misses_the_first(s, psn)
-    is_read = bits & opcodes.READ_REQUEST != 0
+    is_read = bits & bth.READ_REQUEST != 0
     count = reserves(s, dma_length) if is_read else np.int64(1)
     in_order = verdict == verdicts.IN_ORDER or verdict == verdicts.RESTARTED
     arrives(s, psn, max(count, 1), in_order, here.time)
-    asks_for_data = bits & (opcodes.READ_REQUEST | opcodes.ATOMIC) != 0
+    asks_for_data = bits & (bth.READ_REQUEST | bth.ATOMIC) != 0
     if verdict == verdicts.DUPLICATE or verdict == verdicts.OVERTAKEN:
         if asks_for_data:
             comes_again(book, s, psn)
@@ -116,7 +116,7 @@ def _request(
         else:
             asks_again(book, f, s, psn, dma_length, here)
     if first_here:
-        if bits & opcodes.ENDS:
+        if bits & bth.ENDS:
             s.ended += 1
         if asks_for_ack and psn_distance(psn, np.int64(s.unacked)) >= 0:
             if s.asked == 0 or psn_distance(psn, np.int64(s.asked_psn)) > 0:

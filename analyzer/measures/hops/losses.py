@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from ....kernels.kernel import Bools
 from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
-from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED, UC, UD
-from ...wire.psn import PSN_HALF, PSN_MASK
+from ...wire.bth import OPCODE_CLASS, PSN_HALF, PSN_MASK, REQUEST, SEQUENCED, UC, UD
 from . import state
 from .captures import Misses, add_skipped_packets, captures_ended_early, packets_at_taps
 from .hops import ENDED, GRACE_NS, LOST, Missed, TapHop, TapHops, spread_times

@@ -10,7 +10,7 @@ from ....kernels.kernel import Array, Bools, Int32s, Ints
 from ...statistics.histogram import HistogramPool
 from ...statistics.per_flow import Kept, front_of, longer
 from ...track.batch import Rows, TrackedBatch
-from ...wire.salt import salt
+from ...wire.registry import salt
 from . import passing, state
 from .clocks import SampledTimes
 from .passing import (

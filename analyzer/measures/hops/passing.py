@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, UInt64s, inlined, kernel, subkernel
-from ....kernels.prefetch import prefetch_item
+from ....kernels.kernel import Int, Ints, UInt64s, inlined, kernel, prefetch_item, subkernel
+from ....kernels.records import Records
 from ...statistics.histogram import Histograms, observe
 from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED, Rows
-from ...wire import opcodes
+from ...wire import bth
+from ...wire.bth import psn_distance
 from ...wire.packets import FIRST_FRAGMENT, ICRC_BAD, ICRC_OK, IPV6, RTX
-from ...wire.psn import psn_distance
-from ...wire.record import Records
 from . import state as st
 from .state import EdgeRecord, Passing, SightingRecord, TransmissionRecord, VisitRecord
 
@@ -75,9 +74,9 @@ def _identity(rows: Rows, i: Int) -> tuple[Int, Int, Int]:
     is_v6 = np.int64(rows.decode_flags[i]) & IPV6 != 0
     ip_id = np.int64(0) if is_v6 else np.int64(rows.ip_id[i])
     extra = np.int64(0)
-    if np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.ACKNOWLEDGE:
+    if np.int64(bth.OPCODE_CLASS[opcode]) & bth.ACKNOWLEDGE:
         extra = np.int64(rows.aeth[i])
-    elif np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.MARKS_RESENDS:
+    elif np.int64(bth.OPCODE_CLASS[opcode]) & bth.MARKS_RESENDS:
         # MRC: transmissions of one PSN differ by path or RTX bit.
         is_rtx = np.int64(rows.bth_flags[i]) & RTX != 0
         extra = (np.int64(rows.udp_sport[i]) << 1) | is_rtx
@@ -545,10 +544,10 @@ def _overtaken(visit: VisitRecord, opcode: Int, psn: Int) -> Int:
     0: in order. PSNs more than 64 below the highest one all count as seen.
     """
     visit.packets += 1
-    bits = np.int64(opcodes.OPCODE_CLASS[opcode])
-    if not bits & opcodes.SEQUENCED or not bits & (opcodes.REQUEST | opcodes.RESPONSE_DATA):
+    bits = np.int64(bth.OPCODE_CLASS[opcode])
+    if not bits & bth.SEQUENCED or not bits & (bth.REQUEST | bth.RESPONSE_DATA):
         return 0
-    which = 1 if bits & opcodes.RESPONSE_DATA else 0
+    which = 1 if bits & bth.RESPONSE_DATA else 0
     distance = psn_distance(psn, np.int64(visit.highest[which]))
     begins = visit.started[which] == 0 or distance < -_RESTART
     if begins or distance > 0:

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from ....kernels.kernel import Int32s, Ints, UInt64s
-from ....kernels.named import NamedTuple
-from ...wire.record import Record, Records
+from ....kernels.records import NamedTuple, Record, Records
 
 START: Final = 0xFFFE
 """In place of the tap before the first one."""

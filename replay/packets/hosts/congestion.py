@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ....kernels.kernel import Floats, Int, function_at, pointer_to, subkernel
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from ..model.arrays import RoundTrips
 
 WINDOW, OWN_COLUMNS = 0, 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Bytes, Floats, Int, Int32s, Ints, inlined
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from ..model.draws import mixed
 from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
 from ..model.records import CACHE_LINE, Records, layout, table

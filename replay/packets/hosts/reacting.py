@@ -8,7 +8,6 @@ import numpy as np
 
 from ....kernels.kernel import Bool, Bytes, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
-from ..links.slots import free_slot, link_next, new_slot, next_of
 from ..model import labels
 from ..model import state as rs
 from ..model.labels import EvState, OnFeedback, OnWake
@@ -17,6 +16,7 @@ from ..model.records import Records
 from ..model.rules import Emit
 from ..model.state import Desk, Messages, Net, Network
 from ..model.wheel import schedule
+from ..slots import free_slot, link_next, new_slot, next_of
 from . import feedback as fb
 from . import transport as rec
 from .congestion import MSS, Heard, OnAck, OnCnp, OnLoss

@@ -10,15 +10,15 @@ import numpy as np
 
 from ....kernels.kernel import Bool, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
-from ..links.pauses import can_start, is_paused
-from ..links.queues import add_jitter, start_service, take_waiting
-from ..links.slots import charge, new_slot, next_class, size_of
 from ..model.labels import OUTSTANDING, EvState, Select
 from ..model.model import AGAIN, NEVER, packet_key, service_ps
 from ..model.records import Records
 from ..model.rules import Emit
 from ..model.state import Messages, Network
 from ..model.wheel import schedule
+from ..pauses import can_start, is_paused
+from ..queues import add_jitter, start_service, take_waiting
+from ..slots import charge, new_slot, next_class, size_of
 from . import feedback as fb
 from . import transport as rec
 from .congestion import MSS, WINDOW, OnSend

@@ -20,7 +20,7 @@ from ....kernels.kernel import (
     kernel,
     subkernel,
 )
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from ...fabrics.fabric import Fabric
 from .model import PS
 

@@ -63,8 +63,8 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined, kernel
-from ....kernels.named import NamedTuple
-from ...results.replay import SwitchHash
+from ....kernels.records import NamedTuple
+from ...results import SwitchHash
 from ...traffic.traffic import Traffic
 from .queueing import MOST_CLASSES, PauseOutcome, Pfc, TrafficClass
 from .records import CACHE_LINE, Records, layout

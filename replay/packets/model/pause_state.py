@@ -20,7 +20,7 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bytes, Int32s, Ints
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from .arrays import FabricArrays
 from .model import NEVER, Model
 from .queueing import (

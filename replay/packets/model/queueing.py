@@ -17,7 +17,7 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Bools, Bytes, Ints
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from .records import Records, layout, table
 
 BUFFER_BYTES_PER_GBPS: Final = 3_200

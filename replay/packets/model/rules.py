@@ -27,9 +27,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from ....kernels.kernel import Int, Int32s, Ints, callback, function_at, inlined
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from ...fabrics.fabric import Fabric
-from ...results.replay import SwitchHash
+from ...results import SwitchHash
 from .labels import EvState, HostFunctions
 from .model import LINK, Model, Workload
 from .records import Records, array_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined, subkernel
-from ....kernels.named import NamedTuple
+from ....kernels.records import NamedTuple
 from .model import NEVER
 from .records import Records, layout, table
 

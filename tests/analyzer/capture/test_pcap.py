@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.capture import pcap
+from rocescope.analyzer.capture.bytestream import Window
 from rocescope.analyzer.capture.framing import Counts
-from rocescope.analyzer.capture.window import Window
 from rocescope.analyzer.wire.taps import Taps
 
 from . import twin

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.capture import pcapng
+from rocescope.analyzer.capture.bytestream import Window
 from rocescope.analyzer.capture.framing import Counts
 from rocescope.analyzer.capture.source import open_capture
-from rocescope.analyzer.capture.window import Window
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.wire.frames import FrameBatch
 from rocescope.analyzer.wire.taps import Taps

@@ -1,16 +1,21 @@
-"""Opening captures: errors, compression, standard input, growing files, memory."""
+"""Kinds of files by their first bytes: those that the programs of each kind write."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import random
+import sqlite3
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,22 +23,95 @@ import lz4.frame
 import pytest
 import zstandard
 from examples import thorough
-from factories import (
-    START_NS,
-    Frame,
-    Pcapng,
-    pcap_bytes,
-    pcapng_bytes,
-    some_frames,
-    write_pcap,
-)
+from factories import START_NS, Frame, Pcapng, pcap_bytes, pcapng_bytes, some_frames, write_pcap
 
 from rocescope.analyzer.capture import bytestream
-from rocescope.analyzer.capture.source import open_capture
+from rocescope.analyzer.capture.source import (
+    MAGIC_BYTES,
+    compression,
+    describe,
+    open_capture,
+    unpacked,
+)
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.wire.taps import MANY_TAPS, Tap, Taps
 
 from .reading import read, rows_of
+
+# Kinds of files by their first bytes: those that the programs of each kind write.
+
+DATA = bytes(range(256)) * 8
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("gzip", gzip.compress(DATA)),
+        ("zstd", zstandard.compress(DATA)),
+        ("xz", lzma.compress(DATA)),
+        ("lz4", lz4.frame.compress(DATA)),
+        ("zstd", b"\x53\x2a\x4d\x18\x00\x00\x00\x00" + zstandard.compress(DATA)),
+        (None, bz2.compress(DATA)),
+        (None, lzma.compress(DATA, lzma.FORMAT_ALONE)),
+        (None, DATA),
+        (None, b""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_compressions(name, data):
+    assert compression(data[:MAGIC_BYTES]) == name
+
+
+def tar():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as written:
+        written.addfile(tarfile.TarInfo("capture.pcap"))
+    return file.getvalue()
+
+
+def zipped():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as written:
+        written.writestr("capture.pcap", DATA)
+    return file.getvalue()
+
+
+def database(folder):
+    connection = sqlite3.connect(folder / "some.db")
+    connection.execute("create table t (a)")
+    connection.commit()
+    connection.close()
+    return (folder / "some.db").read_bytes()
+
+
+def test_files_of_other_programs(tmp_path):
+    with open(sys.executable, "rb") as program:
+        assert describe(program.read(300)) == "a program (ELF)"
+    assert describe(tar()[:300]).startswith("a tar archive")
+    assert describe(zipped()[:300]).startswith("a ZIP archive")
+    assert describe(bz2.compress(DATA)).startswith("bzip2 compressed")
+    assert describe(gzip.compress(DATA)) == "gzip compressed a second time: decompress it once"
+    assert describe(database(tmp_path)[:300]) == "a SQLite database"
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (bytes(300), "only zero bytes"),
+        (b"", "only zero bytes"),
+        (b"\xef\xbb\xbf\n <!DOCTYPE HTML><title>Log in</title>", "an HTML page"),
+        (b"<?xml version='1.0'?>", "XML text"),
+        (json.dumps({"flows": []}).encode(), "JSON text"),
+        (b"No.,Time,Source\n", "text"),
+        ("é".encode(), "text"),
+        (b"\x00\x01\x02\x03 text", "binary data of an unknown kind"),
+    ],
+)
+def test_text_and_other_data(data, what):
+    assert describe(data).startswith(what)
+
+
+# Opening captures: errors, compression, standard input, growing files, memory.
 
 FRAMES = some_frames(50)
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
@@ -509,3 +587,23 @@ def test_a_decompression_bomb_ends_early_and_says_so(tmp_path: Path, kind: str) 
         assert 0 < frames < many
         assert any("expands more than" in warning for warning in capture.warnings)
         assert capture.damaged_places
+
+
+# The bytes of a capture as its reader sees them.
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+def test_bytes_are_those_before_compression(tmp_path, pack):
+    plain = bytes(range(256)) * 5_000
+    path = tmp_path / "capture"
+    path.write_bytes(pack(plain))
+    stream, got, buffer = unpacked(str(path)), b"", memoryview(bytearray(70_000))
+    while size := stream.read_into(buffer):
+        got += buffer[:size]
+    stream.close()
+    assert got == plain
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(UnreadableInput, match="no such file"):
+        unpacked(str(tmp_path / "none"))

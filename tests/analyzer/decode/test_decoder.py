@@ -12,9 +12,8 @@ from batches import batch, decode, decoder
 from rocescope.analyzer.decode import outcomes
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.wire.endpoints import Endpoints
 from rocescope.analyzer.wire.packets import LENGTH_MISMATCH
-from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.registry import Endpoints, Registry
 from rocescope.analyzer.wire.taps import Tap, Taps
 
 

@@ -18,7 +18,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.decode.headers import pause
+from rocescope.analyzer.decode import control as pause
 from rocescope.analyzer.wire.packets import COLUMNS
 
 Frames = list[tuple[bytes, int, int]]
@@ -120,9 +120,9 @@ def test_equals_the_twin_on_damaged_real_frames(data: Path) -> None:
 BOUNDS_CHECKED = """
 import sys
 import numpy as np
-from rocescope.analyzer.decode.headers.load import be32
+from rocescope.analyzer.decode.headers import be32
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.registry import Endpoints
 from rocescope.analyzer.wire.frames import FrameBatch
 from rocescope.analyzer.wire.taps import Tap, Taps
 from rocescope.analyzer.wire.registry import Registry

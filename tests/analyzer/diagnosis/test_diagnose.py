@@ -18,9 +18,9 @@ from rocescope.analyzer.diagnosis import diagnose
 from rocescope.analyzer.diagnosis.diagnose import MOST_ALIKE, bounded, summary
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.results.captures import Ended
 from rocescope.analyzer.results.diagnosis import Place
-from rocescope.analyzer.results.ended import Ended
-from rocescope.commands.replay.generate import generate
+from rocescope.commands.generate import generate
 
 A, B = "10.0.0.1", "10.0.0.2"
 C40 = [  # three SENDs without a buffer in time, two wrong keys, one refusal, two dead receivers

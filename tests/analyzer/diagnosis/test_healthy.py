@@ -14,8 +14,8 @@ from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.analyzer.results.ended import Ended
-from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.analyzer.results.captures import Ended
+from rocescope.commands.generate import generate_mrc
 
 CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
 

@@ -11,8 +11,7 @@ from conformance_traces import answer, last, write
 from rocescope.analyzer.diagnosis.limits import limits
 from rocescope.analyzer.measures.hops.hops import TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
-from rocescope.analyzer.results.captures import CaptureGap, Pause, Sampling
-from rocescope.analyzer.results.ended import Ended
+from rocescope.analyzer.results.captures import CaptureGap, Ended, Pause, Sampling
 
 ROWS = [write(0), last(1), answer(1)]
 

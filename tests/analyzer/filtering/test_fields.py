@@ -8,15 +8,7 @@ from batches import decode
 from rocescope.analyzer.filtering.compiler import Filter
 from rocescope.analyzer.wire.registry import Registry
 
-from ..decode.multipath.test_mrc import (
-    ACK,
-    NACK,
-    PROBE,
-    SACK,
-    WRITE_FIRST,
-    WRITE_MIDDLE_TS,
-    frame,
-)
+from ..decode.test_mrc import ACK, NACK, PROBE, SACK, WRITE_FIRST, WRITE_MIDDLE_TS, frame
 
 OTHER_VENDOR = "c0" + WRITE_FIRST[2:]
 PACKETS = [WRITE_FIRST, WRITE_MIDDLE_TS, ACK, SACK, NACK, PROBE, OTHER_VENDOR]

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic import ACK, WRITE_ONLY, packets
 
-from rocescope.analyzer.decode.headers.cm import CmMessage
+from rocescope.analyzer.decode.control import CmMessage
 from rocescope.analyzer.measures.ending import LEAST_LEAVING, Turns, end_idle, make_room
 from rocescope.analyzer.measures.measuring import LATEST, Measuring
 from rocescope.analyzer.measures.series import LateActivity
 from rocescope.analyzer.pipeline.captures import open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.analyzer.results.ended import Ended
+from rocescope.analyzer.results.captures import Ended
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.taps import Gap

@@ -25,7 +25,7 @@ from rocescope.analyzer.measures.series import (
     Activity,
     Totals,
 )
-from rocescope.analyzer.results.series import Series
+from rocescope.analyzer.results.base import Series
 from rocescope.analyzer.track.batch import (
     DUPLICATE,
     MIRROR_DUPLICATE,

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from rocescope.analyzer.results.base import Fact, Record, about, facts_of
-from rocescope.analyzer.results.ended import Ended
+from rocescope.analyzer.results.captures import Ended
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.track import state
 

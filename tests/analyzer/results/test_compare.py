@@ -11,7 +11,7 @@ import msgspec
 from rocescope.analyzer.results.compare import CHANGES, Comparison
 from rocescope.report.compare import compare
 from rocescope.report.files import encode_json
-from rocescope.report.files.schemas import json_schema
+from rocescope.report.files.results import json_schema
 
 
 def test_json_matches_the_schema_and_reads_back() -> None:

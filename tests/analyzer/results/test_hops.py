@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
+import jsonschema
 import msgspec
 import pytest
 from captures import DATA, data
+from factories_results import analysis
+from rings import measured, ring
 
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.analyzer.results.hops import CaptureLoss, Hop, LostAt, TapClock
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.hops import CaptureLoss, Hop, LostAt, Ranks, TapClock
+from rocescope.report.files.results import json_schema
+
+# Hops as JSON, and what their numbers promise, on a real fabric.
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +58,16 @@ def test_what_enters_passes_or_is_lost(hops):
 )
 def test_records_survive_json(record):
     assert msgspec.json.decode(msgspec.json.encode(record), type=type(record)) == record
+
+
+# Ranks in the result, against its own JSON Schema.
+
+
+def test_ranks_follow_the_schema_and_survive_json():
+    ranks = measured(ring(3, 4, lambda rank, _: rank * 1000))
+    result = msgspec.structs.replace(analysis(), ranks=ranks)
+    encoded = msgspec.json.encode(result)
+    jsonschema.validate(json.loads(encoded), json_schema("analyze"))
+    again = msgspec.json.decode(encoded, type=Analysis).ranks
+    assert isinstance(again, Ranks) and again == ranks
+    assert "ranks" not in json.loads(msgspec.json.encode(analysis()))

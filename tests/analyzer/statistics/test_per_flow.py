@@ -17,7 +17,7 @@ from rocescope.analyzer.statistics.per_flow import (
     Tables,
     kept_flows,
 )
-from rocescope.kernels.named import NamedTuple
+from rocescope.kernels.records import NamedTuple
 
 FLOWS = 10
 HOLDER = np.dtype([("pool", "i4"), ("table", "i8"), ("bits", "u1"), ("room", "u1")])

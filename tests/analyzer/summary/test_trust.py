@@ -6,8 +6,7 @@ import factories_results as factories
 import pytest
 
 from rocescope.analyzer.decode.merge import MergeCounts
-from rocescope.analyzer.results.captures import CaptureSummary
-from rocescope.analyzer.results.ended import Ended
+from rocescope.analyzer.results.captures import CaptureSummary, Ended
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.summary.trust import warnings_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from traffic import ACK, READ_ONLY, READ_REQUEST, START_NS, WRITE_MIDDLE, WRITE_ONLY, packets, track
 
-from rocescope.analyzer.decode.multipath.mrc import MRC_ROW, NETH, SETH
+from rocescope.analyzer.decode.mrc import MRC_ROW, NETH, SETH
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.answers import with_answers
 from rocescope.analyzer.track.batch import (

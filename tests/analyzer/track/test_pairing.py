@@ -6,7 +6,7 @@ import pytest
 from captures import tracked, truth
 from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, packets, track
 
-from rocescope.analyzer.decode.headers.cm import CmMessage
+from rocescope.analyzer.decode.control import CmMessage
 from rocescope.analyzer.track import pairing as connections
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.answers import rdma_udp_sport

@@ -44,7 +44,7 @@ from rocescope.analyzer.track.batch import (
     TAP_COPY,
 )
 from rocescope.analyzer.track.tracker import FlowTracker
-from rocescope.analyzer.wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SEQUENCED
+from rocescope.analyzer.wire.bth import ACKNOWLEDGE, OPCODE_CLASS, SEQUENCED
 from rocescope.analyzer.wire.packets import HAS_AETH, IPV6
 
 UD_SEND = 0x64

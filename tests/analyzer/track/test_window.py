@@ -13,8 +13,8 @@ from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import NOT_SEQUENCED, TAP_COPY
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.track.window import holds, horizon
+from rocescope.analyzer.wire.bth import PSN_MASK, psn_distance
 from rocescope.analyzer.wire.packets import IPV6
-from rocescope.analyzer.wire.psn import PSN_MASK, psn_distance
 
 MTU = 1024
 

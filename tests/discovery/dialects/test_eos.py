@@ -7,7 +7,7 @@ from eos_answers import eos_answers as answers
 from switch_lab import LAB, check_damage, check_fabric, read
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.discovery.asking.route_get import Query
+from rocescope.discovery.asking import Query
 from rocescope.discovery.dialects.eos import EOS
 
 

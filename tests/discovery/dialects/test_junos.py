@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_interface
 import pytest
 from switch_lab import BY_NAME, LAB, Switch, check_damage, check_fabric, check_huge, read
 
-from rocescope.discovery.asking.route_get import Query
+from rocescope.discovery.asking import Query
 from rocescope.discovery.dialects.junos import JUNOS
 from rocescope.discovery.discover import discover_folder
 

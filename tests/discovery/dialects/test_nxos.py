@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_interface
 import pytest
 from switch_lab import BY_NAME, LAB, Switch, check_damage, check_fabric, read
 
-from rocescope.discovery.asking.route_get import Query
+from rocescope.discovery.asking import Query
 from rocescope.discovery.dialects.nxos import NXOS
 
 RULE = "-" * 18 + "+" + "-" * 41 + "+" + "-" * 22 + "+" + "-" * 17

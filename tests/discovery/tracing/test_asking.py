@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from traced_lab import lab, units_of, ways_of
 
-from rocescope.discovery.asking.commands import Said
-from rocescope.discovery.asking.namespaces import Namespaces
+from rocescope.discovery.asking import Namespaces, Said
 from rocescope.discovery.tracing.asking import SAMPLE, Asking
 from rocescope.discovery.tracing.paths import ASKED, COMPUTED, NAMED_ANOTHER, NO_HASH, trace_paths
 from rocescope.replay.fabrics.parse import parse_fabric

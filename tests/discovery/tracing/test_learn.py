@@ -10,11 +10,10 @@ from router_namespaces import ip
 from traced_lab import lab
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
-from rocescope.discovery.asking.commands import Said
-from rocescope.discovery.asking.namespaces import Namespaces
+from rocescope.discovery.asking import Namespaces, Said
 from rocescope.discovery.tracing.learn import AGAIN, ANSWERS, learn
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.seeded import SeedRange
 from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.seeds.recover import Wanted, is_explained
 

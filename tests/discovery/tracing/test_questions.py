@@ -10,18 +10,17 @@ from answers import traffic_of
 from eos_answers import eos_answers
 from switch_lab import check_fabric
 
-from rocescope.discovery.asking.commands import Said
-from rocescope.discovery.asking.route_get import COMMAND, Query
+from rocescope.discovery.asking import COMMAND, Query, Said
 from rocescope.discovery.dialects.registry import DIALECTS
-from rocescope.discovery.tracing.asking import Asking
-from rocescope.discovery.tracing.paths import ASKED, trace_paths
-from rocescope.discovery.tracing.questions import (
+from rocescope.discovery.tracing.asking import (
     MOST_COMMANDS,
     NO_CALCULATOR,
     NOT_ASKED_ON,
     TOO_MANY,
+    Asking,
     ports_told,
 )
+from rocescope.discovery.tracing.paths import ASKED, trace_paths
 
 
 def queries(number):

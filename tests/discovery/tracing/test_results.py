@@ -11,8 +11,7 @@ from answers import recorded, traffic_of, truth
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.tracing.results import TraceResult
 from rocescope.discovery.tracing.trace import trace
-from rocescope.report.files.replay import encode
-from rocescope.report.files.schemas import json_schema
+from rocescope.report.files.results import encode, json_schema
 
 
 def test_a_trace_fits_its_schema_and_has_a_row_per_flow(tmp_path):

@@ -1,18 +1,203 @@
-"""Traced paths of real routers: recorded answers, and captures of a leaf-spine fabric."""
+"""Loads in flows against a count by hand."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 from answers import recorded, routers_of, traffic_of, truth
+from router_namespaces import ip
+from traced_lab import lab, units_of
 
+from rocescope.discovery.asking import Namespaces, Said
 from rocescope.discovery.discover import discover_folder
-from rocescope.discovery.tracing.trace import Verify, trace
+from rocescope.discovery.tracing.asking import Asking
+from rocescope.discovery.tracing.trace import Verify, changed, flow_loads, read_tables, trace
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture
+
+# Loads in flows against a count by hand.
+
+
+def test_flows_per_link_and_layer(tmp_path):
+    folder = recorded(tmp_path)
+    fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
+    result = trace(traffic_of(fabric, truth(folder, "healthy")), fabric, [], ["x"])
+    (traced,) = flow_loads(result.loads)
+    counts = Counter(link for flow in result.flows for link in flow.links)
+    assert {one.name: one.flows for one in traced.links if one.flows} == dict(counts)
+    most = [one.flows for one in traced.links]
+    assert most == sorted(most, reverse=True)
+    assert traced.layers
+    for layer in traced.layers:
+        own = [one.flows for one in traced.links if one.layer == layer.layer]
+        assert (layer.links, layer.flows) == (len(own), sum(own))
+        assert layer.flows == sum(device.flows for device in layer.devices)
+
+
+# Tables of real routers that change while their flows are traced.
+
+
+@pytest.fixture(scope="module")
+def routers(need_tool):
+    need_tool("ip")
+    with lab() as made:
+        yield made
+
+
+@pytest.mark.usefixtures("root")
+def test_flows_through_a_switch_that_changed_are_marked(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "answers")
+    real, changes = Namespaces(routers.prefix), []
+
+    def run(requests):
+        """The link between leaf1 and spine2 fails when spines are asked."""
+        if not changes and requests[0].device == "spine1" and requests[0].stdin:
+            ip(["link set down1-1 down"], routers.name("spine2"))
+            changes.append(1)
+        return real(requests)
+
+    units = units_of(routers.flows(200, 4), fabric)
+    result = trace(units, fabric, [], ["x"], asking=Asking(run, "all"), watch=run)
+    assert changes
+    assert set(result.changed_switches) == {"leaf1", "spine2"}  # both ends lost the link
+    assert result.changed_flows == 200  # all begin at leaf1
+    assert all(flow.switch_changed for flow in result.flows)
+    assert result.unwatched_switches == []
+    ip(["link set down1-1 up"], routers.name("spine2"))
+
+
+@pytest.mark.usefixtures("root")
+def test_a_quiet_trace_marks_nothing(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "answers")
+    units = units_of(routers.flows(100, 6), fabric)
+    result = trace(units, fabric, [], ["x"], watch=Namespaces(routers.prefix))
+    assert result.changed_switches == []
+    assert result.changed_flows == 0
+    assert not any(flow.switch_changed for flow in result.flows)
+
+
+@pytest.mark.usefixtures("root")
+def test_only_flows_through_the_changed_spine_are_marked(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "answers")
+    real, calls = Namespaces(routers.prefix), []
+
+    def run(requests):
+        calls.append(requests)
+        if len(calls) == 2:
+            ip(["route add 10.99.0.0/24 dev down1-2"], routers.name("spine1"))
+        return real(requests)
+
+    units = units_of(routers.flows(200, 4), fabric)
+    result = trace(units, fabric, [], ["x"], watch=run)
+    assert result.changed_switches == ["spine1"]
+    over = np.array([any(">spine1" in link for link in flow.links) for flow in result.flows])
+    marked = np.array([flow.switch_changed for flow in result.flows])
+    assert 0 < over.sum() < 200
+    assert (over == marked).all()
+
+
+@pytest.mark.usefixtures("root")
+def test_flows_of_which_nothing_was_compared_are_not_called_unchanged(routers, tmp_path):
+    fabric = routers.fabric(tmp_path / "answers")
+    units = units_of(routers.flows(200, 4), fabric)
+    blind = trace(units, fabric, [], ["x"])
+    assert {flow.switch_changed for flow in blind.flows} == {None}
+    assert (blind.changed_flows, blind.changed_switches) == (None, None)
+    real = Namespaces(routers.prefix)
+
+    def run(requests):
+        return [
+            Said(b"", "no route to host") if one.device == "spine1" else real([one])[0]
+            for one in requests
+        ]
+
+    result = trace(units, fabric, [], ["x"], watch=run)
+    assert result.unwatched_switches == ["spine1"]
+    for flow in result.flows:
+        over = any(">spine1" in link for link in flow.links)
+        assert flow.switch_changed is (None if over else False)
+
+
+@pytest.mark.usefixtures("root")
+def test_idle_times_of_real_buckets_are_no_change(routers):
+    leaf1 = routers.name("leaf1")
+    cables = [cable for cable in routers.cables if cable.leaf == 1][:2]
+    hops = [
+        f"nexthop add id {10 + i} via {routers.address(cable, 1, 4)} dev {routers.up(cable)}"
+        for i, cable in enumerate(cables)
+    ]
+    group = "nexthop add id 20 group 10/11 type resilient buckets 8 idle_timer 1000"
+    ip([*hops, group], leaf1)
+    run = Namespaces(routers.prefix)
+    before = read_tables(run, ["leaf1"])
+    assert len(before["leaf1"][-1]) == 8
+    idle = routers.command("leaf1", "ip", "-j", "nexthop", "bucket")
+    now = (routers.command("leaf1", "ip", "-j", "nexthop", "bucket") for _ in range(1000))
+    assert any(one != idle for one in now)
+    assert changed(before, read_tables(run, ["leaf1"])) == ([], [])
+    ip(["nexthop replace id 20 group 10 type resilient idle_timer 1000"], leaf1)
+    assert changed(before, read_tables(run, ["leaf1"])) == (["leaf1"], [])
+    ip(["nexthop del id 20", "nexthop del id 10", "nexthop del id 11"], leaf1)
+
+
+RESILIENT = b"""[{"id":10,"group":[{"id":1},{"id":2}],"type":"resilient",
+    "resilient_args":{"buckets":2,"unbalanced_time":%d},"flags":[]}]"""
+BUCKETS = b"""[{"id":10,"bucket":{"index":0,"idle_time":%d,"nhid":1},"flags":[]},
+    {"id":10,"bucket":{"index":1,"idle_time":%d,"nhid":%d},"flags":[]}]"""
+
+
+def told(groups, buckets):
+    """The tables of a device that prints these groups and buckets (iproute2 6.1)."""
+    answers = {"ip -j nexthop": groups, "ip -j nexthop bucket": buckets}
+
+    def run(asked):
+        return [answers.get(one.command, Said(b"[]", "")) for one in asked]
+
+    return read_tables(run, ["r"])
+
+
+@pytest.mark.usefixtures("root")
+def test_a_bucket_that_moves_is_a_change():
+    first = told(Said(RESILIENT % 0, ""), Said(BUCKETS % (1, 1, 1), ""))
+    later = told(Said(RESILIENT % 3, ""), Said(BUCKETS % (4, 4, 1), ""))
+    moved = told(Said(RESILIENT % 0, ""), Said(BUCKETS % (2, 0, 2), ""))
+    assert changed(first, later) == ([], [])
+    assert changed(first, moved) == (["r"], [])
+
+
+@pytest.mark.usefixtures("root")
+def test_a_device_without_the_command_for_buckets():
+    """It is watched unless a group has buckets."""
+    failed = Said(b"", 'exit status 255: Command "bucket" is unknown')
+    plain = told(Said(b'[{"id":10,"group":[{"id":1},{"id":2}]}]', ""), failed)
+    assert changed(plain, plain) == ([], [])
+    blind = told(Said(RESILIENT % 0, ""), failed)
+    assert changed(blind, blind) == ([], ["r"])
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("output", [b"{", b"[1]", b"[" * 100_000, b"\xff"])
+def test_a_device_without_a_readable_answer_is_not_watched(output):
+    before = read_tables(lambda asked: [Said(output, "")] * len(asked), ["leaf1"])
+    assert changed(before, before) == ([], ["leaf1"])
+    gone = read_tables(lambda asked: [Said(b"[]", "no route to host")] * len(asked), ["leaf1"])
+    assert changed(gone, gone) == ([], ["leaf1"])
+
+
+@pytest.mark.usefixtures("root")
+def test_counters_of_routes_are_no_change():
+    first, second = (
+        read_tables(lambda asked, s=s: [Said(b'[{"dst":"::/0","expires":%d}]' % s, "")] * 4, ["r"])
+        for s in (9, 8)
+    )
+    assert changed(first, second) == ([], [])
+
+
+# Traced paths of real routers: recorded answers, and captures of a leaf-spine fabric.
 
 SINGLE = [["spine2", "swp2"]]
 """The way from spine2 to leaf1 without swp1."""
@@ -85,24 +270,24 @@ def run(data):
 
 
 @pytest.fixture(scope="module")
-def routers(run, tmp_path_factory):
+def routers_trace(run, tmp_path_factory):
     """The fabric of the tables in topology.json."""
     topology = json.loads((run / "topology.json").read_text())
     return parse_fabric(f"linux:{routers_of(topology, tmp_path_factory.mktemp('tables'))},rate=10G")
 
 
-def test_traced_paths_are_the_captured_ones(run, routers):
+def test_traced_paths_are_the_captured_ones(run, routers_trace):
     """From captures at the hosts alone, against the captures of the four uplinks of leaf1."""
     files = sorted(map(str, run.glob("H*.pcap.xz")))
-    result = trace(traffic_from_capture(files, routers), routers, [], files)
+    result = trace(traffic_from_capture(files, routers_trace), routers_trace, [], files)
     assert result.complete_flows == len(result.flows) == 96
     assert result.hops["computed, seed read"] == 96
     captured = {
         (flow.src, flow.dst, flow.dest_qp, flow.src_port): f"spine{spine}"
         for spine in range(1, 5)
         for flow in trace(
-            traffic_from_capture([str(run / f"leaf1-spine{spine}.pcap.gz")], routers),
-            routers, [], ["x"],
+            traffic_from_capture([str(run / f"leaf1-spine{spine}.pcap.gz")], routers_trace),
+            routers_trace, [], ["x"],
         ).flows
     }  # fmt: skip
     assert len(captured) == 96
@@ -111,9 +296,9 @@ def test_traced_paths_are_the_captured_ones(run, routers):
         assert [link for link in flow.links if link.endswith(f">{spine}")]
 
 
-def test_taps_on_the_uplinks_prove_the_paths(run, routers):
+def test_taps_on_the_uplinks_prove_the_paths(run, routers_trace):
     files = sorted(map(str, run.glob("*.pcap.*z")))
-    result = trace(traffic_from_capture(files, routers), routers, [], files)
+    result = trace(traffic_from_capture(files, routers_trace), routers_trace, [], files)
     assert result.complete_flows == 96
     assert result.hops["computed, seed read"] == 48  # at leaf2, whose uplinks are not in the data
     assert result.hops["captured"] == 96

@@ -8,7 +8,7 @@ from network import Watched, roce
 
 from rocescope.probes.live import LiveOptions, LiveSource
 
-from ...commands.live.test_analyze_live import Analyzing
+from ...commands.test_analyze_live import Analyzing
 
 MIRRORED = {
     "field": lambda f: enc.WRAPPERS["field"](f),

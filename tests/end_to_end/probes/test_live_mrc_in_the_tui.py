@@ -9,12 +9,12 @@ import struct
 import pytest
 from tui_driver import press, text_of, until_shown
 
-from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.commands.generate import generate_mrc
 from rocescope.probes.live import LiveOptions
-from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.messages import FocusReady
+from rocescope.tui.app import RocescopeApp
+from rocescope.tui.host import FocusReady
 from rocescope.tui.session.live import open_live
-from rocescope.tui.session.snapshots.snapshot import FlowKey
+from rocescope.tui.session.snapshot import FlowKey
 
 
 def frames_of(path):

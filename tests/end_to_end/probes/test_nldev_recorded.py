@@ -7,7 +7,7 @@ printed of itself, and what `rdma -j resource show qp` said a moment later, is b
 import json
 
 from rocescope.probes.owners import nldev
-from rocescope.probes.owners.resources import parse_resources
+from rocescope.probes.owners.queue_pairs import parse_resources
 
 DEVICES = bytes.fromhex(
     "6c0000000114020001000000d701000008000100000000000900020072786530000000000800030001000000"

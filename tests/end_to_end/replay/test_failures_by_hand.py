@@ -8,7 +8,7 @@ from host_ports import port_links
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.flows.checks.blast_radius import links_of
+from rocescope.replay.flows.checks import links_of
 from rocescope.replay.packets.event_driven import FeedbackResult, run_event_driven
 from rocescope.replay.packets.failures import LOSSY, SLOW, Failures, LinkEvent, outage
 from rocescope.replay.packets.hosts.transport import Transport

@@ -16,7 +16,7 @@ from rocescope.replay.compare.flows import replay
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.loads import link_loads
-from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.seeded import SeedRange
 from rocescope.replay.seeds.recover import Wanted, recover_all
 from rocescope.replay.seeds.tapped import Seen, directions, from_subnets, read_taps
 from rocescope.replay.strategies.registry import parse_strategy

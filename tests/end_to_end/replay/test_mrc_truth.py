@@ -16,7 +16,7 @@ from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.results.mrc import MrcFlow
-from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.commands.generate import generate_mrc
 
 STAMP_NS = 128
 COUNTS = (

@@ -12,13 +12,13 @@ from rocescope.replay.flows.loads import link_loads
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
 from rocescope.replay.packets.offers import collective, workload_of
 from rocescope.replay.packets.open_loop import run_open_loop
+from rocescope.replay.strategies import conga
+from rocescope.replay.strategies.ofan import interleaved, pointer_table
 from rocescope.replay.strategies.registry import (
     PACKET_STRATEGIES,
     parse_packet_strategy,
     parse_strategy,
 )
-from rocescope.replay.strategies.switches import conga
-from rocescope.replay.strategies.switches.ofan import interleaved, pointer_table
 
 TREE = parse_fabric("fat-tree:k=8,rate=800G,delay=500ns")
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")

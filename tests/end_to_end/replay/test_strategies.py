@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.fabrics.weights import with_capacity_weights
+from rocescope.replay.fabrics.routes import with_capacity_weights
 from rocescope.replay.flows.loads import LinkLoads, link_loads
 from rocescope.replay.flows.placement import place
-from rocescope.replay.flows.spread import even_loads
+from rocescope.replay.flows.shares import even_loads
 from rocescope.replay.hashing.settings import HashSettings
-from rocescope.replay.strategies.flows.subflow import split
 from rocescope.replay.strategies.registry import parse_strategy
+from rocescope.replay.strategies.subflow import split
 from rocescope.replay.traffic.traffic import Traffic
 
 TREE = parse_fabric("fat-tree:k=4")

@@ -12,19 +12,14 @@ from rocescope.kernels.kernel import Int, Ints, kernel
 from rocescope.replay.compare.pattern import generated
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.model.model import (
-    LINK,
-    EngineResult,
-    Model,
-    Workload,
-)
+from rocescope.replay.packets.model.model import LINK, EngineResult, Model, Workload
 from rocescope.replay.packets.model.records import table
 from rocescope.replay.packets.model.rules import Choice, Rules, choose_at
 from rocescope.replay.packets.offers import workload_of
 from rocescope.replay.packets.open_loop import run_open_loop
+from rocescope.replay.strategies import adaptive, ofan
 from rocescope.replay.strategies.registry import parse_packet_strategy, parse_strategy
-from rocescope.replay.strategies.switches import adaptive, ofan
-from rocescope.replay.strategies.switches.least import NONE, random_least
+from rocescope.replay.strategies.shortest_queue import NONE, random_least
 
 THREE = parse_fabric("leaf-spine:leaves=3,spines=4,hosts=4,rate=100G,delay=500ns")
 MODEL = Model(pfc=None)

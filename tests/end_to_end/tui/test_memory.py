@@ -16,7 +16,7 @@ from rocescope.analyzer.pipeline.pipeline import Pipeline
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.tui.session.history import History
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import SourceState
+from rocescope.tui.session.snapshot import SourceState
 
 BUDGET = 1 << 20
 ROWS = 2_000

@@ -14,15 +14,15 @@ from tui_driver import drive, svg_of, text_of
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.mrc import MrcFlow
-from rocescope.analyzer.summary.options import parse_plane_by
-from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.analyzer.summary.names import parse_plane_by
+from rocescope.commands.generate import generate_mrc
 from rocescope.tui.screens import packets as packets_screen
-from rocescope.tui.screens.mrc_planes import plane_line
+from rocescope.tui.screens.mrc import plane_line
+from rocescope.tui.session.dissect import mrc_lines
 from rocescope.tui.session.flow_filter import FlowFilter
-from rocescope.tui.session.packets.mrc_lines import mrc_lines
-from rocescope.tui.session.packets.packets import PacketScan
+from rocescope.tui.session.packets import PacketScan
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey
+from rocescope.tui.session.snapshot import UNKNOWN, FlowKey
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,11 @@ from factories import Frame, write_pcap
 
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.tui.session.export import save
-from rocescope.tui.session.packets.export import PacketExport
-from rocescope.tui.session.packets.flow_pass import Wanted
-from rocescope.tui.session.packets.packets import PacketScan
+from rocescope.tui.exports import save
+from rocescope.tui.session.packet_export import PacketExport
+from rocescope.tui.session.packets import PacketScan, Wanted
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import FlowKey
+from rocescope.tui.session.snapshot import FlowKey
 
 from ..test_encapsulated import frames_of
 

@@ -20,10 +20,10 @@ from textual.widgets import Input
 from tui_driver import Still, drive, svg_of, text_of
 
 from rocescope.analyzer.results.diagnosis import Affected, Evidence
-from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.commands.generate import generate_mrc
+from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.judged import Judged
-from rocescope.tui.session.snapshots.snapshot import SourceState
+from rocescope.tui.session.snapshot import SourceState
 
 I03 = [data("i03_write_reorder5_AtoB")]
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))

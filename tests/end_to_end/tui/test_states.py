@@ -18,11 +18,11 @@ from generate import write
 from tui_driver import Still, press, settled, text_of
 
 from rocescope.tui.actions import SCREENS
-from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.screens import packets
-from rocescope.tui.session.packets.dissect import dissect
+from rocescope.tui.session.dissect import dissect
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import Snapshot, SourceState
+from rocescope.tui.session.snapshot import Snapshot, SourceState
 
 pytestmark = pytest.mark.usefixtures("the_same_everywhere")
 

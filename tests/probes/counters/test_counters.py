@@ -32,14 +32,23 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.summary.summarize import Summary
-from rocescope.probes.counters.counters import CounterOptions, CounterSource, default_max_flows
-from rocescope.probes.counters.layout import COUNTERS, ORDER_BYTES, TALLY, by_key
-from rocescope.probes.counters.program import CounterMaps, counter_source
-from rocescope.probes.counters.results import analysis_of
+from rocescope.probes.counters.counters import (
+    CounterOptions,
+    CounterSource,
+    analysis_of,
+    default_max_flows,
+)
+from rocescope.probes.counters.program import (
+    COUNTERS,
+    ORDER_BYTES,
+    TALLY,
+    CounterMaps,
+    by_key,
+    counter_source,
+)
 from rocescope.probes.live import LiveOptions, LiveSource
-from rocescope.probes.program.bcc_module import import_bcc
+from rocescope.probes.program.compile import import_bcc, stub_headers
 from rocescope.probes.program.program import ProgramOptions
-from rocescope.probes.program.stub_headers import stub_headers
 
 
 @pytest.mark.thorough

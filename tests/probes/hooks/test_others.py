@@ -15,10 +15,10 @@ from waiting import until
 from rocescope.probes import bpf
 from rocescope.probes.counters.counters import CounterOptions, CounterSource
 from rocescope.probes.hooks import clsact
-from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.hooks.interfaces import in_namespace
 from rocescope.probes.live import LiveOptions, LiveSource
 
-from ...commands.live.test_analyze_live import Analyzing
+from ...commands.test_analyze_live import Analyzing
 
 
 def returning(number):

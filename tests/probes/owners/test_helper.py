@@ -1,18 +1,50 @@
-"""The process that watches queue pairs: its end and its privileges."""
+"""What the helper process knows of queue pairs, without the process."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jobs import Job
 from processes import status_of_threads
 from waiting import until
 
+from rocescope.analyzer.errors import CaptureError
+from rocescope.probes.owners import helper as observer
+from rocescope.probes.owners.helper import Observer
 from rocescope.probes.owners.watch import OwnerWatch
 
-pytestmark = pytest.mark.usefixtures("root", "libibverbs")
+# What the helper process knows of queue pairs, without the process.
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
+def test_a_killed_process_owns_nothing_more():
+    job = Job(5)
+    with Observer() as watch:
+        job.connect(0x31, 0x61)
+        watch.update()
+        assert [p.destroyed_ns for p in watch.queue_pairs if p.local_qp == 0x31] == [None]
+        job.kill()
+        watch.queue_pairs.bury(1)
+        assert [p.destroyed_ns for p in watch.queue_pairs if p.local_qp == 0x31] == [1]
+
+
+@pytest.mark.usefixtures("root", "libibverbs")
+def test_what_cannot_be_watched_is_said(monkeypatch):
+    def refuse():
+        raise CaptureError("no libibverbs to watch: install libibverbs1")
+
+    monkeypatch.setattr(observer, "Uprobes", refuse)
+    with Observer() as watch:
+        watch.update()
+        assert watch.reasons[0] == "no libibverbs to watch: install libibverbs1"
+        assert watch.lost == 0
+
+
+# The process that watches queue pairs: its end and its privileges.
+
+
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_the_helper_ends_with_the_process_that_started_it():
     code = (
         "from rocescope.probes.owners.watch import OwnerWatch\n"
@@ -27,6 +59,7 @@ def test_the_helper_ends_with_the_process_that_started_it():
     until(lambda: not Path(f"/proc/{helper}/exe").exists())
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_it_has_an_unprivileged_user_and_can_only_watch():
     with OwnerWatch() as watch:
         threads = status_of_threads(watch._process.pid)

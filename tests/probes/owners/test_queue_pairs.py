@@ -1,14 +1,197 @@
-"""From calls of libibverbs and the kernel's table to queue pairs."""
+"""Ranks from real processes, and from /proc trees that changed under the reader's hands."""
 
+from __future__ import annotations
+
+import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rocescope.probes.owners.queue_pairs import QueuePairs
-from rocescope.probes.owners.resources import parse_resources, read_resources
+from rocescope.probes.owners import queue_pairs as ranks
+from rocescope.probes.owners import queue_pairs as resources
+from rocescope.probes.owners.queue_pairs import (
+    QueuePairs,
+    Rank,
+    Resource,
+    command_of,
+    parse_resources,
+    rank_of,
+    rdma_tool,
+    read_resources,
+    start_ticks,
+)
 from rocescope.probes.owners.uprobes import CREATED, DESTROYED, MODIFIED, QpEvent
+
+# Ranks from real processes, and from /proc trees that changed under the reader's hands.
+
+
+def sleeper(**environment):
+    """A process that runs with this environment until its input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PATH": "", **environment},
+    )
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"RANK": "12", "LOCAL_RANK": "4"}, Rank(12, 4, "RANK")),
+        (
+            {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+            Rank(3, 1, "OMPI_COMM_WORLD_RANK"),
+        ),
+        ({"SLURM_PROCID": "7", "SLURM_LOCALID": "0"}, Rank(7, 0, "SLURM_PROCID")),
+        ({"SLURM_PROCID": "7", "RANK": "56"}, Rank(56, None, "RANK")),
+        ({"PMI_RANK": "2"}, Rank(2, None, "PMI_RANK")),
+        ({"MV2_COMM_WORLD_RANK": "5"}, Rank(5, None, "MV2_COMM_WORLD_RANK")),
+        ({"RANK": "", "PMI_RANK": "9"}, Rank(9, None, "PMI_RANK")),
+        ({"RANK": "-1"}, Rank(reason="no launcher has set a rank")),
+        ({"RANK": "1" * 5000}, Rank(reason="no launcher has set a rank")),
+        ({"XRANK": "1"}, Rank(reason="no launcher has set a rank")),
+    ],
+)
+def test_rank_of_a_process(environment, expected):
+    process = sleeper(**environment)
+    try:
+        assert rank_of(process.pid) == expected
+        assert rank_of(process.pid, time.time_ns()) == expected
+    finally:
+        process.communicate(b"")
+
+
+def test_process_that_is_gone():
+    process = sleeper(RANK="1")
+    process.communicate(b"")
+    assert rank_of(process.pid) == Rank(reason="the process has ended")
+    assert start_ticks(process.pid) is None
+
+
+def test_a_younger_process_with_the_number():
+    before = time.time_ns() - 10_000_000_000
+    process = sleeper(RANK="1")
+    try:
+        assert rank_of(process.pid, before).reason.endswith("another one has its number")
+        assert rank_of(process.pid, before).rank is None
+    finally:
+        process.communicate(b"")
+
+
+def test_the_number_changes_hands_while_reading(monkeypatch):
+    starts = iter([100, 200])
+    monkeypatch.setattr(ranks, "start_ticks", lambda *_: next(starts))
+    assert rank_of(os.getpid()).reason == "the process has ended, another one has its number"
+
+
+def test_another_users_process(need_tool, root):
+    setpriv = need_tool("setpriv")
+    process = sleeper(RANK="1")
+    code = f"print(open('/proc/{process.pid}/environ').read())"
+    python = shutil.which("python3", path="/usr/bin") or sys.executable
+    try:
+        refused = subprocess.run(
+            [setpriv, "--reuid=65534", "--clear-groups", python, "-c", code],
+            capture_output=True,
+            text=True,
+        )
+        assert "PermissionError" in refused.stderr  # so it is what rank_of meets
+    finally:
+        process.communicate(b"")
+
+
+def test_unreadable_environment(tmp_path, monkeypatch):
+    def refuse(path, *_):
+        if path.endswith("environ"):
+            raise PermissionError(13, "Permission denied")
+        return open(path, "rb")
+
+    monkeypatch.setattr(ranks, "open", refuse, raising=False)
+    assert "CAP_SYS_PTRACE" in rank_of(os.getpid()).reason
+
+
+def test_odd_process_names(tmp_path):
+    """The name of a process may hold blanks and brackets."""
+    folder = tmp_path / "7"
+    folder.mkdir()
+    fields = " ".join(str(n) for n in range(4, 52))
+    (folder / "stat").write_text(f"7 (a) R 1 (b) S {fields}\n")
+    assert start_ticks(7, str(tmp_path)) == 22
+
+
+@given(st.binary(max_size=200))
+def test_any_environment(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("proc")
+    (folder / "7").mkdir()
+    (folder / "7" / "stat").write_text("7 (x) S " + " ".join(["1"] * 40))
+    (folder / "7" / "environ").write_bytes(b"RANK=3\0" + content)
+    found = rank_of(7, proc=str(folder))
+    assert found.variable == "RANK" or b"RANK=" in content
+
+
+# The output of `rdma -j resource show qp`, whatever it holds.
+
+ROW = {
+    "ifindex": 0, "ifname": "mlx5_0", "port": 1, "lqpn": 17, "rqpn": 18, "type": "RC",
+    "state": "RTS", "rq-psn": 5, "sq-psn": 9, "pid": 4711, "comm": "python",
+}  # fmt: skip
+
+
+def test_rows():
+    kernel = {"ifname": "mlx5_0", "lqpn": 1, "type": "GSI", "state": "RTS", "comm": "[ib_core]"}
+    rows, reason = parse_resources(json.dumps([ROW, kernel]))
+    assert reason is None
+    assert rows[0] == Resource("mlx5_0", 1, 17, 18, "RC", "RTS", 5, 9, 4711, "python")
+    assert (rows[1].pid, rows[1].command, rows[1].remote_qp) == (None, "ib_core", None)
+    assert parse_resources("") == ([], None)
+
+
+@pytest.mark.parametrize("odd", [7, {"lqpn": 1}, {"ifname": "a"}, {**ROW, "lqpn": "17"}, None])
+def test_odd_rows_are_counted(odd):
+    rows, reason = parse_resources(json.dumps([ROW, odd]))
+    assert len(rows) == 1 and reason == "rdma resource show: 1 rows could not be parsed"
+
+
+def test_odd_numbers_are_unknown():
+    rows, _ = parse_resources(json.dumps([{**ROW, "rqpn": True, "pid": "4711"}]))
+    assert (rows[0].remote_qp, rows[0].pid) == (None, None)
+
+
+@given(st.text(max_size=40))
+def test_any_text(text):
+    rows, reason = parse_resources(text)
+    assert rows == [] or reason is None
+
+
+def test_the_name_of_a_process(tmp_path):
+    with open("/proc/self/comm") as file:
+        assert command_of(os.getpid()) == file.read().rstrip("\n")
+    assert command_of(7, str(tmp_path)) == ""
+
+
+def test_the_tool_is_looked_for_on_the_path_and_then_in_the_folders_of_root(tmp_path, monkeypatch):
+    on_path, of_root = tmp_path / "path", tmp_path / "sbin"
+    for folder in (on_path, of_root):
+        folder.mkdir()
+    monkeypatch.setenv("PATH", str(on_path))
+    monkeypatch.setattr(resources, "_TOOL_FOLDERS", str(of_root))
+    assert rdma_tool() is None
+    for folder in (of_root, on_path):
+        (folder / "rdma").touch(mode=0o755)
+        assert rdma_tool() == str(folder / "rdma")
+
+
+# From calls of libibverbs and the kernel's table to queue pairs.
 
 STATE, AV, PATH_MTU, RQ_PSN, SQ_PSN, DEST_QPN = 1, 1 << 7, 1 << 8, 1 << 12, 1 << 16, 1 << 20
 PEER = bytes(10) + b"\xff\xff\x0a\x00\x00\x02"

@@ -1,4 +1,6 @@
-"""Probes on the real functions of libibverbs, called by a process with crafted structs."""
+"""Copies of libibverbs that processes use."""
+
+from __future__ import annotations
 
 import ctypes
 import errno
@@ -19,14 +21,78 @@ from waiting import until
 from rocescope.analyzer.errors import CaptureError
 from rocescope.probes import bpf
 from rocescope.probes.owners import uprobes
-from rocescope.probes.owners.uprobes import CREATED, DESTROYED, EVENT, MODIFIED, SOURCE, Uprobes
+from rocescope.probes.owners.uprobes import (
+    CREATED,
+    DESTROYED,
+    EVENT,
+    MODIFIED,
+    SOURCE,
+    Uprobes,
+    all_libraries,
+    file_key,
+    mapped_libraries,
+)
 from rocescope.probes.program.compile import machine_code
+
+# Copies of libibverbs that processes use.
+
+MAPS = """\
+7f0000000000-7f0000001000 r--p 00000000 08:01 11   /usr/lib/libc.so.6
+7f0000001000-7f0000002000 r-xp 00000000 08:01 12   /opt/rdma/libibverbs.so.1.14
+7f0000002000-7f0000003000 -w-p 00000000 08:01 13   /opt/other/libibverbs.so.1
+7f0000003000-7f0000004000 r--p 00000000 08:01 12   /opt/rdma/libibverbs.so.1.14
+"""
+
+
+def process(proc, number, maps, *files):
+    folder = proc / str(number)
+    (folder / "root").mkdir(parents=True)
+    (folder / "maps").write_text(maps)
+    for file in files:
+        place = folder / "root" / file.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"x")
+    return folder / "root"
+
+
+def test_containers_have_their_own_files(tmp_path):
+    own = "/opt/rdma/libibverbs.so.1.14"
+    roots = [process(tmp_path, number, MAPS, own) for number in (7, 8)]
+    (tmp_path / "self").mkdir()
+    assert sorted(mapped_libraries(str(tmp_path))) == [f"{root}{own}" for root in roots]
+
+
+def test_one_file_under_two_names_counts_once(tmp_path):
+    own = "/opt/rdma/libibverbs.so.1.14"
+    first = process(tmp_path, 7, MAPS, own)
+    second = process(tmp_path, 8, MAPS)
+    place = second / own.lstrip("/")
+    place.parent.mkdir(parents=True)
+    os.link(f"{first}{own}", place)
+    assert len(mapped_libraries(str(tmp_path))) == 1
+    assert file_key(f"{first}{own}") == file_key(str(place))
+
+
+def test_processes_that_end_and_files_that_are_gone(tmp_path):
+    process(tmp_path, 7, MAPS)
+    (tmp_path / "8").mkdir()
+    assert mapped_libraries(str(tmp_path)) == []
+    assert file_key(str(tmp_path / "none")) is None
+
+
+def test_at_most_four_copies_of_a_process(tmp_path):
+    many = [f"/opt/{i}/libibverbs.so.1" for i in range(9)]
+    maps = "".join(f"7f0-7f1 r--p 0 08:01 {i}   {path}\n" for i, path in enumerate(many))
+    process(tmp_path, 7, maps, *many)
+    assert len(mapped_libraries(str(tmp_path))) == 4
+    assert len(all_libraries(str(tmp_path))) >= 4
+
+
+# Probes on the real functions of libibverbs, called by a process with crafted structs.
 
 GID = "fe80000000000000505400fffe123456"
 AV, PATH_MTU, RQ_PSN, SQ_PSN, DEST_QPN, STATE = 1 << 7, 1 << 8, 1 << 12, 1 << 16, 1 << 20, 1
 TO_RTR = STATE | AV | PATH_MTU | DEST_QPN | RQ_PSN
-
-pytestmark = pytest.mark.usefixtures("root", "libibverbs")
 
 
 def call(*commands):
@@ -58,6 +124,7 @@ def events(probes):
     return run
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_life_of_a_queue_pair(events):
     before = time.time_ns()
     pid, answers, seen = events(
@@ -96,6 +163,7 @@ def test_life_of_a_queue_pair(events):
     assert times == sorted(times) and before <= times[0] and times[-1] <= time.time_ns()
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_calls_that_fail_tell_nothing(events):
     _, answers, seen = events(
         ["create", 5, {"fail": True}],
@@ -107,6 +175,7 @@ def test_calls_that_fail_tell_nothing(events):
     assert [(e.kind, e.local_qp) for e in seen] == [(CREATED, 6)]
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_the_old_version_of_a_function_is_told_once(events):
     _, answers, seen = events(
         ["create", 9, {}], ["old_modify", 9, STATE | DEST_QPN, {"state": 2, "remote_qp": 77}]
@@ -115,6 +184,7 @@ def test_the_old_version_of_a_function_is_told_once(events):
     assert [(e.kind, e.local_qp, e.remote_qp) for e in seen] == [(CREATED, 9, 0), (MODIFIED, 9, 77)]
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_many_queue_pairs_and_none_lost(probes, events):
     commands = [["create", n, {}] for n in range(100, 2100)]
     _, _, seen = events(*commands)
@@ -122,6 +192,7 @@ def test_many_queue_pairs_and_none_lost(probes, events):
     assert probes.lost == 0
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_events_without_room_are_counted():
     with Uprobes(most_events=21) as probes:
         pid, _ = call(*[["create", n, {}] for n in range(100)])
@@ -144,6 +215,7 @@ def program_exists(number):
     return True
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_nothing_stays_when_the_process_is_killed():
     code = (
         "from rocescope.probes.owners.uprobes import Uprobes\n"
@@ -160,6 +232,7 @@ def test_nothing_stays_when_the_process_is_killed():
     until(lambda: not any(map(program_exists, programs)))
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_two_at_once(probes, events):
     with Uprobes() as others:
         pid, _, seen = events(["create", 31, {}])
@@ -169,6 +242,7 @@ def test_two_at_once(probes, events):
     assert [e.local_qp for e in seen] == [32]
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_processes_at_once(probes, events):
     """Calls of several processes are told apart and none is lost while they are read."""
     jobs = [
@@ -197,6 +271,7 @@ def test_processes_at_once(probes, events):
     assert probes.lost == 0
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 @pytest.mark.thorough
 @pytest.mark.parametrize("mounted", [True, False])
 def test_with_and_without_tracefs(mounted, need_tool):
@@ -219,6 +294,7 @@ with Uprobes() as probes:
     assert done.stderr == ""
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_without_privileges(need_tool):
     code = (
         "from rocescope.analyzer.errors import CaptureError\n"
@@ -232,6 +308,7 @@ def test_without_privileges(need_tool):
     assert done.stderr == ""
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_new_copies_are_skipped_once_privileges_are_given_up(monkeypatch, tmp_path):
     copy = tmp_path / "libibverbs.so.1"
     with Uprobes() as watching:
@@ -248,6 +325,7 @@ def test_new_copies_are_skipped_once_privileges_are_given_up(monkeypatch, tmp_pa
         assert [event.local_qp for event in watching.read() if event.pid == pid] == [0x77]
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_process_numbers_are_those_of_the_readers_namespace(need_tool):
     """In a container with process numbers of its own, events name processes by these."""
     unshare = need_tool("unshare")
@@ -266,6 +344,7 @@ with Uprobes() as probes:
     assert job < 1000
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_a_library_without_the_functions_is_named(tmp_path):
     other = "/lib/x86_64-linux-gnu/libc.so.6"
     with pytest.raises(CaptureError, match="without ibv_create_qp"):
@@ -276,6 +355,7 @@ def test_a_library_without_the_functions_is_named(tmp_path):
         Uprobes([str(broken)])
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_layout_is_what_the_compiler_makes_of_the_source():
     """Offset and size of every field of struct qp_event, as instructions that return them."""
     source = SOURCE.read_text()
@@ -296,6 +376,7 @@ def test_layout_is_what_the_compiler_makes_of_the_source():
     assert sorted(declared) == sorted(expected)
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_offsets_are_those_of_the_library_itself():
     """libibverbs copies the attributes into the kernel's struct ib_uverbs_modify_qp."""
     sys.path.insert(0, str(FAKE.parent))

@@ -1,6 +1,7 @@
 """From calls of libibverbs and packets on a wire to flows with the name of their process."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from jobs import HERE, THERE, Job, frame
-from network import Network, Watched
+from network import Network, Watched, roce_frames
 from waiting import until
 
 from rocescope.analyzer.errors import CaptureError
@@ -17,11 +18,13 @@ from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.probes.live import LiveOptions, LiveSource
 from rocescope.probes.owners import watch as watch_module
-from rocescope.probes.owners.addresses import local_addresses
+from rocescope.probes.owners.join import local_addresses
 from rocescope.probes.owners.uprobes import Uprobes
 from rocescope.probes.owners.watch import OwnerWatch
 
-pytestmark = pytest.mark.usefixtures("root", "libibverbs")
+from ...commands.test_capture import Capturing, read
+
+# From calls of libibverbs and packets on a wire to flows with the name of their process.
 
 
 @pytest.fixture
@@ -32,6 +35,7 @@ def jobs():
         job.kill()
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 @pytest.mark.thorough
 def test_flows_know_their_processes(jobs, tmp_path):
     with Network(f"rs-owner-{os.getpid()}") as net:
@@ -71,9 +75,10 @@ def test_flows_know_their_processes(jobs, tmp_path):
     }
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_a_container_with_a_library_of_its_own(tmp_path):
     """A process in another root folder with its own copy of the library is watched as well."""
-    from rocescope.probes.owners.libraries import installed_libraries, mapped_libraries
+    from rocescope.probes.owners.uprobes import installed_libraries, mapped_libraries
 
     copy = tmp_path / "libibverbs.so.1"
     copy.write_bytes(Path(installed_libraries()[0]).read_bytes())
@@ -91,12 +96,13 @@ def test_a_container_with_a_library_of_its_own(tmp_path):
         process.communicate("\n")
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_addresses_of_this_host():
     with Network(f"rs-addr-{os.getpid()}") as net:
         net.ip("link", "set", "lo", "up")
         net.ip("addr", "add", "10.1.2.3/24", "dev", "left")
         net.ip("addr", "add", "fd00::5/64", "dev", "left", "nodad")
-        from rocescope.probes.hooks.namespaces import in_namespace
+        from rocescope.probes.hooks.interfaces import in_namespace
 
         found = in_namespace(net.name, local_addresses)
     assert {a for a in found if not a.startswith("fe80")} == {
@@ -105,6 +111,7 @@ def test_addresses_of_this_host():
     assert local_addresses("/nonexistent") == set()
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_a_process_that_lives_shortly_has_a_rank():
     """Its environment can be read only while it lives: the probes are listened to often."""
     with OwnerWatch() as watch:
@@ -126,6 +133,7 @@ def helper_of(watch):
     return watch._process.pid
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_many_queue_pairs_come_in_order_and_destroyed_ones_too(jobs):
     with OwnerWatch() as watch:
         for number in range(0x100, 0x100 + 300):
@@ -139,6 +147,7 @@ def test_many_queue_pairs_come_in_order_and_destroyed_ones_too(jobs):
     assert sorted(ended) == list(range(0x100, 0x100 + 100))
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_a_helper_that_hangs_never_holds_up_the_capture(monkeypatch):
     """As on a file system of another user, which may answer never."""
     with OwnerWatch() as watch:
@@ -155,6 +164,7 @@ def test_a_helper_that_hangs_never_holds_up_the_capture(monkeypatch):
         watch.update()  # nothing more happens
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_a_helper_that_hangs_is_said_during_the_capture(monkeypatch):
     """Without waiting: the rings would overflow."""
     monkeypatch.setattr(watch_module, "_SILENT_S", 0.2)
@@ -171,9 +181,49 @@ def test_a_helper_that_hangs_is_said_during_the_capture(monkeypatch):
             os.kill(helper_of(watch), signal.SIGCONT)
 
 
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_a_helper_that_is_killed_is_said_once():
     with OwnerWatch() as watch:
         os.kill(helper_of(watch), signal.SIGKILL)
         with pytest.raises(CaptureError, match="has ended"):
             watch.update(wait=True)
         watch.update(wait=True)
+
+
+# Owners of queue pairs as comments of a capture file, read by capinfos and our own reader.
+
+
+def comments(path, capinfos):
+    text = subprocess.run([capinfos, str(path)], check=True, capture_output=True, text=True).stdout
+    return re.findall(r"(owner: .*)", text)
+
+
+@pytest.mark.usefixtures("root", "libibverbs")
+@pytest.mark.thorough
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_owners_learned_during_the_capture_are_in_the_file(tmp_path, need_tool, ending):
+    capinfos, path = need_tool("capinfos"), tmp_path / "out.pcapng"
+    job = Job(5)
+    try:
+        with Network(f"rs-comment-{os.getpid()}") as net:
+            capture = Capturing(net, "left", "-w", str(path))
+            until(path.exists)
+            net.send(roce_frames(20))
+            job.connect(0x21, 0x51)
+            if ending == signal.SIGKILL:
+                until(lambda: b"owner: " in path.read_bytes())
+            written = path.stat().st_size
+            net.send(roce_frames(30))
+            if ending == signal.SIGKILL:
+                until(lambda: path.stat().st_size > written + 30 * 96)
+            assert capture.end(ending) == (0 if ending == signal.SIGINT else -ending)
+    finally:
+        job.kill()
+    (comment,) = comments(path, capinfos)
+    head = "owner: QP 0x000021 (rxe_test) to QP 0x000051 at 10.0.0.2: pid "
+    assert comment.startswith(f"{head}{job.pid} python")
+    assert comment.endswith(", rank 5")
+    # Sections do not disturb: the same interfaces, every packet once.
+    frames, taps = read([path])
+    assert frames == [frame[:96] for frame in roce_frames(20) + roce_frames(30)]
+    assert [(tap.frames, tap.dropped) for tap in taps.items][1][0] == 50

@@ -1,7 +1,8 @@
-"""Machine code of probes: compiled once, then from the cache, with the maps of this process."""
+"""The environment in which bcc compiles."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,35 @@ import pytest
 
 from rocescope.analyzer.errors import CaptureError
 from rocescope.probes.program import compile as compiling
-from rocescope.probes.program.compile import known_machine_code, machine_code, machine_code_apart
+from rocescope.probes.program.compile import (
+    HEADERS,
+    known_machine_code,
+    machine_code,
+    machine_code_apart,
+    stub_headers,
+)
+
+# The environment in which bcc compiles.
+
+
+@pytest.mark.parametrize("before", [None, "/usr/src/linux"])
+def test_the_variable_is_put_back(before, monkeypatch):
+    if before is None:
+        monkeypatch.delenv("BCC_KERNEL_SOURCE", raising=False)
+    else:
+        monkeypatch.setenv("BCC_KERNEL_SOURCE", before)
+    with pytest.raises(ValueError, match="inside"), stub_headers():
+        assert os.environ["BCC_KERNEL_SOURCE"] == str(HEADERS)
+        raise ValueError("inside")
+    assert os.environ.get("BCC_KERNEL_SOURCE") == before
+
+
+def test_there_are_headers_that_only_their_owner_writes():
+    files = list(HEADERS.rglob("*.h"))
+    assert files and not any(file.stat().st_mode & 0o002 for file in files)
+
+
+# Machine code of probes: compiled once, then from the cache, with the maps of this process.
 
 SOURCE = """
 unsigned long long pseudo(unsigned long long, unsigned long long) asm("llvm.bpf.pseudo");

@@ -20,13 +20,11 @@ from runs import TAP, ProbeRuns
 
 from rocescope.analyzer.decode.outcomes import ROCE
 from rocescope.analyzer.filtering.compiler import Filter
-from rocescope.probes.loss import LOSS
-from rocescope.probes.program.bcc_module import import_bcc
+from rocescope.probes.program.compile import import_bcc, stub_headers
 from rocescope.probes.program.filter import c_condition
 from rocescope.probes.program.program import ProgramOptions, source_text
-from rocescope.probes.program.stub_headers import stub_headers
-from rocescope.probes.rings.ring import LARGEST_RECORD, RECORD_HEADER
-from rocescope.probes.rings.rings import RingMaps, ring_layout
+from rocescope.probes.ring import LARGEST_RECORD, RECORD_HEADER
+from rocescope.probes.rings import LOSS, RingMaps, ring_layout
 
 PAYLOAD = bytes(range(256)) * 2
 ROCE_UDP = udp(bth(5) + PAYLOAD)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocescope.probes.rights.file_maker import FileMaker
-from rocescope.probes.rights.file_maker_process import Use
+from rocescope.probes.file_maker import FileMaker
+from rocescope.probes.file_maker_process import Use
 
 CSV = r".+\.csv"
 

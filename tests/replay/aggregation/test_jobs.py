@@ -8,7 +8,7 @@ from aggregating import ONE_RACK, small_jobs
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.aggregation.jobs import parse_jobs, place, priorities
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.jobs.models import MODELS
+from rocescope.replay.jobs.graph import MODELS
 
 
 def test_layers_are_computed_from_the_back():

@@ -27,9 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.aggregation.request import SCHEMES, parse_schemes
-from rocescope.replay.aggregation.run import Conditions, simulate
-from rocescope.replay.aggregation.schemes.atp import (
+from rocescope.replay.aggregation.atp import (
     a2tp,
     a2tp_at_switch,
     atp,
@@ -38,11 +36,13 @@ from rocescope.replay.aggregation.schemes.atp import (
     no_aggregation,
     none_at_switch,
 )
-from rocescope.replay.aggregation.schemes.esa import esa, esa_at_switch
-from rocescope.replay.aggregation.schemes.scheme import Options
-from rocescope.replay.aggregation.schemes.switchml import switchml, switchml_at_switch
+from rocescope.replay.aggregation.esa import esa, esa_at_switch
+from rocescope.replay.aggregation.request import SCHEMES, parse_schemes
+from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.scheme import Options
 from rocescope.replay.aggregation.state import COLLIDED, CONTENDED, RESENT, TWO_WINDOWS
 from rocescope.replay.aggregation.switches import ABSORB, FORWARD, MULTICAST, REPLY
+from rocescope.replay.aggregation.switchml import switchml, switchml_at_switch
 
 
 @pytest.mark.parametrize("name", SCHEMES)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.cli import run as cli
-from rocescope.replay.compare.conditions import Conditions
 from rocescope.replay.compare.packets import (
     Load,
     _Gathered,
@@ -25,6 +24,7 @@ from rocescope.replay.compare.packets import (
     percentile,
     replay_packets,
 )
+from rocescope.replay.compare.pauses import Conditions
 from rocescope.replay.compare.specs import parse_transport
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.settings import HashSettings

@@ -13,7 +13,7 @@ from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.specs import parse_model
 from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.model.queueing import Pfc
-from rocescope.replay.results.replay import StrategyResult
+from rocescope.replay.results import StrategyResult
 
 INCAST = "incast:fan-in=7,message-size=500kB"
 FABRIC = "leaf-spine:leaves=2,spines=1,hosts=4,rate=100G,delay=500ns,uplink_rate=400G"

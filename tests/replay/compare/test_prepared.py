@@ -16,11 +16,11 @@ from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.generate.from_pattern import generate
-from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.patterns import Settings
 from rocescope.replay.generate.pcap_writer import write_pcap
 from rocescope.replay.generate.queue_pairs import Sending
 from rocescope.report.files import encode_json
-from rocescope.report.files.schemas import json_schema
+from rocescope.report.files.results import json_schema
 
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 TAPS = tuple(

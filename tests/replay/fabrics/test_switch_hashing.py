@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from captures import DATA
 
-from rocescope.replay.compare.captured import as_captured
+from rocescope.replay.compare.captured import as_captured, sweep_result
 from rocescope.replay.compare.flows import replay
-from rocescope.replay.compare.seeds import sweep_result
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.fabrics.switch_hashing import hash_known, hash_records, switch_hashing
-from rocescope.replay.hashing.seeding import SeedRange, switch_seeds
+from rocescope.replay.hashing.seeded import SeedRange, switch_seeds
 from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture

@@ -1,4 +1,4 @@
-"""Loads of links by hand, over all and window by window."""
+"""Where units enter a fabric."""
 
 from __future__ import annotations
 
@@ -14,12 +14,34 @@ from rocescope.replay.flows.loads import (
     Evenness,
     LinkLoads,
     Placement,
+    enter,
     evenness,
     link_loads,
     most_at_once,
     over_time,
 )
-from rocescope.replay.flows.spread import even_loads
+from rocescope.replay.flows.shares import even_loads
+
+# Where units enter a fabric.
+
+
+def test_hosts_with_several_ports_use_them_in_turn() -> None:
+    fabric = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=3")
+    traffic = replay_traffic.traffic(fabric, [0, 0, 0, 1, 0], [3, 4, 5, 3, 3])
+    switch = enter(traffic, fabric).switch
+    planes = fabric.nodes.plane[switch].tolist()
+    assert planes == [0, 1, 0, 0, 1]
+
+
+def test_hosts_with_one_port_enter_there_or_nowhere() -> None:
+    fabric = parse_fabric("leaf-spine:leaves=2,spines=1,hosts=2,down=leaf2-spine1")
+    traffic = replay_traffic.traffic(fabric, [0, 1, 0, 2], [1, 0, 2, 3])
+    start = enter(traffic, fabric)
+    assert (start.access >= 0).tolist() == [True, True, False, True]
+    assert start.switch[start.access >= 0].tolist() == [0, 0, 1]
+
+
+# Loads of links by hand, over all and window by window.
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4")
 

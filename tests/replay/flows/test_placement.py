@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.flows.entering import enter
-from rocescope.replay.flows.ingress import ingress_ports
+from rocescope.replay.flows.loads import enter, ingress_ports
 from rocescope.replay.flows.placement import Walk, place
 from rocescope.replay.hashing.models import bind
 from rocescope.replay.hashing.settings import Group, HashSettings

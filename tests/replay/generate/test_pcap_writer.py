@@ -19,13 +19,11 @@ from scapy.layers.l2 import Ether
 
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.replay.fabrics.addressing import AddressPlan
+from rocescope.replay.fabrics.fabric import AddressPlan
 from rocescope.replay.generate.from_pattern import generate
-from rocescope.replay.generate.patterns.demands import Settings
-from rocescope.replay.generate.patterns.registry import PATTERNS
+from rocescope.replay.generate.patterns import PATTERNS, Settings
 from rocescope.replay.generate.pcap_writer import write_pcap
-from rocescope.replay.generate.queue_pairs import Sending
-from rocescope.replay.generate.schedule import START_NS
+from rocescope.replay.generate.queue_pairs import START_NS, Sending
 
 SETTINGS = Settings(
     hosts=5, message_bytes=10_001, messages=3, flows=7, fan_in=None, load=0.5,

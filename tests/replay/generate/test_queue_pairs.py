@@ -6,11 +6,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.generate.from_pattern import generate
-from rocescope.replay.generate.patterns.demands import Settings
-from rocescope.replay.generate.queue_pairs import Sending, linux_source_port
+from rocescope.replay.generate.patterns import PATTERNS, Settings
+from rocescope.replay.generate.queue_pairs import Sending, linux_source_port, packets_in_order
+
+# Queue pairs: numbers, ports, splitting of messages, impossible values.
 
 SETTINGS = Settings(
     hosts=8, message_bytes=10_000, messages=2, flows=20, fan_in=None, load=0.5,
@@ -83,3 +87,44 @@ def test_impossible_values_are_named(settings, sending, message):
 def test_too_many_queue_pairs():
     with pytest.raises(UsageError, match="queue pairs exceed"):
         generate("permutation", SETTINGS._replace(hosts=4096), Sending(qps=5000))
+
+
+# Packets in the order of time, in pieces, against a plain list of all packets.
+
+
+def plain(pairs):
+    """(time, queue pair, number, is ACK) of every packet."""
+    found = []
+    for p in range(len(pairs)):
+        start, interval, period = (
+            int(column[p]) for column in (pairs.start_ns, pairs.interval_ns, pairs.period_ns)
+        )
+        for message in range(int(pairs.messages[p])):
+            for position in range(int(pairs.packets[p])):
+                time = start + message * period + position * interval
+                found.append((time, p, message * int(pairs.packets[p]) + position, False))
+            found.append((time + pairs.sending.round_trip_ns, p, message, True))
+    return sorted(found)
+
+
+@given(
+    st.sampled_from(sorted(PATTERNS)),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(64, 5000),
+    st.integers(1, 50),
+    st.integers(1, 20_000),
+)
+def test_pieces_make_up_the_plain_list(name, qps, messages, size, at_once, round_trip):
+    settings = Settings(
+        hosts=4, message_bytes=size, messages=messages, flows=5, fan_in=None, load=0.9,
+        rate_bits_per_second=10**11,
+    )  # fmt: skip
+    pairs = generate(name, settings, Sending(qps=qps, path_mtu=256, round_trip_ns=round_trip))
+    pieces = list(packets_in_order(pairs, at_once))
+    rows = [row for piece in pieces for row in zip(*(c.tolist() for c in piece), strict=True)]
+    assert sorted(rows) == [(*row, False) for row in plain(pairs)]  # nothing is marked yet
+    times = [row[0] for row in rows]
+    assert times == sorted(times)
+    for piece in pieces:  # longer only if all its packets leave at once
+        assert len(piece.time_ns) <= at_once or len(set(piece.time_ns.tolist())) == 1

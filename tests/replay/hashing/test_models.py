@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.hashing.keys import fields_matrix
-from rocescope.replay.hashing.linear import LinearHash
 from rocescope.replay.hashing.models import MODELS, bind
+from rocescope.replay.hashing.seeded import LinearHash
 from rocescope.replay.hashing.settings import REDUCTIONS, SEED_USES, Group, HashSettings, equal_cost
 
 ASIC = [name for name in MODELS if name != "linux"]

@@ -7,7 +7,9 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.jobs import graph as graphs
-from rocescope.replay.jobs.graph import Graph
+from rocescope.replay.jobs.graph import MODELS, Graph
+
+# Nodes and edges of jobs.
 
 
 def test_nodes_are_numbered_and_edges_are_kept_once() -> None:
@@ -34,3 +36,19 @@ def test_graphs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) 
         graph.messages(np.zeros(1, int), np.ones(1, int), 1)
     with pytest.raises(UsageError, match="more than 3 dependencies"):
         graph.wait(np.arange(4) + 1, np.arange(4))
+
+
+# Sizes of models are the published ones.
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        ("alexnet", 61_100_840),
+        ("vgg16", 138_357_544),
+        ("resnet50", 25_557_032),
+        ("bert-base", 109_482_240),
+    ],
+)
+def test_layers_add_up_to_the_published_number(model, parameters):
+    assert sum(MODELS[model]) == parameters

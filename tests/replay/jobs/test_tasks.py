@@ -1,13 +1,76 @@
-"""Tasks as the graph of a job."""
+"""Traffic of a pattern beside jobs."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.compare.pattern import pairs_of
+from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.jobs.collectives import PLAIN
 from rocescope.replay.jobs.graph import MOST_PS
-from rocescope.replay.jobs.tasks import Tasks
+from rocescope.replay.jobs.offered import offer_jobs
+from rocescope.replay.jobs.tasks import FreeHosts, Tasks, background, training
+from rocescope.replay.packets.model.model import Model
+
+# Traffic of a pattern beside jobs.
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4,rate=100G")
+
+
+def test_messages_begin_at_the_times_of_the_pattern_on_their_queue_pairs() -> None:
+    pairs, _ = pairs_of("trace-like:flows=40,messages=2,message-size=1kB", FABRIC)
+    load = offer_jobs([background("trace-like", pairs, 8)], FABRIC, Model(pfc=None), 1).workload
+    assert len(load.src) == 40 and len(load.flow) == 80
+    assert sorted(load.release_ps[::2].tolist()) == sorted((pairs.start_ns * 1000).tolist())
+    assert np.bincount(load.src).sum() == 40 and load.at_once.all()
+
+
+# Hosts of jobs.
+
+PLACING_FABRIC = parse_fabric("leaf-spine:leaves=3,spines=1,hosts=2,rate=100G")
+
+
+def test_packed_spread_and_random_hosts() -> None:
+    free = FreeHosts(PLACING_FABRIC)
+    assert free.take(2, "spread", "a", 1).tolist() == [0, 2]
+    assert free.take(2, "packed", "b", 1).tolist() == [1, 3]
+    assert sorted(free.take(2, "random", "c", 1).tolist()) == [4, 5]
+    with pytest.raises(UsageError, match="d has 1 workers, but .* has 0 free hosts"):
+        free.take(1, "packed", "d", 1)
+    drawn = {
+        tuple(FreeHosts(PLACING_FABRIC).take(4, "random", "e", seed).tolist()) for seed in range(9)
+    }
+    assert len(drawn) > 1
+
+
+# Iterations: compute, then collectives layer by layer.
+
+
+def test_layers_follow_their_computation_and_iterations_follow_both() -> None:
+    slowness = np.array([[1.0, 2.0], [1.0, 1.0]])
+    graph = training(2, [600, 300], 2, 900, slowness, PLAIN["ring"])
+    nodes, edges = graph.nodes(), graph.edges()
+    # A third forward; the rest evenly over both layers.
+    first = [(0, 600), (1, 1200)]
+    assert list(zip(nodes.rank.tolist(), nodes.size.tolist(), strict=True))[:2] == first
+    work = np.flatnonzero(nodes.to < 0)
+    assert nodes.size[work].tolist() == [600, 1200, 300, 600, 600, 600, 300, 300]
+    assert nodes.iteration[work].tolist() == [0] * 4 + [1] * 4
+    after = {n: set(edges.after[edges.node == n].tolist()) for n in range(graph.count)}
+    # Two steps of a ring of two per layer: messages 2 to 5, then 8 to 11.
+    assert work.tolist() == [0, 1, 6, 7, 12, 13, 18, 19]
+    assert after[2] == {0} and after[6] == {0} and after[8] == {6, 4, 5}
+    assert after[12] == {6, 10, 11} and after[13] == {7, 10, 11}
+
+
+def test_without_computing_there_are_only_messages() -> None:
+    graph = training(3, [900], 1, 0, np.ones((1, 3)), PLAIN["ring"])
+    assert (graph.nodes().to >= 0).all() and graph.count == 12
+
+
+# Tasks as the graph of a job.
 
 
 def test_receives_take_messages_in_order_and_processors_do_one_thing_at_a_time() -> None:

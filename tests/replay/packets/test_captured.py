@@ -35,7 +35,7 @@ from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.loads import link_loads
 from rocescope.replay.generate.from_pattern import generate, offered_traffic
-from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.patterns import Settings
 from rocescope.replay.generate.queue_pairs import Sending
 from rocescope.replay.hashing.keys import PacketKeys, packet_keys
 from rocescope.replay.jobs.offered import offer_jobs
@@ -46,9 +46,8 @@ from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.offers import collective, units_of
 from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import parse_packet_strategy, parse_strategy
-from rocescope.replay.traffic.linked import Links
 from rocescope.replay.traffic.observed import traffic_from_capture
-from rocescope.replay.traffic.traffic import PacketTimes, SentMessages, Traffic
+from rocescope.replay.traffic.traffic import Links, PacketTimes, SentMessages, Traffic
 
 SPEC = "leaf-spine:leaves=2,spines=2,hosts=4,rate=100G"
 FABRIC = parse_fabric(SPEC)

@@ -22,7 +22,7 @@ from rocescope.replay.packets.model.model import Model, Workload
 from rocescope.replay.packets.offers import both_ways, collective, workload_of
 from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.packets.runs import run_many
-from rocescope.replay.strategies.hosts.mrc import ASSUMED_BAD, GOOD
+from rocescope.replay.strategies.mrc import ASSUMED_BAD, GOOD
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.traffic import Traffic
 

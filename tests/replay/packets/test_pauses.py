@@ -27,7 +27,6 @@ from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.event_driven import run_event_driven
 from rocescope.replay.packets.failures import LINK_DOWN, LINK_RATE, Scheduled
 from rocescope.replay.packets.hosts.transport import Transport
-from rocescope.replay.packets.links.pauses import _circle, threshold
 from rocescope.replay.packets.model import pause_state as ps
 from rocescope.replay.packets.model.arrays import fabric_arrays
 from rocescope.replay.packets.model.model import NEVER, EngineResult, Model, Workload
@@ -35,6 +34,7 @@ from rocescope.replay.packets.model.pause_state import Pauses, new_pauses, no_pa
 from rocescope.replay.packets.model.queueing import PauseOutcome, Pfc, TrafficClass
 from rocescope.replay.packets.model.wheel import new_wheel
 from rocescope.replay.packets.offers import workload_of
+from rocescope.replay.packets.pauses import _circle, threshold
 from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
 

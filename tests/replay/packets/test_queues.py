@@ -28,7 +28,6 @@ from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.event_driven import FeedbackResult, run_event_driven
 from rocescope.replay.packets.hosts.transport import Transport
-from rocescope.replay.packets.links.queues import add_load, add_queue, filled
 from rocescope.replay.packets.model import state as rs
 from rocescope.replay.packets.model.model import Model, Workload
 from rocescope.replay.packets.model.queueing import (
@@ -42,6 +41,7 @@ from rocescope.replay.packets.model.records import table
 from rocescope.replay.packets.model.rules import Choice, Rules, Strategy, chooser, no_label
 from rocescope.replay.packets.offers import workload_of
 from rocescope.replay.packets.open_loop import run_open_loop
+from rocescope.replay.packets.queues import add_load, add_queue, filled
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 

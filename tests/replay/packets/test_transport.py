@@ -25,7 +25,7 @@ from rocescope.replay.packets.model.labels import EvState, host_functions
 from rocescope.replay.packets.model.model import MARKED, Model, Workload
 from rocescope.replay.packets.model.rules import Rules, Strategy
 from rocescope.replay.packets.offers import workload_of
-from rocescope.replay.strategies.hosts import mrc as mrc
+from rocescope.replay.strategies import mrc
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 US = 1_000_000

@@ -9,9 +9,9 @@ from examples import thorough
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.hashing.keys import packet_keys
 from rocescope.replay.hashing.models import bind
-from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.hashing.seeded import SeedRange
 from rocescope.replay.hashing.settings import Group, HashSettings
-from rocescope.replay.results.recover import Candidate
+from rocescope.replay.results import Candidate
 from rocescope.replay.seeds.recover import (
     Wanted,
     is_explained,

@@ -1,23 +1,188 @@
-"""Sweeps against placing seed by seed, chance against its closed form, and what is explained."""
+"""A fabric on which captured links can be replayed at once."""
 
 from __future__ import annotations
+
+import threading
+from random import Random
 
 import numpy as np
 import pytest
 import replay_traffic
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.measures.spraying import expected_fim, fim
+from rocescope.replay.compare.captured import sweep_result
 from rocescope.replay.compare.flows import random_sweep
-from rocescope.replay.compare.seeds import sweep_result
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.flows.fair_share import split_evenly
 from rocescope.replay.flows.loads import link_loads
 from rocescope.replay.flows.placement import Walk, place
-from rocescope.replay.hashing.seeding import PerSwitch, SeedRange, switch_seeds
+from rocescope.replay.flows.shares import split_evenly
+from rocescope.replay.hashing.seeded import PerSwitch, SeedRange, switch_seeds
 from rocescope.replay.hashing.settings import HashSettings
-from rocescope.replay.results.sweep import SweepResult
-from rocescope.replay.seeds.sweep import Measure, Scores, sweep
+from rocescope.replay.results import SweepResult
+from rocescope.replay.seeds import sweep as module
+from rocescope.replay.seeds.sweep import (
+    Extremes,
+    Measure,
+    Scores,
+    Tally,
+    in_chunks,
+    small_fabric,
+    sweep,
+)
+from rocescope.replay.seeds.tapped import Direction, Seen
+
+# A fabric on which captured links can be replayed at once.
+
+
+def direction(names: list[str], links: int = 4) -> Direction:
+    """One flow from each of the first half of the hosts to each of the others."""
+    half = len(names) // 2
+    source, destination = (
+        ends.ravel() for ends in np.meshgrid(range(half), range(half, len(names)))
+    )
+    keys = replay_traffic.random_traffic(
+        parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2"), len(source)
+    ).keys
+    zeros = np.zeros(len(source), np.int64)
+    taps = tuple(f"up{i}" for i in range(links))
+    link, limit = zeros.astype(np.int32), zeros.astype(np.uint8)
+    return Direction("", Seen(taps, keys, link, limit, source, destination, tuple(names)))
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["10.1.1.10", "10.1.2.10", "10.2.3.10", "10.2.4.10"], "hosts=2 subnets"),
+        (["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"], "hosts=2 order"),
+        (["fd10:1:1::1", "fd10:1:1::2", "fd10:2:1::1", "fd10:2:1::2"], "hosts=2 subnets"),
+        (["10.1.0.1", "10.1.0.9", "10.1.0.2", "10.1.0.5"], None),
+    ],
+)
+def test_each_side_is_one_leaf(names: list[str], told: str | None) -> None:
+    found = small_fabric([direction(names)])
+    expected = None if told is None else f"leaf-spine:leaves=2,spines=4,{told}"
+    assert (None if found is None else f"{found.fabric} {found.map}") == expected
+
+
+def test_nothing_to_build_from_or_too_much_is_no_fabric() -> None:
+    assert small_fabric([]) is None
+    names = ["10.1.1.10", "10.1.2.10", "10.2.3.10", "10.2.4.10"]
+    assert small_fabric([direction(names, links=1 << 20)]) is None
+
+
+# Work in chunks: every number once, errors of workers, and the end after an interrupt.
+
+
+@pytest.mark.parametrize("cores", [1, 3, 50])
+def test_every_chunk_once(cores, monkeypatch):
+    monkeypatch.setattr(module, "cores", lambda: cores)
+    lock, done, told = threading.Lock(), [], []
+
+    def work(worker, number):
+        with lock:
+            done.append((worker, number))
+
+    in_chunks(20, work, lambda: told.append(len(done)))
+    assert sorted(number for _, number in done) == list(range(20))
+    assert {worker for worker, _ in done} <= set(range(cores))
+    assert told[-1] == 20
+
+
+def test_no_chunk():
+    told = []
+    in_chunks(0, lambda worker, number: pytest.fail("there is no work"), lambda: told.append(1))
+    assert told
+
+
+def test_an_error_ends_the_work(monkeypatch):
+    monkeypatch.setattr(module, "cores", lambda: 1)
+    done = []
+
+    def work(_worker, number):
+        done.append(number)
+        if number == 2:
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        in_chunks(100, work)
+    assert done == [0, 1, 2]
+
+
+def test_an_interrupt_ends_the_work(monkeypatch):
+    monkeypatch.setattr(module, "cores", lambda: 2)
+    monkeypatch.setattr(module, "_TELL_EVERY_S", 0.001)
+    begun, interrupted = [], threading.Event()
+
+    def work(_worker, number):
+        begun.append(number)
+        interrupted.wait(30)
+
+    def tell():
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_chunks(1000, work, tell)
+    assert len(begun) < 1000
+
+
+# Distributions without keeping values, against numpy on all of them.
+
+VALUES = st.lists(st.integers(0, 1000).map(lambda v: v / 10), min_size=1, max_size=200)
+
+
+@given(VALUES, st.integers(1, 50))
+def test_quantiles_extremes_and_mean(values: list[float], cut: int) -> None:
+    array = np.array(values)
+    whole, other = Tally(100), Tally(100)
+    whole.add(array[:cut])
+    other.add(array[cut:])
+    whole.merge(other)
+    found = whole.distribution()
+    assert (found.min, found.max) == (array.min(), array.max())
+    assert found.mean == pytest.approx(array.mean())
+    assert sum(one.count for one in found.histogram) == len(array)
+    assert found.histogram[0].low <= found.min + 1e-9  # bins have rounded borders
+    assert found.max < found.histogram[-1].high + 1e-9
+    for name, value in found.quantiles.items():
+        exact = np.percentile(array, int(name[1:]), method="inverted_cdf")
+        assert abs(value - exact) <= found.resolution
+    distinct = len(np.unique(array))
+    assert found.distinct == (distinct if distinct <= 64 else None)
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=40), st.randoms())
+def test_the_mean_does_not_depend_on_the_order_of_parts(values: list[float], order: Random) -> None:
+    def mean() -> float:
+        whole = Tally(100)
+        for value in values:
+            part = Tally(100)
+            part.add(np.array([value]))
+            whole.merge(part)
+        return whole.mean
+
+    before = mean()
+    order.shuffle(values)
+    assert mean() == before
+
+
+@given(VALUES, st.integers(1, 20), st.integers(1, 50), st.booleans())
+def test_extreme_seeds(values: list[float], keep: int, cut: int, largest: bool) -> None:
+    array = np.array(values)
+    seeds = np.arange(len(array), dtype=np.uint64) + 7
+    found, other = Extremes(keep, largest), Extremes(keep, largest)
+    found.add(seeds[:cut], array[:cut])
+    other.add(seeds[cut:], array[cut:])
+    found.merge(other)
+    sign = -1 if largest else 1
+    expected = sorted(zip(sign * array, seeds.tolist(), strict=True))[:keep]
+    assert [(sign * one.value, one.seed) for one in found.records()] == expected
+
+
+# Sweeps against placing seed by seed, chance against its closed form, and what is explained.
 
 TREE = parse_fabric("fat-tree:k=4")
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=8,hosts=8,slow=leaf1-spine1:100G")

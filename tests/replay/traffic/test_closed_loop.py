@@ -11,7 +11,7 @@ from tracked_batches import START_NS, tracked
 
 from rocescope.analyzer.measures.messages import MessageStatistics
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED
-from rocescope.analyzer.wire.opcodes import opcode_name
+from rocescope.analyzer.wire.bth import opcode_name
 from rocescope.analyzer.wire.packets import ACK_REQUEST, HAS_AETH
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.captured import captured

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tracked_batches import START_NS, parts, tracked
 
 from rocescope.analyzer.track.batch import VERDICT_NAMES
-from rocescope.analyzer.wire.opcodes import opcode_name
+from rocescope.analyzer.wire.bth import opcode_name
 from rocescope.replay.traffic.message_log import ASKS, REQUESTS, RESPONSES, MessageLog
 
 NEW = {"in_order", "ahead", "reordered", "recovered", "restarted"}

@@ -11,8 +11,7 @@ import pytest
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.generate.from_pattern import generate, offered_traffic
-from rocescope.replay.generate.patterns.demands import Settings
-from rocescope.replay.generate.patterns.registry import PATTERNS
+from rocescope.replay.generate.patterns import PATTERNS, Settings
 from rocescope.replay.generate.pcap_writer import write_pcap
 from rocescope.replay.generate.queue_pairs import Sending
 from rocescope.replay.traffic.observed import traffic_from_capture
@@ -100,7 +99,7 @@ def test_windows_of_offered_traffic_are_those_of_its_capture(name, capture):
 
 
 def test_windows_are_widened_when_there_are_too_many(capture, monkeypatch):
-    monkeypatch.setattr("rocescope.replay.traffic.window_cells.MAX_CELLS", 64)
+    monkeypatch.setattr("rocescope.replay.traffic.observed.MAX_CELLS", 64)
     fabric = parse_fabric(SPEC)
     pairs = generate("incast", SETTINGS._replace(fan_in=3), Sending(), seed=3)
     traffic = traffic_from_capture([capture(pairs, fabric.addresses)], fabric, window_ns=10)

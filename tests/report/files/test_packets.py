@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rocescope import cli
-from rocescope.report.files import packet_stream
+from rocescope.report.files import packets as packet_stream
 from rocescope.report.files.packets import packet_schema
 
 CAPTURE = "c40_rc_oddities_ipv4.atB.pcap"

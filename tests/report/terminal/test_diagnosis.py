@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from rocescope.analyzer.results.diagnosis import Diagnosis, Severity
+from rocescope.report.human import ASCII, UNICODE
 from rocescope.report.terminal.diagnosis import MOST_ROWS, in_full
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report
-from rocescope.report.words.human import ASCII, UNICODE
 
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
 FINDING = factories.diagnosis().findings[0]

@@ -9,7 +9,7 @@ import pytest
 
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.commands.generate import generate_mrc
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report
 

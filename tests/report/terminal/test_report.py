@@ -1,21 +1,196 @@
-"""The report as it is printed, at several widths and on poor terminals."""
+"""What the report says of mirrors, on a capture of samples, a mirror and Ultra Ethernet."""
 
 from __future__ import annotations
 
 import io
+import struct
+import time
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import encapsulations as enc
 import factories_results as factories
 import msgspec
 import pytest
+from captures import DATA
+from factories import START_NS, Frame, write_pcap
+from factories_results import analysis as analysis_hosts
+from factories_results import flow
 from rich.console import Console
+from rich.table import Table
 
-from rocescope.analyzer.results.analysis import Analysis
-from rocescope.analyzer.results.events import Event
-from rocescope.report.terminal.page import Page, page_on
-from rocescope.report.terminal.report import Report
+from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.results.analysis import Analysis, LiveInterval
+from rocescope.analyzer.results.base import Event
+from rocescope.analyzer.results.flow import Owner
+from rocescope.report.human import UNICODE
+from rocescope.report.terminal.page import Page, new_table, page_on
+from rocescope.report.terminal.report import CheckReport, Report, hop_table, interval_lines, mirrors
+
+from ...analyzer.decode.test_decoder import frame as roce
+
+# What the report says of mirrors, on a capture of samples, a mirror and Ultra Ethernet.
+
+
+def test_lines_at_80_columns_hold_the_facts(tmp_path: Path) -> None:
+    sample = enc.flow_sample(enc.raw_header(roce(1)), rate=1000)
+    pds = struct.pack(">HHIHH", 2 << 11, 0, 9, 1, 2)
+    packets = [
+        enc.ethernet(0x0800, enc.ipv4(47, enc.erspan2(roce(1)))),
+        enc.ethernet(0x0800, enc.ipv4(17, enc.udp(6343, enc.sflow(sample)))),
+        enc.ethernet(0x0800, enc.ipv4(17, enc.udp(4793, pds))),
+    ]
+    frames = [Frame(START_NS + i, data) for i, data in enumerate(packets)]
+    path = write_pcap(tmp_path / "all.pcap", frames)
+    assert mirrors(analyze([str(path)], AnalyzeOptions())) == [
+        "Encapsulated frames (mirrors and tunnels): ERSPAN II 1, sFlow 1. Taps: erspan 12 from"
+        " 192.0.2.1 (1), sflow interface 7 ingress from 198.51.100.4 (1).",
+        "sflow interface 7 ingress from 198.51.100.4: estimated 1,000 packets, 122 kB"
+        " (standard error 100.0 %)",
+        "Ultra Ethernet, counted but not tracked: 1 RUD request; 54 B, 1 entropy value, PSN 9 to 9",
+    ]
+    plain = write_pcap(tmp_path / "plain.pcap", [Frame(START_NS, roce(1))])
+    assert mirrors(analyze([str(plain)], AnalyzeOptions())) == []
+
+
+# The table of hops.
+
+
+@pytest.mark.parametrize("trimmed", [0, 37])
+def test_trimmed_packets_have_a_column_where_there_are_any(trimmed):
+    table = Table()
+    hop_table(table, [factories.hop(trimmed_packets=trimmed)], UNICODE, 120)
+    stream = io.StringIO()
+    Console(file=stream, width=120).print(table)
+    assert ("trim" in stream.getvalue(), "37" in stream.getvalue()) == (bool(trimmed),) * 2
+
+
+def test_long_names_stay_different_at_80_columns():
+    """Also those that differ in their middle only."""
+    leaves, ports = range(1, 3), range(1, 9)
+    taps = [f"leaf{n}-ethernet{p}-spine{p}-ethernet{n}-monitor" for n in leaves for p in ports]
+    hops = [
+        factories.hop(id=i, from_tap=near, to_tap=far, packets=1_234_567, lost_packets=i)
+        for i, (near, far) in enumerate(zip(taps, reversed(taps), strict=True))
+    ]
+    table = new_table(1)
+    hop_table(table, hops, UNICODE, 80)
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(table)
+    rows = [line.split()[:2] for line in stream.getvalue().splitlines()[1:]]
+    assert len({name for row in rows for name in row}) == len(taps) == len(rows)
+
+
+# Lines of a live analysis: what is in which column, and what is said before.
+
+NOON_NS = int(time.mktime((2026, 3, 1, 12, 0, 5, 0, 0, 0))) * 10**9
+INTERVAL = LiveInterval(
+    interval=2,
+    end_time_ns=NOON_NS,
+    duration_ns=500_000_000,
+    dropped_frames=0,
+    dropped_frames_total=0,
+    too_short_frames=0,
+    merged_frames=0,
+    frames=700,
+    packets=600,
+    wire_bytes=60_000,
+    packets_per_second=1200.4,
+    bits_per_second=960_000.0,
+    flows=3,
+    flows_total=9,
+    reordered_packets=11,
+    retransmitted_packets=12,
+    missing_packets_total=13,
+    ecn_marked_packets=14,
+    cnps=15,
+    naks=16,
+    rnr_naks=1,
+    interfaces_gone=[],
+)
+
+
+def test_one_line():
+    (line,) = interval_lines(INTERVAL)
+    assert line == (
+        "12:00:05      1,200    960 kb/s      3     11       12       13      14     15     17"
+    )
+
+
+def test_a_heading_from_time_to_time():
+    for number, lines in ((1, 2), (2, 1), (20, 1), (21, 2)):
+        found = interval_lines(msgspec.structs.replace(INTERVAL, interval=number))
+        assert len(found) == lines
+    assert found[0] == (
+        "    time  packets/s        rate  flows   late  retrans  missing      CE    CNP    NAK"
+    )
+    assert len(found[0]) == len(found[1])
+
+
+def test_losses_of_the_capture_come_first():
+    lossy = msgspec.structs.replace(
+        INTERVAL, dropped_frames=1, dropped_frames_total=1200, interfaces_gone=["eth9"]
+    )
+    assert interval_lines(lossy)[:2] == [
+        "the capture dropped 1 packet (1,200 in total): use a larger --ring",
+        "interface eth9 disappeared",
+    ]
+
+
+# The report's section on owners.
+
+
+def report(**changes) -> str:
+    sink = io.StringIO()
+    Report(analysis_hosts(**changes), page_on(sink)).print()
+    return sink.getvalue()
+
+
+def test_owners_have_a_section():
+    flows = [
+        flow(0, 10, owner=Owner(71, "python3", 5, "source")),
+        flow(1, 20, owner=Owner(71, "python3", 5, "destination")),
+        flow(2, 30, owner=Owner(72, "ib_write_bw", None)),
+        flow(3, 40),
+    ]
+    section = report(flows=flows).partition("OWNERS\n")[2].splitlines()
+    assert section[0] == "3 of 4 flows belong to 2 processes of this host."
+    cells = [line.split()[-4:] for line in section[1:5]]
+    assert cells == [
+        ["command", "PID", "rank", "end"],
+        ["ib_write_bw", "72", "-", "destination"],
+        ["python3", "71", "5", "destination"],
+        ["python3", "71", "5", "source"],
+    ]
+
+
+def test_ranks_of_logs_have_columns():
+    logged = Owner(
+        pid=9, command=None, rank=11, end="source", host="a\x1b[2J", peer_rank=3, comm="0xabc"
+    )
+    section = report(flows=[flow(0, 10, owner=logged), flow(1, 5)]).partition("OWNERS\n")[2]
+    head, names, row = section.splitlines()[:3]
+    assert head == "1 of 2 flows belongs to 1 process; logs name both ranks of 1 flow."
+    assert "rank peer rank host" in " ".join(names.split())
+    assert "9 11 3 a?[2J 0xabc source" in " ".join(row.split())
+
+
+def test_perftest_has_no_process():
+    logged = Owner(pid=None, command="perftest", rank=None, device="rxe0")
+    section = report(flows=[flow(0, 10, owner=logged)]).partition("OWNERS\n")[2]
+    assert section.startswith("1 of 1 flow belongs to perftest; logs name both ranks of 0 flows.")
+
+
+def test_without_owners_there_is_none():
+    assert "OWNERS" not in report(flows=[flow(0, 10)])
+    assert "RDMA PORTS" not in report(flows=[flow(0, 10)])
+
+
+# The report as it is printed, at several widths and on poor terminals.
 
 
 def report_text(analysis: Analysis, width: int, encoding: str) -> str:
@@ -169,3 +344,37 @@ def test_a_section_has_a_tick_only_for_checks_of_everything(
     Report(msgspec.structs.replace(clean, diagnosis=found), page_on(stream, "never")).print()
     stream.seek(0)
     assert ("LOSS AND RECOVERY  ✓" in stream.read()) == tick
+
+
+# The conformance report: verdict first, nothing wider than the terminal, plain where asked.
+
+
+@pytest.fixture(scope="module")
+def analysis():
+    saved = HostCounters("10.0.0.2", {"rcvd_pkts": 31_510, "out_of_seq_request": 126})
+    paths = [str(DATA / f"i01_write_loss0.5_AtoB.at{host}.pcap.gz") for host in "AB"]
+    options = AnalyzeOptions(conformance=ConformanceOptions(counters=saved))
+    return analyze(paths, options)
+
+
+@pytest.mark.parametrize("columns", ["80", "140"])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_fits_and_says_what_matters(monkeypatch, analysis, columns, encoding) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, newline="\n")
+    CheckReport(analysis, page_on(stream, "never")).print()
+    stream.seek(0)
+    text = stream.read()
+    assert max(map(len, text.splitlines())) <= int(columns)
+    assert "No rule is violated: 9 rules passed" in text
+    assert "before a loss" in text and "after a loss" in text
+    assert "2 of 2 counters agree" in text  # with the tap on the link of the host
+    assert "\x1b" not in text
+
+
+def test_section_of_the_whole_report(monkeypatch, analysis) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = io.StringIO()
+    Report(analysis, page_on(stream, "never")).print()
+    text = stream.getvalue()
+    assert text.index("LOSS AND RECOVERY") < text.index("CONFORMANCE")

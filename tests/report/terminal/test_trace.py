@@ -7,7 +7,7 @@ import io
 import pytest
 from answers import recorded, traffic_of, truth
 
-from rocescope.discovery.asking.commands import Said
+from rocescope.discovery.asking import Said
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.tracing.asking import Asking
 from rocescope.discovery.tracing.trace import trace

@@ -11,7 +11,7 @@ from captures import data
 from tui_driver import drive, text_of
 
 from rocescope.tui.screens.hops import MEASURES, drawn_fabric, sentence
-from rocescope.tui.session.snapshots.judged import Judged
+from rocescope.tui.session.judged import Judged
 
 PAIR = [data(f"i01_write_loss0.5_AtoB.at{side}") for side in "AB"]
 FABRIC = [

@@ -11,9 +11,9 @@ from tui_driver import Still, drive, each, text_of
 
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.tui.screens.ranks import NOTHING, pair_cells
+from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.judged import Judged
-from rocescope.tui.session.snapshots.snapshot import Snapshot, SourceState
+from rocescope.tui.session.snapshot import Snapshot, SourceState
 
 
 def test_the_pair_with_its_losses_leads_to_its_flows(tmp_path):

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from textual.widgets import Static
 from tui_driver import drive
 
-from rocescope.replay.results.packets import PausedPort, PauseSummary
+from rocescope.replay.results import PausedPort, PauseSummary
 from rocescope.tui.screens.replay import pause_lines
-from rocescope.tui.session.replays.replays import Replays, ReplayView
+from rocescope.tui.session.replays import Replays, ReplayView
 
 WORDS = (
     "leaf-spine:leaves=2,spines=1,hosts=4,rate=100G,delay=500ns,uplink_rate=400G "

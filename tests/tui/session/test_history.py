@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from captures import data
 
+from rocescope.tui.session.columns import widths
 from rocescope.tui.session.history import STEP_NS, History, as_then, between
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.columns import widths
-from rocescope.tui.session.snapshots.snapshot import (
+from rocescope.tui.session.snapshot import (
     UNKNOWN,
     FlowBins,
     FlowColumns,

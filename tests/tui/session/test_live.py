@@ -19,11 +19,11 @@ from tui_driver import text_of
 from tui_driver import until_shown as until
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.probes import rights as dropping
 from rocescope.probes.hooks.attach import GONE, gone_text
 from rocescope.probes.live import LiveOptions
-from rocescope.probes.rights import dropping
-from rocescope.probes.rights.dropping import LOADING, READING
-from rocescope.tui.app.app import RocescopeApp
+from rocescope.probes.rights import LOADING, READING
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session.live import open_live
 
 

@@ -18,7 +18,7 @@ from tui_driver import until_shown as until
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.probes.live import LiveOptions
-from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session.live import open_recorded
 
 

@@ -17,12 +17,12 @@ from rocescope import cli
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.report.out_folder import out_folder
-from rocescope.tui.app.app import RocescopeApp
+from rocescope.report.whole_file import out_folder
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session.results import ResultsSession
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.snapshot import UNKNOWN, Snapshot
-from rocescope.tui.session.words.sentences import queue_pairs
+from rocescope.tui.session.snapshot import UNKNOWN, Snapshot
+from rocescope.tui.session.words import queue_pairs
 
 PATHS = [str(data(f"i01_write_loss0.5_AtoB.{at}")) for at in ("atA", "atB")]
 ELSEWHERE = {"rate", "src", "dst"}

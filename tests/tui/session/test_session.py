@@ -25,17 +25,16 @@ from rocescope.analyzer.pipeline.pipeline import Pipeline
 from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
-from rocescope.commands.replay.generate_mrc import generate_mrc
-from rocescope.report.words import human
-from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.flow_columns import COLUMNS
-from rocescope.tui.screens.flow_row import flow_cells
+from rocescope.commands.generate import generate_mrc
+from rocescope.report import human
+from rocescope.tui.app import RocescopeApp
+from rocescope.tui.screens.qps import COLUMNS, flow_cells
 from rocescope.tui.session.feeds import STOPPED_EARLY, ended_words, measure_for_screens
-from rocescope.tui.session.packets.packets import PacketScan
+from rocescope.tui.session.judged import Judged
+from rocescope.tui.session.matrix import at_one_place
+from rocescope.tui.session.packets import PacketScan
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshots.judged import Judged
-from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey, SourceState
-from rocescope.tui.session.snapshots.tap_paths import at_one_place
+from rocescope.tui.session.snapshot import UNKNOWN, FlowKey, SourceState
 
 
 def whole(*names, **options):
@@ -307,7 +306,7 @@ def test_screens_leave_time_to_probes_that_are_behind(monkeypatch):
     )
     app, made = RocescopeApp(session), []
     monkeypatch.setattr(app, "request_snapshot", lambda: made.append(1))
-    monkeypatch.setattr("rocescope.tui.app.snapshots.monotonic", lambda: 100.0)
+    monkeypatch.setattr("rocescope.tui.snapshots.monotonic", lambda: 100.0)
     for share, waited, snapshots in ((0.0, 0.3, 1), (0.5, 0.3, 0), (0.5, 1.1, 1), (1.1, 0.9, 0)):
         behind[0], app.snapshots.built_at = share, 100.0 - waited
         made.clear()

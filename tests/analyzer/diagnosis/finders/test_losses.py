@@ -61,9 +61,9 @@ from rocescope.analyzer.diagnosis.finders.losses import (
     unlikely,
 )
 from rocescope.analyzer.diagnosis.known import Known
-from rocescope.analyzer.results.ended import Ended
+from rocescope.analyzer.results.captures import Ended
 from rocescope.analyzer.wire.packets import ICRC_BAD, ICRC_OK
-from rocescope.report.words.diagnosis import place, reaches
+from rocescope.report.notes import place, reaches
 
 NEAR, FAR = "leaf1-spine2", "leaf2-spine2"
 SPINE = (NEAR, FAR, "spine2", "leaf1 to leaf2")

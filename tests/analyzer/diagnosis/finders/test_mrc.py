@@ -31,7 +31,7 @@ from rocescope.analyzer.pipeline import pipeline
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.mrc import MrcPortOutage
-from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.commands.generate import generate_mrc
 
 
 @pytest.fixture

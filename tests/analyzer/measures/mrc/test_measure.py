@@ -11,7 +11,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.decode.multipath.mrc import CC_STATE, ERTH, MRC_ROW, NETH, SETH, TSETH
+from rocescope.analyzer.decode.mrc import CC_STATE, ERTH, MRC_ROW, NETH, SETH, TSETH
 from rocescope.analyzer.measures import mrc as mrc_state
 from rocescope.analyzer.measures.mrc import ORDER_LABEL_HIGH as LABEL_HIGH
 from rocescope.analyzer.measures.mrc import ORDER_PORT_HIGH as PORT_HIGH

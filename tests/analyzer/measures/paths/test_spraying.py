@@ -24,10 +24,9 @@ from tracked_batches import (
 
 from rocescope.analyzer.measures import path_table as pathtable
 from rocescope.analyzer.measures.spraying import PathUsage
-from rocescope.analyzer.results.base import Quantiles
-from rocescope.analyzer.results.paths import PathShare, Spraying
+from rocescope.analyzer.results.base import PathShare, Quantiles, Spraying
 from rocescope.analyzer.track.batch import OVERTAKEN, REORDERED, TAP_COPY
-from rocescope.analyzer.wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS
+from rocescope.analyzer.wire.bth import ACKNOWLEDGE, OPCODE_CLASS
 
 KEYS = ("entropy", "tap", "srv6")
 COUNTED = ("packets", "wire_bytes", "late", "marked", "first_ns", "last_ns")

@@ -14,7 +14,7 @@ from rocescope.analyzer.measures.conformance import rules
 from rocescope.analyzer.measures.conformance.cnp import SCOPE_NAMES
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
 from rocescope.analyzer.measures.conformance.taps import TapConformance
-from rocescope.analyzer.summary.cnp_pacing import cnp_conformance
+from rocescope.analyzer.summary.conformance import cnp_conformance
 from rocescope.analyzer.track.state import FLOW
 
 CNP, CE = 0x81, 3

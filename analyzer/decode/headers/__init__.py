@@ -1,1 +1,0 @@
-"""Headers of one frame, from Ethernet to the BTH extension headers."""

@@ -1,1 +1,0 @@
-"""Restores packets that mirrors timestamp, number or duplicate."""

@@ -1,1 +1,0 @@
-"""Multipath headers: MRC and SRv6."""

@@ -1,1 +1,0 @@
-"""Frames inside mirrors, tunnels and samples."""

@@ -1,0 +1,352 @@
+"""Joins the queue pairs of logs with flows, by address, queue pair number and time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..results.base import Event
+from ..results.flow import Owner
+from ..track.pairing import CmPairs, NamedFlow, named_flows, settle
+from ..track.state import EVIDENCE_HOST_PROBE
+from ..track.tracker import FlowTracker
+from ..wire.registry import Endpoints
+from .job import Job, LoggedError, LoggedPair
+
+# Addresses of queue pairs whose log names only the other end, as UCX's does: from the capture.
+
+SLACK_NS = 2_000_000_000
+"""Times in logs may be whole seconds."""
+
+
+def in_time(pair: LoggedPair, flow: NamedFlow) -> bool:
+    """Whether the queue pair may have existed while the flow had packets."""
+    return (pair.time_ns is None or pair.time_ns <= flow.last_ns + SLACK_NS) and (
+        pair.ended_ns is None or flow.first_ns <= pair.ended_ns + SLACK_NS
+    )
+
+
+def located(pairs: Sequence[LoggedPair], flows: Iterable[NamedFlow]) -> dict[int, str]:
+    """Addresses by `id` of the queue pair, of those without one that have only one possible.
+
+    The address is the source of the flow to the other end, unless packets come back from there for
+    other queue pairs only. Otherwise it is what the log of the other end calls its peer, or the
+    address of other queue pairs of the same device.
+    """
+    missing = [pair for pair in pairs if pair.address is None]
+    if not missing:
+        return {}
+    by_pair: dict[int, str] = {}
+    to: dict[tuple[str, int], list[NamedFlow]] = defaultdict(list)
+    back: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for flow in flows:
+        to[flow.dst, flow.dest_qp].append(flow)
+        back[flow.src, flow.dst].add(flow.dest_qp)
+    for pair in missing:
+        if pair.remote is not None:
+            there, _ = pair.remote
+            _only(by_pair, pair, {
+                flow.src
+                for flow in to.get(pair.remote, ())
+                if in_time(pair, flow)
+                and pair.qpn in back.get((there, flow.src), {pair.qpn})
+            })  # fmt: skip
+    ends: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
+    """What the queue pairs at an address call their other ends."""
+    for pair in pairs:
+        address = by_pair.get(id(pair), pair.address)
+        if address is not None and pair.remote is not None:
+            ends[address, pair.qpn].add(pair.remote)
+    for pair in missing:
+        if pair.remote is not None:
+            _only(by_pair, pair, {
+                address for address, qpn in ends.get(pair.remote, ()) if qpn == pair.qpn
+            })  # fmt: skip
+    devices: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for pair in pairs:
+        address = by_pair.get(id(pair), pair.address)
+        if address is not None and pair.speaker is not None and pair.device is not None:
+            devices[pair.speaker.host, pair.device].add(address)
+    for pair in missing:
+        if pair.speaker is not None and pair.device is not None:
+            _only(by_pair, pair, devices.get((pair.speaker.host, pair.device), set()))
+    return by_pair
+
+
+def _only(by_pair: dict[int, str], pair: LoggedPair, addresses: set[str]) -> None:
+    if id(pair) not in by_pair and len(addresses) == 1:
+        (by_pair[id(pair)],) = addresses
+
+
+_LONG_BEFORE_NS = 3_600_000_000_000
+"""A queue pair that is older when its flow begins may be of an earlier job."""
+_MOST_AFTER_NS = 600_000_000_000
+"""An error is reported after the last retry, maybe after the capture."""
+_RETRIES_EXCEEDED = {12: " (retries exceeded)", 13: " (RNR retries exceeded)"}
+
+NOTE = "job logs: "
+"""Begins every note."""
+
+_Key = tuple[str, int]
+
+
+@dataclass
+class Joined:
+    """Owners by flow index, errors of the logs as events, and what could not be joined."""
+
+    owners: dict[int, Owner] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Join:
+    """The join of one job with the flows of one analysis.
+
+    cm: settles the pairing of connections; None: of a running analysis, whose inferred pairing
+    stays unchanged.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        tracker: FlowTracker,
+        endpoints: Endpoints,
+        cm: CmPairs | None = None,
+    ) -> None:
+        self._job = job
+        self._tracker = tracker
+        pairs = job.pairs()
+        self._by_key: dict[_Key, list[LoggedPair]] = defaultdict(list)
+        self._hosts: dict[str, set[str]] = defaultdict(set)
+        """Hosts by address."""
+        self._by_remote: dict[_Key, list[LoggedPair]] = defaultdict(list)
+        """Queue pairs by the other end."""
+        self._nowhere = 0
+        seen = named_flows(tracker, endpoints)
+        self._located = located(pairs, seen)
+        for pair in pairs:
+            if pair.remote is not None:
+                self._by_remote[pair.remote].append(pair)
+            address = self._address(pair)
+            if address is None:
+                self._nowhere += pair.remote is None
+                continue
+            self._by_key[address, pair.qpn].append(pair)
+            if pair.speaker is not None:
+                self._hosts[address].add(pair.speaker.host)
+        self._pairs = len(pairs)
+        self._dated = any(pair.time_ns is not None for pair in pairs)
+        self._later = self._ambiguous = self._undated = self._elsewhen = 0
+        self._old = self._oldest_ns = 0
+        if cm is not None:
+            settle(tracker, cm)
+        self._pair_connections(seen)
+        self._flows = named_flows(tracker, endpoints)
+
+    def result(self) -> Joined:
+        """Owners of the destination queue pair of a flow, else of its source."""
+        owners: dict[int, Owner] = {}
+        at_end = [self._of(flow) for flow in self._flows]
+        for flow in self._flows:
+            near = at_end[flow.number]
+            far = None
+            if flow.peer >= 0 and self._flows[flow.peer].dst == flow.src:
+                far = at_end[flow.peer]
+            far = far or self._from(flow)
+            if near is not None:
+                owners[flow.number] = self._owner(near, far, flow.src, "destination")
+            elif far is not None:
+                owners[flow.number] = self._owner(far, None, flow.dst, "source")
+            if (pair := near or far) is not None:
+                self._note_age(pair, flow)
+        return Joined(owners, self._events(at_end), self._notes(owners))
+
+    def _pair_connections(self, seen: list[NamedFlow]) -> None:
+        """Pair the flows of connections of which a log names both ends."""
+        numbers = {(flow.src, flow.dst, flow.dest_qp): flow.number for flow in seen}
+        for (address, qpn), pairs in self._by_key.items():
+            remote = pairs[0].remote
+            if len(pairs) > 1 or remote is None:
+                continue
+            to_here = numbers.get((remote[0], address, qpn))
+            from_here = numbers.get((address, *remote))
+            if to_here is not None and from_here is not None:
+                self._tracker.pair(from_here, to_here, EVIDENCE_HOST_PROBE)
+
+    def _of(self, flow: NamedFlow) -> LoggedPair | None:
+        """The logged queue pair that a flow goes to; None if there is none or more than one."""
+        named = self._by_key.get((flow.dst, flow.dest_qp), [])
+        possible = [
+            pair
+            for pair in named
+            if in_time(pair, flow) and pair.remote_address in (None, flow.src)
+        ]
+        if named and not possible:
+            self._later += 1
+        if len(possible) > 1:
+            times = [pair.time_ns for pair in possible]
+            if None not in times and len(set(times)) == len(times):
+                last = max(possible, key=lambda pair: pair.time_ns or 0)
+                assert last.time_ns is not None
+                if last.time_ns <= flow.first_ns + SLACK_NS:
+                    return last
+            self._ambiguous += 1
+            return None
+        return possible[0] if possible else None
+
+    def _from(self, flow: NamedFlow) -> LoggedPair | None:
+        """The logged queue pair whose other end a flow goes to, if there is only one."""
+        possible = [
+            pair
+            for pair in self._by_remote.get((flow.dst, flow.dest_qp), ())
+            if in_time(pair, flow) and self._address(pair) == flow.src
+        ]
+        return possible[0] if len(possible) == 1 else None
+
+    def _address(self, pair: LoggedPair) -> str | None:
+        return self._located.get(id(pair), pair.address)
+
+    def _note_age(self, pair: LoggedPair, flow: NamedFlow) -> None:
+        if pair.time_ns is not None and pair.ended_ns is None:
+            age_ns = flow.first_ns - pair.time_ns
+            self._oldest_ns = max(self._oldest_ns, age_ns)
+            self._old += age_ns > _LONG_BEFORE_NS
+
+    def _owner(self, pair: LoggedPair, other: LoggedPair | None, far: str, end: str) -> Owner:
+        speaker = pair.speaker
+        return Owner(
+            pid=None if speaker is None else speaker.pid,
+            command="perftest" if speaker is None else None,
+            rank=pair.rank,
+            end=end,
+            host=None if speaker is None else speaker.host,
+            device=pair.device,
+            comm=pair.comm,
+            peer_rank=self._peer(pair, other, far),
+            inferred_channel=pair.channel,
+        )
+
+    def _peer(self, pair: LoggedPair, other: LoggedPair | None, far: str) -> int | None:
+        """The rank at the other end: as its own log says, else the only neighbour on its host, or
+        the only one at all where no log names that host."""
+        if pair.rank is None:
+            return None
+        if other is not None:
+            same = None not in (pair.comm, other.comm) and pair.comm == other.comm
+            return other.rank if same else None
+        there = self._hosts.get(far, set())
+        near = self._job.neighbours.get((pair.comm, pair.rank), set())
+        if there:
+            near = {rank for rank in near if self._job.hosts.get((pair.comm, rank)) in there}
+        return next(iter(near)) if pair.comm is not None and len(near) == 1 else None
+
+    def _events(self, at_end: Iterable[LoggedPair | None]) -> list[Event]:
+        """Errors of the logs that have a time and belong to a queue pair or address here."""
+        flows_of = {id(pair): number for number, pair in enumerate(at_end) if pair is not None}
+        hosts = {host for flow in self._flows for host in (flow.src, flow.dst)}
+        first = min((flow.first_ns for flow in self._flows), default=0)
+        last = max((flow.last_ns for flow in self._flows), default=0)
+        events = []
+        for error in self._job.errors:
+            pair = self._failed(error)
+            number: int | None = None if pair is None else flows_of.get(id(pair))
+            if number is None and not ({error.local, error.remote} & hosts):
+                continue  # of another job, or of other hosts
+            if error.time_ns is None:
+                self._undated += 1
+                continue
+            if not first - SLACK_NS <= error.time_ns <= last + _MOST_AFTER_NS:
+                self._elsewhen += 1
+                continue
+            if number is not None and pair is not None and pair.sends:
+                data = self._flows[number].peer
+                number = number if data < 0 else data
+            events.append(
+                Event(
+                    time_ns=error.time_ns,
+                    kind="job_error",
+                    flow=number,
+                    frame_number=None,
+                    tap=None,
+                    text=_error_text(error, pair),
+                )
+            )
+        return events
+
+    def _failed(self, error: LoggedError) -> LoggedPair | None:
+        """The queue pair of the process that reports an error."""
+        if error.qpn is None:
+            return None
+        return self._job.pair_of(error.speaker, error.qpn, error.time_ns)
+
+    def _notes(self, owners: dict[int, Owner]) -> list[str]:
+        job, notes = self._job, []
+        files = f"{job.files:,} {'file' if job.files == 1 else 'files'}"
+        if self._pairs and not (owners or self._ambiguous or self._later):
+            notes.append(
+                f"none of the {self._pairs:,} queue pairs in {files} is in this capture:"
+                " logs of another job, or of other hosts?"
+            )
+        elif not self._pairs:
+            notes.append(
+                f"no queue pair with a RoCE address in {files}: NCCL names them with"
+                " NCCL_DEBUG=INFO and NET in NCCL_DEBUG_SUBSYS, UCX with UCX_LOG_LEVEL=debug"
+            )
+        elif not self._dated:
+            notes.append(
+                "their queue pairs have no times: a queue pair of an earlier job with"
+                " the same address and number would match as well"
+            )
+        if self._old:
+            notes.append(
+                f"the queue pairs of {self._old:,} flows were created up to"
+                f" {self._oldest_ns / 3_600_000_000_000:,.0f} hours before the flows begin, and no"
+                " line shows their end: queue pairs of a later job with the same address and"
+                " number would match as well"
+            )
+        if self._nowhere:
+            notes.append(f"{self._nowhere:,} queue pairs have no address in the logs: not joined")
+        if self._ambiguous:
+            notes.append(
+                f"{self._ambiguous:,} flows fit several queue pairs of the logs: their"
+                " owner is unknown"
+            )
+        if self._later:
+            notes.append(
+                f"{self._later:,} flows ended before their queue pair was created, began"
+                " after it or its communicator was destroyed, or come from another peer:"
+                " not joined (log times are read as local time, see TZ)"
+            )
+        if self._undated:
+            notes.append(f"{self._undated:,} errors have no time: not among the events")
+        if self._elsewhen:
+            notes.append(
+                f"{self._elsewhen:,} errors are not from the time of the capture: not"
+                " among the events (log times are read as local time, see TZ)"
+            )
+        if job.doubtful_labels:
+            notes.append(
+                f"{job.doubtful_labels:,} ranks that mpirun or srun wrote before lines of UCX"
+                " belong to several processes, or to a process with other ranks, as in logs of"
+                " several jobs: not used"
+            )
+        if job.unknown_lines:
+            notes.append(f"{job.unknown_lines:,} lines have an unknown form: not used")
+        if job.dropped:
+            notes.append(f"{job.dropped:,} entries exceed the limits: not used")
+        return [NOTE + note for note in notes]
+
+
+def _error_text(error: LoggedError, pair: LoggedPair | None) -> str:
+    who = f"{error.speaker.host} pid {error.speaker.pid}"
+    if pair is not None and pair.rank is not None:
+        who = f"rank {pair.rank} ({who})"
+    text = f"{who}: completion with error"
+    if error.status is not None:
+        text += f" {error.status}{_RETRIES_EXCEEDED.get(error.status, '')}"
+    if error.qpn is not None:
+        text += f", QP 0x{error.qpn:06x}"
+    if error.remote is not None:
+        text += f" to {error.remote}"
+    return text

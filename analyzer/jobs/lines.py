@@ -1,0 +1,436 @@
+"""What single lines of job logs say: NCCL, RCCL, UCX, perftest.
+
+Lines are untrusted text. A line counts only if it is complete and of a known form; `suspect` tells
+lines about queue pairs, communicators or errors whose form is not known.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import time
+from typing import Final, NamedTuple, TypeVar
+
+_PREFIX = re.compile(
+    r"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,16}\] )?"
+    r"([A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}):(\d{1,10}):(\d{1,10}) \[(-?\d{1,4})\] "
+    r"(?:\S{1,200} )?NCCL (?:INFO|WARN|ERROR) "
+)
+_QUEUE_PAIR = re.compile(
+    r"NET/IB ?: (?:\w{1,64}: )?(?:NCCL (?:Merged)?)?Dev \d{1,4} (?:IbDev (\d{1,4}) )?Port (\d{1,3})"
+    r" (?:qpn|qp_num) (\d{1,8}) mtu \d{1,5} (?:query_ece=\{[^{}]{0,200}\} )?"
+    r"GID -?\d{1,5} \(([0-9A-Fa-f]{1,16})/([0-9A-Fa-f]{1,16})\)"
+)
+_CREATED = re.compile(
+    r"NET/IB ?: (\w{1,64}): QP created: port=(\d{1,3}) dev=(\d{1,4}) devName=([\w.\-]{1,64})"
+    r" ndevs=\d+ nmdevs=\d+ qp_num=(\d{1,8}) "
+)
+_COMMUNICATOR = re.compile(
+    r"comm (0x[0-9a-f]{1,16}) rank (\d{1,9}) nranks (\d{1,9}) cudaDev (-?\d{1,4})"
+    r"(?: nvmlDev -?\d{1,4})? busId [0-9a-f]{1,16}(?: parent 0x[0-9a-f]{1,16})?"
+    r"(?:[\w ()]{0,120}?)(?: commId (0x[0-9a-f]{1,16}))?"
+    r" - (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)"
+)
+_CHANNEL = re.compile(
+    r"Channel (\d{1,5})(?:/\d{1,5})? : (\d{1,9})\[[0-9a-f]{1,9}\] -> (\d{1,9})\[[0-9a-f]{1,9}\]"
+    r" \[(send|receive)\] via NET/"
+)
+_DEVICES = re.compile(r"\[(\d{1,4})\]([\w.\-]{1,64}):(\d{1,3})/RoCE")
+_FAILED = re.compile(r"NET/IB ?: .{0,80}Got CQE with error \(.{0,200}\bqp_num=(\d{1,8})\)")
+_COMPLETION = re.compile(
+    r"NET/IB ?: Got completion from peer \S{1,80} with"
+    r" (?:status=(?:[A-Z_]{1,40}\()?|error )(\d{1,3})\b"
+)
+_GIDS = re.compile(r" localGid ([0-9A-Fa-f:.]{2,45}) remoteGids ?([0-9A-Fa-f:.]{2,45})")
+_PERFTEST = re.compile(r"^ *(local|remote) address: LID \S{1,8} QPN 0x([0-9a-f]{1,6}) PSN 0x")
+_PERFTEST_GID = re.compile(r"^ *GID: ((?:\d{2,3}:){15}\d{2,3})\s*$")
+_PERFTEST_DEVICE = re.compile(r"\bDevice {1,12}: ([\w.\-]{1,64})\s*$")
+_SUSPECT = re.compile(
+    r"NET/IB.{0,200}(?:Dev \d+ Port \d+ \w+ \d+ mtu|QP created|Got CQE|Got completion from)"
+    r"|comm 0x[0-9a-f]+ .{0,200} - Init "
+    r"|Channel \d+.{0,40} via NET/IB"
+)
+
+INTERESTING = re.compile(rb"NET/| - (?:Init|Destroy|Abort) | address: LID |GID: |Device  ")
+"""Only lines with one of these can say something; the others are not decoded."""
+
+
+class Speaker(NamedTuple):
+    """The process of a line."""
+
+    host: str
+    pid: int
+    gpu: int
+
+
+class QueuePairLine(NamedTuple):
+    """A queue pair of the process, with its address or with its device."""
+
+    qpn: int
+    port: int
+    number: int | None
+    """The device's number in the process."""
+    device: str | None
+    address: str | None
+    sends: bool
+    """Whether it sends the data of its channel; receivers send answers only."""
+    remote: tuple[str, int] | None = None
+    """Address and queue pair number at the other end."""
+
+
+class CommunicatorLine(NamedTuple):
+    """A communicator of the process begins, is ready, or ends."""
+
+    pointer: str
+    name: str
+    rank: int
+    gpu: int
+    step: str
+
+
+class ChannelLine(NamedTuple):
+    """A channel of the process to a peer over the network."""
+
+    channel: int
+    sender: int
+    receiver: int
+    sends: bool
+
+
+class DevicesLine(NamedTuple):
+    """The RoCE devices of the process: number, name and port."""
+
+    devices: list[tuple[int, str, int]]
+
+
+class ErrorLine(NamedTuple):
+    """A completion with an error: the queue pair in one line, the status in the next."""
+
+    qpn: int | None
+    status: int | None
+    local: str | None
+    remote: str | None
+
+
+class GidLine(NamedTuple):
+    """A GID of a device of this host by its index; without an address: the index that is used."""
+
+    device: str
+    gid_index: int
+    address: str | None = None
+
+
+class EndLine(NamedTuple):
+    """The end of a queue pair of the process; without a number: of all on a device."""
+
+    qpn: int | None
+    device: str | None = None
+
+
+class PerftestLine(NamedTuple):
+    """One end of a queue pair of perftest, its GID, or its device: one of them is known."""
+
+    local: bool = False
+    qpn: int | None = None
+    address: str | None = None
+    device: str | None = None
+
+
+Said = QueuePairLine | CommunicatorLine | ChannelLine | DevicesLine | ErrorLine | GidLine | EndLine
+
+
+def said(line: str) -> tuple[Speaker, int | None, Said] | None:
+    """Who says what, and when in ns if the line has a time; None for any other line."""
+    prefix = _PREFIX.search(line)
+    if prefix is None:
+        return None
+    moment, host, pid, _thread, gpu = prefix.groups()
+    what = _said(line[prefix.end() :])
+    if what is None:
+        return None
+    return Speaker(host, int(pid), int(gpu)), _time_ns(moment), what
+
+
+def _said(text: str) -> Said | None:
+    if match := _QUEUE_PAIR.match(text):
+        number, port, qpn, prefix, interface = match.groups()
+        address = _gid(int(prefix, 16), int(interface, 16))
+        return QueuePairLine(int(qpn), int(port), _number(number), None, address, True)
+    if match := _CREATED.match(text):
+        function, port, number, device, qpn = match.groups()
+        sends = "Receiver" not in function
+        return QueuePairLine(int(qpn), int(port), int(number), device, None, sends)
+    if match := _COMMUNICATOR.search(text):
+        pointer, rank, _ranks, gpu, name, step = match.groups()
+        known = name is not None and int(name, 16) != 0
+        return CommunicatorLine(pointer, name if known else pointer, int(rank), int(gpu), step)
+    if match := _CHANNEL.match(text):
+        channel, sender, receiver, way = match.groups()
+        return ChannelLine(int(channel), int(sender), int(receiver), way == "send")
+    if match := _FAILED.match(text):
+        return ErrorLine(int(match[1]), None, None, None)
+    if match := _COMPLETION.match(text):
+        gids = _GIDS.search(text)
+        local, remote = (None, None) if gids is None else map(gid_address, gids.groups())
+        return ErrorLine(None, int(match[1]), local, remote)
+    if text.startswith("NET/IB") and " : Using " in text:
+        found_devices = [(int(n), name, int(port)) for n, name, port in _DEVICES.findall(text)]
+        return DevicesLine(found_devices) if found_devices else None
+    return None
+
+
+def perftest(line: str) -> PerftestLine | None:
+    """What a line of perftest's output says."""
+    if match := _PERFTEST.match(line):
+        return PerftestLine(match[1] == "local", int(match[2], 16))
+    if match := _PERFTEST_GID.match(line):
+        numbers = [int(part) for part in match[1].split(":")]
+        if max(numbers) < 256:
+            return PerftestLine(address=_written(bytes(numbers)))
+    if match := _PERFTEST_DEVICE.search(line):
+        return PerftestLine(device=match[1])
+    return None
+
+
+def suspect(line: str) -> bool:
+    """Whether a line that says nothing known is about what should be known."""
+    return _SUSPECT.search(line) is not None
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _gid(prefix: int, interface: int) -> str:
+    """NCCL prints the two halves of a GID as numbers of a little-endian host."""
+    return _written(prefix.to_bytes(8, "little") + interface.to_bytes(8, "little"))
+
+
+def _written(gid: bytes) -> str:
+    address = ipaddress.IPv6Address(gid)
+    return str(address.ipv4_mapped or address)
+
+
+def gid_address(text: str) -> str | None:
+    """The address of a GID as inet_ntop writes it; None for anything else."""
+    try:
+        return _written(ipaddress.IPv6Address(text).packed)
+    except ValueError:
+        return None
+
+
+def _time_ns(moment: str | None) -> int | None:
+    """NCCL writes local time without its zone: it is read as the local time here (TZ)."""
+    if moment is None:
+        return None
+    try:
+        parsed = time.strptime(moment.replace("T", " "), "%Y-%m-%d %H:%M:%S")
+        return int(time.mktime(parsed)) * 1_000_000_000
+    except (ValueError, OverflowError):
+        return None
+
+
+# What lines of UCX's log say, at UCX_LOG_LEVEL=debug for queue pairs, at any level for errors.
+#
+# A queue pair of RC takes two lines of one thread: the first names the address of the peer, the
+# second both queue pair numbers. An error of an mlx5 device takes two lines as well. Queue pairs of
+# DC (targets, DCT, and initiators, DCI) name neither device nor peer: the device is that of the
+# interface that the thread is just making. UCX knows no ranks: they are labels that mpirun
+# (`--tag-output`) or srun (`--label`) write before each line.
+
+_UCX_PREFIX = re.compile(
+    r"(?:\[(\d{9,11})\.(\d{6})\] )?"
+    r"\[([A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}):(\d{1,10}) *:(\w{1,10})(?::\d{1,10})?\] +"
+    r"(?:[\w.\-]{1,40}:\d{1,6} +)?(?:UCX +[A-Z]{4,5} +)?"
+)
+_LABEL = re.compile(r"(?:\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err|diag)>: ?|^ *(\d{1,9}): ?)$")
+_ROUTE = re.compile(r"iface 0x[0-9a-f]{1,16}: ah_attr dlid=.{0,120}? dgid=([0-9A-Fa-f:.]{2,45}) ")
+_CONNECTED = re.compile(
+    r"connected rc (?:devx )?qp 0x([0-9a-f]{1,6}) on ([\w.\-]{1,64}):(\d{1,3})(?:/RoCE)?"
+    r" to lid .{1,60} remote_qp 0x([0-9a-f]{1,6}) mtu \d"
+)
+_UCX_CREATED = re.compile(
+    r"(?:[\w.\-]{1,64}: )?iface[= ]0x[0-9a-f]{1,16}:? created UD QP 0x([0-9a-f]{1,6})"
+    r" on ([\w.\-]{1,64}):(\d{1,3}) TX wr"
+)
+_INTERFACE = re.compile(
+    r"using pkey\[\d{1,5}\] 0x[0-9a-f]{1,4} on ([\w.\-]{1,64}):(\d{1,3})/(RoCE|IB)\b"
+)
+_MADE = re.compile(r"created (?:dc iface 0x[0-9a-f]{1,16}$|interface\[\d{1,4}\]=0x)")
+_TARGET = re.compile(
+    r"dc iface 0x[0-9a-f]{1,16}: using '\w{1,20}' policy with \d{1,5} dcis and \d{1,9} cqes, dct"
+    r" 0x([0-9a-f]{1,6})$"
+)
+_INITIATOR = re.compile(r"created DevX DCI 0x([0-9a-f]{1,6}), rdma_wr_disabled=")
+_GID_USED = re.compile(r"([\w.\-]{1,64}):\d{1,3} using gid_index (\d{1,5})(?![0-9])")
+_GID = re.compile(
+    r"iface 0x[0-9a-f]{1,16}: adding gid ([0-9A-Fa-f:.]{2,45}) to hash on device ([\w.\-]{1,64})"
+    r" port \d{1,3} index (\d{1,5})\)"
+)
+_FLUSHED = re.compile(
+    r"IB Async event on [\w.\-]{1,64}: SRQ-attached QP 0x([0-9a-f]{1,6}) was flushed"
+)
+_OPENED = re.compile(r"initialized device '([\w.\-]{1,64})' \(")
+_CLOSED = re.compile(r"destroying ib device ([\w.\-]{1,64})$")
+_SYNDROME = re.compile(r".{1,80} on [\w.\-]{1,64}:\d{1,3}/RoCE \(synd 0x([0-9a-f]{1,2}) vend ")
+_UCX_FAILED = re.compile(r"(?:RC|DCI|UD) QP 0x([0-9a-f]{1,6}) wqe\[\d{1,6}\]: ")
+_UCX_COMPLETION = re.compile(
+    r"send completion with error: ([\w /\-]{1,80}?) \[qpn 0x([0-9a-f]{1,6}) wrid 0x"
+)
+_REMOTE = re.compile(r"\[rqpn 0x[0-9a-f]{1,6} [^\]]{0,120}?\bdgid[ =]([0-9A-Fa-f:.]{2,45})[ \]]")
+_UCX_SUSPECT = re.compile(
+    r"connected rc .{0,20}qp 0x\w+ on .{1,80}/RoCE|/RoCE \(synd 0x|dc iface .{1,100}\bdct\b"
+    r"|created .{0,20}DCI 0x|SRQ-attached QP"
+)
+_STATUSES: Final = {
+    0x01: 1, 0x02: 2, 0x04: 4, 0x05: 5, 0x06: 6, 0x10: 7, 0x11: 8, 0x12: 9, 0x13: 10, 0x14: 11,
+    0x15: 12, 0x16: 13, 0x22: 16,
+}  # fmt: skip
+"""ibv_wc_status by the syndrome of an mlx5 completion (rdma-core, providers/mlx5/cq.c)."""
+_STATUS_NAMES: Final = {"transport retry counter exceeded": 12, "RNR retry counter exceeded": 13}
+"""As ibv_wc_status_str names them."""
+_MOST_THREADS = 100_000
+_SEVERAL = 2
+"""Devices do not show which one is meant."""
+
+UCX_INTERESTING = (
+    rb" dgid=|connected rc |created UD QP |\(synd 0x| QP 0x|completion with error: |dc iface 0x"
+    rb"|DCI 0x|using pkey\[|using gid_index |adding gid |created interface\[|initialized device '"
+    rb"|destroying ib device "
+)
+
+_Process = tuple[str, int]
+_Thread = tuple[str, int, str]
+_OpenDevice = tuple[str, int, str]
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+class Heard(NamedTuple):
+    """A line of UCX."""
+
+    speaker: Speaker
+    time_ns: int | None
+    """UCX writes seconds since 1970."""
+    what: Said | None
+    """None: the first line of two."""
+    label: int | None
+    """The rank that mpirun or srun wrote before the line."""
+
+
+class UcxLog:
+    """Lines of UCX, with what earlier lines of the same threads said."""
+
+    def __init__(self) -> None:
+        self._routes: dict[_Thread, str] = {}
+        self._statuses: dict[_Thread, int | None] = {}
+        self._making: dict[_Thread, tuple[str, int] | None] = {}
+        """Device and port of the interface that a thread is just making; None: of InfiniBand."""
+        self._dc: dict[_Process, frozenset[tuple[str, int]]] = {}
+        """Devices and ports with DC of a process, at most `_SEVERAL`."""
+        self._open: dict[_OpenDevice, int] = {}
+        """How many times a process has opened a device."""
+
+    def said(self, line: str) -> Heard | None:
+        """Who says what; None for any other line."""
+        prefix = _UCX_PREFIX.search(line)
+        if prefix is None:
+            return None
+        seconds, micros, host, pid, thread = prefix.groups()
+        known, what = self._said((host, int(pid), thread), line[prefix.end() :])
+        if not known:
+            return None
+        time_ns = None if seconds is None else (int(seconds) * 1_000_000 + int(micros)) * 1000
+        match = _LABEL.search(line[: prefix.start()])
+        label = None if match is None else int(match[1] or match[2])
+        return Heard(Speaker(host, int(pid), -1), time_ns, what, label)
+
+    def _said(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
+        """Whether the line is known, and what it says with the line before."""
+        if match := _ROUTE.match(text):
+            _keep(self._routes, thread, match[1])
+            return True, None
+        if match := _SYNDROME.match(text):
+            _keep(self._statuses, thread, _STATUSES.get(int(match[1], 16)))
+            return True, None
+        if match := _CONNECTED.match(text):
+            qpn, device, port, remote_qpn = match.groups()
+            address = gid_address(self._routes.pop(thread, ""))
+            remote = None if address is None else (address, int(remote_qpn, 16))
+            return True, QueuePairLine(int(qpn, 16), int(port), None, device, None, True, remote)
+        if match := _UCX_CREATED.match(text):
+            qpn, device, port = match.groups()
+            return True, QueuePairLine(int(qpn, 16), int(port), None, device, None, True)
+        if match := _FLUSHED.match(text):
+            return True, EndLine(int(match[1], 16))
+        if (match := _UCX_FAILED.match(text)) and thread in self._statuses:
+            status = self._statuses.pop(thread)
+            return True, ErrorLine(int(match[1], 16), status, None, _remote(text))
+        if match := _UCX_COMPLETION.match(text):
+            status = _STATUS_NAMES.get(match[1])
+            return True, ErrorLine(int(match[2], 16), status, None, _remote(text))
+        return self._said_of_devices(thread, text)
+
+    def _said_of_devices(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
+        """As `_said`, of lines about devices, their GIDs and their queue pairs of DC."""
+        if match := _INTERFACE.match(text):
+            device, port, layer = match.groups()
+            _keep(self._making, thread, (device, int(port)) if layer == "RoCE" else None)
+            return True, None
+        if _MADE.match(text):
+            self._making.pop(thread, None)
+            return True, None
+        if match := _TARGET.match(text):
+            return True, self._target(thread, int(match[1], 16))
+        if match := _INITIATOR.match(text):
+            return True, self._initiator(thread, int(match[1], 16))
+        if match := _GID_USED.match(text):
+            return True, GidLine(match[1], int(match[2]))
+        if match := _GID.match(text):
+            address = gid_address(match[1])
+            return True, None if address is None else GidLine(match[2], int(match[3]), address)
+        if match := _OPENED.match(text):
+            opened = (*thread[:2], match[1])
+            _keep(self._open, opened, self._open.get(opened, 0) + 1)
+            return True, None
+        if match := _CLOSED.match(text):
+            left = self._open.pop((*thread[:2], match[1]), 0) - 1
+            if left > 0:
+                self._open[*thread[:2], match[1]] = left
+            return True, EndLine(None, match[1]) if left == 0 else None
+        return False, None
+
+    def _target(self, thread: _Thread, qpn: int) -> QueuePairLine | None:
+        """A DCT; its number is 0 where the device matches tags."""
+        where = self._making.get(thread)
+        if where is None:
+            return None
+        known = self._dc.get(thread[:2], frozenset())
+        if len(known) < _SEVERAL:
+            _keep(self._dc, thread[:2], known | {where})
+        return QueuePairLine(qpn, where[1], None, where[0], None, False) if qpn else None
+
+    def _initiator(self, thread: _Thread, qpn: int) -> QueuePairLine | None:
+        """A DCI, made with its interface, or later, which shows its device only if the process has
+        DC on no other."""
+        where = self._making.get(thread)
+        if thread not in self._making:
+            devices = self._dc.get(thread[:2], frozenset())
+            where = next(iter(devices)) if len(devices) == 1 else None
+        return None if where is None else QueuePairLine(qpn, where[1], None, where[0], None, True)
+
+
+def suspect_ucx(line: str) -> bool:
+    """Whether a line of UCX that says nothing known is about what should be known."""
+    return _UCX_PREFIX.search(line) is not None and _UCX_SUSPECT.search(line) is not None
+
+
+def _remote(text: str) -> str | None:
+    match = _REMOTE.search(text)
+    return None if match is None else gid_address(match[1])
+
+
+def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:
+    if len(kept) >= _MOST_THREADS and key not in kept:
+        kept.clear()
+    kept[key] = value

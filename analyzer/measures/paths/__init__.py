@@ -1,1 +1,0 @@
-"""Paths: spraying, parallel taps, imbalance, hops."""

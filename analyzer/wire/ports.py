@@ -1,3 +1,0 @@
-"""The UDP destination port of RoCEv2 (IANA: roce)."""
-
-ROCE_UDP_PORT = 4791

@@ -1,1 +1,0 @@
-"""`rocescope discover`: a fabric from the answers of its devices."""

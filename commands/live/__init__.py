@@ -1,1 +1,0 @@
-"""Commands that capture on interfaces of this host."""

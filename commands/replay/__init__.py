@@ -1,1 +1,0 @@
-"""Commands on fabrics, traffic, strategies and seeds."""

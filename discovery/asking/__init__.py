@@ -1,1 +1,0 @@
-"""Questions to devices while a trace runs: next hops, counters, changes."""

@@ -1,1 +1,0 @@
-"""Traced paths that follow what switches change, while it happens."""

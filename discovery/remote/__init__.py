@@ -1,1 +1,0 @@
-"""Asking devices over SSH."""

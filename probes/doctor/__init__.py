@@ -1,1 +1,0 @@
-"""Requirements of live capture on this host."""

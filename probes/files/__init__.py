@@ -1,1 +1,0 @@
-"""Capture files of live frames."""

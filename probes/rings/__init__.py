@@ -1,1 +1,0 @@
-"""Rings that the probes write and one thread reads."""

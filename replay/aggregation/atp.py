@@ -1,0 +1,140 @@
+"""ATP, and its relatives: A2TP, unlimited memory, no aggregation at all.
+
+ATP: slots shared by all jobs, first come first served, found by a hash of the end hosts.
+
+Rules: "ATP: In-network Aggregation for Multi-tenant Learning" (NSDI 2021) and its released code.
+A slot that another fragment holds is a collision: the gradient goes to the PS without aggregation,
+and the PS gives this window position another slot. A slot is released when the result passes, or
+when a retransmission takes its partial sum to the PS.
+
+A2TP: ATP, and workers that send past the switch memory what exceeds a second window.
+
+Rules: the released code of "A2TP: Aggregator-aware In-network Aggregation for Multi-tenant
+Learning" (EuroSys 2023), which is built on that of ATP. A slot that another fragment wanted says so
+with its sum, and the workers of that sum shrink their window of aggregators (`workers.py`). A
+gradient beyond it has the bit of a retransmission: it takes the sum of its slot to the PS.
+
+Unlimited memory: ATP's rules, and a slot for every fragment, so that no two ever collide.
+
+No aggregation: every gradient goes to the PS, which sends every worker its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ...kernels.kernel import Int, subkernel
+from ..packets.model.records import Records
+from .scheme import Options, Scheme
+from .state import COLLIDED, CONTENDED, FIXED_WINDOW, ONE_WINDOW, RESENT, TWO_WINDOWS, Memory
+from .switches import FORWARD, add, collide, flush, fragment_of, is_resent
+
+TIMERS: Final[Mapping[str, str]] = {"rto": "200us", "first-rto": "50ms", "trigger": "3"}
+"""The code's timers; three later results ask for a missing one, as in the paper (the code: one)."""
+ATP_DEFAULTS: Final[Mapping[str, str]] = {
+    **TIMERS,
+    "cc": "no",
+    "rehash": "yes",
+    "reminder": "off",
+    "slot-timeout": "50ms",
+}
+
+
+@subkernel
+def atp_at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
+    """See `switches.AtSwitch`."""
+    cell = first + extra[slot].index
+    owner = memory.cells[cell].owner
+    same = owner == fragment_of(extra, slot)
+    if is_resent(extra, slot):
+        if same:
+            flush(memory, extra, slot, cell, now_ps)
+        return np.int64(FORWARD)
+    if same or owner == 0:
+        return add(memory, extra, slot, cell, whole, now_ps)
+    collide(memory, extra, slot)
+    return np.int64(FORWARD)
+
+
+def atp(given: Mapping[str, str]) -> Scheme:
+    """ATP with its options."""
+    options = Options("atp", given, ATP_DEFAULTS)
+    return options.built(
+        atp_at_switch,
+        rehash=COLLIDED * options.on("rehash"),
+        remind_ps=options.ps("reminder"),
+        congestion=ONE_WINDOW if options.on("cc") else FIXED_WINDOW,
+        slot_timeout_ps=options.ps("slot-timeout"),
+    )
+
+
+A2TP_DEFAULTS: Final[Mapping[str, str]] = {
+    **TIMERS,
+    "rehash": "yes",
+    "slot-timeout": "50ms",
+    "base-rtt": "20us",
+    "contention": "10",
+    "aggregators": "0",
+}
+"""Base round-trip time and the tolerated percentage of contended results are those of the code, and
+so is the window of aggregators at the start: 0, all packets in flight. The code's timers differ
+from ATP's: rto=50ms,trigger=1."""
+
+
+@subkernel
+def a2tp_at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
+    """That of ATP, which marks the sum whose slot another fragment wants."""
+    cell = first + extra[slot].index
+    owner = memory.cells[cell].owner
+    if owner != 0 and owner != fragment_of(extra, slot) and not is_resent(extra, slot):
+        memory.cells[cell].marked |= np.int64(CONTENDED)
+    return atp_at_switch(memory, extra, slot, first, whole, now_ps)
+
+
+def a2tp(given: Mapping[str, str]) -> Scheme:
+    """A2TP with its options."""
+    options = Options("a2tp", given, A2TP_DEFAULTS)
+    return options.built(
+        a2tp_at_switch,
+        rehash=(COLLIDED | RESENT) * options.on("rehash"),
+        slot_timeout_ps=options.ps("slot-timeout"),
+        congestion=TWO_WINDOWS,
+        base_rtt_ps=options.ps("base-rtt"),
+        aggregators=options.number("aggregators", 0, 1 << 13),
+        contention_percent=options.number("contention", 0, 100),
+    )
+
+
+def ideal(given: Mapping[str, str]) -> Scheme:
+    """ATP without limits of memory."""
+    options = Options("ideal", given, TIMERS)
+    return options.built(
+        atp_at_switch,
+        private_slots=True,
+    )
+
+
+@subkernel
+def none_at_switch(
+    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+) -> Int:
+    """See `switches.AtSwitch`."""
+    return np.int64(FORWARD)
+
+
+def no_aggregation(given: Mapping[str, str]) -> Scheme:
+    """A PS alone."""
+    options = Options("none", given, TIMERS)
+    return options.built(
+        none_at_switch,
+        aggregates=False,
+        multicast=False,
+        overflows=False,
+    )

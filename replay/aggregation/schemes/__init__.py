@@ -1,1 +1,0 @@
-"""What a switch does with a gradient packet, one scheme per file."""

@@ -1,1 +1,0 @@
-"""What switches and hosts answered, and the fabric that follows from it."""

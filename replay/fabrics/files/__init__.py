@@ -1,1 +1,0 @@
-"""Fabrics in files: YAML, containerlab, GraphML, tables of Linux routers."""

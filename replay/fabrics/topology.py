@@ -1,0 +1,1019 @@
+"""A fabric assembled from its devices: cables, tiers, routes.
+
+A device with a single port in the fabric, or one that does not forward, is a host; every port of
+a host with several is a host (NIC) of its own, `name:port`. A connected network in which no
+other device has an address is one host, named `device:port`, with all addresses of the
+network. A gateway that belongs to no device is a switch `via GATEWAY`, or `via NAME` as LLDP
+calls it, and each network behind it a host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from ipaddress import ip_network
+from typing import NamedTuple
+
+import numpy as np
+
+from ...analyzer.errors import UsageError
+from ...kernels.kernel import Bools, Int32s, Ints, UInt16s
+from ..hashing.settings import HashSettings
+from .build import build, cables, tiers_by_distance
+from .devices import (
+    Advertised,
+    Device,
+    End,
+    Member,
+    Networks,
+    NextHop,
+    Route,
+    connected_networks,
+    management_networks,
+    owners,
+)
+from .fabric import Address, AddressPlan, Fabric, Network, Origin
+from .forwarding import Forwarding
+from .routes import edge_per_host, with_ipv6
+
+# The links between devices, and what each rests on.
+#
+# A link follows from LLDP, from MAC addresses in neighbour tables, from link-local next hops
+# (BGP unnumbered, RFC 5549) and from connected networks of two devices. Where sources
+# disagree the stronger source wins and the disagreement is noted.
+
+LLDP = "LLDP"
+LINK_LOCAL = "link-local next hop"
+NETWORK = "shared network"
+MAC = "neighbour MAC"
+ONE_SIDED = "LLDP of one end"
+_NO_MAC = ("", "00:00:00:00:00:00")
+"""No port is known by these."""
+_STRENGTH = (LLDP, LINK_LOCAL, NETWORK, MAC, ONE_SIDED)
+
+
+class Link(NamedTuple):
+    """A link between two ports."""
+
+    a: End
+    b: End
+    evidence: tuple[str, ...]
+    """Sources that show it, the strongest first."""
+
+
+class Note(NamedTuple):
+    """Something to know about the answers of a device."""
+
+    kind: str
+    """Such as `conflict`."""
+    device: str
+    text: str
+
+
+@dataclass
+class Cabling:
+    """All links, and what did not fit."""
+
+    links: list[Link] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    strangers: dict[End, str] = field(default_factory=dict)
+    """Ports whose LLDP neighbour was not asked, and its name."""
+
+
+def find_links(
+    devices: Sequence[Device],
+    networks: Networks,
+    owner: Mapping[Address, End],
+    left_out: Iterable[End],
+) -> Cabling:
+    """The links between ports that are not left out, in the order of devices and ports."""
+    finder = _Finder(devices, frozenset(left_out))
+    for device in devices:
+        finder.by_lldp(device, owner)
+        finder.by_mac(device)
+        finder.by_link_local(device)
+    finder.by_networks(networks)
+    return finder.result()
+
+
+class _Finder:
+    def __init__(self, devices: Sequence[Device], left_out: frozenset[End]) -> None:
+        self._devices = {device.name: device for device in devices}
+        self._systems = {device.system: device.name for device in devices if device.system}
+        self._left_out = left_out
+        self._cabling = Cabling()
+        self._shown: dict[tuple[End, End], set[str]] = defaultdict(set)
+        self._told: set[tuple[End, End]] = set()
+        """(from, to) of LLDP."""
+        self._shared: set[End] = set()
+        """Ports with several neighbours: bridges and connected networks of many."""
+        self._by_mac: dict[str, list[End]] = defaultdict(list)
+        self._by_link_local: dict[Address, list[End]] = defaultdict(list)
+        self._master: dict[End, str] = {}
+        for device in devices:
+            ports = {port.name for port in device.interfaces or ()}
+            for port in device.interfaces or ():
+                end = End(device.name, port.name)
+                if port.master in ports:
+                    self._master[end] = port.master
+                if port.mac not in _NO_MAC:
+                    self._by_mac[port.mac].append(end)
+                for own in port.addresses:
+                    if own.ip.is_link_local:
+                        self._by_link_local[own.ip].append(end)
+
+    def _note(self, kind: str, device: str, text: str) -> None:
+        note = Note(kind, device, text)
+        if note not in self._cabling.notes:
+            self._cabling.notes.append(note)
+
+    def _logical(self, end: End) -> End:
+        """The port that routes name: the bond or bridge of a member."""
+        return End(end.device, self._master.get(end, end.port))
+
+    def _show(self, a: End, b: End, evidence: str) -> None:
+        a, b = self._logical(a), self._logical(b)
+        if a.device != b.device and not self._left_out & {a, b}:
+            self._shown[min(a, b), max(a, b)].add(evidence)
+
+    def by_lldp(self, device: Device, owner: Mapping[Address, End]) -> None:
+        """Links that a device heard of."""
+        up = {port.name: port.up for port in device.interfaces or ()}
+        heard: dict[str, list[Advertised]] = defaultdict(list)
+        for neighbour in device.advertised or ():
+            if End(device.name, neighbour.port) not in self._left_out:
+                heard[neighbour.port].append(neighbour)
+        for port, neighbours in heard.items():
+            here = End(device.name, port)
+            if len(neighbours) > 1:
+                names = ", ".join(sorted({n.system or n.chassis for n in neighbours}))
+                text = f"{port} has {len(neighbours)} LLDP neighbours ({names}): not a cable"
+                self._note("several neighbours", device.name, text)
+                continue
+            (one,) = neighbours
+            name = one.system or one.chassis
+            if not up.get(port, True):
+                text = f"{port} has no link, its LLDP neighbour {name} is stale"
+                self._note("stale neighbour", device.name, text)
+                continue
+            far = self._advertised_by(one, owner)
+            if far is None:
+                self._cabling.strangers[self._logical(here)] = name
+                continue
+            there = self._far_port(far, one.far_port)
+            if there is None:
+                text = f"{port}: LLDP names port {one.far_port} of {far}, which {far} does not have"
+                self._note("unknown port", device.name, text)
+                continue
+            self._told.add((here, there))
+            both = (there, here) in self._told
+            self._show(here, there, LLDP if both else ONE_SIDED)
+
+    def _advertised_by(self, one: Advertised, owner: Mapping[Address, End]) -> str | None:
+        """The device that a neighbour is: by name, chassis id or management address."""
+        for name in (one.system, one.system.partition(".")[0]):
+            if name in self._systems or name in self._devices:
+                return self._systems.get(name, name)
+        by_mac = {d.name for d in self._devices.values() if d.chassis and d.chassis == one.chassis}
+        by_mac = by_mac or {end.device for end in self._by_mac.get(one.chassis.lower(), ())}
+        by_address = {end.device for address, end in owner.items() if str(address) in one.addresses}
+        found = by_mac or by_address
+        return found.pop() if len(found) == 1 else None
+
+    def _far_port(self, device: str, port: str) -> End | None:
+        interfaces = self._devices[device].interfaces
+        if interfaces is None or any(own.name == port for own in interfaces):
+            return End(device, port)
+        found = [End(device, own.name) for own in interfaces if port and own.alias == port]
+        found = found or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
+        return found[0] if len(found) == 1 else None
+
+    def by_mac(self, device: Device) -> None:
+        """Links to owners of MAC addresses in the neighbour table; several per port: a network."""
+        seen: dict[str, set[End]] = defaultdict(set)
+        for entry in device.resolved or ():
+            ends = [e for e in self._by_mac.get(entry.mac, ()) if e.device != device.name]
+            if len(ends) == 1:
+                seen[entry.port].add(ends[0])
+        for port, ends_of_port in seen.items():
+            if len(ends_of_port) == 1:
+                self._show(End(device.name, port), ends_of_port.pop(), MAC)
+
+    def by_link_local(self, device: Device) -> None:
+        """Links to owners of link-local gateways."""
+        for route in device.routes:
+            for hop in route.hops:
+                if hop.gateway is None or not hop.gateway.is_link_local:
+                    continue
+                ends = [
+                    e for e in self._by_link_local.get(hop.gateway, ()) if e.device != device.name
+                ]
+                if len(ends) == 1:
+                    self._show(End(device.name, hop.device), ends[0], LINK_LOCAL)
+
+    def by_networks(self, networks: Networks) -> None:
+        """Links between all members of a network; a network of many is no point-to-point link."""
+        for members in networks.values():
+            ends = [m.end for m in members if m.end not in self._left_out]
+            if len(ends) > 2:
+                self._shared.update(self._logical(end) for end in ends)
+            for i, a in enumerate(ends):
+                for b in ends[i + 1 :]:
+                    self._show(a, b, NETWORK)
+
+    def result(self) -> Cabling:
+        """The links that no stronger source contradicts."""
+        self._shared |= self._bridges()
+        peer: dict[End, End] = {}
+        accepted: dict[tuple[End, End], tuple[str, ...]] = {}
+        for pair, evidence in sorted(self._ranked(), key=lambda item: _rank(item[1])):
+            taken = [end for end in pair if end in peer and end not in self._shared]
+            if taken:
+                here = taken[0]
+                chosen = accepted[min(here, peer[here]), max(here, peer[here])]
+                self._conflict(pair, evidence, here, peer[here], chosen)
+                continue
+            accepted[pair] = evidence
+            peer[pair[0]], peer[pair[1]] = pair[1], pair[0]
+            if evidence[0] == ONE_SIDED:
+                self._one_sided(pair)
+        order = {name: i for i, name in enumerate(self._devices)}
+        for a, b in sorted(accepted, key=lambda pair: self._place(pair, order)):
+            first, second = (a, b) if order[a.device] < order[b.device] else (b, a)
+            self._cabling.links.append(Link(first, second, accepted[a, b]))
+        return self._cabling
+
+    def _place(self, pair: tuple[End, End], order: Mapping[str, int]) -> tuple[int, int, str]:
+        """A key that sorts links by their first device and its ports in table order."""
+        end = min(pair, key=lambda e: order[e.device])
+        ports = _ports(self._devices[end.device])
+        at = ports.index(end.port) if end.port in ports else len(ports)
+        return order[end.device], at, end.port
+
+    def _ranked(self) -> Iterator[tuple[tuple[End, End], tuple[str, ...]]]:
+        for pair, evidence in self._shown.items():
+            names = evidence - {ONE_SIDED} if LLDP in evidence else evidence
+            yield pair, tuple(sorted(names, key=_STRENGTH.index))
+
+    def _bridges(self) -> set[End]:
+        """Ports with several members: a bridge, or a bond whose members lead to several devices."""
+        found = set()
+        for (device, _), master in self._master.items():
+            end = End(device, master)
+            if len({pair for pair in self._shown if end in pair}) > 1:
+                found.add(end)
+        return found
+
+    def _one_sided(self, pair: tuple[End, End]) -> None:
+        for here, there in (pair, pair[::-1]):
+            heard = self._devices[there.device].advertised
+            if heard is not None and (here, there) in self._told:
+                text = (
+                    f"{here.port}: LLDP neighbour {there.device} {there.port} does not "
+                    f"list {here.device} as its neighbour"
+                )
+                self._note("one-sided neighbour", here.device, text)
+
+    def _conflict(
+        self,
+        pair: tuple[End, End],
+        evidence: Sequence[str],
+        here: End,
+        chosen: End,
+        evidence_of_chosen: Sequence[str],
+    ) -> None:
+        other = pair[1] if pair[0] == here else pair[0]
+        text = (
+            f"{here.port} leads to {chosen.device} {chosen.port} "
+            f"({', '.join(evidence_of_chosen)}), "
+            f"not to {other.device} {other.port} ({', '.join(evidence)})"
+        )
+        self._note("conflict", here.device, text)
+
+
+def _rank(evidence: Sequence[str]) -> tuple[int, int]:
+    return _STRENGTH.index(evidence[0]), -len(evidence)
+
+
+def _ports(device: Device) -> list[str]:
+    """The ports of a device in table order."""
+    named = [port.name for port in device.interfaces or ()]
+    routed = [hop.device for route in device.routes for hop in route.hops]
+    return list(dict.fromkeys([*named, *routed]))
+
+
+VIA = "via "
+"""Prefix of the names of switches without tables."""
+GATEWAY = "next hop without tables"
+"""Evidence of a wire to such a switch."""
+_UNSAFE = re.compile(r"[^\w.:/ -]")
+"""Not part of the name of a node: LLDP neighbours choose their names."""
+NO_NEIGHBOUR = "connected network"
+"""Evidence of a wire to a host without tables."""
+
+
+class Wire(NamedTuple):
+    """A two-way link between two nodes; a port is empty at a node without tables."""
+
+    a: str
+    port_a: str
+    b: str
+    port_b: str
+    evidence: tuple[str, ...]
+
+
+@dataclass
+class Topology:
+    """Nodes and wires."""
+
+    switches: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+    owner: dict[Address, str] = field(default_factory=dict)
+    """Node of an address."""
+    subnets: dict[Network, str] = field(default_factory=dict)
+    """Networks that represent one host."""
+    left_out: set[End] = field(default_factory=set)
+    """Ports of management networks."""
+    notes: list[Note] = field(default_factory=list)
+    _at: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=dict)
+
+    def behind(self, node: str, port: str) -> list[tuple[int, str]]:
+        """(wire, node at its other end) of the wires at a port."""
+        return self._at.get((node, port), [])
+
+    def add(self, wire: Wire) -> None:
+        """Add a wire."""
+        self._at.setdefault((wire.a, wire.port_a), []).append((len(self.wires), wire.b))
+        self._at.setdefault((wire.b, wire.port_b), []).append((len(self.wires), wire.a))
+        self.wires.append(wire)
+
+
+def find_topology(devices: Sequence[Device]) -> Topology:
+    """The nodes and wires of devices with different names."""
+    builder = _Builder(devices)
+    builder.add_nodes()
+    builder.add_links()
+    for network, members in builder.networks.items():
+        builder.add_network(network, members)
+    builder.add_unnumbered_gateways()
+    builder.add_networks_behind_gateways()
+    return builder.topology
+
+
+class _Builder:
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self.topology = Topology()
+        self._devices = devices
+        networks = connected_networks(devices)
+        self._owner = owners(devices)
+        management = management_networks(devices, networks, self._owner)
+        self._left_out = self.topology.left_out
+        self._left_out.update(end for ends in management.values() for end in ends)
+        self._left_out.update(
+            End(device.name, port.name)
+            for device in devices
+            for port in device.interfaces or ()
+            if port.vrf
+        )
+        self.networks = {
+            network: kept
+            for network, members in networks.items()
+            if (kept := [m for m in members if m.end not in self._left_out])
+        }
+        self._cabling: Cabling = find_links(devices, self.networks, self._owner, self._left_out)
+        for network, ends in management.items():
+            names = {end.device for end in ends}
+            text = f"{network} is a management network of {len(names)} devices: left out"
+            self.topology.notes.append(Note("management network", "", text))
+        self.topology.notes += self._cabling.notes
+        self._lengths: dict[int, set[int]] = {4: set(), 6: set()}
+        """Prefix lengths of all routes, by IP version."""
+        for device in devices:
+            for route in device.routes:
+                self._lengths[route.network.version].add(route.network.prefixlen)
+        self._ports = {device.name: self._fabric_ports(device) for device in devices}
+
+    def _fabric_ports(self, device: Device) -> list[str]:
+        """Ports in the fabric: with a network, a link or a next hop."""
+        name = device.name
+        found = [m.end.port for ms in self.networks.values() for m in ms if m.end.device == name]
+        for link in self._cabling.links:
+            found += [end.port for end in (link.a, link.b) if end.device == name]
+        found += [hop.device for route in device.routes for hop in route.hops if hop.gateway]
+        kept = dict.fromkeys(p for p in found if End(name, p) not in self._left_out and p)
+        return list(kept)
+
+    def add_nodes(self) -> None:
+        """Switches and hosts in the order of the devices."""
+        self._hosts: dict[str, dict[str, str]] = {}
+        for device in self._devices:
+            ports = self._ports[device.name]
+            alone = len(ports) == 1 and len(self._devices) > 1
+            if alone or (device.forwards is False and ports):
+                several = len(ports) > 1
+                names = {p: f"{device.name}:{p}" if several else device.name for p in ports}
+                self._hosts[device.name] = names
+                self.topology.hosts += names.values()
+            else:
+                self.topology.switches.append(device.name)
+        for address, end in self._owner.items():
+            if end.device not in self._hosts:
+                self.topology.owner[address] = end.device
+            elif end.port in self._hosts[end.device]:
+                self.topology.owner[address] = self._hosts[end.device][end.port]
+
+    def _node(self, end: End) -> str:
+        names = self._hosts.get(end.device)
+        return end.device if names is None else names[end.port]
+
+    def add_links(self) -> None:
+        """Wires between devices; hosts are not wired to hosts."""
+        for link in self._cabling.links:
+            if link.a.device in self._hosts and link.b.device in self._hosts:
+                continue
+            a, b = self._node(link.a), self._node(link.b)
+            self.topology.add(Wire(a, link.a.port, b, link.b.port, link.evidence))
+
+    def add_network(self, network: Network, members: Sequence[Member]) -> None:
+        """Gateways and hosts of one connected network whose tables are missing."""
+        if len(members) > 1:
+            nodes = [self._node(m.end) for m in members if m.end.device in self._hosts]
+            if len(nodes) == 1:
+                self.topology.subnets[network] = nodes[0]
+            return
+        end, own = members[0]
+        behind = self.topology.behind(self._node(end), end.port)
+        if behind:
+            hosts = [node for _, node in behind if node in self.topology.hosts]
+            if len(hosts) == 1:
+                self.topology.subnets[network] = hosts[0]
+            return
+        if end.device in self._hosts:
+            return
+        gateways = self._gateways_in(end, network)
+        for gateway in gateways:
+            name = self._stub_name(end, str(gateway), len(gateways) == 1)
+            self.topology.owner[gateway] = name
+            self._stub(end, name)
+        if not gateways and (network.num_addresses > 2 or own is not None):
+            name = f"{end.device}:{end.port}"
+            if name not in self.topology.hosts:
+                self.topology.hosts.append(name)
+            self._wire(end, name, NO_NEIGHBOUR)
+            self.topology.subnets[network] = name
+
+    def _gateways_in(self, end: End, network: Network) -> list[Address]:
+        device = next(d for d in self._devices if d.name == end.device)
+        return list(
+            dict.fromkeys(
+                hop.gateway
+                for route in device.routes
+                for hop in route.hops
+                if hop.gateway is not None
+                and hop.gateway.version == network.version
+                and hop.gateway in network
+                and hop.gateway not in self.topology.owner
+            )
+        )
+
+    def _stub_name(self, end: End, otherwise: str, alone: bool = True) -> str:
+        """The name of a switch without tables: as LLDP tells if it is alone behind the port."""
+        known = self._cabling.strangers.get(end) if alone else None
+        return VIA + _UNSAFE.sub("?", known or otherwise)
+
+    def _stub(self, end: End, name: str) -> None:
+        """A switch without tables, behind a port."""
+        if name not in self.topology.switches:
+            self.topology.switches.append(name)
+        self._wire(end, name, GATEWAY)
+
+    def _wire(self, end: End, node: str, evidence: str) -> None:
+        if all(other != node for _, other in self.topology.behind(end.device, end.port)):
+            self.topology.add(Wire(end.device, end.port, node, "", (evidence,)))
+
+    def add_unnumbered_gateways(self) -> None:
+        """Switches without tables behind link-local next hops, named by LLDP if it tells."""
+        for device in self._devices:
+            for route in device.routes if device.name not in self._hosts else ():
+                for hop in route.hops:
+                    end = End(device.name, hop.device)
+                    if hop.gateway is None or not hop.gateway.is_link_local:
+                        continue
+                    if end in self._left_out or self.topology.behind(*end):
+                        continue
+                    name = f"{hop.gateway} on {end.device} {end.port}"
+                    self._stub(end, self._stub_name(end, name))
+
+    def add_networks_behind_gateways(self) -> None:
+        """Hosts for networks behind switches without tables."""
+        topology = self.topology
+        hosts = set(topology.hosts)
+        around = {wider for known in topology.subnets for wider in self._wider(known)}
+        for device in self._devices:
+            for route in device.routes if device.name not in self._hosts else ():
+                ends = [self._reached(device.name, hop) for hop in route.hops]
+                neighbours = list(dict.fromkeys(n for n in ends if n and n.startswith(VIA)))
+                name = str(route.network)
+                if not neighbours or route.network in around or self._known(route.network, name):
+                    continue
+                if name not in hosts:
+                    topology.hosts.append(name)
+                    hosts.add(name)
+                topology.subnets[route.network] = name
+                around |= self._wider(route.network)
+                for neighbour in neighbours:
+                    if not topology.behind(neighbour, f"to {name}"):
+                        topology.add(Wire(neighbour, f"to {name}", name, "", (GATEWAY,)))
+
+    def _known(self, network: Network, name: str) -> bool:
+        """Whether hosts or switches with answers have a network."""
+        topology = self.topology
+        if topology.subnets.get(network, name) != name:
+            return True
+        return network.num_addresses == 1 and network.network_address in topology.owner
+
+    def _wider(self, network: Network) -> set[Network]:
+        """The networks of routes that contain this one."""
+        lengths = self._lengths[network.version]
+        return {network.supernet(new_prefix=n) for n in lengths if n < network.prefixlen}
+
+    def _reached(self, device: str, hop: NextHop) -> str | None:
+        """The node of a next hop, if it is one."""
+        if hop.gateway is None:
+            return None
+        owner = self.topology.owner.get(hop.gateway)
+        nodes = [node for _, node in self.topology.behind(device, hop.device)]
+        return owner if owner in nodes else nodes[0] if len(nodes) == 1 else None
+
+
+# A fabric from the answers of devices: next-hop order, weights, buckets, hash settings.
+
+
+class Assembled(NamedTuple):
+    """A fabric and what is to know about the answers it rests on."""
+
+    fabric: Fabric
+    shortest: Forwarding
+    """Shortest paths over the same links, for comparison."""
+    notes: list[Note]
+
+
+def assemble(
+    name: str,
+    devices: Sequence[Device],
+    rate_bits_per_second: int,
+    delay_ns: int,
+    told: str | Mapping[str, str],
+    *,
+    strict: bool,
+) -> Assembled:
+    """The fabric of devices. told: what their tables are, for all or by name, for `Fabric.origin`.
+
+    UsageError without a host or with two devices of one name; strict: also for a next hop that
+    leads nowhere, which otherwise is noted, and its route left out.
+    """
+    names = [device.name for device in devices]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise UsageError(f"{name}: two devices have the name {twice!r}")
+    topology = find_topology(devices)
+    if not topology.hosts:
+        raise UsageError(f"{name}: the tables contain no host: all networks connect routers")
+    number = {n: i for i, n in enumerate([*topology.switches, *topology.hosts])}
+    ends = np.array([(number[w.a], number[w.b]) for w in topology.wires], np.int64).reshape(-1, 2)
+    wires = cables(ends[:, 0], ends[:, 1], rate_bits_per_second, delay_ns)
+    by_name = {device.name: device for device in devices}
+    rates = {
+        End(device.name, port.name): port.bits_per_second
+        for device in devices
+        for port in device.interfaces or ()
+        if port.bits_per_second
+    }
+    for i, w in enumerate(topology.wires):
+        told_rates = [rates[e] for e in (End(w.a, w.port_a), End(w.b, w.port_b)) if e in rates]
+        wires.rate_bits_per_second[i] = min(told_rates, default=rate_bits_per_second)
+    fabric = build(
+        name,
+        topology.switches,
+        tiers_by_distance(
+            [2 if n.startswith(VIA) else None for n in topology.switches],
+            wires,
+            len(topology.switches),
+        ),
+        topology.hosts,
+        wires,
+        hash_settings=[by_name[n].hash if n in by_name else None for n in topology.switches],
+        explicit_addresses=_addresses(topology),
+    )
+    fabric = edge_per_host(fabric)
+    router = Router(fabric, by_name, topology, number, strict)
+    forwarding = router.forwarding()
+    if (forwarding.of_family(4) == forwarding.of_family(6)).all():
+        forwarding = forwarding._replace(group_of=forwarding.of_family(4), ipv6_from=0)
+    ipv4_only = tuple(
+        n in router.ipv4_only or (n in by_name and by_name[n].ipv4_only) for n in topology.switches
+    )
+    origin = Origin(
+        ports=tuple((w.port_a, w.port_b) for w in topology.wires),
+        links=tuple(", ".join(w.evidence) for w in topology.wires),
+        tables=tuple(
+            (told if isinstance(told, str) else told[n])
+            if n in by_name and by_name[n].tables_read
+            else ""
+            for n in topology.switches
+        ),
+        ipv4_only=ipv4_only if any(ipv4_only) else (),
+    )
+    notes = [Note("not represented", d.name, text) for d in devices for text in d.remarks]
+    return Assembled(
+        replace(fabric, forwarding=forwarding, routed=False, origin=origin),
+        fabric.forwarding,
+        [*topology.notes, *notes, *router.notes],
+    )
+
+
+def _addresses(topology: Topology) -> AddressPlan:
+    number = {name: i for i, name in enumerate(topology.hosts)}
+    explicit: dict[int, tuple[Address, ...]] = {}
+    for address, owner in topology.owner.items():
+        if owner in number:
+            explicit[number[owner]] = (*explicit.get(number[owner], ()), address)
+    for network, name in topology.subnets.items():
+        if number[name] not in explicit:  # an address that the router cannot have
+            taken = {a for a in topology.owner if a.version == network.version and a in network}
+            free = (a for a in network if a not in taken and a != network.network_address)
+            explicit[number[name]] = (next(free, network.network_address),)
+    subnets = {network: number[name] for network, name in topology.subnets.items()}
+    return AddressPlan(len(topology.hosts), explicit, subnets)
+
+
+class Router:
+    """Turns routes into groups of links; equal routes of a switch share one group."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        devices: Mapping[str, Device],
+        topology: Topology,
+        number: Mapping[str, int],
+        strict: bool,
+        versions: Iterable[int] = (),
+    ) -> None:
+        """versions: IP versions that the fabric is known to route, beside those of `devices`."""
+        self._versions = set(versions)
+        self.notes: list[Note] = []
+        self.ipv4_only: set[str] = set()
+        self._strict = strict
+        self._fabric, self._devices = fabric, devices
+        self._topology, self._number = topology, number
+        self._start = [0]
+        self._links: list[int] = []
+        self._weights: list[int] = []
+        self._buckets: dict[int, UInt16s] = {}
+        self._known: dict[tuple[int, Network], int] = {}
+        self._ipv4: dict[str, bool] = {}
+        self._noted: set[Note] = set()
+        self._by_network: dict[str, dict[Network, Route]] = {}
+        """The first route of each network, by device."""
+        self._lengths: dict[str, dict[int, list[int]]] = {}
+        """Prefix lengths of the routes, the longest first, by device and IP version."""
+
+    def forwarding(self) -> Forwarding:
+        """Forwarding of the tables, IPv6 by itself; switches without a table use shortest paths."""
+        fabric, topology = self._fabric, self._topology
+        group_of = np.full((2, *fabric.forwarding.group_of.shape), -1, np.int32)
+        for host, edge, targets in self._destinations():
+            for switch, switch_name in enumerate(topology.switches):
+                if (fabric.attachments.switch[host] == switch).any():
+                    continue
+                device = self._devices.get(switch_name)
+                if device is None or not device.tables_read:
+                    links, weights = fabric.group(switch, edge)
+                    if len(links):
+                        added = self._add(links.tolist(), weights.tolist())
+                        group_of[:, switch, edge] = added
+                    continue
+                group_of[:, switch, edge] = self._groups(switch, device, targets)
+        return self._stored(*group_of)
+
+    def of_switch(self, switch: int, device: Device) -> Forwarding:
+        """Forwarding of one switch alone: `group_of` has one row."""
+        fabric = self._fabric
+        group_of = np.full((2, 1, int(fabric.attachments.edge.max(initial=-1)) + 1), -1, np.int32)
+        for host, edge, targets in self._destinations():
+            if not (fabric.attachments.switch[host] == switch).any():
+                group_of[:, 0, edge] = self._groups(switch, device, targets)
+        return self._stored(*group_of)
+
+    def _stored(self, four: Int32s, six: Int32s) -> Forwarding:
+        return Forwarding(
+            np.array(self._start, np.int64),
+            np.array(self._links, np.int32),
+            np.array(self._weights, np.int64),
+            np.concatenate([four, six], axis=1),
+            self._buckets,
+            four.shape[1],
+        )
+
+    def _destinations(self) -> Iterator[tuple[int, int, list[Network]]]:
+        """(host, its edge, its addresses and networks) of the hosts that have an edge."""
+        fabric, topology = self._fabric, self._topology
+        networks_of: dict[str, list[Network]] = {}
+        for network, name in topology.subnets.items():
+            networks_of.setdefault(name, []).append(network)
+        for host, name in enumerate(topology.hosts):
+            edge = int(fabric.attachments.edge[host])
+            if edge >= 0:
+                own = [ip_network(a) for a in fabric.addresses.explicit.get(host, ())]
+                yield host, edge, [*own, *networks_of.get(name, ())]
+
+    def _groups(self, switch: int, device: Device, targets: Sequence[Network]) -> tuple[int, int]:
+        """The groups of a switch towards a host, of IPv4 and of IPv6; -1 without a route.
+
+        A family that the host or the fabric does not have gets the group of the other.
+        """
+        found = {
+            version: self._route_group(switch, device, route)
+            for version in (4, 6)
+            if (route := self._lookup(device, [t for t in targets if t.version == version]))
+        }
+        if 4 not in found and self._routes_ipv4(device) and any(t.version == 4 for t in targets):
+            found[4] = -1  # the route of IPv6 leads no packet of IPv4
+        leads = 6 in self._gateways or self.leads(device, 6)
+        if 6 not in found and leads and any(t.version == 6 for t in targets):
+            if any(route.network.version == 6 for route in device.routes):
+                found[6] = -1
+            else:
+                self.ipv4_only.add(device.name)  # without any route of IPv6, none was read
+        four, six = found.get(4, found.get(6, -1)), found.get(6, found.get(4, -1))
+        if self._content(four) != self._content(six):
+            text = "IPv4 and IPv6 have different next hops; a replay of packets uses those of IPv4"
+            self._note("address families", device.name, text)
+            return four, six
+        return four, four
+
+    def _lookup(self, device: Device, targets: Sequence[Network]) -> Route | None:
+        """The longest route that matches the first address (or network) that any route matches."""
+        if device.name not in self._by_network:
+            routes = {route.network: route for route in reversed(device.routes)}
+            self._by_network[device.name] = routes
+            self._lengths[device.name] = {
+                version: sorted({n.prefixlen for n in routes if n.version == version}, reverse=True)
+                for version in (4, 6)
+            }
+        for target in targets:
+            for length in self._lengths[device.name][target.version]:
+                if length <= target.prefixlen:
+                    wider = target.supernet(new_prefix=length)
+                    if route := self._by_network[device.name].get(wider):
+                        return route
+        return None
+
+    def _routes_ipv4(self, device: Device) -> bool:
+        """Whether a device is to forward IPv4: one of the fabric does, or it has own addresses."""
+        if device.name not in self._ipv4:
+            known = 4 in self._gateways or self.leads(device, 4)
+            self._ipv4[device.name] = known or self._has_ipv4(device)
+        return self._ipv4[device.name]
+
+    @cached_property
+    def _gateways(self) -> set[int]:
+        """The IP versions that the fabric routes."""
+        told = {v for v in (4, 6) for one in self._devices.values() if self.leads(one, v)}
+        return told | self._versions
+
+    def leads(self, device: Device, version: int) -> bool:
+        """Whether a device has a route of an IP version with a gateway in the fabric."""
+        left_out = self._topology.left_out
+        return any(
+            hop.gateway and End(device.name, hop.device) not in left_out
+            for route in device.routes
+            if route.network.version == version
+            for hop in route.hops
+        )
+
+    def _has_ipv4(self, device: Device) -> bool:
+        """Whether a device has IPv4 on a port with a wire, or on `lo`."""
+        ends = [end for address, end in owners([device]).items() if address.version == 4]
+        for network, members in connected_networks([device]).items():
+            ends += [member.end for member in members if network.version == 4]
+        return any(end.port == "lo" or self._topology.behind(*end) for end in ends)
+
+    def _note(self, kind: str, device: str, text: str) -> None:
+        note = Note(kind, device, text)
+        if note not in self._noted:
+            self._noted.add(note)
+            self.notes.append(note)
+
+    def _content(self, group: int) -> tuple[list[int], list[int], list[int]]:
+        """Links, weights and buckets of a group."""
+        part = slice(self._start[group], self._start[group + 1]) if group >= 0 else slice(0)
+        buckets = self._buckets.get(group, np.zeros(0, np.uint16)).tolist()
+        return self._links[part], self._weights[part], buckets
+
+    def _route_group(self, switch: int, device: Device, route: Route) -> int:
+        key = (switch, route.network)
+        if key not in self._known:
+            self._known[key] = self._add_route(device, route)
+        return self._known[key]
+
+    def _add(self, links: Iterable[int], weights: Iterable[int]) -> int:
+        """Number of a new group."""
+        self._links += links
+        self._weights += weights
+        self._start.append(len(self._links))
+        return len(self._start) - 2
+
+    def _add_route(self, device: Device, route: Route) -> int:
+        """The group of a route, -1 when it has no usable next hop."""
+        left_out = self._topology.left_out
+        chosen = [
+            i
+            for i, hop in enumerate(route.hops)
+            if hop.usable and End(device.name, hop.device) not in left_out
+        ]
+        if not chosen:
+            return -1
+        hops = [route.hops[i] for i in chosen]
+        try:
+            links = [self._link(device.name, hop, route) for hop in hops]
+        except UsageError as error:
+            if self._strict:
+                raise
+            self._note("next hop", device.name, f"no route to {route.network}: {error}")
+            return -1
+        group = self._add(links, [hop.weight for hop in hops])
+        if route.buckets is not None:
+            table = [chosen.index(b) for b in route.buckets if b in chosen]
+            self._buckets[group] = np.array(table, np.uint16)
+        return group
+
+    def _link(self, switch: str, hop: NextHop, route: Route) -> int:
+        """The link of a next hop. UsageError if it leads nowhere."""
+        behind = self._topology.behind(switch, hop.device)
+        owner = self._topology.owner.get(hop.gateway) if hop.gateway is not None else None
+        wires = [wire for wire, node in behind if node == owner] or [wire for wire, _ in behind]
+        if len(wires) != 1:
+            raise UsageError(
+                f"{route.where}: the next hop {hop.gateway} on {hop.device or 'no device'} of "
+                f"{switch} is on no connected network of the routers, and no LLDP neighbour, "
+                "neighbour MAC or link-local address shows its link"
+            )
+        forth = int(self._fabric.links.source[2 * wires[0]]) == self._number[switch]
+        return 2 * wires[0] + (0 if forth else 1)
+
+
+# A fabric whose switches are read again: cables stay, and routes, hash settings and ports change.
+#
+# A fresh discovery would lose the cable of a port without link, and number the others anew.
+
+
+class Reread:
+    """The current fabric; `fabric` changes with every `update`."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        """fabric: with the names of ports, as discovery writes it."""
+        assert fabric.origin is not None
+        own = edge_per_host(fabric)
+        self.fabric = replace(own, forwarding=with_ipv6(own.forwarding), routed=False)
+        self._attached = self.fabric.attachments.switch
+        self._versions = {6} if own.forwarding.ipv6_from else set[int]()
+        """IP versions that the switches route, as far as they told."""
+        self._told: dict[int, HashSettings] = {}
+        """The hash settings that each switch told last."""
+        names = fabric.nodes.names
+        self._number = {name: i for i, name in enumerate(names)}
+        self._topology = Topology(
+            list(names[: fabric.switches]),
+            list(names[fabric.switches :]),
+            owner={
+                address: fabric.host_name(host)
+                for host, own in fabric.addresses.explicit.items()
+                for address in own
+            },
+            subnets={n: fabric.host_name(host) for n, host in fabric.addresses.subnets.items()},
+        )
+        for cable, (near, far) in enumerate(fabric.origin.ports):
+            a, b = (int(end[2 * cable]) for end in (fabric.links.source, fabric.links.target))
+            self._topology.add(Wire(names[a], near, names[b], far, ()))
+
+    def update(self, device: Device, told: str) -> tuple[bool, list[Note]]:
+        """Take over what a switch answered now: (whether it forwards otherwise, remarks).
+
+        told: what its tables are, for `Fabric.origin`. Ports to hosts that have no link are lost;
+        other ports without link are not: its tables tell whether it still uses them.
+        """
+        fabric, switch = self.fabric, self._number[device.name]
+        router = Router(fabric, {}, self._topology, self._number, False, self._versions)
+        self._versions |= {version for version in (4, 6) if router.leads(device, version)}
+        own = router.of_switch(switch, device)
+        attached = self._attached_now(switch, device)
+        old = fabric.origin
+        assert old is not None
+        tables = (*old.tables[:switch], told, *old.tables[switch + 1 :])
+        four = list(old.ipv4_only or (False,) * fabric.switches)
+        four[switch] = device.ipv4_only or device.name in router.ipv4_only
+        settings = list(fabric.hash_settings)
+        settings[switch] = _hash_now(settings[switch], device.hash, self._told.get(switch))
+        if device.hash is not None:
+            self._told[switch] = device.hash
+        differs = (
+            _row(fabric.forwarding, switch) != _row(own, 0)
+            or bool((attached != fabric.attachments.switch).any())
+            or settings[switch] != fabric.hash_settings[switch]
+            or tuple(four) != (old.ipv4_only or (False,) * fabric.switches)
+        )
+        self.fabric = replace(
+            fabric,
+            forwarding=_with_row(fabric.forwarding, switch, own),
+            attachments=fabric.attachments._replace(switch=attached),
+            hash_settings=tuple(settings),
+            origin=old._replace(tables=tables, ipv4_only=tuple(four) if any(four) else ()),
+        )
+        return differs, router.notes
+
+    def _attached_now(self, switch: int, device: Device) -> Int32s:
+        """The switch at each port of every host."""
+        attached: Int32s = self.fabric.attachments.switch.copy()
+        if device.interfaces is None:
+            return attached
+        up = {port.name for port in device.interfaces if port.up}
+        origin = self.fabric.origin
+        assert origin is not None
+        for host, port in np.argwhere(self._attached == switch).tolist():
+            link = int(self.fabric.attachments.exit_link[host, port])
+            name = origin.ports[link // 2][link % 2]
+            attached[host, port] = -1 if name and name not in up else switch
+        return attached
+
+    def begins_at(self, switches: Ints, hosts: Int32s) -> Bools:
+        """bool[n]: whether each host is wired to one of these switches, with a link or without."""
+        wired: Bools = np.isin(self._attached[hosts], switches)
+        found: Bools = np.any(wired, axis=1)
+        return found
+
+
+def _hash_now(
+    before: HashSettings | None, told: HashSettings | None, last: HashSettings | None
+) -> HashSettings | None:
+    """What the switch tells; a seed that it never told stays while it tells no other.
+
+    last: what it told before.
+    """
+    if before is None or (told is not None and told.seed):
+        return told
+    if told is None:
+        return before if before.seed_recovered else None
+    if last is not None and last.seed:
+        return told
+    usual = {"policy": 1, "fields": 7}
+    same = {**usual, **before.extra} == {**usual, **told.extra} and before.model == told.model
+    return before if same else told
+
+
+def _row(forwarding: Forwarding, switch: int) -> list[object]:
+    """What a switch does with the packets for each edge, whatever the numbers of its groups."""
+    known: dict[int, object] = {-1: None}
+    for group in np.unique(forwarding.group_of[switch]).tolist():
+        if group >= 0:
+            part = slice(*forwarding.group_start[group : group + 2].tolist())
+            buckets = forwarding.buckets.get(group)
+            known[group] = (
+                forwarding.group_links[part].tolist(),
+                forwarding.group_weights[part].tolist(),
+                None if buckets is None else buckets.tolist(),
+            )
+    return [known[group] for group in forwarding.group_of[switch].tolist()]
+
+
+def _with_row(forwarding: Forwarding, switch: int, own: Forwarding) -> Forwarding:
+    """The forwarding with other groups of one switch; groups that nobody uses are dropped."""
+    group_of = forwarding.group_of.copy()
+    group_of[switch] = -1
+    used = np.unique(group_of[group_of >= 0])
+    number = np.full(len(forwarding.group_start), -1, np.int32)  # the last serves -1
+    number[used] = np.arange(len(used))
+    group_of = number[group_of]
+    group_of[switch] = np.where(own.group_of[0] >= 0, own.group_of[0] + len(used), -1)
+    sizes = np.diff(forwarding.group_start)
+    kept = np.repeat(number[:-1] >= 0, sizes)
+    all_sizes = np.concatenate([sizes[used], np.diff(own.group_start)])
+    return Forwarding(
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(all_sizes)]),
+        np.concatenate([forwarding.group_links[kept], own.group_links]).astype(np.int32),
+        np.concatenate([forwarding.group_weights[kept], own.group_weights]).astype(np.int64),
+        group_of.astype(np.int32),
+        _renumbered(forwarding.buckets, number)
+        | {group + len(used): table for group, table in own.buckets.items()},
+        forwarding.ipv6_from,
+    )
+
+
+def _renumbered(buckets: Mapping[int, UInt16s], number: Int32s) -> dict[int, UInt16s]:
+    return {
+        int(number[group]): table for group, table in buckets.items() if int(number[group]) >= 0
+    }

@@ -1,1 +1,0 @@
-"""Properties and failures of a fabric, counted, not simulated."""

@@ -1,1 +1,0 @@
-"""MRC traffic with its ground truth."""

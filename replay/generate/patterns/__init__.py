@@ -1,1 +1,0 @@
-"""Communication patterns: senders, receivers, sizes and times. One file each."""

@@ -1,1 +1,0 @@
-"""Hash functions, one per file."""

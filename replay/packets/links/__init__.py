@@ -1,1 +1,0 @@
-"""Links: queues, routes and loads."""

@@ -1,1 +1,0 @@
-"""Result records of replay, sweep and recover-seed."""

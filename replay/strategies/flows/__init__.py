@@ -1,1 +1,0 @@
-"""Strategies that place whole flows."""

@@ -1,1 +1,0 @@
-"""Strategies by which hosts choose the entropy value of every packet."""

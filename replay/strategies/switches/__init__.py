@@ -1,1 +1,0 @@
-"""Strategies by which switches choose a link for every packet."""

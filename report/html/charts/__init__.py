@@ -1,1 +1,0 @@
-"""Charts of the reports: pure functions from results to SVG."""

@@ -1,1 +1,0 @@
-"""The reports of the commands."""

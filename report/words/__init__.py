@@ -1,1 +1,0 @@
-"""Numbers and findings as text, without a terminal."""

@@ -1,1 +1,0 @@
-"""The application: wires the session to the screens."""

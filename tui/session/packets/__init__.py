@@ -1,1 +1,0 @@
-"""The packets of selected flows."""

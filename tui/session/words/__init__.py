@@ -1,1 +1,0 @@
-"""The content of a session as text for people and for other programs."""

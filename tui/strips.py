@@ -1,0 +1,240 @@
+"""Small charts as text: bars, distributions, strips on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil, floor, log10
+from typing import NamedTuple
+
+import numpy as np
+from rich.text import Text
+
+from ..analyzer.results.base import Event
+from ..report import human
+from ..report.human import UNICODE
+from ..report.notes import counted_kind
+from .session.snapshot import UNKNOWN, FlowKey, Snapshot
+
+# Horizontal bars with their numbers, as text.
+
+
+class Bar(NamedTuple):
+    """One line."""
+
+    label: str
+    value: float
+    note: str = ""
+    """Text after the number, such as `◂ p99`."""
+    span: tuple[int, int] = (0, 0)
+    """Lowest and highest value of a histogram bucket."""
+
+
+def bar_lines(title: str, bars: Sequence[Bar], width: int, height: int, legend: str = "") -> Text:
+    """Bars of at most `height` lines, each with its share of the sum."""
+    text = Text(f"{title}\n", "bold", no_wrap=True, overflow="ellipsis")
+    if not bars:
+        text.append("  no values", "dim")
+        return text
+    total = sum(bar.value for bar in bars)
+    most = max(bar.value for bar in bars)
+    label = max(len(bar.label) for bar in bars)
+    room = max(4, width - label - 12 - max(len(bar.note) for bar in bars))
+    for bar in bars[:height]:
+        drawn = UNICODE.bar(bar.value / most if most else 0, room)
+        text.append(f" {bar.label:>{label}} ", "dim")
+        text.append(f"{drawn:<{room}}", "cyan")
+        text.append(f" {human.percent(bar.value / total if total else 0):>7}")
+        text.append(f" {bar.note}\n", "bold")
+    if len(bars) > height:
+        text.append(f" and {len(bars) - height} more\n", "dim")
+    if legend:
+        text.append(f" {legend}", "dim")
+    return text
+
+
+# A distribution on one line, on a common axis.
+
+SHADES = "▒▓"
+
+
+class StripAxis:
+    """Values from `low` to `high` on `width` columns."""
+
+    def __init__(self, low: float, high: float, width: int) -> None:
+        self.low, self.high = low, max(high, low + 1e-9 * max(1.0, abs(low)))
+        self.width = max(10, width)
+
+    def place(self, value: float) -> int:
+        """The column of a value, clamped to the axis."""
+        share = (value - self.low) / (self.high - self.low)
+        return round(min(1.0, max(0.0, share)) * (self.width - 1))
+
+    def ticks(self) -> str:
+        """A line with the numbers of five values."""
+        line = [" "] * (self.width + 6)
+        for i in range(5):
+            value = self.low + (self.high - self.low) * i / 4
+            text = f"{value:.2f}"
+            at = self.place(value)
+            line[at : at + len(text)] = text
+        return "".join(line).rstrip()
+
+
+def strip(
+    axis: StripAxis,
+    low: float,
+    high: float,
+    quantiles: Mapping[str, float],
+    marks: Mapping[str, float] | None = None,
+) -> str:
+    """`├──▒▒▓▓█▓▓▒▒──┤`: min and max, p5 to p95, p25 to p75, the median; with marks."""
+    line = ["·" if i % max(1, axis.width // 4) == 0 else " " for i in range(axis.width)]
+    first, last = axis.place(low), axis.place(high)
+    for i in range(first, last + 1):
+        line[i] = "─"
+    for (a, b), glyph in ((("p5", "p95"), SHADES[0]), (("p25", "p75"), SHADES[1])):
+        for i in range(axis.place(quantiles[a]), axis.place(quantiles[b]) + 1):
+            line[i] = glyph
+    if last > first:
+        line[first], line[last] = "├", "┤"
+    line[axis.place(quantiles["p50"])] = "█"
+    for glyph, value in (marks or {}).items():
+        line[axis.place(value)] = glyph
+    return "".join(line)
+
+
+# Strips on one time axis: signals of all flows and of one flow over time.
+
+LABEL = 16
+TICK = 14
+"""Columns between two numbers of a time axis, about."""
+SIGNALS = (
+    ("retransmitted", "retransmitted_packets"),
+    ("late", "reordered_packets"),
+    ("NAKs", "naks"),
+    ("CE marks", "ecn_marked_packets"),
+    ("CNPs", "cnps"),
+)
+"""Label and column of the time line."""
+
+
+class Axis(NamedTuple):
+    """The shared time axis of strips."""
+
+    start_ns: int
+    length_ns: int
+    columns: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, width: int) -> Axis:
+        """The whole session, in the columns between labels and sums."""
+        length = max(1, snapshot.end_ns - snapshot.start_ns)
+        return cls(snapshot.start_ns, length, max(10, width - LABEL - 12))
+
+    def spread(self, values: Sequence[int], start_ns: int, bin_ns: int) -> list[float]:
+        """Sums by column of equal bins that start at `start_ns`."""
+        edges = self.start_ns + np.arange(self.columns + 1) * (self.length_ns / self.columns)
+        sums = np.concatenate([[0.0], np.cumsum(values)])
+        place = np.clip((edges - start_ns) / max(1, bin_ns), 0, len(values))
+        columns: list[float] = np.diff(np.interp(place, np.arange(len(sums)), sums)).tolist()
+        return columns
+
+    def column(self, time_ns: int) -> int:
+        """The column of a time, of the nearest one outside the axis."""
+        place = (time_ns - self.start_ns) * self.columns // self.length_ns
+        return min(max(place, 0), self.columns - 1)
+
+    def numbers(self, origin_ns: int) -> Text:
+        """The line under the strips: times since `origin_ns` at round numbers."""
+        first = self.start_ns - origin_ns
+        last = first + self.length_ns
+        least = self.length_ns * TICK / self.columns
+        power = 10 ** floor(log10(least))
+        step = next(power * n for n in (1, 2, 5, 10) if power * n >= least)
+        unit, scale = next(
+            ((u, s) for u, s in (("s", 10**9), ("ms", 10**6)) if last >= s), ("us", 10**3)
+        )
+        digits = max(0, -floor(log10(step / scale)))
+        line = ""
+        for tick in range(ceil(first / step), floor(last / step) + 1):
+            at = round((tick * step - first) * self.columns / self.length_ns)
+            label = f"╵{tick * step / scale:.{digits}f} {unit}"
+            if at + len(label) <= self.columns + LABEL:
+                line = line.ljust(at) + label
+        return Text(" " * (LABEL + 1) + line, "dim", no_wrap=True, overflow="ellipsis")
+
+    def interval(self, label: str, from_ns: int, until_ns: int | None) -> Text:
+        """A strip that marks an interval; an arrow at its end: it continues."""
+        begin = self.column(from_ns)
+        end = self.columns - 1 if until_ns is None else self.column(until_ns)
+        last = "▶" if until_ns is None else "┤"
+        line = "├" + "─" * (end - begin - 1) + last if end > begin else "┃"
+        text = Text(f"{label:>{LABEL}} ", "dim", no_wrap=True, overflow="ellipsis")
+        return text.append(" " * begin + line, "bold red not dim")
+
+    def counts(self, events: Sequence[Event]) -> list[int]:
+        """Events per column."""
+        counts = [0] * self.columns
+        for event in events:
+            place = (event.time_ns - self.start_ns) * self.columns // self.length_ns
+            if 0 <= place <= self.columns:
+                counts[min(place, self.columns - 1)] += 1
+        return counts
+
+
+def strip_line(label: str, values: Sequence[float], total: str, style: str) -> Text:
+    """`label ▁▂▃ total`"""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{label:>{LABEL}} ", "dim")
+    text.append(UNICODE.columns(values), style)
+    text.append(f" {total}")
+    return text
+
+
+def signal_lines(
+    snapshot: Snapshot, axis: Axis, signals: Iterable[tuple[str, str]], zeros: bool
+) -> list[Text]:
+    """A strip of all flows per signal; zeros: also of signals that are always 0."""
+    line, lines = snapshot.timeline, []
+    for label, name in signals:
+        values, is_size = line[name].tolist(), name == "wire_bytes"
+        total = sum(values)
+        if total or zeros:
+            spread = axis.spread(values, line.start_ns, line.window_ns)
+            amount = human.size(total) if is_size else human.count(total)
+            lines.append(strip_line(label, spread, amount, "cyan" if is_size else "bold yellow"))
+    return lines
+
+
+def late_line(snapshot: Snapshot, at: int, width: int) -> Text:
+    """A strip of a flow's late packets."""
+    axis, bins = Axis.of(snapshot, width), snapshot.late
+    late = int(snapshot.flows.late[at])
+    known = human.UNKNOWN if late == UNKNOWN else human.count(late)
+    values = axis.spread(bins.of(at), bins.start_ns, bins.bin_ns)
+    return strip_line("late, this flow", values, known, "bold yellow")
+
+
+def flow_lines(
+    snapshot: Snapshot, key: FlowKey | None, width: int, kinds: bool = False
+) -> list[Text]:
+    """A strip of the flow's bytes; with `kinds` also one strip per kind of its events."""
+    at = snapshot.find(key)
+    if at is None or snapshot.activity.ndim != 2 or at >= snapshot.activity.shape[1]:
+        return []
+    axis = Axis.of(snapshot, width)
+    values = axis.spread(
+        snapshot.activity[:, at].tolist(), snapshot.activity_start_ns, snapshot.activity_bin_ns
+    )
+    size = human.size(int(snapshot.flows.wire_bytes[at]))
+    lines = [strip_line("this flow, bytes", values, size, "cyan")]
+    if not kinds:
+        return lines
+    peer = int(snapshot.flows.peer[at])
+    mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
+    for kind in dict.fromkeys(event.kind for event in mine):
+        of_kind = [event for event in mine if event.kind == kind]
+        label = counted_kind(2, kind).partition(" ")[2]
+        counts = axis.counts(of_kind)
+        lines.append(strip_line(label, counts, human.count(len(of_kind)), "bold yellow"))
+    return lines
