@@ -340,7 +340,8 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 # GOAL schedules, the text input of LogGOPSim.
 #
-# `num_ranks 2`, then per rank `rank 0 { l1: calc 100 cpu 0 / l2: send 8b to 1 tag 5 / l2 requires l1 }`.
+# `num_ranks 2`, then for each rank
+# `rank 0 { l1: calc 100 cpu 0; l2: send 8b to 1 tag 5; l2 requires l1 }`, a task a line.
 #
 # Source: Hoefler, Siebert, Lumsdaine, "Group Operation Assembly Language", ICPP 2009; Hoefler,
 # Schneider, Lumsdaine, "LogGOPSim", HPDC 2010, and the schedules published with it. `calc` counts

@@ -54,9 +54,9 @@ def test_a_snapshot_is_drawn_after_the_key_that_came_before_it(monkeypatch):
 @pytest.mark.thorough
 def test_garbage_is_looked_for_while_no_key_waits(monkeypatch):
     collected = []
-    monkeypatch.setattr(upkeep, "TIDY_EVERY_S", 0.02)
-    monkeypatch.setattr(upkeep, "LONGEST_UNTIDY_S", 0.3)
-    monkeypatch.setattr(upkeep, "THOROUGH_EVERY", 3)
+    monkeypatch.setattr(module, "TIDY_EVERY_S", 0.02)
+    monkeypatch.setattr(module, "LONGEST_UNTIDY_S", 0.3)
+    monkeypatch.setattr(module, "THOROUGH_EVERY", 3)
 
     async def run():
         app = RocescopeApp(Session.open([str(I03[0])]))
@@ -66,13 +66,13 @@ def test_garbage_is_looked_for_while_no_key_waits(monkeypatch):
             await until_shown(pilot, lambda: len(collected) >= 6)
             assert not gc.isenabled() and collected[:6].count(2) == 2
             now = monotonic() + 1
-            monkeypatch.setattr(upkeep, "monotonic", lambda: now)
-            app.module._tidy()
+            monkeypatch.setattr(module, "monotonic", lambda: now)
+            app.upkeep._tidy()
             collected.clear()
             for _ in range(100):  # half a second of a key that is held down
                 now += 0.005
                 app.key_at = now
-                app.module._tidy()
+                app.upkeep._tidy()
             assert len(collected) == 1
 
     asyncio.run(run())
