@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from ..analyzer.decode.control import CmMessage
-from ..analyzer.decode.merge import Limit, Marked, Source, cuts, marks_in, marks_of
+from ..analyzer.decode.decoder import Source
+from ..analyzer.decode.merge import Limit, Marked, cuts, marks_in, marks_of
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.filtering.compiler import Filter
 from ..analyzer.measures.series import Totals

@@ -1,10 +1,11 @@
-"""The flows of `rocescope trace --live`: captured on interfaces."""
+"""`rocescope trace --live` and `--follow`: captured flows, and events until Ctrl-C."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..analyzer.errors import RocescopeError, UsageError
 from .options.capturing import Ending, ended_by_signals, said_if_slow, say, say_what
-from .options.output import ReportOutput
-from .trace import follow_fabric
+from .options.output import ReportOutput, write_results
 
 if TYPE_CHECKING:
     from ..analyzer.jobs.job import Job
@@ -174,3 +174,38 @@ class GrowingFlows:
             self._latest = traffic
             if self._follow is not None:
                 self._follow.add(traffic)
+
+
+def follow_fabric(
+    line: Line,
+    dialects: Mapping[str, Dialect],
+    fabric: Fabric,
+    traffic: Traffic,
+    seconds: float | None,
+    top: int,
+    to: ReportOutput,
+    growing: Callable[[Follow], None] | None = None,
+) -> int:
+    """Print events until Ctrl-C or the end of the duration; then a summary.
+
+    growing: called once it follows; adds the traffic whenever it has new flows.
+    """
+    from ..discovery.follow import Follow
+    from ..report.files import encode_json
+    from ..report.terminal.discovery import FollowPrinter
+
+    following = Follow(line, dialects, fabric, traffic)
+    printer = FollowPrinter(sys.stdout, top, to.color) if to.chosen() == "table" else None
+    last = None
+    with ended_by_signals(following):
+        for event in following.events(seconds):
+            last = event
+            if event.kind == "began" and growing is not None:
+                growing(following)
+            if printer is None:
+                write_results(encode_json(event), None)
+            elif event.kind != "ended":
+                printer.event(event)
+    if printer is not None and last is not None:
+        printer.summary(last, following.summary())
+    return 0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
 from .discover import answers_of
-from .options.capturing import ended_by_signals
-from .options.output import REPORT_OUTPUT, ReportOutput, write_results
+from .options.output import REPORT_OUTPUT, ReportOutput
 from .options.progress import reading_shown
 from .options.reading import JOB_LOGS, JobLogs
 from .options.replaying import MAPPED, Mapped
@@ -20,51 +18,9 @@ from .table import Parameter, changed
 
 if TYPE_CHECKING:
     from ..analyzer.jobs.job import Job
-    from ..discovery.asking import Line
-    from ..discovery.dialects.dialect import Dialect
-    from ..discovery.follow import Follow
     from ..discovery.port_counters import Reading
     from ..discovery.traffic import HostTraffic
     from ..replay.fabrics.fabric import Fabric
-    from ..replay.traffic.traffic import Traffic
-
-
-# `rocescope trace --follow`: events until Ctrl-C.
-
-
-def follow_fabric(
-    line: Line,
-    dialects: Mapping[str, Dialect],
-    fabric: Fabric,
-    traffic: Traffic,
-    seconds: float | None,
-    top: int,
-    to: ReportOutput,
-    growing: Callable[[Follow], None] | None = None,
-) -> int:
-    """Print events until Ctrl-C or the end of the duration; then a summary.
-
-    growing: called once it follows; adds the traffic whenever it has new flows.
-    """
-    from ..discovery.follow import Follow
-    from ..report.files import encode_json
-    from ..report.terminal.discovery import FollowPrinter
-
-    following = Follow(line, dialects, fabric, traffic)
-    printer = FollowPrinter(sys.stdout, top, to.color) if to.chosen() == "table" else None
-    last = None
-    with ended_by_signals(following):
-        for event in following.events(seconds):
-            last = event
-            if event.kind == "began" and growing is not None:
-                growing(following)
-            if printer is None:
-                write_results(encode_json(event), None)
-            elif event.kind != "ended":
-                printer.event(event)
-    if printer is not None and last is not None:
-        printer.summary(last, following.summary())
-    return 0
 
 
 def trace(
@@ -194,6 +150,8 @@ def trace(
                 names, parsed, how, filter=packets, concat=mapped.concat, job=job, progress=read
             )
     if follow and run is not None:
+        from .live_flows import follow_fabric
+
         return follow_fabric(run, dialects, parsed, traffic, seconds, top, to)
     result = traced(
         traffic,

@@ -18,9 +18,8 @@ import lz4.frame
 import zstandard
 
 from ..errors import StoreError
-from .bytestream import RawStream
-from .source import Compression
-from .source import compression as compression_of
+from .bytestream import Compression, RawStream
+from .bytestream import compression as compression_of
 
 _PIECE_BYTES = 1 << 18
 _ZSTD_PIECE_BYTES = 1 << 10

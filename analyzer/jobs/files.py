@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ..capture.bytestream import RawStream
-from ..capture.source import compression
+from ..capture.bytestream import RawStream, compression
 from ..errors import UsageError
 
 if TYPE_CHECKING:

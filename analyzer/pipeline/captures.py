@@ -15,8 +15,8 @@ from ...kernels.kernel import compiling
 from ..capture.rings import ConcatenatedCapture, check_twice, concatenated, ring
 from ..capture.source import Capture, open_capture
 from ..decode.control import CmMessage
-from ..decode.decoder import Decoder
-from ..decode.merge import Source, merge_tables
+from ..decode.decoder import Decoder, Source
+from ..decode.merge import merge_tables
 from ..decode.mirrors import Mirrors
 from ..errors import UsageError, too_many_flows
 from ..filtering.compiler import Ranks

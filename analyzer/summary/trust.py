@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 from ..capture.rings import RingCapture
 from ..decode.control import TYPE_NAMES
 from ..decode.counters import DecodeCounters
-from ..decode.merge import MergeCounts, Source
+from ..decode.decoder import Source
+from ..decode.merge import MergeCounts
 from ..decode.mirrors import OTHER_EVENT, Mirrors, SwitchCounters, check_switch, mirror_checks
 from ..errors import UnreadableInput
 from ..results.base import Series

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...analyzer.capture.source import unpacked
-from ...analyzer.decode.merge import Source
+from ...analyzer.decode.decoder import Source
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.jobs.files import named

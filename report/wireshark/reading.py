@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from ...analyzer.decode.merge import Source
+from ...analyzer.decode.decoder import Source
 from ...analyzer.pipeline.captures import CapturePipeline
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track.batch import OVERTAKEN, REORDERED, TrackedBatch

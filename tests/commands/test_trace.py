@@ -21,8 +21,8 @@ from traced_lab import lab
 
 from rocescope import cli
 from rocescope.analyzer.track.answers import rdma_udp_sport
+from rocescope.commands.live_flows import follow_fabric
 from rocescope.commands.options.output import Output
-from rocescope.commands.trace import follow_fabric
 from rocescope.discovery.asking import Said
 from rocescope.discovery.dialects.linux import LINUX
 from rocescope.discovery.dialects.registry import DIALECTS

@@ -33,7 +33,7 @@ import csv, importlib.util, json, sys
 import pyarrow.parquet
 import rocescope.cli
 from rocescope.report.files.results import json_schema
-from rocescope.tui.screens.qps import COLUMNS
+from rocescope.tui.settings import COLUMNS
 from rocescope.tui.screens.qps import flow_cells
 from rocescope.tui.session.session import Session
 

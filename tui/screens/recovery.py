@@ -22,10 +22,10 @@ from ..session import words
 from ..session.packets import Point
 from ..session.snapshot import UNKNOWN, Snapshot
 from ..session.words import sentence, shown_events
+from ..settings import RANKS
 from ..strips import SIGNALS, Axis, Bar, bar_lines, flow_lines, signal_lines
 from .base import RoceScreen, own_bindings
 from .mrc import lost_by_value, mrc_causes, mrc_counts, mrc_of, mrc_sentence
-from .qps import RANKS
 
 # Screen 8: events in order of time.
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...analyzer.capture.rings import ConcatenatedCapture, Part
 from ...analyzer.capture.source import Capture
-from ...analyzer.decode.merge import Source, merge_tables
+from ...analyzer.decode.decoder import Source
+from ...analyzer.decode.merge import merge_tables
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.measures.hops.passing import FIRST_HORIZON_NS
 from ...analyzer.pipeline.captures import open_sources

@@ -26,13 +26,8 @@ from examples import thorough
 from factories import START_NS, Frame, Pcapng, pcap_bytes, pcapng_bytes, some_frames, write_pcap
 
 from rocescope.analyzer.capture import bytestream
-from rocescope.analyzer.capture.source import (
-    MAGIC_BYTES,
-    compression,
-    describe,
-    open_capture,
-    unpacked,
-)
+from rocescope.analyzer.capture.bytestream import MAGIC_BYTES, compression, describe
+from rocescope.analyzer.capture.source import open_capture, unpacked
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.wire.taps import MANY_TAPS, Tap, Taps
 

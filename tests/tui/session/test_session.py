@@ -28,13 +28,14 @@ from rocescope.analyzer.wire.taps import Tap
 from rocescope.commands.generate import generate_mrc
 from rocescope.report import human
 from rocescope.tui.app import RocescopeApp
-from rocescope.tui.screens.qps import COLUMNS, flow_cells
+from rocescope.tui.screens.qps import flow_cells
 from rocescope.tui.session.feeds import STOPPED_EARLY, ended_words, measure_for_screens
 from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.matrix import at_one_place
 from rocescope.tui.session.packets import PacketScan
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import UNKNOWN, FlowKey, SourceState
+from rocescope.tui.settings import COLUMNS
 
 
 def whole(*names, **options):
