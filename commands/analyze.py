@@ -18,8 +18,8 @@ from .table import Parameter, changed
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
+    from ..report.out_folder import OutFolder
     from ..report.terminal.page import Page
-    from ..report.whole_file import OutFolder
 
 Severity: TypeAlias = Literal["critical", "warning", "note"]
 
@@ -199,7 +199,7 @@ def analyze(
         write_analysis(analysis, to, top or 20, sort is not None, brief)
     else:
         require("pyarrow")
-        from ..report.whole_file import out_folder
+        from ..report.out_folder import out_folder
 
         with out_folder(folder) as out:
             analysis = analysed(out)

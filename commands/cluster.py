@@ -207,7 +207,7 @@ def merge(
             tell=tell or (lambda what, done, total: None),
         )
     if folder is not None:
-        from ..report.whole_file import out_folder
+        from ..report.out_folder import out_folder
 
         with out_folder(folder) as out:
             out.write(analysis, top, sort is not None)

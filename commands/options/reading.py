@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
-from ...analyzer.measures.hops.vantage import FabricLinks
 from ...analyzer.units import parse_duration
 from ...analyzer.wire.bth import ROCE_UDP_PORT
 from ..table import Parameter
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...analyzer.decode.mirrors import MirrorOptions
+    from ...analyzer.measures.hops.vantage import FabricLinks
     from ...analyzer.pipeline.options import AnalyzeOptions
 
 
@@ -48,6 +48,7 @@ def parse_dscp_priorities(text: str) -> dict[int, int]:
 
 def fabric_links(spec: str) -> FabricLinks:
     """The links that are up, and the hosts with their addresses. UsageError as `parse_fabric`."""
+    from ...analyzer.measures.hops.vantage import FabricLinks
     from ...replay.fabrics.parse import parse_fabric
 
     fabric = parse_fabric(spec)

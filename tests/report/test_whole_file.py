@@ -20,7 +20,8 @@ from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.report.files import encode_json
 from rocescope.report.files.tables import flow_columns
-from rocescope.report.whole_file import out_folder, whole_file
+from rocescope.report.out_folder import out_folder
+from rocescope.report.whole_file import whole_file
 
 # A file appears whole or not at all.
 
@@ -204,7 +205,7 @@ def test_an_error_leaves_what_the_folder_has(
     def full(*_: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rocescope.report.whole_file.analysis_html", full)
+    monkeypatch.setattr("rocescope.report.out_folder.analysis_html", full)
     with pytest.raises(RocescopeError, match="no space left"), out_folder(folder) as out:
         out.ended(analysis.flows)
         out.write(analysis)

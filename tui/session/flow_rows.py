@@ -17,7 +17,7 @@ from ...analyzer.results.flow import counted_facts
 from ...analyzer.wire.bth import TRANSPORT_NAMES
 from ...analyzer.words import printable
 from ...kernels.kernel import Array, Ints
-from ...report.whole_file import ENDED, LISTED
+from ...report.out_folder import ENDED, LISTED
 from .snapshot import UNKNOWN, FlowColumns, PathColumns
 
 MOST_FLOWS = 100_000

@@ -20,7 +20,7 @@ from ...analyzer.results.flow import Flow
 from ...analyzer.results.hops import CaptureLoss, Hop, Ranks, TapClock
 from ...analyzer.words import printable
 from ...kernels.kernel import Ints
-from ...report.whole_file import SUMMARY
+from ...report.out_folder import SUMMARY
 from .judged import Judged
 from .session import Session
 from .snapshot import FlowColumns, FlowKey, Snapshot, SourceState

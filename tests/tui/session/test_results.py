@@ -17,7 +17,7 @@ from rocescope import cli
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.report.whole_file import out_folder
+from rocescope.report.out_folder import out_folder
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session.results import ResultsSession
 from rocescope.tui.session.session import Session
