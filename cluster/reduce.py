@@ -193,16 +193,16 @@ def merged_rows(
         chunk = min((head[0] for head in heads if head is not None), default=None)
         if chunk is None:
             return
-        found = []
+        of_chunk = []
         for index, head in enumerate(heads):
             if head is not None and head[0] == chunk:
-                found.append(head)
+                of_chunk.append(head)
                 heads[index] = next(streams[index], None)
-        if len(found) == 1:
-            yield found[0]
+        if len(of_chunk) == 1:
+            yield of_chunk[0]
             continue
-        table = PacketTable.concatenate([table for _, table, _ in found])
-        keys = np.concatenate([keys for _, _, keys in found])
+        table = PacketTable.concatenate([table for _, table, _ in of_chunk])
+        keys = np.concatenate([keys for _, _, keys in of_chunk])
         order = in_order(keys)
         yield chunk, table.take(order), keys[order]
 

@@ -152,12 +152,12 @@ def _described(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
     number = _NUMBER[type(value)]
     if isinstance(value, tuple):
         return ["named", number, [inside(item) for item in value]]
-    known[id(value)] = own = len(known)
+    known[id(value)] = key = len(known)
     if isinstance(value, PerFlow):
         attributes = value.saved()
     else:
         attributes = {name: getattr(value, name) for name in _names(value)}
-    return ["object", own, number, {name: inside(item) for name, item in attributes.items()}]
+    return ["object", key, number, {name: inside(item) for name, item in attributes.items()}]
 
 
 _CONTAINERS: dict[type[Any], Callable[[Any], Any]] = {
@@ -191,12 +191,12 @@ def _built(tree: Any, arrays: list[Any], known: dict[int, Any]) -> Any:
     if kind == "named":
         made = _CLASSES[rest[0]]
         return made(*(_built(item, arrays, known) for item in rest[1]))
-    own, number, fields = rest
+    key, number, fields = rest
     made = _CLASSES[number]
     if issubclass(made, msgspec.Struct):
         return made(**{name: _built(item, arrays, known) for name, item in fields.items()})
     built: Any = object.__new__(made)
-    known[own] = built
+    known[key] = built
     for name, item in fields.items():
         object.__setattr__(built, name, _built(item, arrays, known))
     if isinstance(built, PerFlow):

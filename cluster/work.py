@@ -81,12 +81,12 @@ class Work:
 
     def check(self) -> None:
         """UsageError if the folder is missing, or if another user can write to it or replace it."""
-        whole = os.path.realpath(self.folder)
-        if not os.path.isdir(whole):
+        real_path = os.path.realpath(self.folder)
+        if not os.path.isdir(real_path):
             raise UsageError(
                 f"there is no folder {self.folder}: rocescope cluster plan --work makes it"
             )
-        reason = _why_unsafe(whole)
+        reason = _why_unsafe(real_path)
         if reason is not None:
             raise UsageError(f"--work {self.folder}: {reason}: state is read from files there")
 
@@ -228,11 +228,11 @@ def _why_unsafe(folder: str) -> str | None:
     """Why another user could put files into a folder without links in its path; None if not."""
     path = folder
     while True:
-        found = os.lstat(path)
-        if found.st_uid not in (0, os.geteuid()):
+        status = os.lstat(path)
+        if status.st_uid not in (0, os.geteuid()):
             return f"{path} belongs to another user"
-        sticky = found.st_mode & stat.S_ISVTX and path != folder
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        sticky = status.st_mode & stat.S_ISVTX and path != folder
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
             return f"others can write to {path} (chmod go-w)"
         if path == os.path.dirname(path):
             return None

@@ -39,16 +39,16 @@ def diagnose(case: Case) -> Diagnosis:
     )
     findings: list[Finding] = []
     for finder in in_order(FINDERS):
-        found = list(finder.find(case, known))
-        findings += found
-        for cause in found:
+        new = list(finder.find(case, known))
+        findings += new
+        for cause in new:
             known.add(cause)
     findings = known.remaining(findings)
     findings.sort(key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ns or 0), f.from_ns))
     findings = bounded(case, findings)
     passed = healthy(case, findings)
     text = summary(case, findings, passed)
-    return Diagnosis(text, findings, passed, limits(case), case.whole)
+    return Diagnosis(text, findings, passed, limits(case), case.is_whole)
 
 
 MOST_ALIKE = 20
@@ -62,52 +62,52 @@ _CONFIDENCE: tuple[Confidence, ...] = ("possible", "likely", "proven")
 def bounded(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     """At most `MOST_ALIKE` findings of each kind and severity; worst first, as in `findings`."""
     alike: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for one in findings:
-        alike[one.kind, one.severity].append(one)
+    for item in findings:
+        alike[item.kind, item.severity].append(item)
     kept: list[Finding] = []
     listed: Counter[tuple[str, str]] = Counter()
-    for one in findings:
-        which = one.kind, one.severity
+    for item in findings:
+        which = item.kind, item.severity
         listed[which] += 1
         if listed[which] < MOST_ALIKE or len(alike[which]) == MOST_ALIKE:
-            kept.append(one)
+            kept.append(item)
         elif listed[which] == MOST_ALIKE:
             kept.append(_together(case, alike[which][MOST_ALIKE - 1 :]))
     return kept
 
 
-def _together(case: Case, found: Sequence[Finding]) -> Finding:
+def _together(case: Case, alike: Sequence[Finding]) -> Finding:
     """One finding for several of one kind and severity."""
-    hits = {flow: 0 for one in found for flow in one.flows}
-    for one in found:
-        for victim in one.affected:
+    hits = {flow: 0 for item in alike for flow in item.flows}
+    for item in alike:
+        for victim in item.affected:
             hits[victim.flow] += victim.packets
-    ends = [one.until_ns for one in found]
+    ends = [item.until_ns for item in alike]
     last = case.last_ns if None in ends else max(end for end in ends if end is not None)
-    packets, of = sum(one.packets for one in found), sum(one.of_packets for one in found)
-    places = [_place_in_words(one.place) for one in found]
+    packets, of = sum(item.packets for item in alike), sum(item.of_packets for item in alike)
+    places = [_place_in_words(item.place) for item in alike]
     worst = ", ".join(printable(place) for place in places[:_PLACES_NAMED])
-    left = len(found) - _PLACES_NAMED
+    left = len(alike) - _PLACES_NAMED
     and_more = f" and {number(left)} more" if left > 0 else ""
-    first = found[0]
+    first = alike[0]
     return finding(
         case,
         first.kind,
         Place(),
         of,
-        f"{first.kind} at {number(len(found))} more places ({worst}{and_more}):"
+        f"{first.kind} at {number(len(alike))} more places ({worst}{and_more}):"
         f" {packets_of(packets, of)}",
-        first.next_step if len({one.next_step for one in found}) == 1 else _LOOK_FOR_MORE,
+        first.next_step if len({item.next_step for item in alike}) == 1 else _LOOK_FOR_MORE,
         hits=hits,
-        span=(min(one.from_ns for one in found), last),
-        confidence=min((one.confidence for one in found), key=_CONFIDENCE.index),
-        evidence=[frame for one in found for frame in one.evidence[:1]],
+        span=(min(item.from_ns for item in alike), last),
+        confidence=min((item.confidence for item in alike), key=_CONFIDENCE.index),
+        evidence=[frame for item in alike for frame in item.evidence[:1]],
         severity=first.severity,
         until_ns=None if None in ends else last,
-        costs=any(one.cost_ns is None or one.cost_ns for one in found),
+        costs=any(item.cost_ns is None or item.cost_ns for item in alike),
         packets=packets,
         details={
-            "findings": len(found),
+            "findings": len(alike),
             "places": shorten("; ".join(places), _PLACES_LETTERS, placeholder="; ..."),
         },
     )
@@ -142,6 +142,6 @@ def summary(case: Case, findings: Sequence[Finding], healthy: Sequence[str]) -> 
         return (
             f"No fault found in the listed flows; {gone} with anomalies removed from memory: {seen}"
         )
-    if not case.whole:
+    if not case.is_whole:
         return f"No fault found in the part that was read: {seen}"
     return f"No fault found in {seen}"

@@ -291,6 +291,8 @@ def cost_ns(flow: Flow) -> int | None:
     if flow.retransmitted_packets is None:
         return None
     r = flow.recovery
-    waits = [one for one in (r.gap_to_nak_ns, r.nak_to_resend_ns, r.timeout_ns) if one is not None]
-    lost = sum(one.count * one.mean for one in waits)
+    waits = [
+        wait for wait in (r.gap_to_nak_ns, r.nak_to_resend_ns, r.timeout_ns) if wait is not None
+    ]
+    lost = sum(wait.count * wait.mean for wait in waits)
     return min(round(lost), flow.last_time_ns - flow.first_time_ns)

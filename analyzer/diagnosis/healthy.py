@@ -53,7 +53,7 @@ def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
         "reordered": sum(f.reordered_packets or 0 for f in every) or "reordering" in kinds,
         "duplicated": sum(f.duplicate_packets or 0 for f in every) or "duplication" in kinds,
     }
-    none = [name for name, found in checked.items() if not found]
+    none = [name for name, count in checked.items() if not count]
     where = "the first tap" if case.measuring.many_taps else "the tap"
     since = ""
     if "lost" in none and not _from_the_first_psn(case, flows):
@@ -82,7 +82,7 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     hops = [hop for hop in case.hops if hop.to_tap is not None]
     if (
         not hops
-        or (case.ways is not None and (case.ways.left or case.ways.hidden))
+        or (case.tap_hops is not None and (case.tap_hops.left or case.tap_hops.hidden))
         or case.ended.lost_between_taps
         or any(hop.lost_packets for hop in case.hops)
         or not LOSSES.isdisjoint(kinds)

@@ -133,7 +133,7 @@ def _one_tap(case: Case) -> Iterator[str]:
             "it are not visible; a tap at the other host shows the place, taps before and "
             "after a device separate a bad link, a rate limit and an incast"
         )
-    elif taps and case.ways is not None and not case.ways.hops:
+    elif taps and case.tap_hops is not None and not case.tap_hops.hops:
         if any(flow.tap_copies for flow in case.flows):
             return  # others tell why the hops are not judged
         yield (
@@ -163,7 +163,9 @@ def _parallel_links(case: Case) -> Iterator[str]:
             f"{counted(mixed, 'flow')} with late packets, in part over paths without a tap: whether"
             " packets were lost before the first tap is unknown; capture all parallel links"
         )
-    elsewhere = case.ended.untapped_flows + (0 if case.ways is None else case.ways.elsewhere)
+    elsewhere = case.ended.untapped_flows + (
+        0 if case.tap_hops is None else case.tap_hops.elsewhere
+    )
     if elsewhere:
         yield (
             f"{counted(elsewhere, 'flow')} on paths without a tap: hops there are unknown;"
@@ -179,11 +181,11 @@ def _parallel_links(case: Case) -> Iterator[str]:
 
 def _clocks(case: Case) -> Iterator[str]:
     """Taps whose clock was set: no hop begins or ends there."""
-    if case.ways is None:
+    if case.tap_hops is None:
         return
     taps = case.registry.taps
-    for index, name in enumerate(case.ways.names):
-        if taps.carrier(index).clock_steps or index in case.ways.set_forward:
+    for index, name in enumerate(case.tap_hops.names):
+        if taps.carrier(index).clock_steps or index in case.tap_hops.set_forward:
             yield (
                 f"the clock of {printable(name)} was set: losses and delays right before and after"
                 " this tap are unknown"
@@ -192,7 +194,7 @@ def _clocks(case: Case) -> Iterator[str]:
 
 def _shared(case: Case) -> Iterator[str]:
     """Taps that stand for several: no hop begins or ends there."""
-    if case.ways is not None:
+    if case.tap_hops is not None:
         for tap in case.registry.taps.items:
             if tap.shared:
                 yield (
@@ -226,13 +228,13 @@ def _pauses(case: Case) -> Iterator[str]:
         for capture in case.captures
         for tap in capture.taps
         for pause in tap.pauses
-        if case.ways is not None
-        and any(too_short(end - begin, case.ways.window_ns) for begin, end in spans_of(pause))
+        if case.tap_hops is not None
+        and any(too_short(end - begin, case.tap_hops.window_ns) for begin, end in spans_of(pause))
     }
     if short:
-        assert case.ways is not None
+        assert case.tap_hops is not None
         yield (
-            f"the duration of queues is known in steps of {duration(case.ways.window_ns)} only:"
+            f"the duration of queues is known in steps of {duration(case.tap_hops.window_ns)} only:"
             f" queues at {', '.join(map(printable, sorted(short)))} are attributed to the shorter"
             " pauses there if no packet waits longer than twice the pause time"
         )
@@ -255,35 +257,35 @@ def _icrc(case: Case) -> Iterator[str]:
         yield f"{number(cut)} frames are truncated: their ICRC is unknown; capture whole frames"
 
 
-def _ways(case: Case) -> Iterator[str]:
+def _partly_followed(case: Case) -> Iterator[str]:
     """Packets whose way between taps is known only in part."""
-    ways = case.ways
-    if ways is None:
+    hops = case.tap_hops
+    if hops is None:
         return
-    if ways.undecided:
+    if hops.undecided:
         yield (
-            f"{counted(ways.undecided, 'packet')} still between two taps when the captures ended:"
+            f"{counted(hops.undecided, 'packet')} still between two taps when the captures ended:"
             " whether they arrived is unknown"
         )
-    if ways.left:
+    if hops.left:
         yield (
-            f"{counted(ways.left, 'packet')} that no later tap saw, of flows that also took "
+            f"{counted(hops.left, 'packet')} that no later tap saw, of flows that also took "
             "paths without a tap (or its capture ended): whether they arrived is unknown"
         )
-    if ways.hidden:
+    if hops.hidden:
         yield (
-            f"{counted(ways.hidden, 'packet')} that no later tap saw, and that a tap with gaps in"
+            f"{counted(hops.hidden, 'packet')} that no later tap saw, and that a tap with gaps in"
             " its capture may have seen: whether they arrived is unknown"
         )
-    yield from ways.fabric_limits
-    if ways.hurried:
+    yield from hops.fabric_limits
+    if hops.hurried:
         yield (
-            f"{counted(ways.hurried, 'packet')} tracked for a short time only: more were in flight"
+            f"{counted(hops.hurried, 'packet')} tracked for a short time only: more were in flight"
             " than fit in memory; analyse fewer taps or a shorter time"
         )
-    if ways.unlogged:
+    if hops.unlogged:
         yield (
-            f"{counted(ways.unlogged, 'lost or retransmitted packet')} without an exact time"
+            f"{counted(hops.unlogged, 'lost or retransmitted packet')} without an exact time"
             " (more than are kept): their times are estimates"
         )
 
@@ -296,7 +298,7 @@ _CHECKS = (
     _one_way,
     _one_tap,
     _parallel_links,
-    _ways,
+    _partly_followed,
     _clocks,
     _shared,
     _pauses,

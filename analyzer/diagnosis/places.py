@@ -49,8 +49,8 @@ def _joined(flows: Iterable[Flow], ends: Callable[[Flow], tuple[_Node, _Node]]) 
 
 def of_same_hosts(case: Case, group: Iterable[Flow]) -> list[Flow]:
     """All flows with the sources and destinations of a group, hit or not."""
-    ways = {(flow.src, flow.dst) for flow in group}
-    return [flow for flow in case.flows if (flow.src, flow.dst) in ways]
+    host_pairs = {(flow.src, flow.dst) for flow in group}
+    return [flow for flow in case.flows if (flow.src, flow.dst) in host_pairs]
 
 
 def only(values: Iterable[str]) -> str | None:
@@ -98,7 +98,7 @@ def called(case: Case, tap: str | None, which: str) -> str:
         return "the tap"
     if tap is None:
         return f"the {which} tap"
-    short = [] if case.ways is None else case.ways.names
+    short = [] if case.tap_hops is None else case.tap_hops.names
     return printable(short[case.registry.tap_names.index(tap)] if short else tap)
 
 

@@ -49,9 +49,9 @@ def rate(bits_per_second: float) -> str:
 
 def moment(case: Case, ns: int) -> str:
     """Time since the first packet, to about a thousandth of the capture: `1.2 s`, `0.950 s`."""
-    since, whole = max(0, ns - case.first_ns), case.last_ns - case.first_ns
+    since, duration_ns = max(0, ns - case.first_ns), case.last_ns - case.first_ns
     for least, scale, unit, digits in _MOMENTS:
-        if whole >= least:
+        if duration_ns >= least:
             return f"{since / scale:.{digits}f} {unit}"
     return f"{since} ns"
 

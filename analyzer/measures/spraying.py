@@ -217,20 +217,20 @@ class PathUsage:
         by_lane = self._by_lane()
         first = flow * _LANES_OF_A_FLOW
         begin, end = np.searchsorted(self._sorted_lanes, (first, first + _LANES_OF_A_FLOW))
-        own = by_lane[begin:end]
+        records = by_lane[begin:end]
         lane = self._sorted_lanes[begin:end] - first
-        edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(own)]
-        return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
+        edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(records)]
+        return [(int(lane[a]), records[a:b]) for a, b in pairwise(edges) if a < b]
 
 
 def _by_place(level: _Level, places: Ints) -> list[_Level]:
     """The level once for each place among its taps."""
-    found = places[level.measured["key"]]
-    if (found == found[0]).all():
+    place_of = places[level.measured["key"]]
+    if (place_of == place_of[0]).all():
         return [level]
     parts = []
-    for place in np.unique(found):
-        measured = level.measured[found == place]
+    for place in np.unique(place_of):
+        measured = level.measured[place_of == place]
         rest = [lane[places[lane["key"]] == place] for lane in level.rest]
         # Switches include steps between places and are therefore an upper bound.
         parts.append(_Level(measured, rest, level.switches if len(measured) > 1 else 0))

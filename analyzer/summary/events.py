@@ -31,9 +31,9 @@ def first_events(
     gaps between samples look like PSN jumps.
     """
     used = measuring.tracker.state.used
-    found = int(used[st.USED_EVENTS])
-    shown = min(found, limit)
-    omitted = found - shown + int(used[st.OMITTED_EVENTS])
+    known = int(used[st.USED_EVENTS])
+    shown = min(known, limit)
+    omitted = known - shown + int(used[st.OMITTED_EVENTS])
     in_order = [
         event
         for event in tracked_events(measuring, names, 0, shown)

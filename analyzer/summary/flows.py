@@ -27,7 +27,7 @@ class FlowSummary:
     """Makes the records of flows.
 
     connection_of, owners: connection number and process by flow index. sampled: of
-    `sampled_taps`. mrc: None when there is no MRC. ways: None with one tap.
+    `sampled_taps`. mrc: None when there is no MRC. tap_hops: None with one tap.
     gaps: of `gaps_of`.
     """
 
@@ -40,7 +40,7 @@ class FlowSummary:
         owners: Mapping[int, Owner],
         sampled: Mapping[str, float],
         mrc: MrcSummary | None,
-        ways: TapHops | None,
+        tap_hops: TapHops | None,
         gaps: Gaps,
     ) -> None:
         self._m = measuring
@@ -51,9 +51,9 @@ class FlowSummary:
         self._sampled = sampled
         self._gaps = gaps
         self._mrc = mrc
-        self._marked = {} if ways is None else ways.arisen("marked")
-        self._late = {} if ways is None else ways.arisen("late")
-        self._lost = {} if ways is None else ways.lost()
+        self._marked = {} if tap_hops is None else tap_hops.arisen("marked")
+        self._late = {} if tap_hops is None else tap_hops.arisen("late")
+        self._lost = {} if tap_hops is None else tap_hops.lost()
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
@@ -235,5 +235,5 @@ def _counts(record: Any, requests: Any, responses: Any, sequenced: bool) -> dict
     return counts
 
 
-def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
-    return {k: one.get(k, 0) + other.get(k, 0) for k in sorted({*one, *other})}
+def _sum(counts: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+    return {k: counts.get(k, 0) + other.get(k, 0) for k in sorted({*counts, *other})}

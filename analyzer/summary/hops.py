@@ -33,11 +33,11 @@ def hop_records(tap_hops: TapHops, measure: HopMeasure, names: Sequence[str]) ->
 def _hop(
     number: int, hop: TapHop, tap_hops: TapHops, measure: HopMeasure, names: Sequence[str]
 ) -> Hop:
-    whole, lost = hop.whole, hop.lost
+    total, lost = hop.total, hop.lost
     drop = None
-    if whole is not None and whole["drop_min"] == whole["drop_max"]:
-        drop = int(whole["drop_min"])
-    delay = None if whole is None else delays(measure.histograms, whole)
+    if total is not None and total["drop_min"] == total["drop_max"]:
+        drop = int(total["drop_min"])
+    delay = None if total is None else delays(measure.histograms, total)
     queueing = None
     if delay is not None:
         queueing = Quantiles(
@@ -53,7 +53,7 @@ def _hop(
     flows = np.union1d(hop.passed["flow"], lost["flow"])
 
     def counted(name: str) -> int:
-        return 0 if whole is None else int(whole[name])
+        return 0 if total is None else int(total[name])
 
     return Hop(
         id=number,
@@ -74,8 +74,8 @@ def _hop(
         ce_marked_packets=counted("marked"),
         reordered_packets=counted("late"),
         overtaken_by=None
-        if whole is None
-        else measure.histograms.quantiles(int(whole["hop"]), state.OVERTAKEN),
+        if total is None
+        else measure.histograms.quantiles(int(total["hop"]), state.OVERTAKEN),
         duplicate_packets=counted("copies"),
         trimmed_packets=counted("trimmed"),
         dscp_changed_packets=counted("dscp_changed"),
@@ -105,16 +105,16 @@ def _lost_by_flow(hop: TapHop) -> list[LostAt]:
     return losses
 
 
-def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
+def delays(histograms: HistogramPool, edge: Records | Any) -> Quantiles | None:
     """The delays of a hop: two histograms, of delays above and below the first one."""
-    hop, base = int(whole["hop"]), int(whole["delay_base"])
+    hop, base = int(edge["hop"]), int(edge["delay_base"])
     above = [(b.low, b.high, b.count) for b in histograms.bins(hop, state.AHEAD)]
     below = [(1 - b.high, 1 - b.low, b.count) for b in reversed(histograms.bins(hop, state.BEHIND))]
     bins = below + above
     count = sum(n for _, _, n in bins)
     if not count:
         return None
-    low, high = int(whole["delay_min"]), int(whole["delay_max"])
+    low, high = int(edge["delay_min"]), int(edge["delay_max"])
 
     def quantile(q: float) -> float:
         rank, passed = q * (count - 1), 0
@@ -151,13 +151,13 @@ def capture_losses(tap_hops: TapHops, names: Sequence[str]) -> list[CaptureLoss]
 
 def clocks(tap_hops: TapHops, names: Sequence[str]) -> list[TapClock]:
     """The clocks of neighbouring taps with packets in both directions."""
-    by_taps = {(hop.from_tap, hop.to_tap): hop for hop in tap_hops.hops if hop.whole is not None}
+    by_taps = {(hop.from_tap, hop.to_tap): hop for hop in tap_hops.hops if hop.total is not None}
     records = []
     for (near, far), there in by_taps.items():
         back = by_taps.get((far, near))
         if back is None or far < near:
             continue
-        forth_ns, back_ns = int(there.whole["delay_min"]), int(back.whole["delay_min"])
+        forth_ns, back_ns = int(there.total["delay_min"]), int(back.total["delay_min"])
         offsets, trips = _offsets(there, back)
         drift = _drift_ppm(offsets, trips, tap_hops.window_ns)
         begins = (_steps(offsets, trips) * tap_hops.window_ns + tap_hops.origin_ns).tolist()

@@ -37,33 +37,33 @@ def connections(
     """The connection of each flow that has a partner, by flow index; and the connections."""
     t = measuring.tracker
     of: dict[int, int] = {}
-    found: list[Connection] = []
+    records: list[Connection] = []
     services = t.find(measuring.cm.services)
     service_of = {services[key]: measuring.cm.services[key] for key in services}
     for f in np.flatnonzero(t.flows["peer"] >= 0).tolist():
         g = int(t.flows[f]["peer"])
         if g < f:
             continue
-        one, other = t.flows[f], t.flows[g]
-        evidence = int(one["evidence"] | other["evidence"])
+        flow, other = t.flows[f], t.flows[g]
+        evidence = int(flow["evidence"] | other["evidence"])
         service = service_of.get(f, service_of.get(g))
-        of[f] = of[g] = len(found)
-        found.append(
+        of[f] = of[g] = len(records)
+        records.append(
             Connection(
-                id=len(found),
+                id=len(records),
                 flows=[f, g],
-                a=addresses[one["src"]],
+                a=addresses[flow["src"]],
                 a_qp=int(other["dest_qp"]),
-                b=addresses[one["dst"]],
-                b_qp=int(one["dest_qp"]),
-                transport=TRANSPORT_NAMES[one["transport"]],
+                b=addresses[flow["dst"]],
+                b_qp=int(flow["dest_qp"]),
+                transport=TRANSPORT_NAMES[flow["transport"]],
                 evidence=[name for bit, name in st.EVIDENCE_NAMES if evidence & bit],
-                path_mtu=int(max(one["path_mtu"], other["path_mtu"])) or None,
+                path_mtu=int(max(flow["path_mtu"], other["path_mtu"])) or None,
                 service=None if service is None else service_name(service),
                 read_responses_missing=_responses_missing(t, f, g),
             )
         )
-    return of, found
+    return of, records
 
 
 def _responses_missing(tracker: FlowTracker, f: int, g: int) -> int | None:
@@ -105,7 +105,7 @@ class Summary:
         self._shared = {tap for tap in range(len(registry.taps)) if registry.taps[tap].shared}
         gaps = gaps_of(registry.taps)
         self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
-        self.ways: TapHops | None = None
+        self.tap_hops: TapHops | None = None
         if self._settled is not None:
             taps = registry.taps
             unplaced = self._shared | {names.taps.index(tap) for tap in self._sampled}
@@ -113,17 +113,17 @@ class Summary:
             clocks = [taps.clock(tap) for tap in range(len(taps))]
             set_forward = self._settled.times.jumps(clocks, set_back)
             unclocked = set_back | set(set_forward)
-            ways = tap_hops(
+            hops = tap_hops(
                 self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked,
                 now_ns,
             )  # fmt: skip
-            ways.set_forward = set_forward
-            ways = ways.without(unplaced | unclocked)
+            hops.set_forward = set_forward
+            hops = hops.without(unplaced | unclocked)
             in_gaps = {names.taps.index(tap): of_tap for tap, of_tap in gaps.items()}
             if gaps:
                 flows = measuring.tracker.flows
-                ways = without_hidden(ways, in_gaps, flows["first_time"], flows["last_time"])
-            self.ways = ways
+                hops = without_hidden(hops, in_gaps, flows["first_time"], flows["last_time"])
+            self.tap_hops = hops
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())
@@ -135,7 +135,7 @@ class Summary:
             owners or {},
             self._sampled,
             self.mrc,
-            self.ways,
+            self.tap_hops,
             gaps,
         )
 
@@ -166,22 +166,22 @@ class Summary:
     def imbalance(self) -> list[Imbalance]:
         """Parallel taps per direction, then the entropy values of the largest sprayed flows."""
         m, flows, names = self._m, self._m.tracker.flows, self._names
-        found = []
+        imbalances = []
         if m.many_taps:
             copies = m.tracker.copies
             ends = flows["src"], flows["dst"]
-            found += tap_imbalances(
+            imbalances += tap_imbalances(
                 m.taps, *ends, copies, names.taps, names.addresses, self._shared
             )
-        return found + entropy_imbalances(m.entropy, len(flows), names.flow)
+        return imbalances + entropy_imbalances(m.entropy, len(flows), names.flow)
 
     def hops(self) -> tuple[list[Hop], list[CaptureLoss], list[TapClock]]:
         """Hops between taps, what captures missed, and the clocks of taps."""
-        if self.ways is None or self._settled is None:
+        if self.tap_hops is None or self._settled is None:
             return [], [], []
         names = self._names.taps
-        hops = hop_records(self.ways, self._settled, names)
-        return hops, capture_losses(self.ways, names), clocks(self.ways, names)
+        hops = hop_records(self.tap_hops, self._settled, names)
+        return hops, capture_losses(self.tap_hops, names), clocks(self.tap_hops, names)
 
     def segment_lists(self) -> list[SegmentList]:
         """The SRv6 paths with the most bytes."""

@@ -298,14 +298,14 @@ class FlowTracker(PerFlow[st.State]):
         Their inferred peers are released.
         """
         flows = self.state.flows
-        for one, other in ((flow, peer), (peer, flow)):
-            before = int(flows[one]["peer"])
+        for this, other in ((flow, peer), (peer, flow)):
+            before = int(flows[this]["peer"])
             if before >= 0 and before != other:
                 flows[before]["peer"] = -1
                 flows[before]["evidence"] = 0
-                flows[one]["evidence"] = 0
-            flows[one]["peer"] = other
-            flows[one]["evidence"] |= evidence
+                flows[this]["evidence"] = 0
+            flows[this]["peer"] = other
+            flows[this]["evidence"] |= evidence
 
     def index_flows(self, table: PacketTable) -> Int32s:
         """The flow of each row, created when new."""
@@ -326,14 +326,14 @@ class FlowTracker(PerFlow[st.State]):
             columns = (flows[name].tolist() for name in ("src", "dst", "dest_qp"))
             numbers = {key: flow for flow, key in enumerate(zip(*columns, strict=True))}
             return {key: numbers[key] for key in wanted & numbers.keys()}
-        found = {}
+        numbers_of = {}
         for src, dst, qp in wanted:
             hit = np.flatnonzero(
                 (flows["dest_qp"] == qp) & (flows["src"] == src) & (flows["dst"] == dst)
             )
             if len(hit):
-                found[src, dst, qp] = int(hit[0])
-        return found
+                numbers_of[src, dst, qp] = int(hit[0])
+        return numbers_of
 
     def knows(self, table: PacketTable) -> Bools:
         """Which rows belong to known flows."""

@@ -153,13 +153,13 @@ def _stall(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]
 
 def _last_taps(case: Case, dead: dict[int, Death]) -> str:
     """The taps after which no tap saw the packets without an answer."""
-    if case.ways is None:
+    if case.tap_hops is None:
         return ""
-    ended = case.ways.ended
+    ended = case.tap_hops.ended
     ended = ended[np.isin(ended["flow"], list(dead))]
     since = np.array([dead[flow].since_ns for flow in ended["flow"].tolist()], np.int64)
     taps = np.unique(ended["tap"][ended["last_ns"] >= since]).tolist()
-    names = sorted(printable(case.ways.names[tap]) for tap in taps)
+    names = sorted(printable(case.tap_hops.names[tap]) for tap in taps)
     more = f" and {len(names) - MOST_TAPS} more" if len(names) > MOST_TAPS else ""
     return ", ".join(names[:MOST_TAPS]) + more
 

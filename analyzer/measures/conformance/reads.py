@@ -26,9 +26,9 @@ from .state import (
     READS,
     USED_READS,
     Book,
-    Here,
     ReadRecord,
     RequesterRecord,
+    SeenAt,
     breaks,
     keeps,
     leaves_open,
@@ -88,7 +88,7 @@ def _find(book: Book, s: RequesterRecord, psn: Int) -> Int:
 
 @subkernel
 def asks_again(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, dma_length: Int, here: Here
+    book: Book, f: Int, s: RequesterRecord, psn: Int, dma_length: Int, seen_at: SeenAt
 ) -> None:
     """A retransmitted READ or atomic request, whole or from a later response."""
     at = _find(book, s, psn)
@@ -103,7 +103,7 @@ def asks_again(
         if psn_add(psn, count) == behind:
             keeps(book, f, READ_AGAIN)
         else:
-            breaks(book, f, REREAD_ENDS, here, 0, psn, behind, 0)
+            breaks(book, f, REREAD_ENDS, seen_at, 0, psn, behind, 0)
         _may_repeat(read, psn)
 
 
@@ -126,7 +126,7 @@ def _may_repeat(read: ReadRecord, psn: Int) -> None:
 
 @subkernel
 def responds(
-    book: Book, f: Int, s: RequesterRecord, bits: Int, verdict: Int, psn: Int, here: Here
+    book: Book, f: Int, s: RequesterRecord, bits: Int, verdict: Int, psn: Int, seen_at: SeenAt
 ) -> None:
     """A READ response or atomic ACK for flow `f`."""
     s.answers += 1
@@ -136,12 +136,12 @@ def responds(
     through = psn_add(psn, 1)
     unasked = at == -1 and s.reads_seen <= READS
     if not unasked and psn_distance(through, np.int64(s.unacked)) > 0:
-        acknowledge(book, f, s, through, here.tap)
+        acknowledge(book, f, s, through, seen_at.tap)
     if at == -2:
         leaves_open(book, f, READ_RANGE, NO_PATH_MTU)
         return
     if unasked:
-        breaks(book, f, READ_OUTSIDE, here, 0, psn, 0, 0)
+        breaks(book, f, READ_OUTSIDE, seen_at, 0, psn, 0, 0)
         return
     if at < 0:
         leaves_open(book, f, READ_RANGE, TOO_MANY_READS)
@@ -153,14 +153,14 @@ def responds(
     if bits & BEGINS and not first and read.again:
         leaves_open(book, f, READ_RANGE, UNSEEN)  # perhaps of an earlier repetition
     elif (bits & BEGINS and not first) or bool(bits & ENDS) != last:
-        breaks(book, f, READ_MISPLACED, here, 0, psn, 0, 0)
+        breaks(book, f, READ_MISPLACED, seen_at, 0, psn, 0, 0)
     else:
         keeps(book, f, READ_RANGE)
     if verdict == RETRANSMITTED or verdict == RECOVERED:
         if read.again and psn_distance(psn, np.int64(read.again_from)) >= 0:
             keeps(book, f, READ_ORDER)
         elif verdict == RETRANSMITTED:
-            breaks(book, f, READ_UNASKED, here, 0, psn, 0, 0)
+            breaks(book, f, READ_UNASKED, seen_at, 0, psn, 0, 0)
         else:
             leaves_open(book, f, READ_ORDER, LOSS_BEFORE)
     elif verdict == AHEAD or psn_distance(psn, np.int64(read.next)) != 0:

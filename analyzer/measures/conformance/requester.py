@@ -16,7 +16,7 @@ from ...wire.bth import psn_add, psn_distance
 from . import rules as rule_list
 from . import state as st
 from .rules import NO_ANSWER
-from .state import REACTION_NS, Book, Here, RequesterRecord, breaks, keeps, leaves_open
+from .state import REACTION_NS, Book, RequesterRecord, SeenAt, breaks, keeps, leaves_open
 
 
 @inlined
@@ -57,8 +57,8 @@ def gets_answer(book: Book, f: Int, s: RequesterRecord, through: Int, tap: Int) 
         return
     if s.ask_again_frame:
         breaks(
-            book, f, NO_ANSWER, Here(tap, s.ask_time, s.ask_frame), s.ask_again_frame, s.ask_psn, 0,
-            s.ask_waited,
+            book, f, NO_ANSWER, SeenAt(tap, s.ask_time, s.ask_frame), s.ask_again_frame,
+            s.ask_psn, 0, s.ask_waited,
         )  # fmt: skip
         s.asked = max(s.asked - 1, 0)
     s.ask_open = 0
@@ -156,7 +156,9 @@ def _asked_for(s: RequesterRecord, psn: Int) -> Int:
 
 
 @subkernel
-def _goes_back(book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, here: Here) -> None:
+def _goes_back(
+    book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, seen_at: SeenAt
+) -> None:
     """The sender rewinds to `psn`: judge the start and find the trigger.
 
     A response at the tap may never reach the sender. Only a rewind to the PSN of a NAK proves that
@@ -168,20 +170,20 @@ def _goes_back(book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, 
         trigger = st.BY_RNR
     elif nak >= 0:
         trigger = st.BY_NAK
-        observe(book.histograms, f, st.NAK_RESPONSE, here.time - s.nak_waits_time[nak])
+        observe(book.histograms, f, st.NAK_RESPONSE, seen_at.time - s.nak_waits_time[nak])
     elif is_read:
         trigger = st.BY_READ
-    elif here.time - s.request_time >= SILENCE_NS:
+    elif seen_at.time - s.request_time >= SILENCE_NS:
         trigger = st.BY_TIMEOUT
     s.rewinds[trigger] += 1
-    _goes_out_again(book, f, s, psn, here.time, trigger != st.BY_RNR)
+    _goes_out_again(book, f, s, psn, seen_at.time, trigger != st.BY_RNR)
     if s.heard_known and psn_distance(psn, np.int64(s.heard)) < 0:
-        breaks(book, f, rule_list.REWIND_BELOW, here, s.rewind_frame, psn, s.heard, 0)
+        breaks(book, f, rule_list.REWIND_BELOW, seen_at, s.rewind_frame, psn, s.heard, 0)
     elif trigger == st.BY_NAK or trigger == st.BY_RNR:
         keeps(book, f, rule_list.REWIND_START)
         s.heard_known = 1
         s.heard = psn
-        s.rewind_frame = here.frame
+        s.rewind_frame = seen_at.frame
     elif not s.acked:
         leaves_open(book, f, rule_list.REWIND_START, rule_list.UNSEEN)
     elif psn_distance(psn, np.int64(s.unacked)) < 0:
@@ -189,7 +191,7 @@ def _goes_back(book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, 
     elif is_read or psn == s.unacked:  # a separate rule covers the start of a repeated READ
         keeps(book, f, rule_list.REWIND_START)
     else:
-        breaks(book, f, rule_list.REWIND_ABOVE, here, s.ack_frame, psn, s.unacked, 0)
+        breaks(book, f, rule_list.REWIND_ABOVE, seen_at, s.ack_frame, psn, s.unacked, 0)
     for i in range(st.GAPS):  # NAKs up to here are handled
         if s.nak_waits[i] and psn_distance(np.int64(s.nak_waits_psn[i]), psn) <= 0:
             s.nak_waits[i] = 0
@@ -197,42 +199,49 @@ def _goes_back(book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, 
 
 @subkernel
 def sends_again(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, count: Int, is_read: bool, here: Here
+    book: Book, f: Int, s: RequesterRecord, psn: Int, count: Int, is_read: bool, seen_at: SeenAt
 ) -> None:
     """A retransmitted request."""
     s.resent += 1
-    asks_for_answer_again(book, s, psn, here.time, here.frame)
+    asks_for_answer_again(book, s, psn, seen_at.time, seen_at.frame)
     if s.doubtful_nak and psn == s.doubtful_missing:  # it was really lost: the NAK skipped it
-        nak = Here(here.tap, s.doubtful_time, s.doubtful_frame)
+        nak = SeenAt(seen_at.tap, s.doubtful_time, s.doubtful_frame)
         breaks(
-            book, f, rule_list.NAK_NOT_FIRST, nak, here.frame, s.doubtful_psn, s.doubtful_missing, 0
+            book,
+            f,
+            rule_list.NAK_NOT_FIRST,
+            nak,
+            seen_at.frame,
+            s.doubtful_psn,
+            s.doubtful_missing,
+            0,
         )
         s.unseen -= s.doubtful_unseen  # this tap did not miss the packet
         s.doubtful_nak = 0
     ahead = psn_distance(psn, np.int64(s.resend_next))
     if s.resending and ahead >= 0:
-        _goes_out_again(book, f, s, psn, here.time, False)
+        _goes_out_again(book, f, s, psn, seen_at.time, False)
         if ahead == 0:
             keeps(book, f, rule_list.REWIND_ORDER)
         else:
-            _leaves_out(book, f, s, psn, here)
+            _leaves_out(book, f, s, psn, seen_at)
     else:
-        _goes_back(book, f, s, psn, is_read, here)
+        _goes_back(book, f, s, psn, is_read, seen_at)
     if s.rnr_open and psn == s.rnr_psn:
-        waited = here.time - s.rnr_time
+        waited = seen_at.time - s.rnr_time
         if waited >= s.rnr_wait:
             keeps(book, f, rule_list.RNR_WAIT)
         elif s.resending:  # perhaps sent before the RNR NAK arrived
             leaves_open(book, f, rule_list.RNR_WAIT, rule_list.IN_FLIGHT)
         else:
-            breaks(book, f, rule_list.RNR_EARLY, here, s.rnr_frame, psn, s.rnr_wait, waited)
+            breaks(book, f, rule_list.RNR_EARLY, seen_at, s.rnr_frame, psn, s.rnr_wait, waited)
         s.rnr_open = 0
     s.resending = 1
     s.resend_next = psn_add(psn, count)
 
 
 @subkernel
-def _leaves_out(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) -> None:
+def _leaves_out(book: Book, f: Int, s: RequesterRecord, psn: Int, seen_at: SeenAt) -> None:
     """`psn` follows a smaller retransmitted PSN; the PSNs between are skipped."""
     if psn_distance(psn, np.int64(s.unacked)) <= 0:
         keeps(book, f, rule_list.REWIND_ORDER)  # all of them are acknowledged by now
@@ -240,43 +249,50 @@ def _leaves_out(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) ->
         expected = np.int64(s.resend_next)
         if psn_distance(np.int64(s.unacked), expected) > 0:
             expected = np.int64(s.unacked)
-        breaks(book, f, rule_list.RESEND_SKIPS, here, 0, psn, expected, 0)
+        breaks(book, f, rule_list.RESEND_SKIPS, seen_at, 0, psn, expected, 0)
 
 
 @inlined
 def sends_new(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, count: Int, is_read: bool, here: Here
+    book: Book, f: Int, s: RequesterRecord, psn: Int, count: Int, is_read: bool, seen_at: SeenAt
 ) -> None:
     """The first transmission of a request, as far as the tap has seen."""
     if s.resending:
         s.resending = 0
         if psn_distance(np.int64(s.next), np.int64(s.resend_next)) > 0:
-            _leaves_out(book, f, s, psn, here)
+            _leaves_out(book, f, s, psn, seen_at)
         else:
             keeps(book, f, rule_list.REWIND_ORDER)
     if s.early_answer:
         if psn_distance(psn, np.int64(s.early_psn)) <= 0:  # sent only after its response
-            answer = Here(here.tap, s.early_time, s.early_frame)
+            answer = SeenAt(seen_at.tap, s.early_time, s.early_frame)
             breaks(
-                book, f, rule_list.ANSWER_UNSENT, answer, here.frame, s.early_psn, s.early_next, 0
+                book,
+                f,
+                rule_list.ANSWER_UNSENT,
+                answer,
+                seen_at.frame,
+                s.early_psn,
+                s.early_next,
+                0,
             )
         else:
             leaves_open(book, f, rule_list.ACK_SENT, rule_list.UNSEEN)
         s.early_answer = 0
     if s.loose and psn_distance(psn, np.int64(s.next)) > 0:
         s.msn_known = 0  # the PSNs between are of the READ, or of messages that the tap missed
-    _note_time(book, s, psn, here.time)
+    _note_time(book, s, psn, seen_at.time)
     behind = psn_add(psn, count)
     if psn_distance(behind, np.int64(s.next)) > 0 or s.loose:
         s.next = behind
 
 
 @subkernel
-def after_fatal(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) -> None:
+def after_fatal(book: Book, f: Int, s: RequesterRecord, psn: Int, seen_at: SeenAt) -> None:
     """A request after a NAK that ends the connection."""
-    late = here.time - s.fatal_time
+    late = seen_at.time - s.fatal_time
     if late > book.used[st.REACTION_NS]:
-        breaks(book, f, rule_list.AFTER_FATAL, here, s.fatal_frame, psn, 0, late)
+        breaks(book, f, rule_list.AFTER_FATAL, seen_at, s.fatal_frame, psn, 0, late)
     else:
         leaves_open(book, f, rule_list.FATAL_NAK, rule_list.IN_FLIGHT)
 

@@ -18,7 +18,7 @@ from ...wire.bth import (
 from . import rules as rule_list
 from . import state as st
 from .requester import gets_answer
-from .state import Book, Here, RequesterRecord, breaks, keeps, leaves_open
+from .state import Book, RequesterRecord, SeenAt, breaks, keeps, leaves_open
 
 RNR_TIMER_NS = np.array(
     [
@@ -77,7 +77,7 @@ def answers(
     aeth: Int,
     ip_id: Int,
     has_ids: bool,
-    here: Here,
+    seen_at: SeenAt,
 ) -> None:
     """An ACK, NAK or RNR NAK for requests of flow `f`."""
     s.answers += 1
@@ -102,63 +102,63 @@ def answers(
             s.early_answer = 1
             s.early_psn = psn
             s.early_next = s.next
-            s.early_time = here.time
-            s.early_frame = here.frame
+            s.early_time = seen_at.time
+            s.early_frame = seen_at.frame
             return
         keeps(book, f, rule_list.ACK_SENT)
     if s.answered and psn_distance(through, np.int64(s.ack_high)) < 0:
-        if _may_be_overtaken(book, s, ip_id, has_ids, here.time):
+        if _may_be_overtaken(book, s, ip_id, has_ids, seen_at.time):
             leaves_open(book, f, rule_list.ACK_ORDER, rule_list.OVERTAKEN)
             return
         breaks(
-            book, f, rule_list.NAK_BACK if negative else rule_list.ACK_BACK, here,
+            book, f, rule_list.NAK_BACK if negative else rule_list.ACK_BACK, seen_at,
             s.ack_frame, psn, psn_add(np.int64(s.ack_high), -1), 0,
         )  # fmt: skip
         return
     keeps(book, f, rule_list.ACK_ORDER)
     if lost_packet:
-        _names_a_loss(book, f, s, psn, here)
+        _names_a_loss(book, f, s, psn, seen_at)
     elif kind == SYNDROME_RNR_NAK:
         s.rnr_open = 1
         s.rnr_psn = psn
-        s.rnr_time = here.time
-        s.rnr_frame = here.frame
+        s.rnr_time = seen_at.time
+        s.rnr_frame = seen_at.frame
         s.rnr_wait = RNR_TIMER_NS[code]
         s.refused = 1
         s.arrived = psn
         s.in_gap = psn_distance(np.int64(s.next), psn) > 1
     elif kind == SYNDROME_NAK:
         s.fatal = 1
-        s.fatal_time = here.time
-        s.fatal_frame = here.frame
+        s.fatal_time = seen_at.time
+        s.fatal_frame = seen_at.frame
     s.answered = 1
     s.ack_high = through
-    s.ack_frame = here.frame
-    s.ack_time = here.time
+    s.ack_frame = seen_at.frame
+    s.ack_time = seen_at.time
     s.answer_id = ip_id
     unseen = np.int64(s.unseen)
-    acknowledge(book, f, s, through, here.tap)
-    if s.doubtful_nak and s.doubtful_frame == here.frame:
+    acknowledge(book, f, s, through, seen_at.tap)
+    if s.doubtful_nak and s.doubtful_frame == seen_at.frame:
         s.doubtful_unseen = s.unseen - unseen
     if negative:  # it covers all later requests
         _answered(book, f, s)
         s.ask_open = 0
     if not negative:
-        _counts_messages(book, f, s, psn, through, aeth & PSN_MASK, here)
+        _counts_messages(book, f, s, psn, through, aeth & PSN_MASK, seen_at)
 
 
 @subkernel
-def _names_a_loss(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) -> None:
+def _names_a_loss(book: Book, f: Int, s: RequesterRecord, psn: Int, seen_at: SeenAt) -> None:
     """A NAK for a PSN sequence error: check its PSN and that it is the first NAK for it."""
     if s.nak_open and psn == s.nak_psn:
-        breaks(book, f, rule_list.NAK_REPEATED, here, s.nak_frame, psn, psn, 0)
+        breaks(book, f, rule_list.NAK_REPEATED, seen_at, s.nak_frame, psn, psn, 0)
         return
     keeps(book, f, rule_list.NAK_ONCE)
     beyond = psn_distance(np.int64(s.next), psn) > 1
     if beyond or s.loose:
         keeps(book, f, rule_list.NAK_CAUSE)
     else:
-        breaks(book, f, rule_list.NAK_UNCAUSED, here, 0, psn, s.next, 0)
+        breaks(book, f, rule_list.NAK_UNCAUSED, seen_at, 0, psn, s.next, 0)
     gap = -1
     for i in range(st.GAPS):
         if s.gap_known[i] and s.gap_psn[i] == psn:
@@ -171,7 +171,7 @@ def _names_a_loss(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) 
         s.in_gap = 1
     if gap >= 0:  # even if it has arrived by now: the NAK was already in flight
         keeps(book, f, rule_list.NAK_PSN)
-        observe(book.histograms, f, st.NAK_GENERATION, here.time - s.gap_time[gap])
+        observe(book.histograms, f, st.NAK_GENERATION, seen_at.time - s.gap_time[gap])
         s.gap_known[gap] = 0
     elif psn == s.arrived and s.in_gap and (s.refused or psn == s.passed):
         keeps(book, f, rule_list.NAK_PSN)
@@ -184,20 +184,20 @@ def _names_a_loss(book: Book, f: Int, s: RequesterRecord, psn: Int, here: Here) 
         s.doubtful_nak = 1
         s.doubtful_missing = s.arrived
         s.doubtful_psn = psn
-        s.doubtful_time = here.time
-        s.doubtful_frame = here.frame
+        s.doubtful_time = seen_at.time
+        s.doubtful_frame = seen_at.frame
     s.nak_open = psn_distance(psn, np.int64(s.arrived)) >= 0
     s.nak_psn = psn
-    s.nak_frame = here.frame
+    s.nak_frame = seen_at.frame
     s.nak_waits[s.nak_next] = 1
     s.nak_waits_psn[s.nak_next] = psn
-    s.nak_waits_time[s.nak_next] = here.time
+    s.nak_waits_time[s.nak_next] = seen_at.time
     s.nak_next = (s.nak_next + 1) % st.GAPS
 
 
 @subkernel
 def _counts_messages(
-    book: Book, f: Int, s: RequesterRecord, psn: Int, through: Int, msn: Int, here: Here
+    book: Book, f: Int, s: RequesterRecord, psn: Int, through: Int, msn: Int, seen_at: SeenAt
 ) -> None:
     """Between two responses that cover all requests the MSN grows by the completed messages."""
     if through != s.next or s.resending or s.loose:
@@ -207,7 +207,7 @@ def _counts_messages(
         if msn == expected:
             keeps(book, f, rule_list.MSN)
         else:
-            breaks(book, f, rule_list.MSN_WRONG, here, 0, psn, expected, msn)
+            breaks(book, f, rule_list.MSN_WRONG, seen_at, 0, psn, expected, msn)
     s.msn_known = 1
     s.msn = msn
     s.msn_ended = s.ended

@@ -115,8 +115,8 @@ class SampledTimes:
         clock = np.asarray(clocks, np.int64)[seen["tap"]]
         order = np.lexsort((seen["time"], clock, seen["key"]))
         seen, clock = seen[order], clock[order]
-        again = (np.diff(seen["key"]) == 0) & (np.diff(clock) == 0)
-        once = np.insert(~again, 0, np.ones(min(len(seen), 1), np.bool_))
+        seen_before = (np.diff(seen["key"]) == 0) & (np.diff(clock) == 0)
+        once = np.insert(~seen_before, 0, np.ones(min(len(seen), 1), np.bool_))
         seen, clock = seen[once], clock[once]
         order = np.lexsort((seen["time"], seen["key"]))
         time, clock = seen["time"][order], clock[order]
@@ -127,27 +127,27 @@ class SampledTimes:
         for number in np.unique(clock[several]).tolist():
             mine = several & (clock == number)
             in_time = np.argsort(time[mine], kind="stable")
-            own = time[mine][in_time]
-            jump = _jumps(own, own - earliest[packet[mine]][in_time])
+            its_times = time[mine][in_time]
+            jump = _jumps(its_times, its_times - earliest[packet[mine]][in_time])
             if jump is not None:
                 jumps |= {t: jump for t, its in enumerate(clocks) if its == number}
         return jumps
 
 
-def _jumps(own: Ints, offsets: Ints) -> tuple[int, int] | None:
+def _jumps(times: Ints, offsets: Ints) -> tuple[int, int] | None:
     """How many times a clock jumps forward to stay, and how far in all.
 
-    own: its times of packets, ascending. offsets: from the earliest clock to them. Queues delay
+    times: its times of packets, ascending. offsets: from the earliest clock to them. Queues delay
     some packets, so that the minimum offset from now on decides; and a clock leaves out what it
     jumps over.
     """
     floor = np.minimum.accumulate(offsets[::-1])[::-1]
     step = np.diff(floor)
-    at = np.flatnonzero((step > LEAST_HORIZON_NS) & (np.diff(own) > step - step // _EVEN)) + 1
+    at = np.flatnonzero((step > LEAST_HORIZON_NS) & (np.diff(times) > step - step // _EVEN)) + 1
     parts = np.split(offsets, at)
     if len(parts) < 2 or min(map(len, parts)) < LEAST_SAMPLES:
         return None
-    sent = own - offsets
+    sent = times - offsets
     for part, its, begin, ns in zip(
         parts[1:], np.split(sent, at)[1:], at.tolist(), step[at - 1], strict=True
     ):

@@ -107,10 +107,10 @@ def between_taps(longest_ns):
     passed = np.zeros(2, EDGE)
     passed["flow"] = 0, -1
     passed["delay_max"], passed["delay_min"] = longest_ns, 1000
-    way = TapHop(0, 1, whole=passed[1], passed=passed[:1])
+    way = TapHop(0, 1, total=passed[1], passed=passed[:1])
     empty = np.zeros(0, VISIT)
     ways = TapHops([way], [], empty, 1, 0, 0, 0, 0, 0, ["a", "b"], {})
-    return {"ways": ways, "hops": [hop(from_tap="a", to_tap="b")]}
+    return {"tap_hops": ways, "hops": [hop(from_tap="a", to_tap="b")]}
 
 
 def test_a_request_may_wait_in_a_queue_that_others_left():
