@@ -22,10 +22,9 @@ from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.wire.packets import PacketTable
 from .captures import Captures
-from .plan import Plan, analyze_options, read_plan
 from .reduce import TaskPipeline, merged_rows, read_result
 from .split import KEY, Outline, in_order
-from .work import Work, damaged, read_columns
+from .work import Plan, Work, analyze_options, damaged, read_columns, read_plan
 
 Tell = Callable[[str, int, int], None]
 """Called with a step, and how much of how much of it is done."""

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..analyzer.errors import RocescopeError
-from ..analyzer.results.analysis import Analysis
+from ..analyzer.results.analysis import Analysis, Hop
 from ..analyzer.results.flow import Flow
-from ..analyzer.results.hops import Hop
 from ..probes.replacement import Replacement
 from .files import encode, encode_json, versions
 from .files.tables import ParquetRecords, encode_records, flow_columns, record_columns
@@ -21,7 +20,6 @@ from .html.documents import analysis_html
 
 if TYPE_CHECKING:
     from ..probes.file_maker import FileMaker, MadeReplacement
-
 
 _MAKERS: list[FileMaker] = []
 """Processes that make the files in their folders; this process may not."""

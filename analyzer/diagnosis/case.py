@@ -13,10 +13,10 @@ from msgspec import UNSET
 from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
 from ..measures.troubles import LATE, LATE_AFTER
+from ..results.analysis import CaptureLoss, Hop, TapClock
 from ..results.base import Event, Imbalance
 from ..results.captures import CaptureSummary, Ended
 from ..results.flow import Connection, Flow
-from ..results.hops import CaptureLoss, Hop, TapClock
 from ..results.mrc import Mrc
 from ..summary.hidden import Gaps, gaps_of
 from ..wire.registry import Registry

@@ -15,9 +15,9 @@ from ..measures.conformance.counters import TapCounts, check_counters
 from ..measures.conformance.options import hosts_at_taps
 from ..measures.conformance.taps import Conformance as Checks
 from ..measures.conformance.taps import TapConformance
-from ..results import conformance as results
+from ..results import analysis as results
+from ..results.analysis import CnpConformance, CnpScope
 from ..results.captures import MirrorChecks
-from ..results.conformance import CnpConformance, CnpScope
 from ..statistics.histogram import HistogramPool
 from ..track.tracker import FlowTracker
 from ..wire.registry import Registry

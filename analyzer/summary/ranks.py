@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from ...kernels.kernel import Ints, Records
 from ..measures.messages import MessageTimes
+from ..results.analysis import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ..results.base import Quantiles, facts_of
 from ..results.flow import Connection, Flow
-from ..results.hops import CommunicatorTiming, RankPair, Ranks, RankTiming
 
 SILENCE_NS = 1_000_000
 """If no message of a communicator begins or is in flight for this time, a collective may end."""

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...results.analysis import TapClock
 from ...results.diagnosis import Finding, Place, Severity
-from ...results.hops import TapClock
 from ...words import printable
 from ..case import Case
-from ..finding import finding
+from ..finding import counted, duration, finding, only, packets_of
 from ..hop_groups import hits_by_flow
 from ..known import Finder, Known
-from ..places import only
-from ..words import counted, duration, packets_of
 
 OFFSET_NS = 1_000_000
 """Clocks that differ by more are named."""

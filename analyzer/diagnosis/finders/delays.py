@@ -16,11 +16,24 @@ from ...summary.hidden import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case, priorities_of
-from ..finding import EXPECTED, finding, span_of
+from ..finding import (
+    EXPECTED,
+    before,
+    by_hosts,
+    called,
+    counted,
+    duration,
+    finding,
+    hosts,
+    of_same_hosts,
+    only,
+    packets_of,
+    percent,
+    span_of,
+    tap_of,
+)
 from ..hop_groups import HopGroup, groups, hits_by_flow, shown
 from ..known import CLOCKS_NS, DISORDER, P99_NS, PAUSED_NS, PRIORITY, QUEUE_CAUSES, Finder, Known
-from ..places import before, by_hosts, called, of_same_hosts, only, tap_of
-from ..words import counted, duration, hosts, packets_of, percent
 from .captures import moving_clocks
 
 REORDERING_CAUSES: Final[tuple[Kind, ...]] = (

@@ -24,11 +24,22 @@ from ...summary.hidden import gaps_in
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case
-from ..deaths import Death, answered_elsewhere, death_of
-from ..finding import cheap, finding
+from ..finding import (
+    Death,
+    answered_elsewhere,
+    by_any_host,
+    by_hosts,
+    cheap,
+    counted,
+    death_of,
+    duration,
+    finding,
+    flow_name,
+    hosts,
+    only,
+    packets_of,
+)
 from ..known import DISORDER, LOSSES, REFUSALS, Finder, Known
-from ..places import by_any_host, by_hosts, only
-from ..words import counted, duration, flow_name, hosts, packets_of
 
 STALL_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *REFUSALS)
 TIMEOUT_CAUSES: Final[tuple[Kind, ...]] = (*STALL_CAUSES, *DISORDER, "stalled", "pause", "queueing")

@@ -29,21 +29,26 @@ from ...summary.hidden import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES, UC
 from ...words import printable
 from ..case import Case, lost_or_late, seen_in_part
-from ..finding import cheap, finding, span_of
-from ..hop_groups import HopGroup, losing_groups, loss_evidence
-from ..known import CLOCKS_NS, DISORDER, LOSSES, OVERFLOWS, REFUSALS, SLOW_PATH, Finder, Known
-from ..places import (
+from ..finding import (
     LAST_SWITCH,
     after,
     before,
     by_hosts,
+    cheap,
+    counted,
+    finding,
+    hosts,
     link_of_receiver,
     may_be_incast,
     of_same_hosts,
     only,
+    packets_of,
+    rate,
+    span_of,
     tap_of,
 )
-from ..words import counted, hosts, packets_of, rate
+from ..hop_groups import HopGroup, losing_groups, loss_evidence
+from ..known import CLOCKS_NS, DISORDER, LOSSES, OVERFLOWS, REFUSALS, SLOW_PATH, Finder, Known
 from .delays import late_over
 from .hosts import refuses_one
 from .mrc import of_ports

@@ -16,11 +16,20 @@ from ...results.flow import Flow
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case
-from ..finding import finding, span_of
+from ..finding import (
+    before,
+    by_hosts,
+    counted,
+    finding,
+    hosts,
+    of_same_hosts,
+    only,
+    packets_of,
+    span_of,
+    tap_of,
+)
 from ..hop_groups import HopGroup, groups, hits_by_flow, shown
 from ..known import Finder, Known
-from ..places import before, by_hosts, of_same_hosts, only, tap_of
-from ..words import counted, hosts, packets_of
 
 _TIMES: Final = {
     "marked": "marked", "copies": "copy", "dscp_changed": "dscp", "corrupted": "corrupted",

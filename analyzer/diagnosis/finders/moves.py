@@ -11,9 +11,8 @@ from ...measures.hops.vantage import parts_of
 from ...results.diagnosis import Finding, Place
 from ...words import printable
 from ..case import Case
-from ..finding import finding
+from ..finding import counted, finding
 from ..known import REHASH_CAUSES, Finder, Known
-from ..words import counted
 
 MOST_MOVES = 4
 PACKETS_PER_MOVE = 10

@@ -18,11 +18,20 @@ from ...results.flow import Flow
 from ...results.mrc import MrcPortOutage, MrcRetirement
 from ...words import printable
 from ..case import Case
-from ..finding import finding
+from ..finding import (
+    after,
+    before,
+    by_hosts,
+    counted,
+    finding,
+    hosts,
+    of_same_hosts,
+    only,
+    packets_of,
+    tap_of,
+)
 from ..hop_groups import HopGroup, hits_by_flow, losing_groups, loss_evidence
 from ..known import CLOCKS_NS, LOSSES, Finder, Known
-from ..places import after, before, by_hosts, of_same_hosts, only, tap_of
-from ..words import counted, hosts, packets_of
 
 MRC_PATH_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, "mrc-path")
 """Kinds of causes that explain such an effect in the same flows at the same time."""

@@ -10,17 +10,15 @@ import numpy as np
 from msgspec import UNSET
 
 from ...measures.hops.hops import TapHops
-from ...measures.tap_sets import SPRAYED_WIDTH
+from ...measures.spraying import SPRAYED_WIDTH
 from ...results.base import Spraying
 from ...results.diagnosis import Finding, Kind, Place
 from ...results.flow import Flow
 from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case
-from ..finding import finding, life_of
+from ..finding import called, counted, duration, finding, life_of, only
 from ..known import P99_NS, Finder, Known
-from ..places import called, only
-from ..words import counted, duration
 
 CHANCE = 1e-4
 """With a smaller chance that as many links stay idle under a uniform hash, the hash is at fault."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....kernels.records import NamedTuple
 from ...errors import UnreadableInput, UsageError
-from ...results.conformance import CounterCheck
+from ...results.analysis import CounterCheck
 from ...wire.bth import OPERATION_NAMES, RC, XRC
 from .options import HostCounters, endpoint_of
 from .state import BY_READ, BY_TIMEOUT

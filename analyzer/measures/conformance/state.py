@@ -71,7 +71,7 @@ REQUESTER = np.dtype(
         ("ended", "i8"),
         ("asked", "i8"),  # requests with AckReq that are not acknowledged yet
         ("asked_psn", "u4"),  # the latest of them
-        # the request watched until its ACK, and the latest; see requester.py
+        # the request watched until its ACK, and the latest; see go_back_n.py
         ("ask_open", "u1"),
         ("ask_psn", "u4"),
         ("ask_time", "i8"),

@@ -14,18 +14,23 @@ from ...wire.bth import psn_add, psn_distance
 from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
 from ...wire.packets import HAS_AETH, IPV6, PacketTable
 from .cnp import CnpPacing
-from .options import ConformanceOptions
-from .reads import asks, asks_again, comes_again, learn_path_mtu, reserves, responds
-from .requester import (
+from .go_back_n import (
     after_fatal,
+    answers,
     arrives,
+    asks,
+    asks_again,
     asks_for_answer,
+    comes_again,
+    learn_path_mtu,
     misses_the_first,
+    reserves,
+    responds,
     sends_again,
     sends_new,
     start,
 )
-from .responder import answers
+from .options import ConformanceOptions
 from .state import UNPAIRED, Book, BookKeeper, SeenAt
 
 

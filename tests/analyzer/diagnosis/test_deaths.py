@@ -7,10 +7,10 @@ from cases import case_of
 from conformance_traces import ACK, NAK, answer, last, write
 from factories_results import hop
 
-from rocescope.analyzer.diagnosis.deaths import death_of, may_be_answered
+from rocescope.analyzer.diagnosis.finding import death_of, may_be_answered
 from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import EDGE, VISIT
-from rocescope.analyzer.results.hops import TapClock
+from rocescope.analyzer.results.analysis import TapClock
 
 MS = 1000
 REFUSAL = 0x62

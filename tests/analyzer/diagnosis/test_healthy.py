@@ -9,7 +9,7 @@ from cases import capture, case_of, table_of
 from conformance_traces import NAK, answer, last, response, write
 from factories_results import diagnosis, hop
 
-from rocescope.analyzer.diagnosis.healthy import healthy
+from rocescope.analyzer.diagnosis.diagnose import healthy
 from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.pipeline.captures import analyze

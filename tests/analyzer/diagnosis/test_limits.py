@@ -8,7 +8,7 @@ import pytest
 from cases import capture, case_of, table_of
 from conformance_traces import answer, last, write
 
-from rocescope.analyzer.diagnosis.limits import limits
+from rocescope.analyzer.diagnosis.diagnose import limits
 from rocescope.analyzer.measures.hops.hops import TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.results.captures import CaptureGap, Ended, Pause, Sampling

@@ -31,7 +31,7 @@ from fabric_captures import (
 from fabric_captures import write as write_taps
 from msgspec import UNSET
 
-from rocescope.analyzer.diagnosis import limits
+from rocescope.analyzer.diagnosis import diagnose as limits
 from rocescope.analyzer.diagnosis.finders.delays import (
     DRAINS,
     late_before,
