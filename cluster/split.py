@@ -30,6 +30,7 @@ from .work import (
     Work,
     analyze_options,
     check_unchanged,
+    read_plan,
     write_record,
 )
 
@@ -65,7 +66,7 @@ class Capture(msgspec.Struct, frozen=True):
     """Rows of each partition; one without rows has no file."""
     table_rows: list[int]
     marks: bytes
-    """int64: `decode.cuts.marks_of` its tables with rows, if there are other captures."""
+    """int64: `decode.merge.marks_of` its tables with rows, if there are other captures."""
     table_last_tap: list[int]
     """Highest tap of each table; 0 for an empty one."""
     cm: list[tuple[int, CmMessage]]
@@ -76,8 +77,6 @@ class Capture(msgspec.Struct, frozen=True):
 
 def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | None = None) -> None:
     """Task `number` of stage map, unless it is done. Errors as `analyze`."""
-    from .work import read_plan
-
     work = Work(folder)
     plan = read_plan(work)
     if not 0 <= number < len(plan.sources):
@@ -243,7 +242,7 @@ class _Split:
 # The order in which one process would measure the rows of several captures.
 #
 # `decode.merge` takes the rows of all captures in cuts and passes them on in chunks of a few cuts.
-# A few times of each table tell all cuts and chunks (`decode.cuts`). Chunks matter: flows found to
+# A few times of each table tell all cuts and chunks (`decode.merge`). Chunks matter: flows found to
 # be one connection are so for all rows of a chunk.
 
 KEY = np.dtype([("chunk", np.int64), ("time", np.int64), ("front", np.int64), ("row", np.int64)])
@@ -281,7 +280,7 @@ class MarkedTables:
     rows: I64
     """int64[tables]"""
     marks: I64
-    """`decode.cuts.marks_of` all tables with rows, one after the other."""
+    """`decode.merge.marks_of` all tables with rows, one after the other."""
     apart: frozenset[int]
     """Tables whose rows follow in another chunk than those before they were decoded."""
 

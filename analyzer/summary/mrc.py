@@ -14,8 +14,7 @@ from ...kernels.kernel import Array
 from ..decode.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
 from ..measures import mrc as st
 from ..measures.measuring import Measuring
-from ..measures.mrc import ORDER_LABEL_HIGH as LABEL_HIGH
-from ..measures.mrc import sent_key
+from ..measures.mrc import ORDER_LABEL_HIGH, sent_key
 from ..measures.path_table import OTHER
 from ..measures.spraying import PathUsage
 from ..results import mrc as results
@@ -61,7 +60,7 @@ NO_PLANES = "neither SRv6 segments nor several taps identify planes; set --plane
 class Planes:
     """The planes of one result.
 
-    sent: the mrc_state.EV records of the entropy values that flows sent.
+    sent: the EV records of the entropy values that flows sent.
     """
 
     def __init__(self, sent: NDArray[Any], names: Names, asked: PlaneBy) -> None:
@@ -177,7 +176,7 @@ class Why(NamedTuple):
 def silences(log: Array, f: int, packets: int, sent: Array) -> list[Silence]:
     """The long silences of flow `f` by time: ended ones, then those up to the end.
 
-    log: mrc_state.LOG records; packets: number of packets of the flow; sent: its mrc_state.EV
+    log: LOG records; packets: number of packets of the flow; sent: its EV
     records.
     """
     ended = log[(log["kind"] == st.LOG_RETURNED) & (log["flow"] == f)]
@@ -553,7 +552,7 @@ class MrcSummary:
     def _nack(self, entry: Any) -> Event:
         reason = int(entry["value"])
         ev = int(entry["key"])
-        named = ev_name(sent_key(ev, self._order or LABEL_HIGH))
+        named = ev_name(sent_key(ev, self._order or ORDER_LABEL_HIGH))
         return Event(
             time_ns=int(entry["time_ns"]),
             kind="mrc_nack",
