@@ -14,11 +14,11 @@ from .analyzer.errors import UsageError
 from .analyzer.pipeline.captures import analyze as analyze_files
 from .analyzer.pipeline.options import AnalyzeOptions
 from .analyzer.results.analysis import Analysis as AnalysisRecord
+from .analyzer.results.analysis import Hop
 from .analyzer.results.base import Event, Imbalance
 from .analyzer.results.captures import CaptureSummary
 from .analyzer.results.diagnosis import Diagnosis
 from .analyzer.results.flow import Connection, Flow
-from .analyzer.results.hops import Hop
 from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric

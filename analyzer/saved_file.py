@@ -46,10 +46,10 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
 def _content(path: Path, most_bytes: int) -> bytes:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        data = file.read(most_bytes + 1) if found.st_size <= most_bytes else b""
-    if len(data) > most_bytes or found.st_size > most_bytes:
+        data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
+    if len(data) > most_bytes or status.st_size > most_bytes:
         raise OSError(errno.EFBIG, f"larger than {most_bytes >> 20} MiB", str(path))
     return data

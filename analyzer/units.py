@@ -26,9 +26,9 @@ def _split(text: str) -> tuple[str, str] | None:
 
 def _scaled(number: str, scale: int) -> int:
     """number * scale, rounded to the nearest integer, without floats."""
-    whole, _, fraction = number.partition(".")
+    integer, _, fraction = number.partition(".")
     denominator: int = 10 ** len(fraction)
-    return (int(whole + fraction) * scale + denominator // 2) // denominator
+    return (int(integer + fraction) * scale + denominator // 2) // denominator
 
 
 def parse_duration(text: str, option: str, *, zero: bool = False) -> int:

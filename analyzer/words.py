@@ -24,7 +24,7 @@ def printable_json(text: bytes) -> bytes:
 
     Encoders escape the first 32 only, not C1 controls, and not those that change the direction.
     """
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0].decode()):04x}".encode(), text)
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0].decode()):04x}".encode(), text)
 
 
 def choices(wrong: str, known: Iterable[str], verb: str = "there are") -> str:

@@ -27,10 +27,9 @@ from taps import BUNDLED
 from rocescope.analyzer.pipeline.captures import open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster.merge import merge
-from rocescope.cluster.plan import make_plan, write_plan
 from rocescope.cluster.reduce import reduce_partition
 from rocescope.cluster.split import map_capture
-from rocescope.cluster.work import Work
+from rocescope.cluster.work import Work, make_plan, write_plan
 
 T = TypeVar("T")
 WORKERS = 1, 2, 4, 8, 16

@@ -15,9 +15,8 @@ from ..analyzer.pipeline.captures import BATCH_FRAMES
 from ..analyzer.wire.packets import COLUMNS, U16, U32, PacketTable
 from ..analyzer.wire.registry import Registry, SegmentLists, UsidFormat
 from ..analyzer.wire.taps import MANY_TAPS
-from .plan import Partitions, Plan
 from .split import KEY, Capture, Chunks, MarkedTables, chunks_of
-from .work import Work, damaged, read_columns, read_record
+from .work import Partitions, Plan, Work, damaged, read_columns, read_record
 
 
 @dataclass(slots=True)

@@ -22,10 +22,9 @@ from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.wire.packets import PacketTable
 from .captures import Captures
-from .plan import Plan, analyze_options, read_plan
 from .reduce import TaskPipeline, merged_rows, read_result
 from .split import KEY, Outline, in_order
-from .work import Work, damaged, read_columns
+from .work import Plan, Work, analyze_options, damaged, read_columns, read_plan
 
 Tell = Callable[[str, int, int], None]
 """Called with a step, and how much of how much of it is done."""
@@ -55,13 +54,13 @@ def merge(
     options = replace(
         analyze_options(plan), flow_order=flow_order, fabric=fabric, dscp_priority=dscp_priority
     )
-    whole = TaskPipeline(plan, captures, options)
+    pipeline = TaskPipeline(plan, captures, options)
     if _independent(outlines):
-        _join(work, plan, captures, whole, outlines, tell)
+        _join(work, plan, captures, pipeline, outlines, tell)
     else:
-        whole.read(range(plan.partitions))
-    whole.merge_counts.late_rows = sum(outline.late_rows for outline in outlines)
-    return whole.conclude(complete=True)
+        pipeline.read(range(plan.partitions))
+    pipeline.merge_counts.late_rows = sum(outline.late_rows for outline in outlines)
+    return pipeline.conclude(complete=True)
 
 
 def _independent(outlines: Sequence[Outline]) -> bool:
@@ -87,28 +86,30 @@ def _join(
     tell: Tell,
 ) -> None:
     """Take in the measures of all parts."""
-    whole = pipeline.measuring
+    measuring = pipeline.measuring
     pipeline.date_taps(captures.chunks.count)
-    whole.many_taps = captures.many_from < captures.chunks.count
+    measuring.many_taps = captures.many_from < captures.chunks.count
     flows = np.concatenate([outline.flows for outline in outlines])
     order = in_order(np.concatenate([outline.flow_keys for outline in outlines]))
     flows = flows[order]
-    whole.tracker.index_records(flows)
+    measuring.tracker.index_records(flows)
     flow_maps = []
     for number in range(plan.partitions):
         tell("joining partitions", number, plan.partitions)
         part: Measuring = read_result(work, plan, number, "state")
-        flow_maps.append(whole.merge(part))
-    _set_events(whole, outlines, flow_maps)
+        flow_maps.append(measuring.merge(part))
+    _set_events(measuring, outlines, flow_maps)
     for _, message in captures.cm:
-        whole.cm.note([message])
-    if whole.many_taps:
-        _follow(work, plan, captures, whole, flow_maps, tell)
+        measuring.cm.note([message])
+    if measuring.many_taps:
+        _follow(work, plan, captures, measuring, flow_maps, tell)
 
 
-def _set_events(whole: Measuring, outlines: Sequence[Outline], flow_maps: Sequence[Any]) -> None:
+def _set_events(
+    measuring: Measuring, outlines: Sequence[Outline], flow_maps: Sequence[Any]
+) -> None:
     """The first events of all parts, in order."""
-    state = whole.tracker.state
+    state = measuring.tracker.state
     events = np.concatenate([outline.events for outline in outlines])
     parts = zip(flow_maps, outlines, strict=True)
     events["flow"] = np.concatenate([flows[o.events["flow"]] for flows, o in parts])
@@ -125,7 +126,7 @@ def _follow(
     work: Work,
     plan: Plan,
     captures: Captures,
-    whole: Measuring,
+    measuring: Measuring,
     flow_maps: Sequence[Any],
     tell: Tell,
 ) -> None:
@@ -133,7 +134,7 @@ def _follow(
     streams = [
         _tracked(work, captures, number, flow_maps[number]) for number in range(plan.partitions)
     ]
-    flows = len(whole.tracker)
+    flows = len(measuring.tracker)
     nobody = np.full(flows, -1, np.int32)
     for chunk, table, keys in merged_rows(streams):
         batch = TrackedBatch(
@@ -143,7 +144,7 @@ def _follow(
             nobody,
             flows,
         )
-        whole.hops.update(batch)
+        measuring.hops.update(batch)
         tell("following packets from tap to tap", chunk, captures.chunks.count)
 
 

@@ -1,31 +1,230 @@
-"""Stage reduce: track and measure the rows of one partition."""
+"""Stage reduce: track and measure the rows of one partition, and store the state."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
+import zstandard
 
 from ..analyzer.decode.control import CmMessage
 from ..analyzer.errors import RocescopeError, UsageError, too_many_flows
+from ..analyzer.measures.congestion import CongestionArrays, CongestionMeasure
+from ..analyzer.measures.counters import Counters
+from ..analyzer.measures.hops.measure import HopMeasure, SampledTimes
+from ..analyzer.measures.hops.state import Passing
+from ..analyzer.measures.measuring import Measuring, PacketClock
+from ..analyzer.measures.messages import MessageArrays, MessageStatistics
+from ..analyzer.measures.mrc import EntropyValues, MrcMeasure
+from ..analyzer.measures.mrc import State as MrcState
+from ..analyzer.measures.path_table import LaneRecords, PathLanes, PathTable
+from ..analyzer.measures.series import Activity, Idle, IdleArrays, Totals
+from ..analyzer.measures.spraying import PathUsage
+from ..analyzer.measures.troubles import TroubleArrays, Troubles
 from ..analyzer.pipeline.options import AnalyzeOptions
 from ..analyzer.pipeline.owners import read_owners
 from ..analyzer.pipeline.pipeline import Pipeline
 from ..analyzer.results.base import Series
-from ..analyzer.results.captures import CaptureSummary
+from ..analyzer.results.captures import CaptureSummary, Ended
 from ..analyzer.results.flow import Owner
+from ..analyzer.statistics.density import Densities, DensityArrays
+from ..analyzer.statistics.histogram import HistogramPool, Histograms
+from ..analyzer.statistics.per_flow import CodeArrays, CodeCounts, PerFlow
+from ..analyzer.statistics.windows import WindowedSums
 from ..analyzer.summary.trust import check_read
 from ..analyzer.track import state as st
 from ..analyzer.track.batch import TrackedBatch
+from ..analyzer.track.pairing import CmPairs, _Request
+from ..analyzer.track.state import State
+from ..analyzer.track.tracker import FlowTracker
 from ..analyzer.wire.packets import PacketTable
 from .captures import Captures
-from .plan import Partitions, Plan, analyze_options, read_plan
 from .split import KEY, Outline, in_order
-from .state import read_state, write_state
-from .work import ColumnWriter, Work, opened, record_head
+from .work import (
+    ColumnWriter,
+    Partitions,
+    Plan,
+    Work,
+    analyze_options,
+    damaged,
+    opened,
+    read_plan,
+    record_head,
+)
+
+# The state of the measures as a file, without pickle: a table of classes, values and arrays.
+#
+# A file names classes by their number in `_CLASSES`; no other class is made, and no code runs.
+
+_CLASSES: tuple[type[Any], ...] = (
+    Activity, CmMessage, CmPairs, CongestionMeasure, Counters, Densities, DensityArrays, Ended,
+    FlowTracker, HistogramPool, Histograms, HopMeasure, Idle, LaneRecords, Measuring, MessageArrays,
+    MessageStatistics, MrcMeasure, MrcState, PacketClock, Passing, PathTable, PathUsage,
+    SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
+    Activity, CmMessage, CmPairs, CodeArrays, CodeCounts, CongestionArrays, CongestionMeasure,
+    Densities, DensityArrays, Ended, EntropyValues, FlowTracker, HistogramPool, Histograms,
+    HopMeasure, Idle, IdleArrays, LaneRecords, Measuring, MessageArrays, MessageStatistics,
+    MrcMeasure, MrcState, PacketClock, Passing, PathLanes, PathTable, PathUsage, SampledTimes,
+    State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
+)  # fmt: skip
+_NUMBER = {kind: number for number, kind in enumerate(_CLASSES)}
+_PIECE = 1 << 22
+_LARGEST_HEADER = 1 << 28
+
+
+def write_state(file: BinaryIO, value: object) -> None:
+    """Write a value of these classes, Python's plain types and arrays; TypeError for others."""
+    arrays: list[Any] = []
+    tree = _described(value, arrays, {})
+    header = msgspec.msgpack.encode((tree, [_form(array) for array in arrays]))
+    compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
+    with compressor.stream_writer(file, closefd=False) as out:
+        out.write(len(header).to_bytes(8, "little") + header)
+        for array in arrays:
+            rest = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            for start in range(0, len(rest), _PIECE):
+                out.write(rest[start : start + _PIECE])
+
+
+def read_state(file: BinaryIO, name: str) -> Any:
+    """The value of a file that `write_state` wrote; UnreadableInput if it is damaged."""
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(file, closefd=False) as source:
+            size = int.from_bytes(_read(source, 8), "little")
+            if size > _LARGEST_HEADER:
+                raise damaged(name)
+            tree, forms = msgspec.msgpack.decode(_read(source, size))
+            arrays = []
+            for form in forms:
+                array = np.empty(form["shape"], _dtype(form["dtype"]))
+                rest = array.reshape(-1).view(np.uint8).data
+                while rest.nbytes:
+                    count = source.readinto(rest[:_PIECE])
+                    if not count:
+                        raise damaged(name)
+                    rest = rest[count:]
+                arrays.append(array)
+            if source.read(1):  # reads the checksum, too
+                raise damaged(name)
+        return _built(tree, arrays, {})
+    except (zstandard.ZstdError, msgspec.DecodeError, EOFError, LookupError, TypeError, ValueError):
+        raise damaged(name) from None
+
+
+def _read(source: Any, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = source.read(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def _form(array: Any) -> dict[str, Any]:
+    return {"dtype": _dtype_text(array.dtype), "shape": list(array.shape)}
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> Any:
+    if dtype.names is None:
+        return dtype.str
+    fields = []
+    for name in dtype.names:
+        base, shape = dtype[name].base, dtype[name].shape
+        fields.append([name, base.str, list(shape)])
+    text = {"fields": fields, "align": dtype.isalignedstruct}
+    if _dtype(text) != dtype:
+        raise TypeError(f"no description of {dtype}")
+    return text
+
+
+def _dtype(text: Any) -> np.dtype[Any]:
+    if isinstance(text, str):
+        return np.dtype(text)
+    fields = [(name, base, tuple(shape)) for name, base, shape in text["fields"]]
+    return np.dtype(fields, align=text["align"])
+
+
+def _described(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
+    """A tree of [kind, ...]; an object or array that appears again is ["again", number]."""
+    if value is None or type(value) in (bool, float, str):
+        return value
+    if type(value) is int:
+        return value if abs(value) < 1 << 63 else ["int", str(value)]
+    if isinstance(value, np.generic):
+        return ["number", value.dtype.str, value.item()]
+    if id(value) in known:
+        return ["again", known[id(value)]]
+
+    def inside(item: Any) -> Any:
+        return _described(item, arrays, known)
+
+    if isinstance(value, list | tuple | set | frozenset | dict) and type(value) in _CONTAINERS:
+        items = list(value.items()) if isinstance(value, dict) else list(value)
+        return [type(value).__name__, [inside(item) for item in items]]
+    if isinstance(value, np.ndarray):
+        known[id(value)] = len(known)
+        arrays.append(value)
+        return ["array", known[id(value)], len(arrays) - 1]
+    if type(value) not in _NUMBER:
+        raise TypeError(f"no place for {type(value)} in a file")
+    number = _NUMBER[type(value)]
+    if isinstance(value, tuple):
+        return ["named", number, [inside(item) for item in value]]
+    known[id(value)] = key = len(known)
+    if isinstance(value, PerFlow):
+        attributes = value.saved()
+    else:
+        attributes = {name: getattr(value, name) for name in _names(value)}
+    return ["object", key, number, {name: inside(item) for name, item in attributes.items()}]
+
+
+_CONTAINERS: dict[type[Any], Callable[[Any], Any]] = {
+    list: list, tuple: tuple, set: set, frozenset: frozenset, dict: dict,
+}  # fmt: skip
+_BY_NAME = {kind.__name__: make for kind, make in _CONTAINERS.items()}
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, msgspec.Struct):
+        return list(value.__struct_fields__)
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [*getattr(value, "__dict__", {}), *slots]
+
+
+def _built(tree: Any, arrays: list[Any], known: dict[int, Any]) -> Any:
+    if not isinstance(tree, list):
+        return tree
+    kind, *rest = tree
+    if kind == "int":
+        return int(rest[0])
+    if kind == "number":
+        return np.dtype(rest[0]).type(rest[1])
+    if kind == "again":
+        return known[rest[0]]
+    if kind == "array":
+        known[rest[0]] = arrays[rest[1]]
+        return arrays[rest[1]]
+    if kind in _BY_NAME:
+        return _BY_NAME[kind]([_built(item, arrays, known) for item in rest[0]])
+    if kind == "named":
+        made = _CLASSES[rest[0]]
+        return made(*(_built(item, arrays, known) for item in rest[1]))
+    key, number, fields = rest
+    made = _CLASSES[number]
+    if issubclass(made, msgspec.Struct):
+        return made(**{name: _built(item, arrays, known) for name, item in fields.items()})
+    built: Any = object.__new__(made)
+    known[key] = built
+    for name, item in fields.items():
+        object.__setattr__(built, name, _built(item, arrays, known))
+    if isinstance(built, PerFlow):
+        built.restore()
+    return built
+
 
 TRACKED: dict[str, np.dtype[Any]] = {"flow": np.dtype(np.int32), "verdict": np.dtype(np.uint8)}
 """Columns of `tracked.parquet`: of each row, in order, the number of its flow and its verdict."""
@@ -193,16 +392,16 @@ def merged_rows(
         chunk = min((head[0] for head in heads if head is not None), default=None)
         if chunk is None:
             return
-        found = []
+        of_chunk = []
         for index, head in enumerate(heads):
             if head is not None and head[0] == chunk:
-                found.append(head)
+                of_chunk.append(head)
                 heads[index] = next(streams[index], None)
-        if len(found) == 1:
-            yield found[0]
+        if len(of_chunk) == 1:
+            yield of_chunk[0]
             continue
-        table = PacketTable.concatenate([table for _, table, _ in found])
-        keys = np.concatenate([keys for _, _, keys in found])
+        table = PacketTable.concatenate([table for _, table, _ in of_chunk])
+        keys = np.concatenate([keys for _, _, keys in of_chunk])
         order = in_order(keys)
         yield chunk, table.take(order), keys[order]
 

@@ -24,8 +24,16 @@ from ..analyzer.summary.trust import capture_summary
 from ..analyzer.wire.packets import COLUMNS, I64, PacketTable
 from ..analyzer.wire.registry import Registry, SegmentLists
 from ..analyzer.wire.taps import Tap
-from .plan import Partitions, Plan, analyze_options, check_unchanged
-from .work import ColumnWriter, Work, write_record
+from .work import (
+    ColumnWriter,
+    Partitions,
+    Plan,
+    Work,
+    analyze_options,
+    check_unchanged,
+    read_plan,
+    write_record,
+)
 
 ROWS = {column.name: column.dtype for column in COLUMNS} | {
     "table": np.dtype(np.uint32),
@@ -59,7 +67,7 @@ class Capture(msgspec.Struct, frozen=True):
     """Rows of each partition; one without rows has no file."""
     table_rows: list[int]
     marks: bytes
-    """int64: `decode.cuts.marks_of` its tables with rows, if there are other captures."""
+    """int64: `decode.merge.marks_of` its tables with rows, if there are other captures."""
     table_last_tap: list[int]
     """Highest tap of each table; 0 for an empty one."""
     cm: list[tuple[int, CmMessage]]
@@ -70,8 +78,6 @@ class Capture(msgspec.Struct, frozen=True):
 
 def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | None = None) -> None:
     """Task `number` of stage map, unless it is done. Errors as `analyze`."""
-    from .plan import read_plan
-
     work = Work(folder)
     plan = read_plan(work)
     if not 0 <= number < len(plan.sources):
@@ -237,9 +243,8 @@ class _Split:
 # The order in which one process would measure the rows of several captures.
 #
 # `decode.merge` takes the rows of all captures in cuts and passes them on in chunks of a few cuts.
-# A
-# few times of each table tell all cuts and chunks (`decode.cuts`). Chunks matter: flows found to be
-# one connection are so for all rows of a chunk.
+# A few times of each table tell all cuts and chunks (`decode.merge`). Chunks matter: flows found to
+# be one connection are so for all rows of a chunk.
 
 KEY = np.dtype([("chunk", np.int64), ("time", np.int64), ("front", np.int64), ("row", np.int64)])
 """Place of a row in the order of one process: lexicographic. A front are the rows of one capture in
@@ -276,7 +281,7 @@ class MarkedTables:
     rows: I64
     """int64[tables]"""
     marks: I64
-    """`decode.cuts.marks_of` all tables with rows, one after the other."""
+    """`decode.merge.marks_of` all tables with rows, one after the other."""
     apart: frozenset[int]
     """Tables whose rows follow in another chunk than those before they were decoded."""
 

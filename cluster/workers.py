@@ -23,10 +23,9 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ..analyzer.errors import RocescopeError, UsageError
-from .plan import Plan, read_plan
 from .reduce import reduce_partition
 from .split import map_capture
-from .work import Work
+from .work import Plan, Work, read_plan
 
 MakeExecutor = Callable[[], Executor]
 _CONNECT_S = 30

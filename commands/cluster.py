@@ -92,8 +92,8 @@ def plan(
     require("pyarrow")
     from dataclasses import replace
 
-    from ..cluster.plan import make_plan, write_plan
     from ..cluster.work import Work as Folder
+    from ..cluster.work import make_plan, write_plan
 
     paths, tap_names = reading.captures(files)
     options = replace(
@@ -227,8 +227,8 @@ def sbatch(*, work: Work, command: str = "rocescope") -> int:
     command
         Command that starts rocescope on a node.
     """
-    from ..cluster.plan import read_plan
     from ..cluster.work import Work as Folder
+    from ..cluster.work import read_plan
 
     made = read_plan(Folder(str(work)))
     folder = shlex.quote(str(work.absolute()))

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import structs
 
 from ..analyzer.measures.hops.vantage import short_names
-from ..analyzer.results.analysis import Analysis
+from ..analyzer.results.analysis import Analysis, Hop
 from ..analyzer.results.base import facts_of
 from ..analyzer.results.captures import Ended
 from ..analyzer.results.compare import (
@@ -28,7 +28,6 @@ from ..analyzer.results.compare import (
 )
 from ..analyzer.results.diagnosis import SEVERITIES, Finding
 from ..analyzer.results.flow import Flow
-from ..analyzer.results.hops import Hop
 from ..analyzer.statistics.shares import wilson
 from ..version import VERSION
 from .notes import lost_again

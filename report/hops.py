@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from ..analyzer.measures.hops.vantage import short_names
-from ..analyzer.results.hops import CaptureLoss, Hop, TapClock
+from ..analyzer.results.analysis import CaptureLoss, Hop, TapClock
 from ..analyzer.words import printable
 from .human import count, counted, duration, percent
 

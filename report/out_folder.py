@@ -7,9 +7,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ..analyzer.errors import RocescopeError
-from ..analyzer.results.analysis import Analysis
+from ..analyzer.results.analysis import Analysis, Hop
 from ..analyzer.results.flow import Flow
-from ..analyzer.results.hops import Hop
 from .files import encode, encode_json, versions
 from .files.tables import ParquetRecords, encode_records, flow_columns, record_columns
 from .html.documents import analysis_html

@@ -16,7 +16,6 @@ from ..probes.replacement import Replacement
 if TYPE_CHECKING:
     from ..probes.file_maker import FileMaker, MadeReplacement
 
-
 _MAKERS: list[FileMaker] = []
 """Processes that make the files in their folders; this process may not."""
 

@@ -13,7 +13,6 @@ from ..wire.frames import FrameColumns
 from ..wire.packets import I64
 from ..wire.taps import Tap, Taps
 from . import framing
-from . import framing as linktypes
 from .bytestream import Window
 from .framing import Framing, load32, note_disorder
 
@@ -45,7 +44,7 @@ def parse_header(head: bytes) -> Header:
         ">IHHiIII" if swapped else "<IHHiIII", head
     )
     # The upper half of `network` describes a frame check sequence.
-    link_type = linktypes.canonical(network & 0xFFFF)
+    link_type = framing.canonical(network & 0xFFFF)
     return Header(swapped, *_MAGICS[magic], snap_length, link_type)
 
 

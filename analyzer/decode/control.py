@@ -16,11 +16,11 @@ from .outcomes import OTHER_ETHERTYPE, PAUSE, TRUNCATED_PAUSE
 
 # Connection management (CM) messages, which connect queue pairs.
 #
-# They are management datagrams (MAD) of class 7 in UD SENDs to queue pair 1.
-# They are rare, so plain Python reads them.
+# They are management datagrams (MAD) of class 7 in UD SENDs to queue pair 1. They are rare, so
+# plain Python reads them.
 #
-# Source: InfiniBand Architecture Specification volume 1, chapters 12 (messages)
-# and 13 (MAD header); RDMA IP CM service, annex A11.
+# Source: InfiniBand Architecture Specification volume 1, chapters 12 (messages) and 13 (MAD
+# header); RDMA IP CM service, annex A11.
 
 KINDS: Final = {
     0x0010: "REQ",
@@ -191,9 +191,9 @@ def _fields(kind: str, body: _Bytes) -> dict[str, Any]:
 
 # Flow control frames: priority flow control (PFC) and global pause.
 #
-# Source: IEEE 802.3 Annex 31B (pause), 31D and IEEE 802.1Q clause 36 (PFC). A
-# frame sets the pause timer of a priority to a number of quanta of 512 bit
-# times; a later frame replaces the timer, and time 0 (XON) ends the pause.
+# Source: IEEE 802.3 Annex 31B (pause), 31D and IEEE 802.1Q clause 36 (PFC). A frame sets the pause
+# timer of a priority to a number of quanta of 512 bit times; a later frame replaces the timer, and
+# time 0 (XON) ends the pause.
 
 GLOBAL_PAUSE_OPCODE = 0x0001
 PFC_OPCODE = 0x0101
@@ -328,10 +328,9 @@ def pauses_of(state: Ints, rate: int) -> list[Pause]:
 
 # Ultra Ethernet: recognised by its UDP port and counted, not tracked.
 #
-# Source: Ultra Ethernet specification 1.0, packet delivery sublayer (PDS): a prologue of
-# 16 bits begins with the type; requests, ACKs and NACKs of the reliable modes have a 32-bit PSN
-# after
-# the first four bytes.
+# Source: Ultra Ethernet specification 1.0, packet delivery sublayer (PDS): a prologue of 16 bits
+# begins with the type; requests, ACKs and NACKs of the reliable modes have a 32-bit PSN after the
+# first four bytes.
 
 TYPE_NAMES: Final = {
     1: "TSS",

@@ -159,12 +159,12 @@ def _readable_end(table: PacketTable, data: U8, bth: I64) -> I64:
 
 # The invariant CRC at the end of every RoCE packet.
 #
-# CRC-32 of IEEE 802.3 over eight bytes of ones, the IP header (or GRH), UDP
-# header, BTH and all bytes up to the ICRC, with the fields that routers may change set to ones.
-# Stored least significant byte first.
+# CRC-32 of IEEE 802.3 over eight bytes of ones, the IP header (or GRH), UDP header, BTH and all
+# bytes up to the ICRC, with the fields that routers may change set to ones. Stored least
+# significant byte first.
 #
-# Source: InfiniBand Architecture Specification volume 1, annex A17 (RoCEv2) and
-# A16 (RoCEv1). The CRC is sliced by eight (Kounavis and Berry, Intel, 2005).
+# Source: InfiniBand Architecture Specification volume 1, annex A17 (RoCEv2) and A16 (RoCEv1). The
+# CRC is sliced by eight (Kounavis and Berry, Intel, 2005).
 
 SCRATCH_BYTES = 128
 """Size of the masked headers: eight ones, IPv4 with options 60, UDP 8, BTH 12."""

@@ -15,10 +15,10 @@ from .outcomes import BAD_IP_HEADER, BAD_VLAN, TRUNCATED_IP, TRUNCATED_LINK, UNK
 
 # Big-endian loads from a byte array, for kernels.
 #
-# The index is unsigned so that numba emits no test for negative indices; LLVM
-# then merges the byte loads into one unaligned load with a byte swap. Results
-# are int64 (uint64 for eight bytes), so that no mix of signedness turns into
-# float64. The caller has checked that all bytes lie inside the frame.
+# The index is unsigned so that numba emits no test for negative indices; LLVM then merges the byte
+# loads into one unaligned load with a byte swap. Results are int64 (uint64 for eight bytes), so
+# that no mix of signedness turns into float64. The caller has checked that all bytes lie inside the
+# frame.
 
 
 @inlined
@@ -218,8 +218,8 @@ def ipv6(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
 
 # The extension headers after the BTH, for every opcode of every transport.
 #
-# Source: InfiniBand Architecture Specification volume 1, chapter 9 (opcode
-# table) with its annexes for XRC, RoCEv2 (CNP), flush and atomic write. MRC: docs/mrc.md.
+# Source: InfiniBand Architecture Specification volume 1, chapter 9 (opcode table) with its annexes
+# for XRC, RoCEv2 (CNP), flush and atomic write. MRC: docs/mrc.md.
 
 BTH_BYTES = 12
 ICRC_BYTES = 4

@@ -12,7 +12,6 @@ from ..wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
 from ..wire.packets import I64, U8
 from ..wire.registry import IPV4_MAPPED
 from . import headers, outcomes
-from . import headers as link_and_ip
 from . import sessions as ses
 from .headers import be16, be32, be64, byte, ipv4, ipv6, link_layer
 from .outcomes import BAD_ERSPAN, BAD_GENEVE, BAD_GRE, BAD_MPLS, BAD_TIMESTAMP, TRUNCATED_TUNNEL
@@ -21,12 +20,10 @@ from .outcomes import BAD_ERSPAN, BAD_GENEVE, BAD_GRE, BAD_MPLS, BAD_TIMESTAMP, 
 #
 # Each function takes the position of its header and the end of the captured bytes of the outer
 # packet. It returns first the position of the payload, or minus an outcome (outcomes.py), or
-# NOT_OURS
-# if the header has another use.
+# NOT_OURS if the header has another use.
 #
 # Sources: RFC 2784, 2890 (GRE), draft-foschiano-erspan-03, RFC 7348, RFC 8926, RFC 3032, 4385
-# (MPLS).
-# Where the mirrors of switches deviate, several offsets are tried.
+# (MPLS). Where the mirrors of switches deviate, several offsets are tried.
 
 NOT_OURS = 0
 """0 is free: no payload begins at the first byte of a frame."""
@@ -241,7 +238,7 @@ def link_type_of(protocol: Int) -> Int:
 
 # Walks through the outer headers of a frame: nested mirrors and tunnels.
 #
-# It records a trail of these headers, from which learning.py makes a pattern.
+# It records a trail of these headers, from which tunnel_patterns.py makes a pattern.
 
 MAX_DEPTH = 8
 """Nested encapsulations; real networks have two or three."""
@@ -324,22 +321,22 @@ def _link_step(link_type: Int) -> Int:
 
 @inlined
 def _network_step(ethertype: Int) -> Int:
-    if ethertype == link_and_ip.ETHERTYPE_IPV4:
+    if ethertype == headers.ETHERTYPE_IPV4:
         return IPV4_STEP
-    if ethertype == link_and_ip.ETHERTYPE_IPV6:
+    if ethertype == headers.ETHERTYPE_IPV6:
         return IPV6_STEP
-    return TIMESTAMP_STEP if ethertype == link_and_ip.ETHERTYPE_TIMESTAMP else MPLS_STEP
+    return TIMESTAMP_STEP if ethertype == headers.ETHERTYPE_TIMESTAMP else MPLS_STEP
 
 
 @inlined
 def _transport_step(protocol: Int, port: Int) -> Int:
-    if protocol == link_and_ip.PROTOCOL_GRE:
+    if protocol == headers.PROTOCOL_GRE:
         return GRE_STEP
-    if protocol == link_and_ip.PROTOCOL_MPLS:
+    if protocol == headers.PROTOCOL_MPLS:
         return MPLS_STEP
-    if port == link_and_ip.VXLAN_PORT:
+    if port == headers.VXLAN_PORT:
         return VXLAN_STEP
-    return GENEVE_STEP if port == link_and_ip.GENEVE_PORT else OTHER_STEP
+    return GENEVE_STEP if port == headers.GENEVE_PORT else OTHER_STEP
 
 
 @inlined
@@ -415,7 +412,7 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
         return STEPPED
     link_type = link_type_of(protocol)
     mirrored = 1
-    if protocol == link_and_ip.ETHERTYPE_MPLS or protocol == link_and_ip.ETHERTYPE_MPLS_UPSTREAM:
+    if protocol == headers.ETHERTYPE_MPLS or protocol == headers.ETHERTYPE_MPLS_UPSTREAM:
         _met(w, MPLS_STEP, inner)
         inner, link_type = mpls(data, inner, end)
         if inner <= 0:
@@ -432,8 +429,8 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
 
 @inlined
 def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) -> Int:
-    payload, end = at + link_and_ip.UDP_BYTES, w[END]
-    if port == link_and_ip.VXLAN_PORT:
+    payload, end = at + headers.UDP_BYTES, w[END]
+    if port == headers.VXLAN_PORT:
         inner, number = vxlan(data, payload, end)
         if inner <= 0:
             return inner
@@ -462,25 +459,25 @@ def _through_ip(
     w[END] = min(w[END], stop)
     w[STOP] = min(w[STOP], stop)
     port: Int = 0
-    if protocol == link_and_ip.PROTOCOL_UDP and w[END] - at >= link_and_ip.UDP_BYTES:
+    if protocol == headers.PROTOCOL_UDP and w[END] - at >= headers.UDP_BYTES:
         port = be16(data, at + 2)
     roce = ports[np.uint64(port)] != 0
     _met(w, ROCE_STEP if roce else _transport_step(protocol, port), at)
-    if protocol == link_and_ip.PROTOCOL_GRE:
+    if protocol == headers.PROTOCOL_GRE:
         return _through_gre(w, data, at, ip, version)
     if (
-        protocol == link_and_ip.PROTOCOL_IPV4
-        or protocol == link_and_ip.PROTOCOL_IPV6
-        or protocol == link_and_ip.PROTOCOL_ETHERNET
-        or protocol == link_and_ip.PROTOCOL_MPLS
+        protocol == headers.PROTOCOL_IPV4
+        or protocol == headers.PROTOCOL_IPV6
+        or protocol == headers.PROTOCOL_ETHERNET
+        or protocol == headers.PROTOCOL_MPLS
     ):
         link_type: Int = frames.LINKTYPE_ETHERNET
         inner: Int = at
-        if protocol == link_and_ip.PROTOCOL_IPV4:
+        if protocol == headers.PROTOCOL_IPV4:
             link_type = frames.LINKTYPE_IPV4
-        elif protocol == link_and_ip.PROTOCOL_IPV6:
+        elif protocol == headers.PROTOCOL_IPV6:
             link_type = frames.LINKTYPE_IPV6
-        elif protocol == link_and_ip.PROTOCOL_MPLS:
+        elif protocol == headers.PROTOCOL_MPLS:
             inner, link_type = mpls(data, at, w[END])
             if inner <= 0:
                 return inner
@@ -491,12 +488,12 @@ def _through_ip(
         return STEPPED
     if roce:
         return NOT_OURS
-    if port == link_and_ip.VXLAN_PORT or port == link_and_ip.GENEVE_PORT:
+    if port == headers.VXLAN_PORT or port == headers.GENEVE_PORT:
         return _through_udp(w, data, at, ip, version, port)
     w[AT] = at
-    if port == link_and_ip.SFLOW_PORT:
+    if port == headers.SFLOW_PORT:
         return SFLOW_DATAGRAM
-    if port == link_and_ip.UET_PORT:
+    if port == headers.UET_PORT:
         return UET_PACKET
     return NOT_OURS
 
@@ -519,28 +516,25 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
         _met(w, _network_step(ethertype), ip)
         step: Int = NOT_OURS
         stop = w[END]
-        if ethertype == link_and_ip.ETHERTYPE_IPV4 or ethertype == link_and_ip.ETHERTYPE_IPV6:
+        if ethertype == headers.ETHERTYPE_IPV4 or ethertype == headers.ETHERTYPE_IPV6:
             version = 4
-            if ethertype == link_and_ip.ETHERTYPE_IPV4:
+            if ethertype == headers.ETHERTYPE_IPV4:
                 protocol, at, stop, fragment = ipv4(data, ip, w[END])
             else:
                 version = 6
                 protocol, at, stop, fragment = ipv6(data, ip, w[END])
             if protocol < 0:
                 stop = w[END]
-            elif fragment != link_and_ip.LATER:
+            elif fragment != headers.LATER:
                 step = _through_ip(w, data, ip, at, stop, version, protocol, ports)
-        elif (
-            ethertype == link_and_ip.ETHERTYPE_MPLS
-            or ethertype == link_and_ip.ETHERTYPE_MPLS_UPSTREAM
-        ):
+        elif ethertype == headers.ETHERTYPE_MPLS or ethertype == headers.ETHERTYPE_MPLS_UPSTREAM:
             inner, link_type = mpls(data, ip, w[END])
             step = inner
             if inner > 0:
                 step = STEPPED
                 w[SEEN] |= 1 << ses.MPLS
                 _enter(w, inner, link_type, 0)
-        elif ethertype == link_and_ip.ETHERTYPE_TIMESTAMP:
+        elif ethertype == headers.ETHERTYPE_TIMESTAMP:
             inner, _, _ = arista_timestamp(data, ip, w[END])
             step = inner
             if inner > 0:

@@ -13,10 +13,10 @@ from msgspec import UNSET
 from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
 from ..measures.troubles import LATE, LATE_AFTER
+from ..results.analysis import CaptureLoss, Hop, TapClock
 from ..results.base import Event, Imbalance
 from ..results.captures import CaptureSummary, Ended
 from ..results.flow import Connection, Flow
-from ..results.hops import CaptureLoss, Hop, TapClock
 from ..results.mrc import Mrc
 from ..summary.hidden import Gaps, gaps_of
 from ..wire.registry import Registry
@@ -33,7 +33,7 @@ class Case:
     """Flow i has the id i."""
     connections: Sequence[Connection]
     imbalance: Sequence[Imbalance]
-    ways: TapHops | None
+    tap_hops: TapHops | None
     """The packets behind `hops`, which has the same order; None with one tap."""
     hops: Sequence[Hop]
     capture_losses: Sequence[CaptureLoss]
@@ -49,7 +49,7 @@ class Case:
     this analysis states it."""
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether all packets of all captures were read: no limit, interruption or damage."""
         return self.complete and not any(
             capture.damaged_places or capture.gaps is not UNSET for capture in self.captures
@@ -91,22 +91,22 @@ class Case:
         both = {}
         for connection in self.connections:
             if len(connection.flows) == 2:
-                one, other = connection.flows
-                both[one], both[other] = other, one
+                flow, other = connection.flows
+                both[flow], both[other] = other, flow
         return both
 
     @cached_property
     def longest_waits(self) -> Mapping[int, int]:
         """Longest delay above the minimum, in ns, of each flow on a hop between taps whose clocks
         do not jump."""
-        if self.ways is None:
+        if self.tap_hops is None:
             return {}
         jumping = {tap for c in self.clocks if c.steps for tap in (c.tap, c.relative_to)}
         longest = np.zeros(len(self.flows), np.int64)
-        for way, hop in zip(self.ways.hops, self.hops, strict=True):
-            if way.whole is None or jumping & {hop.from_tap, hop.to_tap}:
+        for way, hop in zip(self.tap_hops.hops, self.hops, strict=True):
+            if way.total is None or jumping & {hop.from_tap, hop.to_tap}:
                 continue
-            above = way.passed["delay_max"] - way.whole["delay_min"]
+            above = way.passed["delay_max"] - way.total["delay_min"]
             np.maximum.at(longest, way.passed["flow"], above)
         waited = np.flatnonzero(longest).tolist()
         return dict(zip(waited, longest[waited].tolist(), strict=True))
@@ -115,7 +115,7 @@ class Case:
     def partly_seen(self) -> frozenset[str]:
         """Hosts that spray packets, some of them over paths without a tap."""
         sources = self.measuring.tracker.flows["src"]
-        open_sources = frozenset() if self.ways is None else self.ways.open_sources
+        open_sources = frozenset() if self.tap_hops is None else self.tap_hops.open_sources
         return frozenset(
             flow.src
             for flow in self.flows

@@ -1,21 +1,345 @@
-"""Builds one finding from what a finder knows: victims, cost, severity, share and sentence."""
+"""Builds one finding: its words, its place, its victims and what they cost."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from ..measures.troubles import Trouble
+from .. import words
+from ..measures.troubles import FATAL_SENT, NAK_SENT, Trouble
 from ..results.diagnosis import Affected, Confidence, Evidence, Finding, Kind, Place, Severity
 from ..results.flow import Flow
 from ..statistics.shares import wilson
-from .case import Case, queue_pairs
-from .deaths import death_of
-from .words import counted, duration, ranks, when
+from ..wire.bth import PSN_HALF, PSN_MASK
+from ..wire.packets import FULL_HOP_LIMITS
+from ..words import printable
+from .case import Case, queue_pairs, seen_in_part
+
+# How findings write numbers, times and names.
+
+
+def number(value: int) -> str:
+    """`7,904`."""
+    return f"{value:,}"
+
+
+def counted(value: int, noun: str) -> str:
+    """`1 flow`, `1,200 flows`."""
+    return f"{value:,} {words.noun(value, noun)}"
+
+
+def percent(share: float) -> str:
+    """A share of 1: `0.9 %`; two digits that count below 1 %."""
+    value = 100 * share
+    if value in (0, 100):
+        return f"{value:.0f} %"
+    if value >= 99.95:
+        return ">99.9 %"
+    return f"{value:.1f} %" if value >= 0.95 else f"{value:.2g} %" if value >= 1e-4 else "<0.0001 %"
+
+
+def packets_of(hits: int, of: int) -> str:
+    """`0.9 % of the packets (71 of 7,904)`; `3 of 10,000 packets` when few."""
+    if hits < 10 or of <= 0:
+        return f"{hits:,} of {counted(of, 'packet')}"
+    return f"{percent(hits / of)} of the packets ({hits:,} of {of:,})"
+
+
+def duration(ns: float) -> str:
+    """`1.2 s`, `310 ms`, `12 us`, `850 ns`."""
+    return words.short(words.duration(ns))
+
+
+def rate(bits_per_second: float) -> str:
+    """`9.8 Gb/s`, `312 Mb/s`."""
+    return words.short(words.scaled(bits_per_second, "b/s"))
+
+
+def moment(case: Case, ns: int) -> str:
+    """Time since the first packet, to about a thousandth of the capture: `1.2 s`, `0.950 s`."""
+    since, duration_ns = max(0, ns - case.first_ns), case.last_ns - case.first_ns
+    for least, scale, unit, digits in _MOMENTS:
+        if duration_ns >= least:
+            return f"{since / scale:.{digits}f} {unit}"
+    return f"{since} ns"
+
+
+_MOMENTS = ((1e10, 1e9, "s", 1), (1e8, 1e9, "s", 3), (1e7, 1e6, "ms", 1), (1e4, 1e3, "us", 0))
+"""Shortest capture, unit in ns, its name, digits."""
+
+
+def when(case: Case, from_ns: int, until_ns: int | None, uncertain_ns: int = 0) -> str:
+    """`all the time`, `from 1.2 s to the end`, `at 1.2 s`, `from 1.2 s to 1.9 s`."""
+    from_start = from_ns - uncertain_ns <= case.first_ns
+    if until_ns is None:
+        return "all the time" if from_start else f"from {moment(case, from_ns)} to the end"
+    begin, end = moment(case, from_ns), moment(case, until_ns)
+    if begin == end:
+        return f"at {begin}"
+    return f"until {end}" if from_start else f"from {begin} to {end}"
+
+
+def flow_name(flow: Flow) -> str:
+    """`10.0.0.1 to 10.0.0.2 QP 0x000022`."""
+    return f"{printable(flow.src)} to {printable(flow.dst)} QP 0x{flow.dest_qp:06x}"
+
+
+def ranks(flows: Collection[Flow]) -> str:
+    """` (rank 11 to rank 3)`, ` (ranks 11 to 3, 3 to 7)`; empty where logs name no pair."""
+    pairs = sorted(
+        {
+            (sender, receiver)
+            for flow in flows
+            if flow.owner is not None
+            for sender, receiver in (flow.owner.ranks,)
+            if sender is not None and receiver is not None
+        }
+    )
+    if not pairs:
+        return ""
+    if len(pairs) == 1:
+        return f" (rank {pairs[0][0]} to rank {pairs[0][1]})"
+    listed = ", ".join(f"{sender} to {receiver}" for sender, receiver in pairs[:_RANKS_NAMED])
+    more = len(pairs) - _RANKS_NAMED
+    return f" (ranks {listed}{f' and {more:,} more' if more > 0 else ''})"
+
+
+def hosts(flows: Sequence[Flow]) -> str:
+    """`10.0.0.1 to 10.0.0.2`, `3 hosts to 10.0.0.2`: the way of these flows."""
+    return f"{_some({f.src for f in flows})} to {_some({f.dst for f in flows})}"
+
+
+_RANKS_NAMED = 3
+
+
+def _some(names: Collection[str]) -> str:
+    return printable(next(iter(names))) if len(names) == 1 else f"{len(names)} hosts"
+
+
+# Flows that share a fault, and words for the place of a finding that one tap shows.
+
+
+def by_hosts(flows: Iterable[Flow]) -> list[list[Flow]]:
+    """Groups of flows joined by a common source or a common destination.
+
+    One fault before or after a tap hits what one host sends or what one host receives; flows of
+    both directions between two hosts are never one group.
+    """
+    return _joined(flows, lambda flow: (("from", flow.src), ("to", flow.dst)))
+
+
+def by_any_host(flows: Iterable[Flow]) -> list[list[Flow]]:
+    """Groups of flows joined by a common host, whatever the direction."""
+    return _joined(flows, lambda flow: (("host", flow.src), ("host", flow.dst)))
+
+
+_Node = tuple[str, str]
+
+
+def _joined(flows: Iterable[Flow], ends: Callable[[Flow], tuple[_Node, _Node]]) -> list[list[Flow]]:
+    """The connected components, in order of their first flow."""
+    parent: dict[_Node, _Node] = {}
+
+    def root(node: _Node) -> _Node:
+        while parent.setdefault(node, node) != node:
+            node = parent[node]
+        return node
+
+    flows = list(flows)
+    for flow in flows:
+        one, other = ends(flow)
+        parent[root(one)] = root(other)
+    groups: dict[_Node, list[Flow]] = {}
+    for flow in flows:
+        groups.setdefault(root(ends(flow)[0]), []).append(flow)
+    return list(groups.values())
+
+
+def of_same_hosts(case: Case, group: Iterable[Flow]) -> list[Flow]:
+    """All flows with the sources and destinations of a group, hit or not."""
+    host_pairs = {(flow.src, flow.dst) for flow in group}
+    return [flow for flow in case.flows if (flow.src, flow.dst) in host_pairs]
+
+
+def only(values: Iterable[str]) -> str | None:
+    """The value, if there is just one."""
+    different = set(values)
+    return next(iter(different)) if len(different) == 1 else None
+
+
+def tap_of(case: Case, troubles: Iterable[Trouble]) -> str | None:
+    """The tap that saw all of these packets first, if it is one."""
+    names = case.registry.tap_names
+    return only(names[tap] for trouble in troubles for _, _, tap in trouble.frames)
+
+
+def before(case: Case, tap: str | None) -> str:
+    """`before the tap`, `before leaf1-spine1`, `before the first tap`."""
+    return f"before {called(case, tap, 'first')}"
+
+
+def after(case: Case, tap: str | None) -> str:
+    """`after the tap`, `after leaf1-spine1`, `after the last tap`."""
+    return f"after {called(case, tap, 'last')}"
+
+
+INCAST_SOURCES = 3
+"""Loss from this many hosts on the way to one host may be an egress that they overload."""
+
+
+LAST_SWITCH = (
+    "check the last switch: an egress that these hosts overload (incast) or a bad link; taps "
+    "before and after it show which"
+)
+"""The next step where it may be one."""
+
+
+def may_be_incast(flows: Iterable[Flow]) -> bool:
+    """Whether several hosts send these flows to one."""
+    flows = list(flows)
+    return len({f.src for f in flows}) >= INCAST_SOURCES and len({f.dst for f in flows}) == 1
+
+
+def called(case: Case, tap: str | None, which: str) -> str:
+    """The short name of a tap; `the tap` if there is one, `the first tap` if it is not known."""
+    if not case.measuring.many_taps:
+        return "the tap"
+    if tap is None:
+        return f"the {which} tap"
+    short = [] if case.tap_hops is None else case.tap_hops.names
+    return printable(short[case.registry.tap_names.index(tap)] if short else tap)
+
+
+def link_of_receiver(case: Case, flow: Flow) -> str | None:
+    """The tap on the link of the flow's receiver, which the packets of `flow` pass last.
+
+    The receiver's NAKs come there first, with a hop limit that no router has lowered. None where
+    that is not known, and where one tap sees the packets or the NAKs, unless a router has lowered
+    the hop limit of the packets: without a router every tap looks like this.
+    """
+    peer = case.peers.get(flow.id)
+    if peer is None or not case.measuring.many_taps:
+        return None
+    troubles = case.measuring.troubles
+    naks = troubles.of(peer, NAK_SENT)
+    if naks is None or int(troubles.progress(peer)["hop_limit"]) not in FULL_HOP_LIMITS:
+        return None
+    alone = len(flow.taps) == 1 or len(case.flows[peer].taps) == 1
+    if alone and int(troubles.progress(flow.id)["hop_limit"]) in FULL_HOP_LIMITS:
+        return None
+    tap = tap_of(case, [naks])
+    return tap if tap in flow.taps else None
+
+
+# Queue pairs that are dead: refused permanently, or without any answer until the end.
+
+ROUNDS = 3
+"""Rewinds to one PSN without an answer that prove death. With a loss of 1 % on both ways, three in
+a row at the end of a capture happen to one queue pair in 100,000."""
+SILENCE_NS = 500_000_000
+"""Time without an answer after which two rewinds are enough; four times as long, one. ACK timeouts
+of NICs are below this at their usual settings (4.096 us * 2^14 = 67 ms)."""
+QUEUE_FACTOR = 2
+"""The silence is also this many times the longest wait on a hop that the requests or their answers
+pass: packets at the end of a growing queue wait longer than all that left it."""
+SILENCE_FACTOR = 4
+"""The silence is also this much longer than any gap that the flow survived."""
+
+
+class Death(NamedTuple):
+    """How a queue pair ended."""
+
+    why: Literal["refused", "unanswered", "silent"]
+    since_ns: int
+    """The first request for an ACK after the last answer, or that answer."""
+    packets: int
+    """Retransmissions without an answer; 1 for a refused request."""
+
+
+def death_of(case: Case, flow: Flow) -> Death | None:
+    """How the sender of `flow` ended; None while it lives or the capture cannot tell."""
+    death = _death_as_seen(case, flow)
+    return None if death is None or _is_hidden(case, flow, death) else death
+
+
+def may_be_answered(case: Case, flow: Flow) -> bool:
+    """Whether the sender gets no answer at the taps, and answers may take paths without a tap."""
+    death = _death_as_seen(case, flow)
+    return death is not None and _is_hidden(case, flow, death)
+
+
+def _is_hidden(case: Case, flow: Flow, death: Death) -> bool:
+    return death.why != "refused" and (
+        seen_in_part(flow)
+        or flow.dst in case.partly_seen
+        or answered_elsewhere(case, flow)
+        or _answered_in_a_gap(case, flow, death.since_ns)
+    )
+
+
+def _answered_in_a_gap(case: Case, flow: Flow, since_ns: int) -> bool:
+    """Whether the capture of a tap of the connection has a gap after this time."""
+    peer = case.peers.get(flow.id)
+    taps = {*flow.taps, *(() if peer is None else case.flows[peer].taps)}
+    ends = [gap.until_ns for tap in taps for gap in case.gaps.get(tap, ())]
+    return any(until_ns is None or until_ns >= since_ns for until_ns in ends)
+
+
+def answered_elsewhere(case: Case, flow: Flow) -> bool:
+    """Whether the sender went back to a packet after its first one and no tap saw any answer: what
+    it did not go back to was acknowledged. Not so if answers that are too few to be paired name its
+    packets, or if it goes back there again and again and they may be its own."""
+    progress = case.measuring.troubles.progress(flow.id)
+    ahead = int(progress["base_psn"]) - int(progress["first_psn"]) & PSN_MASK
+    if not progress["rounds"] or progress["answer_time"] or not 0 < ahead < PSN_HALF:
+        return False
+    if flow.id in case.likely_peers:
+        return False
+    return bool(progress["rounds"] < ROUNDS) or not case.unpaired_answers(flow)
+
+
+def _death_as_seen(case: Case, flow: Flow) -> Death | None:
+    troubles, progress = case.measuring.troubles, case.measuring.troubles.progress(flow.id)
+    if flow.retransmitted_packets is None or not flow.request_packets:
+        return None
+    peer = case.peers.get(flow.id)
+    refusal = None if peer is None else troubles.of(peer, FATAL_SENT)
+    new_ns = int(progress["new_time"])
+    if refusal is not None and new_ns <= refusal.last_ns:
+        return Death("refused", refusal.first_ns, 1)
+    resent, rounds = int(progress["resent_unanswered"]), int(progress["rounds_unanswered"])
+    answer_ns, asked_ns = int(progress["answer_time"]), int(progress["asked_time"])
+    resent_ns = int(progress["resent_unanswered_time"])
+    since = max(asked_ns, answer_ns) if answer_ns else min(new_ns or resent_ns, resent_ns)
+    # Where answers pass the tap, new packets after a request for an ACK show none.
+    owed_ns = min(asked_ns, new_ns) if asked_ns > answer_ns > 0 else new_ns
+    silent = case.last_ns - max(owed_ns, answer_ns)
+    waits = case.longest_waits
+    queued = max(waits.get(flow.id, 0), 0 if peer is None else waits.get(peer, 0))
+    if case.last_ns - since < QUEUE_FACTOR * queued:
+        return None
+    if resent:
+        # Where no answer was ever seen, the tap may see one direction only: then new packets show
+        # that the sender got one.
+        answered_here = (flow.dst, flow.src) in case.hosts_seen
+        heard = answer_ns > 0 or resent_ns >= new_ns or answered_here
+        patience = SILENCE_NS if rounds > 1 else 4 * SILENCE_NS
+        if heard and (rounds >= ROUNDS or silent >= patience):
+            return Death("unanswered", since, resent)
+        return None
+    if peer is None or not progress["acked"] or asked_ns <= answer_ns:
+        return None
+    outstanding = (int(progress["run_next"]) - 1 - int(progress["ack_psn"])) & 0xFFFFFF
+    silent = case.last_ns - flow.last_time_ns
+    patience = max(2 * SILENCE_NS, SILENCE_FACTOR * flow.idle_gaps.max_ns)
+    if progress["run_known"] and 0 < outstanding < 1 << 23 and silent >= patience:
+        return Death("silent", since, outstanding)
+    return None
+
 
 MOST_AFFECTED = 1000
 MOST_EVIDENCE = 20
@@ -291,6 +615,8 @@ def cost_ns(flow: Flow) -> int | None:
     if flow.retransmitted_packets is None:
         return None
     r = flow.recovery
-    waits = [one for one in (r.gap_to_nak_ns, r.nak_to_resend_ns, r.timeout_ns) if one is not None]
-    lost = sum(one.count * one.mean for one in waits)
+    waits = [
+        wait for wait in (r.gap_to_nak_ns, r.nak_to_resend_ns, r.timeout_ns) if wait is not None
+    ]
+    lost = sum(wait.count * wait.mean for wait in waits)
     return min(round(lost), flow.last_time_ns - flow.first_time_ns)

@@ -22,7 +22,7 @@ from .finding import MOST_EVIDENCE
 class HopGroup:
     """Hops with the same fault."""
 
-    ways: TapHops
+    tap_hops: TapHops
     hops: Sequence[TapHop]
 
     @property
@@ -52,12 +52,12 @@ class HopGroup:
         mine = {(hop.from_tap, hop.to_tap) for hop in self.hops}
         return [
             hop
-            for hop in self.ways.hops
-            if hop.whole is not None
+            for hop in self.tap_hops.hops
+            if hop.total is not None
             and hop.from_tap in limits
             and (hop.from_tap, hop.to_tap) not in mine
-            and hop.whole["limit_min"] <= limits[hop.from_tap][1]
-            and hop.whole["limit_max"] >= limits[hop.from_tap][0]
+            and hop.total["limit_min"] <= limits[hop.from_tap][1]
+            and hop.total["limit_max"] >= limits[hop.from_tap][0]
         ]
 
     @property
@@ -65,22 +65,22 @@ class HopGroup:
         """The device between the taps, where names show."""
         if self.beside:
             taps = {tap for hop in (*self.hops, *self.beside) for tap in (hop.from_tap, hop.to_tap)}
-            parts = [set(parts_of(self.ways.names[tap])) for tap in taps if tap >= 0]
+            parts = [set(parts_of(self.tap_hops.names[tap])) for tap in taps if tap >= 0]
             shared = set.intersection(*parts)
             return next(iter(shared)) if len(shared) == 1 else None
-        names = {self.ways.devices.get((hop.from_tap, hop.to_tap)) for hop in self.hops}
+        names = {self.tap_hops.devices.get((hop.from_tap, hop.to_tap)) for hop in self.hops}
         names.discard(None)  # of a hop over several devices, joined with those of one of them
         return next(iter(names)) if len(names) == 1 else None
 
     @property
     def direction(self) -> str | None:
         """`leaf1 to leaf2`, where names show and all hops agree."""
-        names = self.ways.names
-        found = {
+        names = self.tap_hops.names
+        directions = {
             direction(names[hop.from_tap], names[hop.to_tap]) if hop.to_tap >= 0 else None
             for hop in self.hops
         }
-        return next(iter(found)) if len(found) == 1 else None
+        return next(iter(directions)) if len(directions) == 1 else None
 
     def place(self, case: Case) -> Place:
         """Where the fault is."""
@@ -105,7 +105,7 @@ class HopGroup:
     def way(self) -> str:
         """Which packets: ` from leaf1 to leaf2`, with a space before it; empty if names
         do not show it."""
-        names = self.ways.names
+        names = self.tap_hops.names
         if self.direction is not None:
             return f" from {printable(self.direction)}"
         if self.device is not None and self.to_tap is not None:
@@ -115,7 +115,7 @@ class HopGroup:
         return ""
 
     def _named(self, taps: set[int]) -> str:
-        names = sorted(printable(self.ways.names[tap]) for tap in taps)
+        names = sorted(printable(self.tap_hops.names[tap]) for tap in taps)
         return names[0] if len(names) == 1 else f"{len(names)} taps" if names else ""
 
     def queued(self, limit: float) -> tuple[int, int]:
@@ -123,18 +123,18 @@ class HopGroup:
         the minimum; without such a window all the time."""
         queues = self.queues(limit)
         if not queues:
-            return self.ways.origin_ns, self.ways.newest_ns
+            return self.tap_hops.origin_ns, self.tap_hops.newest_ns
         return queues[0][0], queues[-1][1]
 
     def queues(self, limit: float) -> list[tuple[int, int]]:
         """Begin and end of each stretch of windows with a delay of `limit` ns above the minimum,
         with windows without packets between them."""
-        width, origin = self.ways.window_ns, self.ways.origin_ns
+        width, origin = self.tap_hops.window_ns, self.tap_hops.origin_ns
         used, long = np.zeros(WINDOWS, np.bool_), np.zeros(WINDOWS, np.bool_)
         for hop in self.hops:
-            if hop.whole is not None:
+            if hop.total is not None:
                 filled = hop.windows[:, PACKETS_IN] > 0
-                long |= filled & (hop.windows[:, DELAY_MOST] - hop.whole["delay_min"] >= limit)
+                long |= filled & (hop.windows[:, DELAY_MOST] - hop.total["delay_min"] >= limit)
                 used |= filled
         at = np.flatnonzero(used)
         edges = np.flatnonzero(np.diff(long[at], prepend=False, append=False)).reshape(-1, 2)
@@ -144,14 +144,14 @@ class HopGroup:
 
     def wait(self, queue: tuple[int, int]) -> float:
         """Longest delay above the minimum, ns, in the windows of one of `queues`."""
-        width, origin = self.ways.window_ns, self.ways.origin_ns
+        width, origin = self.tap_hops.window_ns, self.tap_hops.origin_ns
         begin, end = ((time - origin) // width for time in queue)
         longest = 0
         for hop in self.hops:
-            if hop.whole is not None:
+            if hop.total is not None:
                 rows = hop.windows[begin:end]
                 rows = rows[rows[:, PACKETS_IN] > 0]
-                above = rows[:, DELAY_MOST] - int(hop.whole["delay_min"])
+                above = rows[:, DELAY_MOST] - int(hop.total["delay_min"])
                 longest = max(longest, int(above.max(initial=0)))
         return longest
 
@@ -171,13 +171,13 @@ class HopGroup:
         return sum(hop.packets for hop in (*self.hops, *self.beside))
 
 
-def groups(ways: TapHops, hit: Callable[[TapHop], bool]) -> list[HopGroup]:
+def groups(tap_hops: TapHops, hit: Callable[[TapHop], bool]) -> list[HopGroup]:
     """The hops with `hit`, joined where they share a device and a tap on the same side.
 
     A hop over several devices, because a tap is missing, is joined with the hops of the device that
     it begins or ends with. So are hops to an unknown next tap whose packets pass one device.
     """
-    hops = [hop for hop in ways.hops if hit(hop)]
+    hops = [hop for hop in tap_hops.hops if hit(hop)]
     parent = list(range(len(hops)))
 
     def root(i: int) -> int:
@@ -187,39 +187,39 @@ def groups(ways: TapHops, hit: Callable[[TapHop], bool]) -> list[HopGroup]:
 
     first: dict[tuple[str, str | None, int], int] = {}
     for i, hop in enumerate(hops):
-        device = _device(ways, hop)
+        device = _device(tap_hops, hop)
         for key in (("to", device, hop.to_tap), ("from", device, hop.from_tap)):
             if key[2] >= 0:
                 parent[root(i)] = root(first.setdefault(key, i))
     for i, hop in enumerate(hops):
-        if (hop.from_tap, hop.to_tap) not in ways.devices:
-            ends = [key for key in first if key[1] is not None and _at_end(ways, hop, *key)]
+        if (hop.from_tap, hop.to_tap) not in tap_hops.devices:
+            ends = [key for key in first if key[1] is not None and _at_end(tap_hops, hop, *key)]
             same = [key for key in ends if _together(hop, hops[first[key]])]
             if len({key[1] for key in same}) == 1:
                 parent[root(i)] = root(first[same[0]])
     unknown: dict[str, list[int]] = {}
     for i, hop in enumerate(hops):
-        device = HopGroup(ways, [hop]).device if hop.to_tap < 0 else None
+        device = HopGroup(tap_hops, [hop]).device if hop.to_tap < 0 else None
         if device is not None:
             unknown.setdefault(device, []).append(i)
     for device, members in unknown.items():
-        known = [i for i, hop in enumerate(hops) if _device(ways, hop) == device]
+        known = [i for i, hop in enumerate(hops) if _device(tap_hops, hop) == device]
         if len({root(i) for i in known}) == 1:
             members = [known[0], *members]
         for i in members[1:]:
             if _together(hops[members[0]], hops[i]):
                 parent[root(i)] = root(members[0])
-    found: dict[int, list[TapHop]] = {}
+    by_root: dict[int, list[TapHop]] = {}
     for i, hop in enumerate(hops):
-        found.setdefault(root(i), []).append(hop)
-    return [HopGroup(ways, members) for members in found.values()]
+        by_root.setdefault(root(i), []).append(hop)
+    return [HopGroup(tap_hops, members) for members in by_root.values()]
 
 
-def _device(ways: TapHops, hop: TapHop) -> str | None:
-    return ways.devices.get((hop.from_tap, hop.to_tap))
+def _device(tap_hops: TapHops, hop: TapHop) -> str | None:
+    return tap_hops.devices.get((hop.from_tap, hop.to_tap))
 
 
-def _at_end(ways: TapHops, hop: TapHop, side: str, device: str | None, tap: int) -> bool:
+def _at_end(tap_hops: TapHops, hop: TapHop, side: str, device: str | None, tap: int) -> bool:
     """Whether a hop over several devices ends (`to`) with this device and the tap after it, or
     begins (`from`) with the tap and the device.
 
@@ -230,23 +230,23 @@ def _at_end(ways: TapHops, hop: TapHop, side: str, device: str | None, tap: int)
     flows = _flows(hop)
     outside = [
         other
-        for other in ways.hops
+        for other in tap_hops.hops
         if (other.from_tap if side == "to" else other.to_tap) == tap
-        and ways.devices.get((other.from_tap, other.to_tap)) == device
+        and tap_hops.devices.get((other.from_tap, other.to_tap)) == device
     ]
-    return device in parts_of(ways.names[tap]) and not any(flows & _flows(o) for o in outside)
+    return device in parts_of(tap_hops.names[tap]) and not any(flows & _flows(o) for o in outside)
 
 
 def _flows(hop: TapHop) -> set[int]:
     return {*hop.passed["flow"].tolist(), *hop.lost["flow"].tolist()}
 
 
-def _together(one: TapHop, other: TapHop) -> bool:
+def _together(hop: TapHop, other: TapHop) -> bool:
     """Whether two hops may have one fault: if both lose packets, at the same time."""
-    if not len(one.lost) or not len(other.lost):
+    if not len(hop.lost) or not len(other.lost):
         return True
-    begin = max(int(one.lost["time"].min()), int(other.lost["time"].min()))
-    return begin <= min(int(one.lost["time"].max()), int(other.lost["time"].max()))
+    begin = max(int(hop.lost["time"].min()), int(other.lost["time"].min()))
+    return begin <= min(int(hop.lost["time"].max()), int(other.lost["time"].max()))
 
 
 def shown(case: Case, group: HopGroup, what: str, flows: Collection[int]) -> list[Evidence]:
@@ -267,26 +267,26 @@ def shown(case: Case, group: HopGroup, what: str, flows: Collection[int]) -> lis
 
 def hits_by_flow(flows: NDArray[np.integer], packets: NDArray[np.integer]) -> dict[int, int]:
     """Packets per flow."""
-    found: dict[int, int] = {}
+    hits: dict[int, int] = {}
     for flow, count in zip(flows.tolist(), packets.tolist(), strict=True):
         if count:
-            found[flow] = found.get(flow, 0) + count
-    return found
+            hits[flow] = hits.get(flow, 0) + count
+    return hits
 
 
 def loss_evidence(case: Case, group: HopGroup) -> list[Evidence]:
     """The first frames that were lost, at the tap before the fault."""
     names = case.registry.tap_names
-    found = []
+    frames = []
     for hop in group.hops:
         known = hop.lost[hop.lost["frame"] > 0][:MOST_EVIDENCE]
-        found += [
+        frames += [
             Evidence(names[hop.from_tap], int(lost["frame"]), int(lost["time"]), int(lost["flow"]))
             for lost in known
         ]
-    return found
+    return frames
 
 
 def losing_groups(case: Case) -> list[HopGroup]:
     """Hops that lose packets, joined."""
-    return [] if case.ways is None else groups(case.ways, lambda hop: len(hop.lost) > 0)
+    return [] if case.tap_hops is None else groups(case.tap_hops, lambda hop: len(hop.lost) > 0)

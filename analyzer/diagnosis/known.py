@@ -113,7 +113,11 @@ class Known:
 
     def remaining(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings that are no part of another one."""
-        return [one for one in findings if not any(one is effect for effect in self._absorbed)]
+        return [
+            finding
+            for finding in findings
+            if not any(finding is effect for effect in self._absorbed)
+        ]
 
     def queue_at(
         self,

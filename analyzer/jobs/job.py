@@ -13,26 +13,29 @@ from itertools import chain
 from typing import BinaryIO, TypeAlias
 
 from ..errors import RocescopeError
-from . import lines as ucx
 from .files import LONGEST_LINE_BYTES, lines, oldest_first
-from .lines import INTERESTING as OF_NCCL
 from .lines import (
+    INTERESTING,
+    UCX_INTERESTING,
     ChannelLine,
     CommunicatorLine,
     DevicesLine,
     EndLine,
     ErrorLine,
     GidLine,
+    Heard,
     PerftestLine,
     QueuePairLine,
     Said,
     Speaker,
+    UcxLog,
     perftest,
     said,
     suspect,
+    suspect_ucx,
 )
 
-_INTERESTING = re.compile(OF_NCCL.pattern + b"|" + ucx.UCX_INTERESTING)
+_INTERESTING = re.compile(INTERESTING.pattern + b"|" + UCX_INTERESTING)
 """Only lines with one of these can say something; the others are not decoded."""
 MPI_WORLD = "MPI_COMM_WORLD"
 MOST_QUEUE_PAIRS = 1_000_000
@@ -168,7 +171,7 @@ class Job:
         self._gids: set[tuple[str, str, int, str | None]] = set()
         """Host, device, index and address of a GID; an address of None: the index is used."""
         self._failed: LoggedError | None = None
-        self._ucx = ucx.UcxLog()
+        self._ucx = UcxLog()
         self._labels: dict[int, Speaker | None] = {}
         """Processes by the rank that mpirun or srun wrote before their lines; None: several, or
         a process with several ranks."""
@@ -197,7 +200,7 @@ class Job:
                     device = entry.device
                 else:
                     _hear_perftest(entry, ends, device)
-            elif suspect(line) or ucx.suspect_ucx(line):
+            elif suspect(line) or suspect_ucx(line):
                 self.unknown_lines += 1
         self._keep_perftest(ends)
 
@@ -252,7 +255,7 @@ class Job:
                 return pair
         return last
 
-    def _hear_ucx(self, heard: ucx.Heard) -> None:
+    def _hear_ucx(self, heard: Heard) -> None:
         if heard.what is None:
             return
         self._hear(heard.speaker, heard.time_ns, heard.what)

@@ -178,12 +178,12 @@ def dscp_outliers(usual_dscp: dict[int, int], src: UInt32s, dst: UInt32s) -> lis
         if finding.flows:
             findings.append(finding)
             named.update(f for odd in finding.flows.values() for f in odd)
-    whole = _odd_ones(usual_dscp, None)
-    odd = {d: [f for f in fs if f not in named] for d, fs in whole.flows.items()}
+    overall = _odd_ones(usual_dscp, None)
+    odd = {d: [f for f in fs if f not in named] for d, fs in overall.flows.items()}
     odd = {d: fs for d, fs in odd.items() if fs}
-    agreeing = whole.of - sum(map(len, whole.flows.values()))
-    if odd and agreeing >= _AGREEMENT * whole.of:
-        findings.append(whole._replace(flows=odd))
+    agreeing = overall.of - sum(map(len, overall.flows.values()))
+    if odd and agreeing >= _AGREEMENT * overall.of:
+        findings.append(overall._replace(flows=odd))
     return findings
 
 

@@ -17,11 +17,11 @@ from ..track.batch import Rows, TrackedBatch
 @cache
 def kernels() -> dict[str, Callable[[Ints, Rows], None]]:
     """The functions that add the packets of a batch to the counts of flows, by field of `Flow`."""
-    found = {}
+    by_field = {}
     for fact in counted_facts():
         module, _, name = fact.measure.partition(":")
-        found[fact.name] = getattr(import_module(f".{module}", __package__), name)
-    return found
+        by_field[fact.name] = getattr(import_module(f".{module}", __package__), name)
+    return by_field
 
 
 class Counters:

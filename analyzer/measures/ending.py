@@ -117,10 +117,10 @@ def _end_some(
     tracker = measuring.tracker
     leaves[measuring.hops.conclude_before(before_ns)] = False
     _join_partners(tracker, leaves)
-    ways = None
+    hops = None
     if measuring.hops.between_taps():  # no flow that leaves has a packet in flight
-        ways = tap_hops(measuring.hops.settled(), tracker, tap_names)
-    troubled = _trouble(measuring, ways)
+        hops = tap_hops(measuring.hops.settled(), tracker, tap_names)
+    troubled = _trouble(measuring, hops)
     idle = np.flatnonzero(leaves)
     wire_bytes = tracker.flows["wire_bytes"][idle]  # a view would keep all flows in memory
     worst = idle[np.lexsort((wire_bytes, troubled[idle]))[::-1][:most_kept]]
@@ -128,7 +128,7 @@ def _end_some(
     _join_partners(tracker, leaves)
     if leaving is not None and leaves.any():
         leaving(np.flatnonzero(leaves))
-    return _end(measuring, leaves, troubled, ways, [gaps.get(name, ()) for name in tap_names])
+    return _end(measuring, leaves, troubled, hops, [gaps.get(name, ()) for name in tap_names])
 
 
 class Turns:
@@ -155,9 +155,9 @@ class Turns:
 
 def _idle(tracker: FlowTracker, before_ns: int) -> Bools:
     """Flows whose connection has had no packet since this time."""
-    found: Bools = tracker.flows["last_time"] < before_ns
-    _join_partners(tracker, found)
-    return found
+    idle: Bools = tracker.flows["last_time"] < before_ns
+    _join_partners(tracker, idle)
+    return idle
 
 
 def _join_partners(tracker: FlowTracker, leaves: Bools) -> None:
@@ -168,32 +168,32 @@ def _join_partners(tracker: FlowTracker, leaves: Bools) -> None:
     leaves[flow[stays]] = leaves[peer[stays]] = False
 
 
-def _trouble(measuring: Measuring, ways: TapHops | None) -> Ints:
+def _trouble(measuring: Measuring, hops: TapHops | None) -> Ints:
     """int64[flows]: packets in trouble of each flow, for the choice of the worst."""
     tracker = measuring.tracker
     flows, count = tracker.flows, len(tracker)
     streams = tracker.state.streams[: 2 * count].reshape(count, 2)
-    found = measuring.troubles.packets(count) + measuring.troubles.unanswered(count)
+    packets = measuring.troubles.packets(count) + measuring.troubles.unanswered(count)
     for name in ("missing", "missing_evicted", "restarts", "recovered", "retransmitted"):
-        found += streams[name].sum(axis=1)
-    found += flows["nak_codes"].sum(axis=1, dtype=np.int64) + flows["rnr_received"]
-    if ways is not None:
-        for hop in ways.hops:
+        packets += streams[name].sum(axis=1)
+    packets += flows["nak_codes"].sum(axis=1, dtype=np.int64) + flows["rnr_received"]
+    if hops is not None:
+        for hop in hops.hops:
             for name in ("marked", "late", "copies"):
-                np.add.at(found, hop.passed["flow"], hop.passed[name])
-            np.add.at(found, hop.lost["flow"], 1)
-        for missed in ways.missed:
-            np.add.at(found, missed.flows, 1)
+                np.add.at(packets, hop.passed["flow"], hop.passed[name])
+            np.add.at(packets, hop.lost["flow"], 1)
+        for missed in hops.missed:
+            np.add.at(packets, missed.flows, 1)
     for change in measuring.mrc.port_changes:
-        found[change.flow] += 1
-    return found
+        packets[change.flow] += 1
+    return packets
 
 
 def _end(
     measuring: Measuring,
     leaves: Bools,
     troubled: Ints,
-    ways: TapHops | None,
+    hops: TapHops | None,
     gaps: list[Sequence[Gap]],
 ) -> int:
     """gaps: by tap."""
@@ -205,8 +205,8 @@ def _end(
     streams = tracker.state.streams[: 2 * len(tracker)].reshape(-1, 2)[gone]
     sums = {fact.name: sum_tracked(fact, flows, streams) for fact in TRACKED_FACTS}
     missing, in_part = _missing(streams)
-    lost = {} if ways is None else ways.lost()
-    late = {} if ways is None else ways.arisen("late")
+    lost = {} if hops is None else hops.lost()
+    late = {} if hops is None else hops.arisen("late")
     hidden = _hidden(measuring, gone, (missing > 0) | np.isin(gone, [*lost, *late]), gaps)
     missing[hidden], in_part[hidden] = 0, True
     unseen = set(gone[hidden].tolist())
@@ -214,20 +214,20 @@ def _end(
     sums["partial_flows"] = int(np.count_nonzero(in_part))
     carried = flows["request_packets"] + flows["response_packets"]
     sums["sequenced_packets"] = int(carried[streams["started"].any(axis=1)].sum())
-    if ways is not None:
+    if hops is not None:
         for name, counts in (
             ("lost_between_taps", lost), ("reordered_between_taps", late),
-            ("marked_between_taps", ways.arisen("marked")), ("unknown_between_taps", ways.unknown),
+            ("marked_between_taps", hops.arisen("marked")), ("unknown_between_taps", hops.unknown),
         ):  # fmt: skip
             sums[name] = sum(packets for flow, packets in counts.items() if leaves[flow])
         for name, counts in (("lost_between_taps", lost), ("reordered_between_taps", late)):
             sums[name] -= sum(packets for flow, packets in counts.items() if flow in unseen)
         sums["unknown_between_taps"] += sum(n for flow, n in lost.items() if flow in unseen)
-        sums["untapped_flows"] = sum(bool(leaves[flow]) for flow in ways.untapped)
-        sums["missed_by_captures"] = sum(int(leaves[m.flows].sum()) for m in ways.missed)
+        sums["untapped_flows"] = sum(bool(leaves[flow]) for flow in hops.untapped)
+        sums["missed_by_captures"] = sum(int(leaves[m.flows].sum()) for m in hops.missed)
     sums["flows"] = len(gone)
-    one = np.where(flows["peer"] >= 0, np.minimum(gone, flows["peer"]), gone)
-    sums["queue_pairs"] = len(np.unique(one[carried > 0]))
+    first_of_pair = np.where(flows["peer"] >= 0, np.minimum(gone, flows["peer"]), gone)
+    sums["queue_pairs"] = len(np.unique(first_of_pair[carried > 0]))
     sums["connections"] = int(np.count_nonzero(flows["peer"] > gone))
     sums["flows_in_trouble"] = int(np.count_nonzero(troubled[gone]))
     first, last = int(flows["first_time"].min()), int(flows["last_time"].max())
@@ -245,7 +245,7 @@ def _hidden(measuring: Measuring, gone: Ints, losing: Bools, gaps: list[Sequence
     """Which of the flows `gone` that are `losing` lived during a gap of a tap that saw them, or
     during a gap of another tap all the time."""
     flows = measuring.tracker.flows[gone]
-    found = np.zeros(len(gone), np.bool_)
+    hidden = np.zeros(len(gone), np.bool_)
     for tap, of_tap in enumerate(gaps):
         during, throughout = np.zeros((2, len(gone)), np.bool_)
         for gap in of_tap:
@@ -253,10 +253,10 @@ def _hidden(measuring: Measuring, gone: Ints, losing: Bools, gaps: list[Sequence
             end = _TIMES.max if gap.until_ns is None else gap.until_ns
             during |= (flows["last_time"] >= begin) & (flows["first_time"] <= end)
             throughout |= (flows["first_time"] >= begin) & (flows["last_time"] <= end)
-        found |= throughout & losing
-        for n in np.flatnonzero(during & losing & ~found).tolist():
-            found[n] = not measuring.many_taps or _passed(measuring, int(gone[n]), tap)
-    return found
+        hidden |= throughout & losing
+        for n in np.flatnonzero(during & losing & ~hidden).tolist():
+            hidden[n] = not measuring.many_taps or _passed(measuring, int(gone[n]), tap)
+    return hidden
 
 
 def _passed(measuring: Measuring, flow: int, tap: int) -> bool:

@@ -530,13 +530,13 @@ class MessageTimes:
         ends = ends[by_flow]
         ends = ends[np.lexsort((unwrapped(ends["psn"]), ends["flow"]))]
         first = np.flatnonzero(ends["begins"])
-        found = np.zeros(len(first), MESSAGE)
-        found["flow"] = ends["flow"][first]
-        found["begun_ns"] = found["ended_ns"] = ends["time_ns"][first]
+        messages = np.zeros(len(first), MESSAGE)
+        messages["flow"] = ends["flow"][first]
+        messages["begun_ns"] = messages["ended_ns"] = ends["time_ns"][first]
         after = first + 1  # of several packets: the last one follows the first one by PSN
         follows = after < len(ends)
         near = ends[np.minimum(after, max(0, len(ends) - 1))] if len(ends) else ends
-        closed = follows & (near["begins"] == 0) & (near["flow"] == found["flow"])
+        closed = follows & (near["begins"] == 0) & (near["flow"] == messages["flow"])
         closed &= ends["ends"][first] == 0
-        found["ended_ns"][closed] = np.maximum(near["time_ns"], found["begun_ns"])[closed]
-        return found
+        messages["ended_ns"][closed] = np.maximum(near["time_ns"], messages["begun_ns"])[closed]
+        return messages

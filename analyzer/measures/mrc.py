@@ -166,7 +166,7 @@ _OTHER_RESOLUTION = 0x8000  # TSR
 
 @inlined
 def reason_index(reason: Int) -> Int:
-    """Index of a NACK reason in the counts, see mrc_state.REASONS."""
+    """Index of a NACK reason in the counts, see REASONS."""
     if reason == headers.TRIMMED or reason == headers.TRIMMED_LASTHOP:
         return reason - headers.TRIMMED
     if reason == 0x06 or reason == 0x07:
@@ -256,12 +256,12 @@ def _sent(
     row: Int,
     f: Int,
     peer: Int,
-    found: Int,
+    number: Int,
     last_ns: Int,
     path_mtu: Int,
 ) -> None:
-    """A WRITE; `found` is the record of its entropy value, last used at `last_ns`."""
-    flow, ev = state.flows[f], state.evs.records[found]
+    """A WRITE; `number` is the record of its entropy value, last used at `last_ns`."""
+    flow, ev = state.flows[f], state.evs.records[number]
     time, psn = rows.time_ns[row], np.int64(rows.psn[row])
     key = np.int64(mrc.ev)
     values = np.int64(state.evs.lanes[LANES * f + SENT].paths)
@@ -316,7 +316,7 @@ def _sent(
 
 
 @inlined
-def _round_trip(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: Int) -> None:
+def _round_trip(state: State, mrc: MrcRecord, f: Int, peer: Int, number: Int, time: Int) -> None:
     """Time from the packet to its response at the tap, by the reflected timestamp."""
     if peer < 0 or not state.flows[peer].has_clock:
         return
@@ -324,7 +324,7 @@ def _round_trip(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, tim
     elapsed = (time - passed) % _WRAP_NS
     if elapsed > _BEHIND_NS:
         elapsed = np.int64(0)
-    ev = state.evs.records[found]
+    ev = state.evs.records[number]
     if ev.round_trips == 0:
         ev.round_trip_min_ns = elapsed
     ev.round_trips += 1
@@ -362,9 +362,9 @@ def _depth(bitmap: np.uint64, sack_offset: Int) -> Int:
 
 
 @inlined
-def _sacked(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: Int) -> None:
+def _sacked(state: State, mrc: MrcRecord, f: Int, peer: Int, number: Int, time: Int) -> None:
     """A SACK that flow `f` carries about flow `peer` (-1 while unknown)."""
-    flow, ev = state.flows[f], state.evs.records[found]
+    flow, ev = state.flows[f], state.evs.records[number]
     flow.sacks += 1
     ev.sacks += 1
     cumulative = np.int64(mrc.psn)
@@ -390,7 +390,7 @@ def _sacked(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: I
     if not mrc.present & headers.CC_STATE:
         return
     if mrc.timestamp:  # 0 when the request had none
-        _round_trip(state, mrc, f, peer, found, time)
+        _round_trip(state, mrc, f, peer, number, time)
     flow.max_ooo_count = max(np.int64(flow.max_ooo_count), np.int64(mrc.ooo_count))
     counter = np.int64(mrc.rcvd_bytes)
     grown = (counter - np.int64(flow.rcvd_bytes)) & 0xFFFFFF
@@ -404,14 +404,14 @@ def _sacked(state: State, mrc: MrcRecord, f: Int, peer: Int, found: Int, time: I
 
 @inlined
 def _refused(
-    state: State, mrc: MrcRecord, rows: Rows, row: Int, f: Int, peer: Int, found: Int
+    state: State, mrc: MrcRecord, rows: Rows, row: Int, f: Int, peer: Int, number: Int
 ) -> None:
     """A NACK that flow `f` carries."""
     psn, reason = np.int64(mrc.psn), np.int64(mrc.reason)
     state.flows[f].nacks[reason_index(reason)] += 1
     if reason == headers.TRIMMED or reason == headers.TRIMMED_LASTHOP:
         _note_trim(state.flows[f], TOLD, rows, row)
-    state.evs.records[found].nacks += 1
+    state.evs.records[number].nacks += 1
     _note(state, LOG_NACK, f, rows, row, np.int64(mrc.entropy), psn, reason, 0, 0)
     if peer < 0:
         return
@@ -419,7 +419,7 @@ def _refused(
     if ring >= 0 and state.ring_psn[ring, psn & (RING - 1)] == psn + 1:
         state.ring_nacked[ring, psn & (RING - 1)] = 1
     if mrc.timestamp:
-        _round_trip(state, mrc, f, peer, found, rows.time_ns[row])
+        _round_trip(state, mrc, f, peer, number, rows.time_ns[row])
 
 
 @subkernel
@@ -448,17 +448,17 @@ def count_rows(start: Int, mrc: Records, rows: Rows, path_mtu: Ints, state: Stat
         # At most two records: of the packet and of the packet that it retransmits.
         if state.evs.used[0] + 2 > len(state.evs.records):
             return i
-        found = find_record(LANES * f + lane, key, state.evs)
-        ev = state.evs.records[found]
+        number = find_record(LANES * f + lane, key, state.evs)
+        ev = state.evs.records[number]
         last_ns = ev.last_ns
         ev.first_ns = min(ev.first_ns, time)
         ev.last_ns = max(last_ns, time)
         if lane == SENT:
-            _sent(state, record, rows, row, f, peer, found, last_ns, path_mtu[f])
+            _sent(state, record, rows, row, f, peer, number, last_ns, path_mtu[f])
         elif record.present & headers.SETH:
-            _sacked(state, record, f, peer, found, time)
+            _sacked(state, record, f, peer, number, time)
         else:
-            _refused(state, record, rows, row, f, peer, found)
+            _refused(state, record, rows, row, f, peer, number)
     return len(mrc)
 
 
@@ -550,11 +550,11 @@ class MrcMeasure(PerFlow[State]):
 
     def _note_ports(self, batch: TrackedBatch, mrc: Array) -> None:
         """Port status updates: one mask per host, sent to all its peers."""
-        told = mrc[(mrc["present"] & ERTH != 0) & (mrc["operation"] == PORT_STATUS_UPDATE)]
-        if not len(told):
+        updates = mrc[(mrc["present"] & ERTH != 0) & (mrc["operation"] == PORT_STATUS_UPDATE)]
+        if not len(updates):
             return
-        rows = told["row"]
-        hosts, masks = batch.table.src[rows], told["port_mask"]
+        rows = updates["row"]
+        hosts, masks = batch.table.src[rows], updates["port_mask"]
         # Consecutive updates of a host that differ from the previous one.
         order = np.argsort(hosts, kind="stable")
         same = (np.diff(hosts[order]) == 0) & (np.diff(masks[order].astype(np.int64)) == 0)
@@ -601,28 +601,28 @@ class MrcMeasure(PerFlow[State]):
         return None, "no SACK was seen together with its packet"
 
     def flow(self, f: int) -> Any:
-        """The mrc_state.FLOW record of a flow, None without MRC."""
+        """The FLOW record of a flow, None without MRC."""
         return self.arrays.flows[f] if f < self.known_flows else None
 
     def flows(self, count: int) -> Records:
-        """A copy of the mrc_state.FLOW records of the first flows, zeros without MRC."""
-        found = np.zeros(count, FLOW)
+        """A copy of the FLOW records of the first flows, zeros without MRC."""
+        records = np.zeros(count, FLOW)
         known = self.arrays.flows[: min(count, self.known_flows)]
-        found[: len(known)] = known
-        return found
+        records[: len(known)] = known
+        return records
 
     def evs(self, f: int, lane: int) -> Array:
-        """The mrc_state.EV records of a flow's lane."""
+        """The EV records of a flow's lane."""
         used = self.all_evs()
-        found: Array = used[used["lane"] == LANES * f + lane]
-        return found
+        records: Array = used[used["lane"] == LANES * f + lane]
+        return records
 
     def all_evs(self) -> Array:
-        """All mrc_state.EV records."""
+        """All EV records."""
         return self._values.records
 
     def log(self) -> Array:
-        """NACKs and returns of entropy values, mrc_state.LOG in capture order."""
+        """NACKs and returns of entropy values, LOG in capture order."""
         log: Array = self.arrays.log[: int(self.arrays.used[USED_LOG])]
         return log
 
@@ -665,8 +665,8 @@ class MrcMeasure(PerFlow[State]):
                 self.port_changes.append(change._replace(flow=int(flow_map[change.flow])))
 
 
-def sent_key(told: int, order: str) -> int:
+def sent_key(key: int, order: str) -> int:
     """The key (flow label high) of an entropy value in SACKs of this order."""
-    if told == OTHER or order == ORDER_LABEL_HIGH:
-        return told
-    return (told & 0xFFFF) << 16 | told >> 16
+    if key == OTHER or order == ORDER_LABEL_HIGH:
+        return key
+    return (key & 0xFFFF) << 16 | key >> 16

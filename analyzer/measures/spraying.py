@@ -1,4 +1,4 @@
-"""Distribution of each flow's bytes over its paths, path switches, and load of parallel paths.
+"""How the bytes of flows spread over parallel paths, taps and entropy values.
 
 Width, fairness and switches use only data packets (requests and READ responses). A flow without
 data is judged by its ACKs. CNPs, for which a NIC chooses its own source port, make no path if the
@@ -16,19 +16,20 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Bytes, Floats, Int32s, Ints
+from ...kernels.kernel import Array, Bools, Bytes, Floats, Int32s, Ints, UInt32s
 from ...kernels.records import NamedTuple
 from ..results.base import Imbalance, PathShare, Quantiles, Spraying
 from ..statistics.per_flow import Kept
-from ..statistics.shares import Carried, carried, jain, path_shares, together, width
+from ..statistics.shares import NOTHING, Carried, carried, jain, path_shares, together, width
 from ..track.batch import TrackedBatch
 from ..wire.bth import CARRIES_DATA, CNP
+from .hops.vantage import Crossings, parallel_points, sides
 from .path_table import ENTROPY, EVIDENCE, LANES, LEVELS, OTHER, PATH, TAP, PathTable
 
 Key = Literal["entropy", "tap", "srv6"]
@@ -217,20 +218,20 @@ class PathUsage:
         by_lane = self._by_lane()
         first = flow * _LANES_OF_A_FLOW
         begin, end = np.searchsorted(self._sorted_lanes, (first, first + _LANES_OF_A_FLOW))
-        own = by_lane[begin:end]
+        records = by_lane[begin:end]
         lane = self._sorted_lanes[begin:end] - first
-        edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(own)]
-        return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
+        edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(records)]
+        return [(int(lane[a]), records[a:b]) for a, b in pairwise(edges) if a < b]
 
 
 def _by_place(level: _Level, places: Ints) -> list[_Level]:
     """The level once for each place among its taps."""
-    found = places[level.measured["key"]]
-    if (found == found[0]).all():
+    place_of = places[level.measured["key"]]
+    if (place_of == place_of[0]).all():
         return [level]
     parts = []
-    for place in np.unique(found):
-        measured = level.measured[found == place]
+    for place in np.unique(place_of):
+        measured = level.measured[place_of == place]
         rest = [lane[places[lane["key"]] == place] for lane in level.rest]
         # Switches include steps between places and are therefore an upper bound.
         parts.append(_Level(measured, rest, level.switches if len(measured) > 1 else 0))
@@ -409,3 +410,128 @@ def imbalance_of(
         shares=path_shares([(labels[i], paths[i]) for i in largest_first]),
         fim_all_flows_percent=None if all_flows_per_path is None else fim(all_flows_per_path),
     )
+
+
+# The imbalance of parallel taps per direction of their packets, and of entropy values.
+
+SPRAYED_WIDTH = 1.5
+"""Flows with at least this spraying width count as sprayed."""
+LISTED_FLOWS = 16
+"""Largest number of sprayed flows, by bytes, with entropy values reported as a set of paths."""
+
+_LISTED_HOSTS = 4
+
+
+def tap_imbalances(
+    usage: PathUsage,
+    src: UInt32s,
+    dst: UInt32s,
+    copies: Ints,
+    tap_names: Sequence[str],
+    host_names: Sequence[str],
+    unplaced: Container[int] = (),
+) -> list[Imbalance]:
+    """The imbalance of every set of parallel taps, per direction where known.
+
+    `usage` has the key `tap`; `src` and `dst` are the endpoints of its flows,
+    indices into `host_names`; `copies` as for `parallel_points`. Bytes are those of all packets
+    except CNPs; flows are those with data packets, or all if there are only ACKs. Taps in
+    `unplaced` stand for several links: they are no path.
+    """
+    records = usage.records()
+    taps = records.paths["key"].astype(np.int64)
+    groups, seen = _crossings(records, src, dst)
+    results = []
+    for parallel in parallel_points(seen, copies, len(tap_names)):
+        members = [tap for tap in parallel if tap not in unplaced]
+        if len(members) < 2:
+            continue
+        inside = np.isin(taps, members)
+        used = np.unique(seen.group[np.isin(seen.tap, members)])
+        side = sides((int(s), int(d), int(level)) for s, d, level in groups[used])
+        labels = [tap_names[t] for t in members]
+        name = _listed(labels)
+        if side is None:
+            results.append(_of_taps(f"{name}, both directions", labels, records, inside, members))
+            continue
+        side_of = np.full(len(host_names), -1)
+        side_of[list(side)] = list(side.values())
+        for direction in (0, 1):
+            rows = inside & (side_of[src[records.flow]] == direction)
+            hosts = sorted(host_names[h] for h in np.unique(src[records.flow[rows]]))
+            where = f"{name}, from {_listed(hosts)}"
+            results.append(_of_taps(where, labels, records, rows, members))
+    return [imbalance for imbalance in results if imbalance is not None]
+
+
+def _crossings(records: UsageRecords, src: UInt32s, dst: UInt32s) -> tuple[Ints, Crossings]:
+    """The groups (source, destination, level), and their packets at each tap."""
+    crossing = np.stack([src[records.flow], dst[records.flow], records.level], axis=1)
+    groups, group = np.unique(crossing.astype(np.int64), axis=0, return_inverse=True)
+    named = records.paths["key"] != OTHER
+    at = (group.reshape(-1) << 16) | records.paths["key"].astype(np.int64)
+    places, place = np.unique(at[named], return_inverse=True)
+    packets = np.bincount(place, records.paths["packets"][named], len(places)).astype(np.int64)
+    return groups, Crossings(places >> 16, places & 0xFFFF, packets)
+
+
+def tap_places(usage: PathUsage, src: UInt32s, dst: UInt32s, copies: Ints, taps: int) -> Ints:
+    """The place of each tap, int64[taps]: parallel taps share a number."""
+    _, seen = _crossings(usage.records(), src, dst)
+    places = np.arange(taps)
+    for parallel in parallel_points(seen, copies, taps):
+        places[list(parallel)] = min(parallel)
+    return places
+
+
+def _of_taps(
+    name: str, labels: list[str], records: UsageRecords, rows: Bools, members: list[int]
+) -> Imbalance | None:
+    counted = rows & records.data if np.any(rows & records.data) else rows
+    paths = [NOTHING] * len(members)
+    flows = np.zeros(len(members), np.int64)
+    every = np.zeros(len(members), np.int64)
+    by_tap = np.flatnonzero(rows)
+    by_tap = by_tap[np.argsort(records.paths["key"][by_tap], kind="stable")]
+    ends = np.searchsorted(records.paths["key"][by_tap], np.add.outer(members, (0, 1)))
+    for i, (first, end) in enumerate(ends):
+        at_tap = by_tap[first:end]
+        paths[i] = together(carried(records.paths[at_tap]))
+        flows[i] = len(np.unique(records.flow[at_tap[counted[at_tap]]]))
+        every[i] = len(np.unique(records.flow[at_tap]))
+    distinct = len(np.unique(records.flow[counted]))
+    return imbalance_of(
+        name,
+        "tap",
+        False,
+        labels,
+        paths,
+        distinct,
+        flows,
+        all_flows_per_path=every if int(every.sum()) > int(flows.sum()) else None,
+    )
+
+
+def entropy_imbalances(
+    usage: PathUsage, flows: int, flow_name: Callable[[int], str]
+) -> list[Imbalance]:
+    """Imbalance of the entropy values of the largest sprayed flows; one set per flow."""
+    sprayed = []
+    for flow in range(flows):
+        paths = usage.paths(flow)
+        if len(paths) > 1 and width(paths["wire_bytes"]) >= SPRAYED_WIDTH:
+            sprayed.append((-int(paths["wire_bytes"].sum()), flow, paths))
+    imbalances = []
+    for _, flow, paths in sorted(sprayed, key=lambda s: s[:2])[:LISTED_FLOWS]:
+        labels = [usage.path_name(int(key)) for key in paths["key"]]
+        name = f"entropy values of {flow_name(flow)}"
+        imbalance = imbalance_of(name, usage.key, usage.inferred, labels, carried(paths), 1)
+        if imbalance is not None:
+            imbalances.append(imbalance)
+    return imbalances
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= _LISTED_HOSTS:
+        return ", ".join(names)
+    return f"{', '.join(names[:_LISTED_HOSTS])} and {len(names) - _LISTED_HOSTS} more"

@@ -152,7 +152,7 @@ def _note(
 
 @inlined
 def _send(
-    p: ProgressRecord, psn: Int, is_read: Bool, again: Bool, recovered: Bool, restarted: Bool
+    p: ProgressRecord, psn: Int, is_read: Bool, resent: Bool, recovered: Bool, restarted: Bool
 ) -> Int:
     """A request passes: the PSNs before it that are missing in the sender's present run.
 
@@ -169,7 +169,7 @@ def _send(
     elif p.run_known:
         skipped = psn_distance(psn, np.int64(p.run_next))
         if skipped < 0:  # a rewind; the first packets after a NAK may be lost as well
-            skipped = psn_distance(psn, np.int64(p.nak_psn)) if p.nak_open and again else 0
+            skipped = psn_distance(psn, np.int64(p.nak_psn)) if p.nak_open and resent else 0
             if not 0 < skipped < _LOST_RESENDS:
                 skipped = 0
         if skipped > 0 and p.acked:  # acknowledged packets are not skipped
@@ -264,8 +264,8 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
             if rows.bth_flags[i] & ACK_REQUEST and p.asked_time <= p.answer_time:
                 p.asked_time = time
             is_read = bits & bth.READ_REQUEST != 0
-            again = v == verdicts.RETRANSMITTED or v == verdicts.RECOVERED
-            if again:
+            resent = v == verdicts.RETRANSMITTED or v == verdicts.RECOVERED
+            if resent:
                 if not p.resending or not p.run_known or psn != np.int64(p.run_next):
                     _rewinds(p, psn, time)
                     acked = p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0
@@ -286,14 +286,14 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                     p.run_known = 0
                 else:
                     skipped = _send(
-                        p, psn, is_read, again, v == verdicts.RECOVERED, v == verdicts.RESTARTED
+                        p, psn, is_read, resent, v == verdicts.RECOVERED, v == verdicts.RESTARTED
                     )
                     if skipped > 0:
                         _note(arrays, f, JUMPED, time, frame, tap, skipped)
-                p.resending = again
-                if not again:
+                p.resending = resent
+                if not resent:
                     p.new_time = time
-            if again and p.nak_open and psn_distance(psn, np.int64(p.nak_psn)) >= 0:
+            if resent and p.nak_open and psn_distance(psn, np.int64(p.nak_psn)) >= 0:
                 p.nak_open = 0
             if v != verdicts.NOT_SEQUENCED:
                 _receive(p, psn, is_read, v == verdicts.RESTARTED)
@@ -401,23 +401,28 @@ class Troubles(PerFlow[TroubleArrays]):
 
     def flows(self, kind: int) -> list[int]:
         """Flows with packets of `kind`, in ascending order."""
-        found: list[int] = np.flatnonzero(self.arrays.record_of[: self.known_flows, kind]).tolist()
-        return found
+        numbers: list[int] = np.flatnonzero(
+            self.arrays.record_of[: self.known_flows, kind]
+        ).tolist()
+        return numbers
 
     def packets(self, flows: int) -> Ints:
         """int64[flows]: packets in trouble of each flow, all kinds together."""
-        a, found = self.arrays, np.zeros(flows, np.int64)
+        a, packets = self.arrays, np.zeros(flows, np.int64)
         counts = np.concatenate([[0], a.records["count"][: int(a.used[0])]])
         known = a.record_of[: min(flows, self.known_flows)]
-        found[: len(known)] = counts[known].sum(axis=1)
-        return found
+        packets[: len(known)] = counts[known].sum(axis=1)
+        return packets
 
     def unanswered(self, flows: int) -> Bools:
         """bool[flows]: whose latest request for an answer got none, or was retransmitted."""
-        p, found = self.arrays.progress[: min(flows, self.known_flows)], np.zeros(flows, np.bool_)
+        p, unanswered = (
+            self.arrays.progress[: min(flows, self.known_flows)],
+            np.zeros(flows, np.bool_),
+        )
         asked = (p["acked"] > 0) & (p["asked_time"] > p["answer_time"])
-        found[: len(p)] = (p["resent_unanswered"] > 0) | asked
-        return found
+        unanswered[: len(p)] = (p["resent_unanswered"] > 0) | asked
+        return unanswered
 
     def progress(self, flow: int) -> Any:
         """The PROGRESS record of one flow."""

@@ -21,8 +21,7 @@ from ..measures.measuring import Measuring
 from ..measures.series import DEFAULT_WINDOW_NS
 from ..track.batch import IN_ORDER, TrackedBatch
 from ..track.state import REQUESTS
-from ..track.tracker import FlowTracker
-from ..track.walk import walk
+from ..track.tracker import FlowTracker, walk
 from ..wire.packets import PacketTable
 
 

@@ -93,13 +93,13 @@ def read_owners(
     looked = 0
     for pair in pairs:
         seen: list[list[int]] = []
-        for end, qp, here, there in (
+        for end, qp, addresses, there in (
             ("destination", pair.local_qp, pair.remote_addresses, pair.addresses),
             ("source", pair.remote_qp, pair.addresses, pair.remote_addresses),
         ):
-            if qp is None or not (here or there):
+            if qp is None or not (addresses or there):
                 continue
-            matching, of = flows.match(qp, here, there)
+            matching, of = flows.match(qp, addresses, there)
             looked += of
             if looked > _MOST_LOOKED_AT:
                 return {}

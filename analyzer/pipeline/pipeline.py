@@ -272,7 +272,7 @@ class Pipeline:
             flows=flows,
             connections=summary.connections,
             imbalance=imbalance,
-            ways=summary.ways,
+            tap_hops=summary.tap_hops,
             hops=hops,
             capture_losses=losses,
             clocks=clocks,

@@ -55,12 +55,12 @@ def about(meaning: str = "", **declared: Any) -> Meta:
 @cache
 def facts_of(kind: type) -> tuple[Fact, ...]:
     """The fields of a record type that declare more than a meaning, in their order."""
-    found = []
+    facts = []
     for name, declared in get_type_hints(kind, include_extras=True).items():
         for meta in get_args(declared)[1:]:
             if isinstance(meta, Meta) and meta.extra and "fact" in meta.extra:
-                found.append(replace(meta.extra["fact"], name=name))
-    return tuple(found)
+                facts.append(replace(meta.extra["fact"], name=name))
+    return tuple(facts)
 
 
 class Record(msgspec.Struct, frozen=True):

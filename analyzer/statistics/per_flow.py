@@ -44,8 +44,8 @@ class Kept(NamedTuple):
 
     def holds(self, flows: Array) -> Bools:
         """Which of these flow numbers stay. Negative numbers (no flow) do not."""
-        found: Bools = (flows >= 0) & (self.number[flows] >= 0)
-        return found
+        kept: Bools = (flows >= 0) & (self.number[flows] >= 0)
+        return kept
 
 
 def kept_flows(stays: Bools) -> Kept:

@@ -15,9 +15,9 @@ from ..measures.conformance.counters import TapCounts, check_counters
 from ..measures.conformance.options import hosts_at_taps
 from ..measures.conformance.taps import Conformance as Checks
 from ..measures.conformance.taps import TapConformance
-from ..results import conformance as results
+from ..results import analysis as results
+from ..results.analysis import CnpConformance, CnpScope
 from ..results.captures import MirrorChecks
-from ..results.conformance import CnpConformance, CnpScope
 from ..statistics.histogram import HistogramPool
 from ..track.tracker import FlowTracker
 from ..wire.registry import Registry
@@ -61,8 +61,8 @@ def cnp_conformance(pacing: CnpPacing, tap: str) -> CnpConformance:
     )
 
 
-def _scope(name: str, found: np.ndarray) -> CnpScope:
-    active = found[(found["expected"] > 0) | (found["cnps"] > 0)]
+def _scope(name: str, counts: np.ndarray) -> CnpScope:
+    active = counts[(counts["expected"] > 0) | (counts["cnps"] > 0)]
     several = active[active["cnps"] > 1]
     return CnpScope(
         scope=name,
@@ -89,11 +89,11 @@ class _View:
     """
 
     def __init__(
-        self, one: TapConformance, tracker: FlowTracker, tap: int, hosts: Sequence[int] = ()
+        self, checks: TapConformance, tracker: FlowTracker, tap: int, hosts: Sequence[int] = ()
     ) -> None:
-        n = min(one.keeper.known_flows, len(tracker))
-        book = one.keeper.book
-        self.one, self.tap, self.n = one, tap, n
+        n = min(checks.keeper.known_flows, len(tracker))
+        book = checks.keeper.book
+        self.one, self.tap, self.n = checks, tap, n
         self.flows = tracker.flows
         self.opcodes = tracker.opcodes(np.arange(len(tracker)))
         self.book = book
@@ -174,7 +174,7 @@ def conformance(
     seen = sorted(checks.taps.items())
     named = {tap: names.taps[tap] for tap, _ in seen}
     next_to = hosts_at_taps(checks.options.at_hosts, names.addresses, named)
-    views = [_View(one, one.tracker or tracker, tap, next_to[tap]) for tap, one in seen]
+    views = [_View(at_tap, at_tap.tracker or tracker, tap, next_to[tap]) for tap, at_tap in seen]
     pool = HistogramPool(st.LATENCIES)
     pool.grow(1)
     for view in views:
@@ -232,12 +232,12 @@ def _rules(views: Sequence[_View]) -> list[results.RuleResult]:
         (v.undecided.sum(axis=0) for v in views),
         np.zeros((len(rule_list.RULES), len(rule_list.REASONS)), np.int64),
     )
-    found = []
+    results_by_rule = []
     for index, rule in enumerate(rule_list.RULES):
         broken = int(kinds[_RULE_OF == index].sum())
         judged = int(ok[index]) + broken
         status = "violated" if broken else "passed" if judged else "not_judged"
-        found.append(
+        results_by_rule.append(
             results.RuleResult(
                 *rule[:6],
                 status=status,
@@ -250,7 +250,7 @@ def _rules(views: Sequence[_View]) -> list[results.RuleResult]:
                 },
             )
         )
-    return found
+    return results_by_rule
 
 
 def _violations(view: _View, names: Names) -> Iterator[results.Violation]:

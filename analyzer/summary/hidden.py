@@ -21,8 +21,8 @@ Gaps = Mapping[str, Sequence[Gap]]
 
 def gaps_of(taps: Taps) -> dict[str, list[Gap]]:
     """The taps that have gaps."""
-    found = {tap.name: taps.carrier(n).gaps for n, tap in enumerate(taps.items)}
-    return {name: gaps for name, gaps in found.items() if gaps}
+    by_tap = {tap.name: taps.carrier(n).gaps for n, tap in enumerate(taps.items)}
+    return {name: gaps for name, gaps in by_tap.items() if gaps}
 
 
 def gaps_in(flow: Flow, gaps: Gaps) -> list[str]:
@@ -90,16 +90,16 @@ def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
     seen = {tap: n for tap, n in flow.taps.items() if tap in rates}
     if not seen:
         return flow
-    whole = sum(n * rates.get(tap, 1.0) for tap, n in flow.taps.items())
+    estimate = sum(n * rates.get(tap, 1.0) for tap, n in flow.taps.items())
     count = sum(flow.taps.values())
-    one_in = whole / count
+    one_in = estimate / count
     recovery = structs.replace(flow.recovery, **_unknown(Recovery))
     statistics = structs.replace(
         flow.message_statistics, **dict.fromkeys(flow.message_statistics.__struct_fields__)
     )
     latency = structs.replace(flow.latency, **dict.fromkeys(flow.latency.__struct_fields__))
     sampling = Sampling(
-        one_in, round(whole), round(flow.wire_bytes * one_in), 100 / sqrt(sum(seen.values()))
+        one_in, round(estimate), round(flow.wire_bytes * one_in), 100 / sqrt(sum(seen.values()))
     )
     note = (
         f"sampled 1 in {one_in:.0f}: messages, loss, reordering and retransmissions are unknown,"

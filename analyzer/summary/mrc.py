@@ -14,8 +14,7 @@ from ...kernels.kernel import Array
 from ..decode.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
 from ..measures import mrc as st
 from ..measures.measuring import Measuring
-from ..measures.mrc import ORDER_LABEL_HIGH as LABEL_HIGH
-from ..measures.mrc import sent_key
+from ..measures.mrc import ORDER_LABEL_HIGH, sent_key
 from ..measures.path_table import OTHER
 from ..measures.spraying import PathUsage
 from ..results import mrc as results
@@ -37,11 +36,11 @@ def segment_lists(usage: PathUsage, segments: SegmentLists) -> list[SegmentList]
     for path in usage.records().paths:
         packets[int(path["key"])] += int(path["packets"])
         wire_bytes[int(path["key"])] += int(path["wire_bytes"])
-    found = []
+    lists = []
     for number, carried in wire_bytes.most_common(MAX_LISTED):
         known = 0 < number <= len(segments)
         carriers = [segments.usids(s) for s in segments.segments(number)] if known else []
-        found.append(
+        lists.append(
             SegmentList(
                 path=segments.name(number) if number >= 0 else "other",
                 segments=[usids for _, usids, _ in carriers],
@@ -50,7 +49,7 @@ def segment_lists(usage: PathUsage, segments: SegmentLists) -> list[SegmentList]
                 wire_bytes=carried,
             )
         )
-    return found
+    return lists
 
 
 # Planes of MRC: the plane of each entropy value, and the traffic per plane.
@@ -61,7 +60,7 @@ NO_PLANES = "neither SRv6 segments nor several taps identify planes; set --plane
 class Planes:
     """The planes of one result.
 
-    sent: the mrc_state.EV records of the entropy values that flows sent.
+    sent: the EV records of the entropy values that flows sent.
     """
 
     def __init__(self, sent: NDArray[Any], names: Names, asked: PlaneBy) -> None:
@@ -93,8 +92,8 @@ class Planes:
         if by is None or not len(sent):
             return np.full(len(sent), -1, np.int64), []
         column = {"tap": "tap", "ev": "key"}.get(by.kind, "evidence")
-        _, one, of = np.unique(sent[column], return_index=True, return_inverse=True)
-        named = [self.of(sent[i]) for i in one.tolist()]
+        _, examples, of = np.unique(sent[column], return_index=True, return_inverse=True)
+        named = [self.of(sent[i]) for i in examples.tolist()]
         names = sorted({name for name in named if name is not None})
         numbers = np.array([-1 if n is None else names.index(n) for n in named], np.int64)
         planes = numbers[of]
@@ -177,11 +176,11 @@ class Why(NamedTuple):
 def silences(log: Array, f: int, packets: int, sent: Array) -> list[Silence]:
     """The long silences of flow `f` by time: ended ones, then those up to the end.
 
-    log: mrc_state.LOG records; packets: number of packets of the flow; sent: its mrc_state.EV
+    log: LOG records; packets: number of packets of the flow; sent: its EV
     records.
     """
     ended = log[(log["kind"] == st.LOG_RETURNED) & (log["flow"] == f)]
-    found = [
+    records = [
         Silence(
             int(entry["key"]),
             int(entry["value"]),
@@ -191,7 +190,7 @@ def silences(log: Array, f: int, packets: int, sent: Array) -> list[Silence]:
         )
         for entry in ended
     ]
-    found += [
+    records += [
         Silence(
             int(ev["key"]),
             int(ev["last_ns"]),
@@ -201,14 +200,14 @@ def silences(log: Array, f: int, packets: int, sent: Array) -> list[Silence]:
         )
         for ev in sent
     ]
-    return sorted(found, key=lambda silence: (silence.since_ns, silence.key))
+    return sorted(records, key=lambda silence: (silence.since_ns, silence.key))
 
 
 def retirements(
-    found: list[Silence],
+    quiet: list[Silence],
     values: int,
     near_ns: int,
-    told: dict[int, Any],
+    feedback: dict[int, Any],
     outages: list[MrcPortOutage],
     plane_of: Callable[[int], str | None],
     plane_sizes: Counter[str],
@@ -217,48 +216,54 @@ def retirements(
 ) -> list[MrcRetirement]:
     """The silences that mean a retirement.
 
-    values: entropy values of the flow. near_ns: longest distance to a possible cause. told: TOLD
-    records by entropy value. heard: responses were seen; otherwise it is unknown which
+    values: entropy values of the flow. near_ns: longest distance to a possible cause. feedback:
+    TOLD records by entropy value. heard: responses were seen; otherwise it is unknown which
     retransmissions answer a NACK. outages: of the hosts of the flow. plane_sizes: entropy values of
     each plane.
     """
     enough = max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
-    whys = [_why(one, near_ns, told.get(one.key), outages) for one in found]
+    whys = [_why(silence, near_ns, feedback.get(silence.key), outages) for silence in quiet]
     down = Counter(
-        plane_of(one.key)
-        for one, why in zip(found, whys, strict=True)
-        if why.cause == "port_down" and one.without > st.CAUSED_ROUNDS * values
+        plane_of(silence.key)
+        for silence, why in zip(quiet, whys, strict=True)
+        if why.cause == "port_down" and silence.without > st.CAUSED_ROUNDS * values
     )
     listed = []
-    for one, why in zip(found, whys, strict=True):
-        plane = plane_of(one.key)
+    for silence, why in zip(quiet, whys, strict=True):
+        plane = plane_of(silence.key)
         if why.cause == "port_down" and plane is not None and 2 * down[plane] < plane_sizes[plane]:
-            why = _why(one, near_ns, told.get(one.key), [])  # the rest of its plane stayed in use
-        certain = one.without > (enough if why.cause == "unknown" else st.CAUSED_ROUNDS * values)
-        named = heard and one.until_ns is None and why.cause in ("always_skip", "loss")
+            why = _why(
+                silence, near_ns, feedback.get(silence.key), []
+            )  # the rest of its plane stayed in use
+        certain = silence.without > (
+            enough if why.cause == "unknown" else st.CAUSED_ROUNDS * values
+        )
+        named = heard and silence.until_ns is None and why.cause in ("always_skip", "loss")
         if certain or named:
             listed.append(
                 MrcRetirement(
-                    name(one.key), plane, one.since_ns, one.until_ns, why.cause, why.time_ns,
-                    one.without, certain,
+                    name(silence.key), plane, silence.since_ns, silence.until_ns, why.cause,
+                    why.time_ns, silence.without, certain,
                 )
             )  # fmt: skip
     return listed
 
 
-def _why(one: Silence, near_ns: int, told: Any, outages: list[MrcPortOutage]) -> Why:
+def _why(silence: Silence, near_ns: int, feedback: Any, outages: list[MrcPortOutage]) -> Why:
     """The cause of a retirement, as far as the capture shows."""
-    if told is not None and told["always_skips"]:
-        said = int(told["last_always_skip_ns"])
-        if one.since_ns - near_ns <= said and (one.until_ns is None or said < one.until_ns):
+    if feedback is not None and feedback["always_skips"]:
+        said = int(feedback["last_always_skip_ns"])
+        if silence.since_ns - near_ns <= said and (
+            silence.until_ns is None or said < silence.until_ns
+        ):
             return Why("always_skip", said)
     for outage in outages:
         up = outage.up_time_ns
-        lasted = one.until_ns is None or (up is not None and up <= one.until_ns)
-        lost_later = up is not None and up < one.lost_ns
-        if lasted and not lost_later and abs(outage.down_time_ns - one.since_ns) <= near_ns:
+        lasted = silence.until_ns is None or (up is not None and up <= silence.until_ns)
+        lost_later = up is not None and up < silence.lost_ns
+        if lasted and not lost_later and abs(outage.down_time_ns - silence.since_ns) <= near_ns:
             return Why("port_down", outage.down_time_ns)
-    return Why("loss", one.lost_ns) if one.lost_ns else Why("unknown", None)
+    return Why("loss", silence.lost_ns) if silence.lost_ns else Why("unknown", None)
 
 
 MAX_VALUES_LISTED = 512
@@ -320,7 +325,7 @@ class MrcSummary:
         peer = int(self._tracker.flows[f]["peer"])
         answers = self._m.flow(peer) if peer >= 0 else None
         heard = self._hears(peer)
-        told = self._told(peer) if heard else {}
+        feedback = self._told(peer) if heard else {}
         trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if heard else None
         # Below the resolution of timestamps: the tap is at the sender of the responses.
         if trips is not None and trips.p50 < TIMESTAMP_NS:
@@ -334,7 +339,7 @@ class MrcSummary:
             timestamped_packets=int(record["timestamped"]),
             entropy_values=len(sent),
             values=[
-                self._value(ev, told, heard, trips is not None)
+                self._value(ev, feedback, heard, trips is not None)
                 for ev in largest[:MAX_VALUES_LISTED]
             ],
             planes=self.planes.loads(sent),
@@ -388,10 +393,10 @@ class MrcSummary:
         return {sent_key(int(ev["key"]), self._order): ev for ev in self._of(peer, st.TOLD)}
 
     def _value(
-        self, ev: Any, told: dict[int, Any], heard: bool, timed: bool
+        self, ev: Any, feedback: dict[int, Any], heard: bool, timed: bool
     ) -> results.MrcEntropyValue:
         known = heard and self._order is not None
-        about = told.get(int(ev["key"]))
+        about = feedback.get(int(ev["key"]))
 
         def answer(field: str) -> int | None:
             return (int(about[field]) if about is not None else 0) if known else None
@@ -452,16 +457,16 @@ class MrcSummary:
         changes = self._m.port_changes
         ports = max((change.mask.bit_length() for change in changes), default=0)
         down: dict[tuple[int, int], int] = {}
-        found = []
+        ended = []
         for change in changes:
             for port in range(ports):
                 key = (change.host, port)
                 if change.mask >> port & 1:
                     if key in down:
-                        found.append((down.pop(key), *key, change.time_ns))
+                        ended.append((down.pop(key), *key, change.time_ns))
                 elif key not in down:
                     down[key] = change.time_ns
-        lines = [*found, *((since, *key, None) for key, since in down.items())]
+        lines = [*ended, *((since, *key, None) for key, since in down.items())]
         return [
             results.MrcPortOutage(self._names.addresses[host], port + 1, since, until)
             for since, host, port, until in sorted(lines, key=lambda line: line[:3])
@@ -484,7 +489,7 @@ class MrcSummary:
         planes = {key: self.planes.of(ev) for key, ev in records.items()}
         span = int(sent["last_ns"].max()) - int(sent["first_ns"].min())  # may exceed int64
         ends = {self._names.addresses[int(self._tracker.flows[f][end])] for end in ("src", "dst")}
-        found = retirements(
+        listed = retirements(
             silences(self._m.log(), f, packets, sent),
             len(sent),
             st.CAUSED_ROUNDS * len(sent) * span // max(packets, 1) + int(trips.max if trips else 0),
@@ -495,14 +500,14 @@ class MrcSummary:
             ev_name,
             self._hears(peer),
         )
-        return found[:MAX_RETIREMENTS_LISTED]
+        return listed[:MAX_RETIREMENTS_LISTED]
 
     def _may_be_out(self, f: int, packets: int, sent: NDArray[Any], answers: Any) -> bool:
         """Whether `retirements` could list a silence; most flows have none."""
         silent = packets - sent["last_index"] - 1 > st.CAUSED_ROUNDS * len(sent)
         lost = sent["lost_ns"] > sent["last_ns"]
-        told = answers is not None and answers["always_skips"] > 0
-        return bool(f in self._returned or told or (silent | lost).any())
+        was_told = answers is not None and answers["always_skips"] > 0
+        return bool(f in self._returned or was_told or (silent | lost).any())
 
     @cached_property
     def _returned(self) -> frozenset[int]:
@@ -513,35 +518,41 @@ class MrcSummary:
     def events(self) -> list[Event]:
         """NACKs, retired and returned entropy values, ports down and up."""
         flow_name = self._names.flow
-        found = [self._nack(entry) for entry in self._m.log() if entry["kind"] == st.LOG_NACK]
+        events = [self._nack(entry) for entry in self._m.log() if entry["kind"] == st.LOG_NACK]
         for f in range(len(self._tracker)):
             record = self._m.flow(f)
             if record is None or not record["packets"]:
                 continue
-            for one in self.retirements(f):
-                if not one.certain:
+            for retirement in self.retirements(f):
+                if not retirement.certain:
                     continue
-                plane = f" of plane {one.plane}" if one.plane is not None else ""
-                text = f"{flow_name(f)}: entropy value {one.ev}{plane}"
+                plane = f" of plane {retirement.plane}" if retirement.plane is not None else ""
+                text = f"{flow_name(f)}: entropy value {retirement.ev}{plane}"
                 why = (
-                    "" if one.cause == "unknown" else f" (inferred: {one.cause.replace('_', ' ')})"
+                    ""
+                    if retirement.cause == "unknown"
+                    else f" (inferred: {retirement.cause.replace('_', ' ')})"
                 )
-                found.append(_event(one.retired_time_ns, "ev_retired", f, f"{text} retired{why}"))
-                if one.returned_time_ns is not None:
-                    found.append(
-                        _event(one.returned_time_ns, "ev_returned", f, f"{text} used again")
+                events.append(
+                    _event(retirement.retired_time_ns, "ev_retired", f, f"{text} retired{why}")
+                )
+                if retirement.returned_time_ns is not None:
+                    events.append(
+                        _event(retirement.returned_time_ns, "ev_returned", f, f"{text} used again")
                     )
         for outage in self.outages:
             text = f"{outage.host}: port {outage.port}"
-            found.append(_event(outage.down_time_ns, "plane_down", None, f"{text} unreachable"))
+            events.append(_event(outage.down_time_ns, "plane_down", None, f"{text} unreachable"))
             if outage.up_time_ns is not None:
-                found.append(_event(outage.up_time_ns, "plane_up", None, f"{text} reachable again"))
-        return found
+                events.append(
+                    _event(outage.up_time_ns, "plane_up", None, f"{text} reachable again")
+                )
+        return events
 
     def _nack(self, entry: Any) -> Event:
         reason = int(entry["value"])
         ev = int(entry["key"])
-        named = ev_name(sent_key(ev, self._order or LABEL_HIGH))
+        named = ev_name(sent_key(ev, self._order or ORDER_LABEL_HIGH))
         return Event(
             time_ns=int(entry["time_ns"]),
             kind="mrc_nack",

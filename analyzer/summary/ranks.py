@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from ...kernels.kernel import Ints, Records
 from ..measures.messages import MessageTimes
+from ..results.analysis import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ..results.base import Quantiles, facts_of
 from ..results.flow import Connection, Flow
-from ..results.hops import CommunicatorTiming, RankPair, Ranks, RankTiming
 
 SILENCE_NS = 1_000_000
 """If no message of a communicator begins or is in flight for this time, a collective may end."""
@@ -57,31 +57,35 @@ def ranks_of(flows: Sequence[Flow], times: MessageTimes | None) -> Ranks | None:
             links[owner.comm].append(_Link(flow.id, sender, receiver, is_data))
     if not by_pair:
         return None
-    pairs = sorted((_pair(*pair, found) for pair, found in by_pair.items()), key=_badness)
+    pairs = sorted((_pair(*pair, members) for pair, members in by_pair.items()), key=_badness)
     timing: list[CommunicatorTiming] = []
     if times is not None:
         messages = times.messages()
-        timing = [_timing(comm, found, messages, times.full) for comm, found in links.items()]
-        timing.sort(key=lambda one: -max((rank.others_wait_ns for rank in one.ranks), default=-1))
+        timing = [_timing(comm, members, messages, times.full) for comm, members in links.items()]
+        timing.sort(
+            key=lambda communicator: (
+                -max((rank.others_wait_ns for rank in communicator.ranks), default=-1)
+            )
+        )
     return Ranks(pairs=pairs, timing=timing)
 
 
 def with_ranks(connections: Sequence[Connection], flows: Sequence[Flow]) -> list[Connection]:
     """The connections with the ranks at both ends, as the owners of their flows name them."""
     by_id = {flow.id: (flow.src, flow.owner.ranks) for flow in flows if flow.owner is not None}
-    found = []
-    for one in connections:
+    named = []
+    for connection in connections:
         known: dict[str, int] = {}
-        for src, ranks in (by_id[number] for number in one.flows if number in by_id):
-            ends = ("a_rank", "b_rank") if src == one.a else ("b_rank", "a_rank")
+        for src, ranks in (by_id[number] for number in connection.flows if number in by_id):
+            ends = ("a_rank", "b_rank") if src == connection.a else ("b_rank", "a_rank")
             known |= {end: rank for end, rank in zip(ends, ranks, strict=True) if rank is not None}
-        found.append(replace(one, **known) if known else one)
-    return found
+        named.append(replace(connection, **known) if known else connection)
+    return named
 
 
 def _pair(comm: str, sender: int, receiver: int, flows: Sequence[Flow]) -> RankPair:
     done = [flow.message_statistics.completion_ns for flow in flows]
-    known = [one for one in done if one is not None]
+    known = [times for times in done if times is not None]
     sums: dict[str, Any] = {
         fact.name: _sum(getattr(flow, fact.name) for flow in flows)
         for fact in facts_of(Flow)
@@ -93,8 +97,8 @@ def _pair(comm: str, sender: int, receiver: int, flows: Sequence[Flow]) -> RankP
         receiver=receiver,
         flows=len(flows),
         lost_between_taps=sum(flow.lost_between_taps or 0 for flow in flows),
-        completion_p50_ns=max((one.p50 for one in known), default=None),
-        completion_max_ns=max((one.max for one in known), default=None),
+        completion_p50_ns=max((times.p50 for times in known), default=None),
+        completion_max_ns=max((times.max for times in known), default=None),
         **sums,
     )
 
@@ -118,14 +122,14 @@ def _timing(comm: str, links: Sequence[_Link], messages: Records, full: bool) ->
     """Arrivals and ring steps of one communicator."""
     why = ["too many messages to keep: later messages are not counted"] if full else []
     numbers = np.array([link.flow for link in links])
-    own = messages[np.isin(messages["flow"], numbers)]
-    own = own[np.argsort(own["begun_ns"], kind="stable")]
+    sent_messages = messages[np.isin(messages["flow"], numbers)]
+    sent_messages = sent_messages[np.argsort(sent_messages["begun_ns"], kind="stable")]
     sender_of = {link.flow: link.sender for link in links}
-    senders = np.array([sender_of[flow] for flow in own["flow"].tolist()], np.int64)
+    senders = np.array([sender_of[flow] for flow in sent_messages["flow"].tolist()], np.int64)
     everyone = sorted({rank for link in links for rank in (link.sender, link.receiver)})
     data = [link for link in links if link.is_data]
-    ways = {(link.sender, link.receiver) for link in data}
-    is_ring = _is_ring(ways, everyone)
+    rank_pairs = {(link.sender, link.receiver) for link in data}
+    is_ring = _is_ring(rank_pairs, everyone)
     steps_of = {}
     if is_ring and len(data) == len(everyone):
         into = {link.receiver: link.flow for link in data}
@@ -133,20 +137,20 @@ def _timing(comm: str, links: Sequence[_Link], messages: Records, full: bool) ->
     arrivals: list[Ints] = []
     steps = {rank: np.zeros(3, np.int64) for rank in everyone}
     early: set[int] = set()
-    rounds, partial = _rounds(own, [link.flow for link in data])
+    rounds, partial = _rounds(sent_messages, [link.flow for link in data])
     for begin, end in rounds:
-        first = _first(own["begun_ns"][begin:end], senders[begin:end], everyone)
+        first = _first(sent_messages["begun_ns"][begin:end], senders[begin:end], everyone)
         if first is None:
             partial += 1
             continue
         arrivals.append(first)
         for rank, (received, sent) in steps_of.items():
-            found = _steps(own[begin:end], received, sent)
-            if found is None:
+            more_steps = _steps(sent_messages[begin:end], received, sent)
+            if more_steps is None:
                 early.add(rank)
             else:
-                steps[rank] += found
-    if not is_ring and len(ways) != len(everyone) * (len(everyone) - 1):
+                steps[rank] += more_steps
+    if not is_ring and len(rank_pairs) != len(everyone) * (len(everyone) - 1):
         arrivals = []
         why.append(
             f"only rank {data[0].sender} sends data"
@@ -199,9 +203,9 @@ def _rounds(messages: Records, data: Sequence[int]) -> tuple[list[tuple[int, int
         counts += np.bincount(of_data[first:stop], minlength=len(data) + 1)[:-1]
         if counts.any():
             at_silence[(counts - counts.min()).tobytes()].append(number)
-    whole = at_silence.get(np.zeros(len(data), np.int64).tobytes())
-    if whole:
-        chosen, begun = [stops[number] for number in whole], [0]
+    complete = at_silence.get(np.zeros(len(data), np.int64).tobytes())
+    if complete:
+        chosen, begun = [stops[number] for number in complete], [0]
     elif at_silence:
         longest = max(
             at_silence.values(), key=lambda numbers: np.median([lengths[n] for n in numbers])
@@ -220,13 +224,13 @@ def _first(begun: Ints, senders: Ints, everyone: Sequence[int]) -> Ints | None:
     return begun[at] if ranks.tolist() == list(everyone) else None
 
 
-def _is_ring(ways: set[tuple[int, int]], everyone: Sequence[int]) -> bool:
+def _is_ring(rank_pairs: set[tuple[int, int]], everyone: Sequence[int]) -> bool:
     """Whether each rank sends to one other, and all are in one circle."""
-    after = dict(ways)
+    after = dict(rank_pairs)
     at, seen = everyone[0], {everyone[0]}
     while (at := after.get(at, everyone[0])) not in seen:
         seen.add(at)
-    return len(ways) == len(after) == len(seen) == len(everyone) and at == everyone[0]
+    return len(rank_pairs) == len(after) == len(seen) == len(everyone) and at == everyone[0]
 
 
 def _steps(messages: Records, received: int, sent: int) -> Ints | None:
@@ -258,10 +262,10 @@ def _timed(
     order = np.sort(times, axis=1)
     last = times.argmax(axis=1)
     waited = order[:, -1] - order[:, -2] if len(everyone) > 1 else np.zeros(len(times), np.int64)
-    found = []
+    timing = []
     for at, rank in enumerate(everyone):
         number, waits, holds = (None,) * 3 if steps is None else steps[rank].tolist()
-        found.append(
+        timing.append(
             RankTiming(
                 rank=rank,
                 last=int(((last == at) & (waited > 0)).sum()),
@@ -272,7 +276,7 @@ def _timed(
                 holds_ns=holds,
             )
         )
-    return sorted(found, key=lambda one: (-one.others_wait_ns, one.rank))
+    return sorted(timing, key=lambda record: (-record.others_wait_ns, record.rank))
 
 
 def _quantiles(values: Ints) -> Quantiles:
@@ -282,13 +286,19 @@ def _quantiles(values: Ints) -> Quantiles:
 
 
 def _slowest(ranks: Sequence[RankTiming], collectives: int) -> int | None:
-    found = [one.rank for one in ranks if 2 * one.last > collectives >= _FEWEST]
-    return found[0] if found else None
+    often_last = [record.rank for record in ranks if 2 * record.last > collectives >= _FEWEST]
+    return often_last[0] if often_last else None
 
 
 def _waits_least(ranks: Sequence[RankTiming]) -> int | None:
     """The only rank that waits least, if each has steps."""
-    waits = sorted((one.waits_ns, one.rank) for one in ranks if one.waits_ns is not None)
-    if len(waits) < 2 or any(not one.ring_steps for one in ranks) or waits[0][0] == waits[1][0]:
+    waits = sorted(
+        (record.waits_ns, record.rank) for record in ranks if record.waits_ns is not None
+    )
+    if (
+        len(waits) < 2
+        or any(not record.ring_steps for record in ranks)
+        or waits[0][0] == waits[1][0]
+    ):
         return None
     return waits[0][1]

@@ -86,7 +86,7 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
     capture, counters = source.capture, source.decoder.counters
     first, last = source.first_time_ns, source.last_time_ns
     gaps = capture.gaps if isinstance(capture, RingCapture) else []
-    own = [tap for tap in range(len(taps)) if _frames_at(source, tap)]
+    its_taps = [tap for tap in range(len(taps)) if _frames_at(source, tap)]
     return CaptureSummary(
         name=capture.name,
         format=capture.format,
@@ -102,7 +102,7 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
         later_fragments=counters.later_fragments(),
         icrc={k: n for k, n in counters.icrc().items() if k != "unchecked"} if icrc else None,
         contents={name: n for name, n in counters.contents() if name != "RoCE"},
-        taps=[tap_summary(counters, taps, tap, series) for tap in own],
+        taps=[tap_summary(counters, taps, tap, series) for tap in its_taps],
         warnings=[*capture.warnings, *source.decoder.warnings(capture.name)],
         damaged_places=capture.damaged_places,
         encapsulations=counters.tunnels() or UNSET,
@@ -118,9 +118,9 @@ def check_read(captures: Sequence[CaptureSummary], complete: bool) -> None:
         why = [warning for capture in captures for warning in capture.warnings]
         raise UnreadableInput(f"{names}: no frame in it" + (f" ({why[0]})" if why else ""))
     if complete and not any(capture.roce_packets for capture in captures):
-        found = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
+        contents = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
         raise UnreadableInput(
-            f"no RoCE packet in {len(captures)} capture(s), which hold: {found}"
+            f"no RoCE packet in {len(captures)} capture(s), which hold: {contents}"
             " (RoCE on another UDP port? see --udp-port)"
         )
 

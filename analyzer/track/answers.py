@@ -87,8 +87,8 @@ def _may_have_sent(state: State, f: Int, psn: Int) -> bool:
 def _part(state: State, f: Int) -> None:
     """Dissolve the pair of flow `f`; both search for a peer again."""
     peer = np.int64(state.flows[f].peer)
-    for one in (np.int64(f), peer):
-        flow = state.flows[one]
+    for number in (np.int64(f), peer):
+        flow = state.flows[number]
         flow.peer = -1
         flow.evidence = 0
         flow.candidate = -1
@@ -314,15 +314,15 @@ def with_answers(table: PacketTable) -> PacketTable:
     mrc = table.mrc
     if mrc is None:
         return table
-    told = mrc[mrc["present"] & (SETH | NETH | PETH | ERTH | EETH) != 0]
-    if not len(told):
+    answering = mrc[mrc["present"] & (SETH | NETH | PETH | ERTH | EETH) != 0]
+    if not len(answering):
         return table
-    mixed = told["entropy"].astype(np.uint64) * _MIX
+    mixed = answering["entropy"].astype(np.uint64) * _MIX
     for name in _TOLD:
-        mixed = (mixed ^ told[name].astype(np.int64).view(np.uint64)) * _MIX
+        mixed = (mixed ^ answering[name].astype(np.int64).view(np.uint64)) * _MIX
         mixed ^= mixed >> np.uint64(29)
     answered_psn, fingerprint = table.psn.copy(), np.zeros(len(table), np.uint32)
-    answers = told[told["present"] & (SETH | NETH) != 0]
+    answers = answering[answering["present"] & (SETH | NETH) != 0]
     answered_psn[answers["row"]] = answers["psn"]
-    fingerprint[told["row"]] = (mixed >> np.uint64(40)).astype(np.uint32)
+    fingerprint[answering["row"]] = (mixed >> np.uint64(40)).astype(np.uint32)
     return replace(table, answered_psn=answered_psn, fingerprint=fingerprint)

@@ -155,10 +155,10 @@ def settle(tracker: FlowTracker, cm: CmPairs) -> None:
     """Finish the pairing at the end of a capture: dissolve doubtful pairs, then use exact evidence,
     then weak evidence."""
     _dissolve_doubtful(tracker)
-    found = tracker.find([*cm.pairs.keys(), *cm.pairs.values()])
+    flow_of = tracker.find([*cm.pairs.keys(), *cm.pairs.values()])
     for active, passive in cm.pairs.items():
-        if active in found and passive in found:
-            tracker.pair(found[active], found[passive], st.EVIDENCE_CM)
+        if active in flow_of and passive in flow_of:
+            tracker.pair(flow_of[active], flow_of[passive], st.EVIDENCE_CM)
     _pair_by_port(tracker)
 
 
@@ -170,10 +170,10 @@ def _dissolve_doubtful(tracker: FlowTracker) -> None:
             continue
         if int(flow["mismatches"]) * _DOUBT > int(flow["answers"]):
             peer = int(flow["peer"])
-            for one in (f, peer):
-                flows[one]["peer"] = flows[one]["candidate"] = -1
+            for number in (f, peer):
+                flows[number]["peer"] = flows[number]["candidate"] = -1
                 for name in ("evidence", "answers", "mismatches", "mismatches_in_row"):
-                    flows[one][name] = 0  # a running analysis may pair it again
+                    flows[number][name] = 0  # a running analysis may pair it again
 
 
 def _pair_by_port(tracker: FlowTracker) -> None:

@@ -433,8 +433,8 @@ def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
 
 
 @inlined
-def _place(bits: Int, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
-    """The first of the `ways` entries for this packet in a table of 2^bits.
+def _place(bits: Int, constant: bool, psn: Int, ip_id: Int, places: Int) -> Int:
+    """The first of the `places` entries for this packet in a table of 2^bits.
 
     Identifications count up, so packets in flight between two taps do not collide. PSNs are spread
     by Fibonacci hashing, so those of every 8th or 64th packet do not collide either; the factor is
@@ -445,7 +445,7 @@ def _place(bits: Int, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
         address = ((psn * 10_368_889) & PSN_MASK) >> (PSN_BITS - bits)
     else:
         address = ip_id & ((1 << bits) - 1)
-    return np.int64(address & -ways)
+    return np.int64(address & -places)
 
 
 @inlined
@@ -462,13 +462,13 @@ def ways_of(state: State) -> Int:
 
 
 @subkernel
-def spread(former: Records, table: Records, bits: Int, constant: bool, ways: Int) -> None:
+def spread(former: Records, table: Records, bits: Int, constant: bool, places: Int) -> None:
     """Enter the packets of a table into an empty one of 2^bits entries."""
     for k in range(len(former)):
         entry = former[k]
         if entry.used:
-            at = _place(bits, constant, np.int64(entry.psn), np.int64(entry.ip_id), ways)
-            for free in range(at, at + ways):
+            at = _place(bits, constant, np.int64(entry.psn), np.int64(entry.ip_id), places)
+            for free in range(at, at + places):
                 if not table[free].used:
                     table[free] = entry
                     break
@@ -486,19 +486,19 @@ def _new_table(state: State, flow: FlowRecord, bits: Int) -> None:
 
 
 @subkernel
-def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways: Int) -> bool:
+def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, places: Int) -> bool:
     """Enlarge a flow's table if the place at `first` is full of packets still expected at a tap.
 
     A packet is expected until all taps have seen it, because the taps in series are unknown. A
     table below its first size drops none. False if nothing changed.
     """
-    oldest = state.recents[first + ways - 1]
+    oldest = state.recents[first + places - 1]
     bits = np.int64(flow.recent_bits)
     all_taps = (tap_bit(state.used[TAPS] - 1) << np.uint64(1)) - np.uint64(1)
     if not oldest.used or (
         bits >= FIRST_RECENT_BITS
         and (
-            ways == 1
+            places == 1
             or oldest.taps == all_taps
             or bits >= MAX_RECENT_BITS
             or state.used[USED_RECENTS] + (2 << bits) > MAX_RECENTS
@@ -509,7 +509,7 @@ def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways:
     wider: Int = max(bits + 1, np.int64(FIRST_RECENT_BITS))
     _new_table(state, flow, wider)
     table = state.recents[flow.recent : flow.recent + (np.int64(1) << wider)]
-    spread(state.recents[former : former + (np.int64(1) << bits)], table, wider, constant, ways)
+    spread(state.recents[former : former + (np.int64(1) << bits)], table, wider, constant, places)
     return True
 
 
@@ -532,23 +532,23 @@ def judge_unordered(
     _note_id(flow, psn, ip_id)
     constant = ids_say_nothing(flow)
     bit = tap_bit(tap)
-    ways = ways_of(state)
-    first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, ways)
-    again = -1
-    for at in range(first + ways - 1, first - 1, -1):
+    places = ways_of(state)
+    first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, places)
+    twin = -1
+    for at in range(first + places - 1, first - 1, -1):
         entry = state.recents[at]
         if entry.used and entry.psn == psn and entry.opcode == opcode and entry.ip_id == ip_id:
             if entry.taps & bit == np.uint64(0) or (tap >= 63 and tap != entry.tap):
                 note_copy(state, entry.tap, tap)
                 entry.taps |= bit
                 return TAP_COPY
-            again = at
-    if again >= 0 and flow.loose_ids_different > 0 and not constant:
-        entry = state.recents[again]
+            twin = at
+    if twin >= 0 and flow.loose_ids_different > 0 and not constant:
+        entry = state.recents[twin]
         return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
-    while _make_room(state, flow, constant, first, ways):
-        first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, ways)
-    for at in range(first + ways - 1, first, -1):
+    while _make_room(state, flow, constant, first, places):
+        first = flow.recent + _place(flow.recent_bits, constant, psn, ip_id, places)
+    for at in range(first + places - 1, first, -1):
         state.recents[at] = state.recents[at - 1]
     entry = state.recents[first]
     entry.used = 1

@@ -11,10 +11,10 @@ from ...kernels.kernel import Array, Int, Ints, inlined
 
 # BTH opcodes: names, transports and their role in the PSN order.
 #
-# Source: InfiniBand Architecture Specification volume 1, chapter 9 (BTH opcode
-# table); transport in the top three bits, operation in the low five. MRC (OCP Multipath
-# Reliable Connection 1.0) takes twelve opcodes of the block 0xC0 to 0xDF, which the standard leaves
-# to manufacturers; docs/mrc.md names the sources of its layouts.
+# Source: InfiniBand Architecture Specification volume 1, chapter 9 (BTH opcode table); transport in
+# the top three bits, operation in the low five. MRC (OCP Multipath Reliable Connection 1.0) takes
+# twelve opcodes of the block 0xC0 to 0xDF, which the standard leaves to manufacturers; docs/mrc.md
+# names the sources of its layouts.
 
 RC, UC, RD, UD, CNP, XRC, MANUFACTURER_C0, MANUFACTURER_E0 = range(8)
 MRC = 8

@@ -24,10 +24,10 @@ def salt(words: int) -> NDArray[np.uint64]:
 
 # Interned network addresses: every address of an analysis has a small index.
 #
-# Kernels look addresses up and add them while they run; Python only grows the
-# table between runs. IPv4 addresses are kept as ::ffff:a.b.c.d, so an IPv4 host
-# and its RoCE GID are one endpoint. A running analysis numbers a limited count of
-# addresses: a sender may forge a new one in every packet.
+# Kernels look addresses up and add them while they run; Python only grows the table between runs.
+# IPv4 addresses are kept as ::ffff:a.b.c.d, so an IPv4 host and its RoCE GID are one endpoint. A
+# running analysis numbers a limited count of addresses: a sender may forge a new one in every
+# packet.
 
 IPV4_MAPPED = 0xFFFF << 32
 """Upper half of the low 64 bits of ::ffff:a.b.c.d."""

@@ -34,8 +34,7 @@ def in_tasks(
     """
     require("pyarrow")
     from ...cluster.merge import merge
-    from ...cluster.plan import make_plan, write_plan
-    from ...cluster.work import Work
+    from ...cluster.work import Work, make_plan, write_plan
     from ...cluster.workers import run_tasks, workers_of
 
     with closing(workers_of(cluster)) as workers:

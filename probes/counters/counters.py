@@ -20,8 +20,7 @@ import numpy as np
 
 from ...analyzer.errors import CaptureError, UsageError
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
-from ...analyzer.measures.spraying import imbalance_of
-from ...analyzer.measures.tap_sets import LISTED_FLOWS, SPRAYED_WIDTH
+from ...analyzer.measures.spraying import LISTED_FLOWS, SPRAYED_WIDTH, imbalance_of
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.base import Imbalance, Series, Spraying
 from ...analyzer.results.captures import CaptureSummary, TapSummary

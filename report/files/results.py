@@ -6,9 +6,15 @@ from typing import Any
 
 import msgspec
 
-from ...analyzer.results.analysis import SCHEMA_VERSION, Analysis, Check, LiveInterval
+from ...analyzer.results.analysis import (
+    SCHEMA_VERSION,
+    Analysis,
+    Check,
+    Conformance,
+    LiveInterval,
+    Violation,
+)
 from ...analyzer.results.compare import Comparison
-from ...analyzer.results.conformance import Conformance, Violation
 from ...discovery.follow import FollowEvent
 from ...discovery.results import Discovery
 from ...discovery.tracing.results import TraceResult

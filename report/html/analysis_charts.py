@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.analysis import Analysis, Hop, RankPair, Ranks
 from ...analyzer.results.base import Imbalance
 from ...analyzer.results.compare import Comparison, Figures
 from ...analyzer.results.diagnosis import Finding
 from ...analyzer.results.flow import Flow
-from ...analyzer.results.hops import Hop, RankPair, Ranks
 from ...replay.results import StrategyResult
 from .. import human, verdicts
 from ..compare import SHARES

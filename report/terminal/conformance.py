@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.results import conformance as results
+from ...analyzer.results import analysis as results
 from .. import human
 from ..human import UNKNOWN, Glyphs
 from .page import folded, numbers, texts

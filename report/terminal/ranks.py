@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from ...analyzer.results.analysis import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ...analyzer.results.flow import Flow, Owner
-from ...analyzer.results.hops import CommunicatorTiming, RankPair, Ranks, RankTiming
 from ...analyzer.words import printable
 from .. import human
 from ..human import Glyphs

@@ -10,12 +10,18 @@ from msgspec import UnsetType
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.results.analysis import Analysis, LiveInterval, RdmaPort
+from ...analyzer.results.analysis import (
+    Analysis,
+    CaptureLoss,
+    Conformance,
+    Hop,
+    LiveInterval,
+    Ranks,
+    RdmaPort,
+)
 from ...analyzer.results.base import Imbalance
 from ...analyzer.results.captures import Ended, TapSummary
-from ...analyzer.results.conformance import Conformance
 from ...analyzer.results.flow import Flow
-from ...analyzer.results.hops import CaptureLoss, Hop, Ranks
 from ...analyzer.results.mrc import MrcPlanes
 from ...analyzer.words import printable
 from .. import human, verdicts

@@ -228,7 +228,7 @@ def known_after(reading: Reading) -> Known:
         )
     summary = Summary(reading.pipeline.measuring, reading.registry, "entropy")
     lost = defaultdict[int, dict[int, int]](dict)
-    for way in () if summary.ways is None else summary.ways.hops:
+    for way in () if summary.tap_hops is None else summary.tap_hops.hops:
         frames = way.lost["frame"]
         lost[way.from_tap].update(dict.fromkeys(frames[frames > 0].tolist(), way.to_tap))
     for tap, next_taps in lost.items():

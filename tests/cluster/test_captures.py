@@ -14,9 +14,8 @@ from rocescope.analyzer.pipeline.captures import open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.cluster.captures import Captures
-from rocescope.cluster.plan import read_plan
 from rocescope.cluster.reduce import merged_rows
-from rocescope.cluster.work import Work
+from rocescope.cluster.work import Work, read_plan
 
 
 def captures_of(folder: str) -> Captures:

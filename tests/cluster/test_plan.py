@@ -24,18 +24,18 @@ from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.summary.names import PlaneBy
 from rocescope.analyzer.wire.registry import UsidFormat
 from rocescope.cluster.merge import merge
-from rocescope.cluster.plan import (
+from rocescope.cluster.reduce import reduce_partition
+from rocescope.cluster.split import map_capture
+from rocescope.cluster.work import (
     Partitions,
     PlannedOptions,
+    Work,
     analyze_options,
     check_unchanged,
     make_plan,
     read_plan,
     write_plan,
 )
-from rocescope.cluster.reduce import reduce_partition
-from rocescope.cluster.split import map_capture
-from rocescope.cluster.work import Work
 
 # Partitions by host pair.
 

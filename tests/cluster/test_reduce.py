@@ -12,7 +12,7 @@ from captures import data
 from clusters import SPRAYED, mapped, planned
 
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
-from rocescope.cluster import plan as plan_module
+from rocescope.cluster import work as plan_module
 from rocescope.cluster.reduce import read_result, reduce_partition
 from rocescope.cluster.work import ColumnWriter, Work, read_columns
 

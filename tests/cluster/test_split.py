@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from rocescope.analyzer.decode.merge import MergeCounts, marks_of, merge_tables
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
 from rocescope.analyzer.wire.packets import PacketTable
-from rocescope.cluster.plan import read_plan
 from rocescope.cluster.split import (
     KEY,
     Capture,
@@ -33,7 +32,7 @@ from rocescope.cluster.split import (
     in_order,
     map_capture,
 )
-from rocescope.cluster.work import Work, read_record
+from rocescope.cluster.work import Work, read_plan, read_record
 
 # Stage map.
 

@@ -15,7 +15,7 @@ from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.pipeline.captures import open_captures
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.pipeline.pipeline import Pipeline
-from rocescope.cluster.state import read_state, write_state
+from rocescope.cluster.reduce import read_state, write_state
 
 
 def stored(value: object) -> bytes:

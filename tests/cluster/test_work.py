@@ -19,10 +19,16 @@ from clusters import planned
 from rocescope.analyzer.errors import RocescopeError, UnreadableInput, UsageError
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster import work as module
-from rocescope.cluster.plan import make_plan
 from rocescope.cluster.reduce import reduce_partition
 from rocescope.cluster.split import map_capture
-from rocescope.cluster.work import ColumnWriter, Work, read_columns, read_record, write_record
+from rocescope.cluster.work import (
+    ColumnWriter,
+    Work,
+    make_plan,
+    read_columns,
+    read_record,
+    write_record,
+)
 
 # The limit of open files: raised for a plan, or told.
 

@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from rocescope.analyzer.diagnosis import deaths, finding, known
+from rocescope.analyzer.diagnosis import finding, known
+from rocescope.analyzer.diagnosis import finding as deaths
 from rocescope.analyzer.diagnosis.finders import captures, delays, hosts, losses, marks, moves
 from rocescope.analyzer.results.diagnosis import Kind
 

@@ -15,10 +15,9 @@ from rocescope.analyzer.errors import StoreError, UnreadableInput, UsageError
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.cluster.merge import merge
-from rocescope.cluster.plan import check_unchanged, read_plan
 from rocescope.cluster.reduce import reduce_partition
 from rocescope.cluster.split import map_capture
-from rocescope.cluster.work import Work
+from rocescope.cluster.work import Work, check_unchanged, read_plan
 from rocescope.commands.options.reading import ReadingInTasks
 
 RINGS = "ring/(?P<tap>[^/]+)/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import factories_results as factories
 
-from rocescope.analyzer.results.hops import CaptureLoss, Hop, TapClock
+from rocescope.analyzer.results.analysis import CaptureLoss, Hop, TapClock
 from rocescope.report import hops as words
 
 SHORT = words.short_taps(["a/leaf1-spine1.pcap.gz", "a/leaf1-spine2.pcap.gz"])

@@ -51,7 +51,7 @@ def case_of(rows=(), *, table=None, taps=("tap",), captures=None, **changes):
             "flows": flows,
             "connections": summary.connections,
             "imbalance": summary.imbalance(),
-            "ways": None,
+            "tap_hops": None,
             "hops": [],
             "capture_losses": [],
             "clocks": [],

@@ -11,10 +11,9 @@ from rocescope.analyzer.pipeline.captures import group_files
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.cluster.merge import merge
-from rocescope.cluster.plan import make_plan, write_plan
 from rocescope.cluster.reduce import reduce_partition
 from rocescope.cluster.split import map_capture
-from rocescope.cluster.work import Work
+from rocescope.cluster.work import Work, make_plan, write_plan
 
 SPRAYED = sorted(
     str(path) for path in (DATA / "whole_leafspine" / "r09_packet_spray_h1").glob("*.pcap.xz")

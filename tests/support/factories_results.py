@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.analysis import Analysis, Hop, LostAt
 from rocescope.analyzer.results.base import (
     Event,
     HistogramBin,
@@ -32,7 +32,6 @@ from rocescope.analyzer.results.flow import (
     Recovery,
     Reordering,
 )
-from rocescope.analyzer.results.hops import Hop, LostAt
 
 START_NS = 1_700_000_000_000_000_000
 SECOND = 10**9

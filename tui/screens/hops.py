@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...analyzer.measures.hops.vantage import direction, parts_of
-from ...analyzer.results.hops import Hop
+from ...analyzer.results.analysis import Hop
 from ...analyzer.words import printable
 from ...report import hops as words
 from ...report import human

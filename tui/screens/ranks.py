@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...analyzer.errors import UsageError
-from ...analyzer.results.hops import CommunicatorTiming, RankPair, Ranks
+from ...analyzer.results.analysis import CommunicatorTiming, RankPair, Ranks
 from ...analyzer.words import printable
 from ...report import human
 from ...report.human import UNICODE

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.jobs.join import NOTE
-from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.analysis import Analysis, CaptureLoss, Hop, Ranks, TapClock
 from ...analyzer.results.base import Imbalance
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
-from ...analyzer.results.hops import CaptureLoss, Hop, Ranks, TapClock
 
 STALLED = "STALLED"
 STATES = {

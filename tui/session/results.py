@@ -12,12 +12,11 @@ import msgspec
 import numpy as np
 
 from ...analyzer.errors import RocescopeError, UnreadableInput, UsageError
-from ...analyzer.results.analysis import SCHEMA_VERSION
+from ...analyzer.results.analysis import SCHEMA_VERSION, CaptureLoss, Hop, Ranks, TapClock
 from ...analyzer.results.base import Event
 from ...analyzer.results.captures import CaptureSummary
 from ...analyzer.results.diagnosis import Diagnosis
 from ...analyzer.results.flow import Flow
-from ...analyzer.results.hops import CaptureLoss, Hop, Ranks, TapClock
 from ...analyzer.words import printable
 from ...kernels.kernel import Ints
 from ...report.out_folder import SUMMARY

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...results.analysis import TapClock
 from ...results.diagnosis import Finding, Place, Severity
-from ...results.hops import TapClock
 from ...words import printable
 from ..case import Case
-from ..finding import finding
+from ..finding import counted, duration, finding, only, packets_of
 from ..hop_groups import hits_by_flow
 from ..known import Finder, Known
-from ..places import only
-from ..words import counted, duration, packets_of
 
 OFFSET_NS = 1_000_000
 """Clocks that differ by more are named."""
@@ -24,9 +22,9 @@ DRIFT_NS = 100_000
 
 def missed_by_captures(case: Case, _: Known) -> Iterator[Finding]:
     """Packets that were seen before and after a tap, or acknowledged, but not captured there."""
-    if case.ways is None:
+    if case.tap_hops is None:
         return
-    for missed in case.ways.missed:
+    for missed in case.tap_hops.missed:
         flows, counts = np.unique(missed.flows, return_counts=True)
         packets = len(missed.flows)
         yield finding(
@@ -34,7 +32,7 @@ def missed_by_captures(case: Case, _: Known) -> Iterator[Finding]:
             "capture-loss",
             Place(capture=case.registry.tap_names[missed.tap]),
             packets + missed.passed,
-            f"the capture {printable(case.ways.names[missed.tap])} missed"
+            f"the capture {printable(case.tap_hops.names[missed.tap])} missed"
             f" {packets_of(packets, packets + missed.passed)}; the network did not lose them",
             "capture with a larger buffer or a shorter snap length there",
             hits=hits_by_flow(flows, counts),
@@ -78,7 +76,7 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
 
 def clocks_set_back(case: Case, _: Known) -> Iterator[Finding]:
     """Captures whose times go back by more than a second."""
-    several = case.ways is not None
+    several = case.tap_hops is not None
     for index, tap in enumerate(case.registry.taps.items):
         if not tap.clock_steps:
             continue
@@ -96,7 +94,7 @@ def clocks_set_back(case: Case, _: Known) -> Iterator[Finding]:
 
 def clocks_set_forward(case: Case, _: Known) -> Iterator[Finding]:
     """Captures whose times jump forward while those of the other taps do not."""
-    forward = {} if case.ways is None else case.ways.set_forward
+    forward = {} if case.tap_hops is None else case.tap_hops.set_forward
     for index, (times, ns) in forward.items():
         tap = case.registry.taps[index]
         if tap.carrier is not None:
@@ -163,7 +161,7 @@ def _worst(case: Case, fault: Callable[[TapClock], int]) -> dict[str, int]:
 
 
 def _short(case: Case) -> list[str]:
-    return case.registry.tap_names if case.ways is None else case.ways.names
+    return case.registry.tap_names if case.tap_hops is None else case.tap_hops.names
 
 
 def _offsets(case: Case) -> dict[str, tuple[float, float]]:
@@ -177,23 +175,23 @@ def _offsets(case: Case) -> dict[str, tuple[float, float]]:
         beside.setdefault(clock.tap, []).append(
             (clock.relative_to, -clock.offset_ns, clock.uncertainty_ns)
         )
-    found: dict[str, tuple[float, float]] = {}
+    offsets: dict[str, tuple[float, float]] = {}
     for root in beside:
-        if root in found:
+        if root in offsets:
             continue
-        found[root] = (0.0, 0.0)
+        offsets[root] = (0.0, 0.0)
         joined, waiting = [root], [root]
         while waiting:
             tap = waiting.pop()
             for other, offset, uncertainty in beside[tap]:
-                if other not in found:
-                    mine = found[tap]
-                    found[other] = (mine[0] + offset, mine[1] + uncertainty)
+                if other not in offsets:
+                    mine = offsets[tap]
+                    offsets[other] = (mine[0] + offset, mine[1] + uncertainty)
                     waiting.append(other)
                     joined.append(other)
-        usual = float(np.median([found[tap][0] for tap in joined]))
-        found |= {tap: (found[tap][0] - usual, found[tap][1]) for tap in joined}
-    return found
+        usual = float(np.median([offsets[tap][0] for tap in joined]))
+        offsets |= {tap: (offsets[tap][0] - usual, offsets[tap][1]) for tap in joined}
+    return offsets
 
 
 def missed_at_one_tap(case: Case, known: Known) -> Iterator[Finding]:

@@ -16,11 +16,24 @@ from ...summary.hidden import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case, priorities_of
-from ..finding import EXPECTED, finding, span_of
+from ..finding import (
+    EXPECTED,
+    before,
+    by_hosts,
+    called,
+    counted,
+    duration,
+    finding,
+    hosts,
+    of_same_hosts,
+    only,
+    packets_of,
+    percent,
+    span_of,
+    tap_of,
+)
 from ..hop_groups import HopGroup, groups, hits_by_flow, shown
 from ..known import CLOCKS_NS, DISORDER, P99_NS, PAUSED_NS, PRIORITY, QUEUE_CAUSES, Finder, Known
-from ..places import before, by_hosts, called, of_same_hosts, only, tap_of
-from ..words import counted, duration, hosts, packets_of, percent
 from .captures import moving_clocks
 
 REORDERING_CAUSES: Final[tuple[Kind, ...]] = (
@@ -46,17 +59,17 @@ def pauses(case: Case, known: Known) -> Iterator[Finding]:
 def _held(case: Case, tap: TapSummary, pause: Pause, span: Span) -> dict[int, int]:
     """Packets, by flow, of the flows that wait on the way to this link while it is paused."""
     p99 = long_delays(case)
-    if case.ways is None or not p99:
+    if case.tap_hops is None or not p99:
         return {}
     limit, spans = queue_limit(p99), spans_of(pause) or [span]
     index = case.registry.tap_names.index(tap.name)
     held: dict[int, int] = {}
-    for way in case.ways.hops:
+    for way in case.tap_hops.hops:
         if way.to_tap != index or (way.from_tap, way.to_tap) not in p99:
             continue
-        group, width = HopGroup(case.ways, [way]), case.ways.window_ns
+        group, width = HopGroup(case.tap_hops, [way]), case.tap_hops.window_ns
         if any(made_by(spans, q, width, group.wait(q)) for q in group.queues(limit)):
-            slow = way.passed[way.passed["delay_max"] - way.whole["delay_min"] >= limit]
+            slow = way.passed[way.passed["delay_max"] - way.total["delay_min"] >= limit]
             for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items():
                 if _holds(case, pause, flow):
                     held[flow] = held.get(flow, 0) + packets
@@ -71,21 +84,21 @@ def _holds(case: Case, pause: Pause, flow: int) -> bool:
 def _frames(tap: TapSummary, pause: Pause, span: Span) -> list[Evidence]:
     """The first and the last frame that pause."""
     numbers = pause.first_frame_number, pause.last_frame_number
-    found = [
+    frames = [
         Evidence(tap.name, number, time)
         for number, time in zip(numbers, span, strict=True)
         if number is not None
     ]
-    return found[:1] if numbers[0] == numbers[1] else found
+    return frames[:1] if numbers[0] == numbers[1] else frames
 
 
 def _details(pause: Pause) -> dict[str, str | int | float]:
-    told: dict[str, str | int | float] = {}
+    details: dict[str, str | int | float] = {}
     if pause.paused_ns is not None:
-        told[PAUSED_NS] = pause.paused_ns
+        details[PAUSED_NS] = pause.paused_ns
     if pause.priority is not None:
-        told[PRIORITY] = pause.priority
-    return told
+        details[PRIORITY] = pause.priority
+    return details
 
 
 def _pause(
@@ -197,12 +210,12 @@ SLOW_SHARE = 0.6
 def long_delays(case: Case) -> dict[tuple[int, int], float]:
     """By taps of a hop, the p99 of its delay above the minimum, ns, where clocks let it be
     known."""
-    if case.ways is None:
+    if case.tap_hops is None:
         return {}
     moving = moving_clocks(case, QUEUE_NS)
     return {
         (way.from_tap, way.to_tap): hop.queueing_ns.p99
-        for way, hop in zip(case.ways.hops, case.hops, strict=True)
+        for way, hop in zip(case.tap_hops.hops, case.hops, strict=True)
         if hop.queueing_ns is not None
         and hop.queueing_ns.count >= LEAST_PACKETS
         and not moving & {hop.from_tap, hop.to_tap}
@@ -216,8 +229,8 @@ def queue_limit(p99: Mapping[tuple[int, int], float]) -> float:
 
 def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
     """Hops whose delay is far above the minimum."""
-    ways = case.ways
-    if ways is None:
+    tap_hops = case.tap_hops
+    if tap_hops is None:
         return
     p99 = long_delays(case)
     if not p99:
@@ -225,19 +238,21 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
     limit = queue_limit(p99)
     queues = [
         (max(p99[hop.from_tap, hop.to_tap] for hop in group.hops), group)
-        for group in groups(ways, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit)
+        for group in groups(tap_hops, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit)
     ]
     waiting: set[int] = set()
     longest = 0.0
     for queue, group in sorted(queues, key=lambda item: -item[0]):
         place = group.place(case)
         stretches, paused = group.queues(limit), spans_at(case, place.to_tap)
-        own = [s for s in stretches if not made_by(paused, s, ways.window_ns, group.wait(s))]
-        in_pauses = not own
-        first, last = (own or stretches)[0][0], (own or stretches)[-1][1]
+        unpaused = [
+            s for s in stretches if not made_by(paused, s, tap_hops.window_ns, group.wait(s))
+        ]
+        in_pauses = not unpaused
+        first, last = (unpaused or stretches)[0][0], (unpaused or stretches)[-1][1]
         slow = np.concatenate(
             [
-                hop.passed[hop.passed["delay_max"] - hop.whole["delay_min"] >= limit]
+                hop.passed[hop.passed["delay_max"] - hop.total["delay_min"] >= limit]
                 for hop in group.hops
             ]
         )
@@ -248,7 +263,7 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
         }
         waited = np.unique(slow["flow"]).tolist()
         span = first, last
-        held = known.queue_at(place, waited, span, ways.window_ns, in_pauses)
+        held = known.queue_at(place, waited, span, tap_hops.window_ns, in_pauses)
         hits = {flow: packets for flow, packets in hits.items() if flow not in held}
         if held:
             waiting |= held
@@ -283,7 +298,7 @@ def _waiting_alone(group: HopGroup, hits: dict[int, int], queue: float) -> dict[
     waits: dict[int, int] = {}
     for hop in group.hops:
         for record in hop.passed[np.isin(hop.passed["flow"], list(hits))]:
-            flow, wait = int(record["flow"]), int(record["delay_max"] - hop.whole["delay_min"])
+            flow, wait = int(record["flow"]), int(record["delay_max"] - hop.total["delay_min"])
             waits[flow] = max(waits.get(flow, 0), wait)
     return {flow: packets for flow, packets in hits.items() if waits[flow] >= BURST_SHARE * queue}
 
@@ -300,14 +315,14 @@ def slow_paths(case: Case, known: Known) -> Iterator[Finding]:
 
 def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
     """In order at the tap before, late at the tap after."""
-    if case.ways is None:
+    if case.tap_hops is None:
         return
-    for group in groups(case.ways, lambda hop: hop.whole is not None and hop.whole["late"] > 0):
+    for group in groups(case.tap_hops, lambda hop: hop.total is not None and hop.total["late"] > 0):
         meeting = len(_into(group)) > 1
         if meeting != parallel:
             continue
-        first = min(int(hop.whole["first_late_ns"]) for hop in group.hops)
-        last = max(int(hop.whole["last_late_ns"]) for hop in group.hops)
+        first = min(int(hop.total["first_late_ns"]) for hop in group.hops)
+        last = max(int(hop.total["last_late_ns"]) for hop in group.hops)
         passed = group.passed()
         hit = passed[passed["late"] > 0]
         hits = {
@@ -348,11 +363,11 @@ def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
 
 def _overtaken_by(case: Case, group: HopGroup) -> int:
     """The most packets that overtook one of these hops."""
-    ways = () if case.ways is None else case.ways.hops
+    hops = () if case.tap_hops is None else case.tap_hops.hops
     return max(
         int(hop.overtaken_by.max)
-        for way, hop in zip(ways, case.hops, strict=True)
-        if hop.overtaken_by is not None and any(way is one for one in group.hops)
+        for way, hop in zip(hops, case.hops, strict=True)
+        if hop.overtaken_by is not None and any(way is member for member in group.hops)
     )
 
 
@@ -360,9 +375,9 @@ def _slow(group: HopGroup) -> str | None:
     """The tap over which most late packets came."""
     late: dict[int, int] = {}
     for hop in group.hops:
-        late[hop.from_tap] = late.get(hop.from_tap, 0) + int(hop.whole["late"])
+        late[hop.from_tap] = late.get(hop.from_tap, 0) + int(hop.total["late"])
     tap, most = max(late.items(), key=lambda item: item[1])
-    return printable(group.ways.names[tap]) if most >= SLOW_SHARE * sum(late.values()) else None
+    return printable(group.tap_hops.names[tap]) if most >= SLOW_SHARE * sum(late.values()) else None
 
 
 def _into(group: HopGroup) -> set[int]:
@@ -371,7 +386,7 @@ def _into(group: HopGroup) -> set[int]:
     flows = group.passed()["flow"][group.passed()["late"] > 0]
     return {
         hop.from_tap
-        for hop in group.ways.hops
+        for hop in group.tap_hops.hops
         if hop.to_tap in taps and np.isin(hop.passed["flow"], flows).any()
     }
 
@@ -426,13 +441,13 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
 def late_over(case: Case, tap: str | None, first_ns: int, last_ns: int) -> dict[int, Trouble]:
     """Late packets, by flow, whose slow path leads to this tap, where some come in this time."""
     troubles = case.measuring.troubles
-    found: dict[int, Trouble] = {}
+    late_flows: dict[int, Trouble] = {}
     for group in by_hosts(case.flows[f] for f in troubles.flows(LATE)):
         late = troubles.by_flow(LATE, (flow.id for flow in group))
         slow, (first, last) = slow_path(group), span_of(late.values())
         if slow is not None and tap == slow.tap and first <= last_ns and last >= first_ns:
-            found |= late
-    return found
+            late_flows |= late
+    return late_flows
 
 
 class SlowPath(NamedTuple):

@@ -24,11 +24,22 @@ from ...summary.hidden import gaps_in
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case
-from ..deaths import Death, answered_elsewhere, death_of
-from ..finding import cheap, finding
+from ..finding import (
+    Death,
+    answered_elsewhere,
+    by_any_host,
+    by_hosts,
+    cheap,
+    counted,
+    death_of,
+    duration,
+    finding,
+    flow_name,
+    hosts,
+    only,
+    packets_of,
+)
 from ..known import DISORDER, LOSSES, REFUSALS, Finder, Known
-from ..places import by_any_host, by_hosts, only
-from ..words import counted, duration, flow_name, hosts, packets_of
 
 STALL_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *REFUSALS)
 TIMEOUT_CAUSES: Final[tuple[Kind, ...]] = (*STALL_CAUSES, *DISORDER, "stalled", "pause", "queueing")
@@ -153,13 +164,13 @@ def _stall(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]
 
 def _last_taps(case: Case, dead: dict[int, Death]) -> str:
     """The taps after which no tap saw the packets without an answer."""
-    if case.ways is None:
+    if case.tap_hops is None:
         return ""
-    ended = case.ways.ended
+    ended = case.tap_hops.ended
     ended = ended[np.isin(ended["flow"], list(dead))]
     since = np.array([dead[flow].since_ns for flow in ended["flow"].tolist()], np.int64)
     taps = np.unique(ended["tap"][ended["last_ns"] >= since]).tolist()
-    names = sorted(printable(case.ways.names[tap]) for tap in taps)
+    names = sorted(printable(case.tap_hops.names[tap]) for tap in taps)
     more = f" and {len(names) - MOST_TAPS} more" if len(names) > MOST_TAPS else ""
     return ", ".join(names[:MOST_TAPS]) + more
 

@@ -29,21 +29,26 @@ from ...summary.hidden import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES, UC
 from ...words import printable
 from ..case import Case, lost_or_late, seen_in_part
-from ..finding import cheap, finding, span_of
-from ..hop_groups import HopGroup, losing_groups, loss_evidence
-from ..known import CLOCKS_NS, DISORDER, LOSSES, OVERFLOWS, REFUSALS, SLOW_PATH, Finder, Known
-from ..places import (
+from ..finding import (
     LAST_SWITCH,
     after,
     before,
     by_hosts,
+    cheap,
+    counted,
+    finding,
+    hosts,
     link_of_receiver,
     may_be_incast,
     of_same_hosts,
     only,
+    packets_of,
+    rate,
+    span_of,
     tap_of,
 )
-from ..words import counted, hosts, packets_of, rate
+from ..hop_groups import HopGroup, losing_groups, loss_evidence
+from ..known import CLOCKS_NS, DISORDER, LOSSES, OVERFLOWS, REFUSALS, SLOW_PATH, Finder, Known
 from .delays import late_over
 from .hosts import refuses_one
 from .mrc import of_ports
@@ -99,7 +104,7 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         uncertain_ns = 0
         if cause.kind in OVERFLOWS:  # from the first queue on, which begins inside a window
             begin, end = _overflow(case, group, lost)
-            span = (min(span[0], begin + group.ways.window_ns), end)
+            span = (min(span[0], begin + group.tap_hops.window_ns), end)
             uncertain_ns = span[0] - begin
         yield finding(
             case,
@@ -162,8 +167,8 @@ def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int
 
 def _by_fabric(group: HopGroup) -> str:
     """The evidence for the next tap, where only the fabric file shows it."""
-    told = any(hop.expected_by == "fabric" for hop in group.hops)
-    return " (next tap by the fabric file)" if told else ""
+    by_fabric = any(hop.expected_by == "fabric" for hop in group.hops)
+    return " (next tap by the fabric file)" if by_fabric else ""
 
 
 def _confidence(case: Case, group: HopGroup) -> Confidence:
@@ -242,11 +247,11 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
 def _passed_between(group: HopGroup, first: int, last: int) -> int:
     """Packets that entered the hops and passed in windows inside an interval; flows with both
     first and last packet inside count as well."""
-    width, origin = group.ways.window_ns, group.ways.origin_ns
+    width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
     begin, end = -((origin - first) // width), (last - origin) // width
     passed = 0
     for hop in (*group.hops, *group.beside):
-        if hop.whole is None:
+        if hop.total is None:
             continue
         begin, end = max(begin, 0), min(end, state.WINDOWS)
         passed += int(hop.windows[begin:end, state.PACKETS_IN].sum()) if end > begin else 0
@@ -263,7 +268,7 @@ def _outages(group: HopGroup, lost: NDArray[Any]) -> int:
     """
     loss, passed = _by_window(group, lost), np.zeros(state.WINDOWS, np.int64)
     for hop in (*group.hops, *group.beside):
-        if hop.whole is not None:
+        if hop.total is not None:
             passed += hop.windows[:, state.PACKETS_IN]
     used = np.flatnonzero(loss + passed)
     loss, passed = loss[used], passed[used]
@@ -279,14 +284,14 @@ def _outages(group: HopGroup, lost: NDArray[Any]) -> int:
 
 def _by_window(group: HopGroup, lost: NDArray[Any]) -> NDArray[np.int64]:
     """Lost packets in each window."""
-    at = (lost["time"] - group.ways.origin_ns) // group.ways.window_ns
+    at = (lost["time"] - group.tap_hops.origin_ns) // group.tap_hops.window_ns
     return np.bincount(np.clip(at, 0, state.WINDOWS - 1), minlength=state.WINDOWS)
 
 
 def _left(case: Case, group: HopGroup, last: int) -> bool:
     """Whether flows took another next tap soon after the last loss."""
-    assert case.ways is not None
-    visits = case.ways.visits
+    assert case.tap_hops is not None
+    visits = case.tap_hops.visits
     taps = [hop.from_tap for hop in group.hops]
     moved = (visits["moves"] > 0) & np.isin(visits["first_next_tap"], taps)
     moved &= ~np.isin(visits["next_tap"], taps)
@@ -299,7 +304,7 @@ def _swallowed(group: HopGroup, lost: NDArray[Any]) -> set[int]:
 
     Runs also hold packets that are not lost: those after the end of a capture.
     """
-    visits = group.ways.visits
+    visits = group.tap_hops.visits
     taps = {hop.from_tap for hop in group.hops}
     flows, counts = np.unique(lost["flow"], return_counts=True)
     total = dict(zip(flows.tolist(), counts.tolist(), strict=True))
@@ -334,7 +339,7 @@ def _end_together(group: HopGroup, flows: Collection[int], lost: Mapping[int, in
 def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
     """Bits per second that pass while packets are lost, if a queue or a constant rate shows; the
     usual of the longest waits meanwhile, ns."""
-    width, origin = group.ways.window_ns, group.ways.origin_ns
+    width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
     loss = np.zeros(state.WINDOWS, np.int64)
     lost_bytes = np.zeros(state.WINDOWS, np.int64)
     lost = group.lost()
@@ -344,10 +349,10 @@ def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
     out = np.zeros(state.WINDOWS, np.int64)
     most = np.zeros(state.WINDOWS, np.int64)
     for hop in (*group.hops, *group.beside):
-        if hop.whole is None:
+        if hop.total is None:
             continue
         out += hop.windows[:, state.BYTES_IN]
-        above = hop.windows[:, state.DELAY_MOST] - int(hop.whole["delay_min"])
+        above = hop.windows[:, state.DELAY_MOST] - int(hop.total["delay_min"])
         most = np.maximum(most, np.where(hop.windows[:, state.PACKETS_IN] > 0, above, 0))
     lossy = (loss > 0) & (out > 0)
     if not lossy.any():
@@ -374,11 +379,11 @@ def _usual_delay(group: HopGroup) -> float:
     """Median over the other hops of their longest delay above the minimum, ns."""
     mine = {(hop.from_tap, hop.to_tap) for hop in group.hops}
     others = []
-    for hop in group.ways.hops:
-        if (hop.from_tap, hop.to_tap) in mine or hop.whole is None or hop.lost.size:
+    for hop in group.tap_hops.hops:
+        if (hop.from_tap, hop.to_tap) in mine or hop.total is None or hop.lost.size:
             continue
         used = hop.windows[:, state.PACKETS_IN] > 0
-        most = hop.windows[used, state.DELAY_MOST] - int(hop.whole["delay_min"])
+        most = hop.windows[used, state.DELAY_MOST] - int(hop.total["delay_min"])
         others.append(float(np.median(most)))
     return float(np.median(others)) if others else 0.0
 
@@ -420,10 +425,10 @@ def _by_size(group: HopGroup, lost: NDArray[Any], others: set[int] | None = None
 def _longest_inside(group: HopGroup, lost: NDArray[Any]) -> int:
     """The longest packet that passed in windows between the first and the last loss; 0 without
     one."""
-    width, origin = group.ways.window_ns, group.ways.origin_ns
+    width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
     first, last = int(lost["time"][0]), int(lost["time"][-1])
     inside = slice(max(-((origin - first) // width), 0), max((last - origin) // width, 0))
-    hops = [hop for hop in (*group.hops, *group.beside) if hop.whole is not None]
+    hops = [hop for hop in (*group.hops, *group.beside) if hop.total is not None]
     longest = [int(hop.windows[inside, state.BYTES_MOST].max(initial=0)) for hop in hops]
     return max(longest, default=0)
 
@@ -540,15 +545,17 @@ def _loss_before(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding
     last = max((t.last_ns for t in seen), default=max(flow.last_time_ns for flow in group))
     tap = tap_of(case, seen)
     says = f"{packets_of(packets, could)} from {hosts(group)} are lost {before(case, tap)}"
-    again = sum(_retransmissions(flow, lost[flow.id]) for flow in group)
-    if again:
-        says += f", {again:,} of them " + ("a retransmission" if again == 1 else "retransmissions")
+    resent = sum(_retransmissions(flow, lost[flow.id]) for flow in group)
+    if resent:
+        says += f", {resent:,} of them " + (
+            "a retransmission" if resent == 1 else "retransmissions"
+        )
     late = late_over(case, tap, first, last) if tap is not None else {}
     if late:  # one queue overflows and delays: one cause
         first, last = min(first, span_of(late.values())[0]), max(last, span_of(late.values())[1])
         overtaken = counted(sum(trouble.packets for trouble in late.values()), "packet")
         says += f", and {overtaken} of {counted(len(late), 'flow')} over this path are late"
-    details: dict[str, str | int | float] = {LOST_AGAIN: again} if again else {}
+    details: dict[str, str | int | float] = {LOST_AGAIN: resent} if resent else {}
     if late and tap is not None:
         details[SLOW_PATH] = tap
     return finding(
@@ -649,8 +656,8 @@ def _late_share(case: Case, flows: Iterable[Flow]) -> float:
 
 
 def _naked(case: Case, f: int) -> list[Trouble]:
-    found = (case.measuring.troubles.of(f, kind) for kind in (LATE_AFTER, LOST_AFTER))
-    return [trouble for trouble in found if trouble is not None]
+    troubles = (case.measuring.troubles.of(f, kind) for kind in (LATE_AFTER, LOST_AFTER))
+    return [trouble for trouble in troubles if trouble is not None]
 
 
 def _hidden(case: Case, flow: Flow) -> bool:

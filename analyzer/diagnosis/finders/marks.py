@@ -16,11 +16,20 @@ from ...results.flow import Flow
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case
-from ..finding import finding, span_of
+from ..finding import (
+    before,
+    by_hosts,
+    counted,
+    finding,
+    hosts,
+    of_same_hosts,
+    only,
+    packets_of,
+    span_of,
+    tap_of,
+)
 from ..hop_groups import HopGroup, groups, hits_by_flow, shown
 from ..known import Finder, Known
-from ..places import before, by_hosts, of_same_hosts, only, tap_of
-from ..words import counted, hosts, packets_of
 
 _TIMES: Final = {
     "marked": "marked", "copies": "copy", "dscp_changed": "dscp", "corrupted": "corrupted",
@@ -80,13 +89,13 @@ def _arisen(
     step: str,
     costs: bool,
 ) -> Iterator[Finding]:
-    if case.ways is None:
+    if case.tap_hops is None:
         return
 
     def is_hit(hop: TapHop) -> bool:
-        return hop.whole is not None and bool(hop.whole[counter] > 0)
+        return hop.total is not None and bool(hop.total[counter] > 0)
 
-    for group in groups(case.ways, is_hit):
+    for group in groups(case.tap_hops, is_hit):
         passed = group.passed()
         hit = passed[passed[counter] > 0]
         packets, hits = int(hit[counter].sum()), hits_by_flow(hit["flow"], hit[counter])
@@ -111,9 +120,9 @@ def _arisen(
 def _span_of_fault(group: HopGroup, counter: str) -> tuple[int, int]:
     """First and last time."""
     name = _TIMES[counter]
-    hit = [hop.whole for hop in group.hops]
-    first = min(int(whole[f"first_{name}_ns"]) for whole in hit)
-    return first, max(int(whole[f"last_{name}_ns"]) for whole in hit)
+    hit = [hop.total for hop in group.hops]
+    first = min(int(total[f"first_{name}_ns"]) for total in hit)
+    return first, max(int(total[f"last_{name}_ns"]) for total in hit)
 
 
 OF_CAPTURE = 0.5
@@ -129,8 +138,8 @@ def corrupt_packets(case: Case, known: Known) -> Iterator[Finding]:
     bad = case.measuring.troubles.by_flow(CORRUPT)
     counts = [capture.icrc for capture in case.captures if capture.icrc is not None]
     checked = sum(count["ok"] + count["bad"] for count in counts)
-    if case.ways is not None and bad:
-        sightings = _Sightings(case, case.ways, bad)
+    if case.tap_hops is not None and bad:
+        sightings = _Sightings(case, case.tap_hops, bad)
         bad = {f: left for f, t in bad.items() if (left := sightings.before_the_taps(f, t))}
         checked = round(checked / sightings.mean)
     if not bad:
@@ -163,11 +172,11 @@ class _Sightings:
     mean over the packets of the flow.
     """
 
-    def __init__(self, case: Case, ways: TapHops, wanted: Collection[int]) -> None:
+    def __init__(self, case: Case, tap_hops: TapHops, wanted: Collection[int]) -> None:
         """wanted: the flows that `before_the_taps` will be asked for."""
         self._checked = _checked_shares(case)
         """By tap: the share of its packets whose ICRC could be checked."""
-        visits = ways.visits[ways.visits["tap"] < START]
+        visits = tap_hops.visits[tap_hops.visits["tap"] < START]
         flows, taps = visits["flow"], visits["tap"].astype(np.int64)
         self._seen = dict(
             zip(
@@ -184,7 +193,7 @@ class _Sightings:
         """By flow and tap: next tap, packets that went there, and those damaged on this hop."""
         self._left: dict[int, set[int]] = defaultdict(set)
         """By flow: the taps from which packets continued."""
-        for way in ways.hops:
+        for way in tap_hops.hops:
             np.subtract.at(packets, way.passed["flow"], way.passed["packets"])
             mine = way.passed[np.isin(way.passed["flow"], list(wanted))]
             columns = (mine[name].tolist() for name in ("flow", "packets", "corrupted"))
@@ -216,8 +225,8 @@ class _Sightings:
         for to_tap, passed, _ in self._onward.get((flow, tap), ()):
             if to_tap not in known:
                 share = min(passed / max(self._seen.get((flow, tap), 0), 1), 1)
-                again = self._later(flow, to_tap, after, (*known, tap))
-                later += share * (float(self._checked[to_tap]) + again)
+                onward = self._later(flow, to_tap, after, (*known, tap))
+                later += share * (float(self._checked[to_tap]) + onward)
         return later
 
 
@@ -432,7 +441,7 @@ def _marked_between(case: Case, flows: list[Flow]) -> tuple[int, int]:
     numbers = [flow.id for flow in flows]
     marked = case.measuring.troubles.by_flow(MARKED, numbers).values()
     spans = [(trouble.first_ns, trouble.last_ns) for trouble in marked]
-    for hop in () if case.ways is None else case.ways.hops:
+    for hop in () if case.tap_hops is None else case.tap_hops.hops:
         rows = hop.passed[np.isin(hop.passed["flow"], numbers) & (hop.passed["marked"] > 0)]
         if len(rows):
             spans.append((int(rows["first_marked_ns"].min()), int(rows["last_marked_ns"].max())))
@@ -452,10 +461,10 @@ def _is_marked(case: Case, flow: Flow) -> bool:
 
 
 def _by_source(case: Case, kind: int) -> dict[str, list[Flow]]:
-    found: dict[str, list[Flow]] = {}
+    by_source: dict[str, list[Flow]] = {}
     for f in case.measuring.troubles.flows(kind):
-        found.setdefault(case.flows[f].src, []).append(case.flows[f])
-    return found
+        by_source.setdefault(case.flows[f].src, []).append(case.flows[f])
+    return by_source
 
 
 FINDERS = (

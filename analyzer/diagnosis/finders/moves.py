@@ -11,9 +11,8 @@ from ...measures.hops.vantage import parts_of
 from ...results.diagnosis import Finding, Place
 from ...words import printable
 from ..case import Case
-from ..finding import finding
+from ..finding import counted, finding
 from ..known import REHASH_CAUSES, Finder, Known
-from ..words import counted
 
 MOST_MOVES = 4
 PACKETS_PER_MOVE = 10
@@ -26,22 +25,22 @@ LEAST_FLOWS = 3
 
 def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
     """One finding per device and moment."""
-    ways = case.ways
-    if ways is None:
+    tap_hops = case.tap_hops
+    if tap_hops is None:
         return
-    visits = ways.visits
+    visits = tap_hops.visits
     moved = visits[(visits["moves"] > 0) & (visits["moves"] <= MOST_MOVES)]
     moved = moved[(moved["tap"] < START) & (moved["went_on"] >= PACKETS_PER_MOVE * moved["moves"])]
     by_device: dict[str, list[int]] = {}
     for i, visit in enumerate(moved):
         nexts = {int(visit["first_next_tap"]), int(visit["next_tap"])}
-        device = _device(ways.names, int(visit["tap"]), nexts)
-        by_device.setdefault(device or ways.names[int(visit["tap"])], []).append(i)
+        device = _device(tap_hops.names, int(visit["tap"]), nexts)
+        by_device.setdefault(device or tap_hops.names[int(visit["tap"])], []).append(i)
     for device, rows in by_device.items():
-        here = moved[rows]
-        here = here[np.argsort(here["first_move_ns"], kind="stable")]
-        starts = np.flatnonzero(np.diff(here["first_move_ns"]) > TOGETHER_NS) + 1
-        for cluster in np.split(here, starts):
+        at_device = moved[rows]
+        at_device = at_device[np.argsort(at_device["first_move_ns"], kind="stable")]
+        starts = np.flatnonzero(np.diff(at_device["first_move_ns"]) > TOGETHER_NS) + 1
+        for cluster in np.split(at_device, starts):
             flows = np.unique(cluster["flow"])
             if len(flows) < LEAST_FLOWS:
                 continue
@@ -64,12 +63,12 @@ def _device(names: list[str], tap: int, nexts: set[int]) -> str | None:
 
 
 def _move(case: Case, device: str, cluster: np.ndarray, first: int, last: int) -> Finding:
-    assert case.ways is not None
-    names, taps = case.ways.names, case.registry.tap_names
+    assert case.tap_hops is not None
+    names, taps = case.tap_hops.names, case.registry.tap_names
     flows = np.unique(cluster["flow"])
     went_back = cluster["first_next_tap"] == cluster["next_tap"]
     left = np.unique(cluster["first_next_tap"])
-    here = np.unique(cluster["tap"])
+    from_taps = np.unique(cluster["tap"])
     hits = {int(f): 1 for f in flows}
     abandoned = len(left) == 1 and not went_back.any() and not _used_after(case, int(left[0]), last)
     name = printable(device)
@@ -84,7 +83,7 @@ def _move(case: Case, device: str, cluster: np.ndarray, first: int, last: int) -
     back = " and back" if went_back.all() else ""
     return finding(
         case, "rehash",
-        Place(from_tap=taps[int(here[0])] if len(here) == 1 else None, device=device),
+        Place(from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None, device=device),
         len(hits),
         f"{name} moves {counted(len(flows), 'flow')} to other links{back}",
         f"check the log of {name} for changed routes or link members",
@@ -95,9 +94,9 @@ def _move(case: Case, device: str, cluster: np.ndarray, first: int, last: int) -
 
 def _used_after(case: Case, tap: int, time: int) -> bool:
     """Whether packets entered the device's link after a time."""
-    assert case.ways is not None
-    into = [hop for hop in case.ways.hops if hop.to_tap == tap and hop.whole is not None]
-    return any(int(hop.whole["last_ns"]) > time + TOGETHER_NS for hop in into)
+    assert case.tap_hops is not None
+    into = [hop for hop in case.tap_hops.hops if hop.to_tap == tap and hop.total is not None]
+    return any(int(hop.total["last_ns"]) > time + TOGETHER_NS for hop in into)
 
 
 FINDERS = (Finder(hop_moves, ("rehash", "link-down"), REHASH_CAUSES, after=("overtaking",)),)

@@ -18,11 +18,20 @@ from ...results.flow import Flow
 from ...results.mrc import MrcPortOutage, MrcRetirement
 from ...words import printable
 from ..case import Case
-from ..finding import finding
+from ..finding import (
+    after,
+    before,
+    by_hosts,
+    counted,
+    finding,
+    hosts,
+    of_same_hosts,
+    only,
+    packets_of,
+    tap_of,
+)
 from ..hop_groups import HopGroup, hits_by_flow, losing_groups, loss_evidence
 from ..known import CLOCKS_NS, LOSSES, Finder, Known
-from ..places import after, before, by_hosts, of_same_hosts, only, tap_of
-from ..words import counted, hosts, packets_of
 
 MRC_PATH_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, "mrc-path")
 """Kinds of causes that explain such an effect in the same flows at the same time."""
@@ -62,7 +71,7 @@ def mrc_ports(case: Case, known: Known) -> Iterator[Finding]:
             says += f" ({counted(len(lost), 'packet')})"
             says += ", likely for this reason: no packet shows which hop leads to which port"
             confidence = "likely"
-        found = finding(
+        outage_finding = finding(
             case,
             "mrc-path",
             place,
@@ -78,8 +87,10 @@ def mrc_ports(case: Case, known: Known) -> Iterator[Finding]:
             until_ns=outage.up_time_ns,
         )
         if number in losing:
-            found = structs.replace(found, flows=[flow for flow in found.flows if hits[flow]])
-        yield found
+            outage_finding = structs.replace(
+                outage_finding, flows=[flow for flow in outage_finding.flows if hits[flow]]
+            )
+        yield outage_finding
 
 
 def retired_values(case: Case, known: Known) -> Iterator[Finding]:
@@ -109,17 +120,17 @@ def retired_values(case: Case, known: Known) -> Iterator[Finding]:
 def _lost_since_ns(case: Case) -> dict[int, float]:
     """By flow, when its first packet was lost as far as the taps show: inf if none was, -inf where
     packets may be lost that no tap saw."""
-    if case.ways is None or case.ways.unlogged:
+    if case.tap_hops is None or case.tap_hops.unlogged:
         return {}
     sure = {
         flow.id: inf
         for flow in case.flows
-        if flow.id not in case.ways.untapped
+        if flow.id not in case.tap_hops.untapped
         and flow.src not in case.partly_seen
         and not flow.missing_packets
         and not flow.recovered_packets
     }
-    for hop in case.ways.hops:
+    for hop in case.tap_hops.hops:
         for flow, time in zip(hop.lost["flow"].tolist(), hop.lost["time"].tolist(), strict=True):
             if flow in sure:
                 sure[flow] = min(sure[flow], time)
@@ -178,17 +189,17 @@ def of_ports(case: Case) -> Mapping[int, HopGroup]:
     with those of other hops, are not explained.
     """
     outages = [] if case.mrc is None else case.mrc.outages
-    found: dict[int, list[HopGroup]] = defaultdict(list)
+    fitting_groups: dict[int, list[HopGroup]] = defaultdict(list)
     ambiguous: set[int] = set()
     for group in losing_groups(case) if outages else ():
-        fits = [i for i, one in enumerate(outages) if _is_outage_of(case, one, group)]
+        fits = [i for i, outage in enumerate(outages) if _is_outage_of(case, outage, group)]
         for number in fits:
-            found[number].append(group)
+            fitting_groups[number].append(group)
         if len(fits) > 1:
             ambiguous.update(fits)
     return {
         number: fitting[0]
-        for number, fitting in found.items()
+        for number, fitting in fitting_groups.items()
         if len(fitting) == 1 and number not in ambiguous
     }
 
@@ -208,7 +219,7 @@ def _is_outage_of(case: Case, outage: MrcPortOutage, group: HopGroup) -> bool:
         return False
     onward = {
         flow
-        for hop in group.ways.hops
+        for hop in group.tap_hops.hops
         if hop.from_tap == group.to_tap
         for flow in hop.passed["flow"].tolist()
     }
@@ -244,12 +255,12 @@ def _of_retired_values(case: Case, outage: MrcPortOutage, group: HopGroup) -> tu
 
 def _passed_meanwhile(group: HopGroup, first: int, last: int) -> bool:
     """Whether the hops passed packets in windows between the first and the last loss."""
-    width, origin = group.ways.window_ns, group.ways.origin_ns
+    width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
     begin, end = -((origin - first) // width), (last - origin) // width
     return any(
         bool(np.any(hop.windows[max(begin, 0) : max(end, 0), PACKETS_IN]))
         for hop in (*group.hops, *group.beside)
-        if hop.whole is not None
+        if hop.total is not None
     )
 
 
@@ -260,13 +271,13 @@ _TRIMMED, _LAST_HOP = 0, 1
 def trims(case: Case, _: Known) -> Iterator[Finding]:
     """Packets that the first tap sees trimmed, and NACKs of packets that no tap saw trimmed."""
     trimmed = _trim_troubles(case, SENT)
-    told = _trim_troubles(case, TOLD)
+    nacked = _trim_troubles(case, TOLD)
     between = _trimmed_between(case)
     later = {
-        sender: told[f]._replace(packets=more)
-        for f in told
+        sender: nacked[f]._replace(packets=more)
+        for f in nacked
         if (sender := case.peers.get(f)) is not None
-        and (more := told[f].packets - between.get(sender, 0)) > 0
+        and (more := nacked[f].packets - between.get(sender, 0)) > 0
     }
     for f in trimmed.keys() & later.keys():
         later[f] = later[f]._replace(packets=later[f].packets - trimmed[f].packets)
@@ -279,31 +290,31 @@ def trims(case: Case, _: Known) -> Iterator[Finding]:
         tap = tap_of(case, (later[flow.id] for flow in group))
         place = Place(from_tap=tap, direction="after the tap", host=only(f.dst for f in group))
         yield _trim(case, place, group, later, after(case, tap), "likely")
-    for group in by_hosts(case.flows[f] for f in told if f not in case.peers):
-        yield _without_data(case, group, told)
+    for group in by_hosts(case.flows[f] for f in nacked if f not in case.peers):
+        yield _without_data(case, group, nacked)
 
 
 def _trim_troubles(case: Case, lane: int) -> dict[int, Trouble]:
     """By flow: its trimmed packets (SENT), or the NACKs of trimmed packets that it carries."""
     records = case.measuring.mrc.flows(len(case.flows))
-    found = {}
+    troubles = {}
     for f in records["trim_frame"][:, lane].nonzero()[0].tolist():
         first, last = (int(records[f"trim_{end}_ns"][f, lane]) for end in ("first", "last"))
         frame, tap = int(records["trim_frame"][f, lane]), int(records["trim_tap"][f, lane])
         of_nacks = records["nacks"][f, _TRIMMED : _LAST_HOP + 1].sum()
         packets = int(records["trimmed"][f] if lane == SENT else of_nacks)
-        found[f] = Trouble(packets, first, last, 0, [(first, frame, tap)], f)
-    return found
+        troubles[f] = Trouble(packets, first, last, 0, [(first, frame, tap)], f)
+    return troubles
 
 
 def _trimmed_between(case: Case) -> dict[int, int]:
     """Packets of each flow that are trimmed on hops between taps."""
-    found: dict[int, int] = {}
-    for hop in () if case.ways is None else case.ways.hops:
+    trimmed: dict[int, int] = {}
+    for hop in () if case.tap_hops is None else case.tap_hops.hops:
         hit = hop.passed[hop.passed["trimmed"] > 0]
         for flow, packets in zip(hit["flow"].tolist(), hit["trimmed"].tolist(), strict=True):
-            found[flow] = found.get(flow, 0) + packets
-    return found
+            trimmed[flow] = trimmed.get(flow, 0) + packets
+    return trimmed
 
 
 def _trim(
@@ -330,13 +341,13 @@ def _trim(
     )
 
 
-def _without_data(case: Case, group: Sequence[Flow], told: Mapping[int, Trouble]) -> Finding:
+def _without_data(case: Case, group: Sequence[Flow], nacked: Mapping[int, Trouble]) -> Finding:
     """NACKs of packets on ways without a tap; the group are the flows of the NACKs."""
-    seen = [told[flow.id] for flow in group]
+    seen = [nacked[flow.id] for flow in group]
     receiver = only(flow.src for flow in group)
     packets = counted(sum(trouble.packets for trouble in seen), "NACK")
     who = counted(len(group), "receiver") if receiver is None else printable(receiver)
-    found = finding(
+    queue = finding(
         case,
         "queueing",
         Place(host=receiver),
@@ -345,7 +356,7 @@ def _without_data(case: Case, group: Sequence[Flow], told: Mapping[int, Trouble]
         _step_for_nacks(case, [flow.id for flow in group]),
         seen=seen,
     )
-    return structs.replace(found, queue_pairs=len(group))
+    return structs.replace(queue, queue_pairs=len(group))
 
 
 def _step_for_nacks(case: Case, tellers: Sequence[int]) -> str:

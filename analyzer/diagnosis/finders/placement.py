@@ -10,17 +10,15 @@ import numpy as np
 from msgspec import UNSET
 
 from ...measures.hops.hops import TapHops
-from ...measures.tap_sets import SPRAYED_WIDTH
+from ...measures.spraying import SPRAYED_WIDTH
 from ...results.base import Spraying
 from ...results.diagnosis import Finding, Kind, Place
 from ...results.flow import Flow
 from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case
-from ..finding import finding, life_of
+from ..finding import called, counted, duration, finding, life_of, only
 from ..known import P99_NS, Finder, Known
-from ..places import called, only
-from ..words import counted, duration
 
 CHANCE = 1e-4
 """With a smaller chance that as many links stay idle under a uniform hash, the hash is at fault."""
@@ -99,7 +97,7 @@ def _is_overloaded(case: Case, known: Known, choice: Choice, tap: str) -> bool:
 
 def _queues(case: Case, known: Known, choice: Choice, crowded: list[str]) -> list[Finding]:
     """The queues of flows that share a link, while several of them do."""
-    found = []
+    queues = []
     for tap in crowded:
         sharing = {flow: case.flows[flow] for flow in choice.flows[tap]}
         for queue in known.onto("queueing", choice.device, tap):
@@ -111,8 +109,8 @@ def _queues(case: Case, known: Known, choice: Choice, crowded: list[str]) -> lis
             ]
             waiting = {flow for flow in queue.flows if case.flows[flow].data_packets}
             if len(there) >= LEAST_FLOWS and waiting <= sharing.keys():
-                found.append(queue)
-    return found
+                queues.append(queue)
+    return queues
 
 
 def _longest(queues: list[Finding]) -> int:
@@ -141,11 +139,11 @@ def choices(case: Case) -> list[Choice]:
     its name differs only in digits. Where all flows take one link, those are parallel that lead to
     another device which has links to the same next devices.
     """
-    if case.ways is None:
+    if case.tap_hops is None:
         return []
     taken: dict[str, dict[str, dict[int, set[int]]]] = {}  # device -> host -> tap -> flows
-    for way in case.ways.hops:
-        device = case.ways.devices.get((way.from_tap, way.to_tap))
+    for way in case.tap_hops.hops:
+        device = case.tap_hops.devices.get((way.from_tap, way.to_tap))
         if device is None or way.to_tap < 0:
             continue
         for f in np.unique(way.passed["flow"]).tolist():
@@ -155,12 +153,12 @@ def choices(case: Case) -> list[Choice]:
     return [
         Choice(device, {case.registry.tap_names[tap]: sorted(on) for tap, on in links.items()})
         for device, hosts in taken.items()
-        for links in _parallel(case.ways, device, list(hosts.values()))
+        for links in _parallel(case.tap_hops, device, list(hosts.values()))
     ]
 
 
 def _parallel(
-    ways: TapHops, device: str, by_host: list[dict[int, set[int]]]
+    tap_hops: TapHops, device: str, by_host: list[dict[int, set[int]]]
 ) -> list[dict[int, set[int]]]:
     """Sets of parallel links with their flows, those without flows included."""
     sets: list[dict[int, set[int]]] = []
@@ -172,31 +170,31 @@ def _parallel(
                 joined.setdefault(tap, set()).update(flows)
         sets.append(joined)
     used = {tap for links in sets for tap in links}
-    names = ways.names
+    names = tap_hops.names
     for links in sets:
         if len(links) == 1:
-            links.update({tap: set() for tap in _twins(ways, device, next(iter(links)))})
-    found = [links for links in sets if len(links) > 1]
-    for links in found:
+            links.update({tap: set() for tap in _twins(tap_hops, device, next(iter(links)))})
+    parallel = [links for links in sets if len(links) > 1]
+    for links in parallel:
         kinds = {_without_digits(names[tap], device) for tap in links} - {None}
         for tap, name in enumerate(names):
             if tap not in used and _without_digits(name, device) in kinds:
                 links[tap] = set()
-    return found
+    return parallel
 
 
-def _twins(ways: TapHops, device: str, tap: int) -> set[int]:
+def _twins(tap_hops: TapHops, device: str, tap: int) -> set[int]:
     """Taps on links of the device to others that stand where the device behind `tap` stands: each
     tap by which packets leave this one has a namesake there."""
-    names = ways.names
+    names = tap_hops.names
     ends = names[tap].split("-")
     if device not in ends or len(ends) != 2:
         return set()
     behind = ends[1 - ends.index(device)]
     then = [
         names[way.to_tap]
-        for way in ways.hops
-        if way.from_tap == tap and ways.devices.get((tap, way.to_tap)) == behind
+        for way in tap_hops.hops
+        if way.from_tap == tap and tap_hops.devices.get((tap, way.to_tap)) == behind
     ]
     return {
         other

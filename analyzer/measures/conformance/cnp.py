@@ -19,7 +19,7 @@ from ...statistics.per_flow import roomier
 from ...track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
 from ...wire.bth import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from .rules import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
-from .state import Book, Here, breaks, keeps, leaves_open
+from .state import Book, SeenAt, breaks, keeps, leaves_open
 
 _CE = 3
 _CNP_OPCODE = 0x81
@@ -115,7 +115,7 @@ def pace(
                 _cause(scopes[QUEUE_PAIR][other], time, interval)
         if not is_cnp:
             continue
-        here = Here(np.int64(rows.tap[i]), time, rows.frame_number[i])
+        seen_at = SeenAt(np.int64(rows.tap[i]), time, rows.frame_number[i])
         if scopes[QUEUE_PAIR][f].expected:
             keeps(book, f, CNP_CAUSE)
         elif scopes[PAIR][keys[f, 1, PAIR]].expected == 0:
@@ -123,13 +123,13 @@ def pace(
         elif other < 0:
             leaves_open(book, f, CNP_CAUSE, UNSEEN)
         else:
-            breaks(book, f, CNP_UNCAUSED, here, 0, 0, 0, 0)
+            breaks(book, f, CNP_UNCAUSED, seen_at, 0, 0, 0, 0)
         _notify(scopes[PORT][keys[f, 1, PORT]], time, interval)
         _notify(scopes[PAIR][keys[f, 1, PAIR]], time, interval)
         _notify(scopes[DESTINATION][keys[f, 1, DESTINATION]], time, interval)
         gap = _notify(scopes[QUEUE_PAIR][f], time, interval)
         if 0 <= gap < interval:  # hence also in the wider scopes
-            breaks(book, f, CNP_CLOSE, here, 0, 0, interval, gap)
+            breaks(book, f, CNP_CLOSE, seen_at, 0, 0, interval, gap)
         elif gap >= 0:
             keeps(book, f, CNP_INTERVAL)
 

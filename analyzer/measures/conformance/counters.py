@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....kernels.records import NamedTuple
 from ...errors import UnreadableInput, UsageError
-from ...results.conformance import CounterCheck
+from ...results.analysis import CounterCheck
 from ...wire.bth import OPERATION_NAMES, RC, XRC
 from .options import HostCounters, endpoint_of
 from .state import BY_READ, BY_TIMEOUT
@@ -130,18 +130,18 @@ def read_counters(path: Path) -> dict[str, int]:
     UnreadableInput when it holds no counter.
     """
     if path.is_dir():
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for file in sorted(p for p in path.iterdir() if p.is_file()):
             text = _text(file).strip()
             if text.isdecimal():
-                found[file.name] = int(text)
+                counts[file.name] = int(text)
     else:
-        found = _parse(_text(path))
-    if not found:
+        counts = _parse(_text(path))
+    if not counts:
         raise UnreadableInput(
             f"{path}: no counter in it; save ethtool -S, rdma statistic or grep . hw_counters/*"
         )
-    return found
+    return counts
 
 
 def growth(before: Path, after: Path) -> dict[str, int]:
@@ -164,39 +164,39 @@ def _text(path: Path) -> str:
 
 
 def _parse(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     if text.lstrip()[:1] in ("[", "{"):
         try:
-            _walk_json(json.loads(text), found)
+            _walk_json(json.loads(text), counts)
         except ValueError:
             return {}
-        return found
+        return counts
     for line in text.splitlines():
-        one = _COLON.match(line)
-        if one is not None:
-            _add(found, one[1], int(one[2]))
+        match = _COLON.match(line)
+        if match is not None:
+            _add(counts, match[1], int(match[2]))
             continue
         body = line.partition("/")[2].partition(" ")[2] if line.startswith("link ") else line
         for name, value in _PAIRS.findall(body):
-            _add(found, name, int(value))
-    return found
+            _add(counts, name, int(value))
+    return counts
 
 
-def _walk_json(node: Any, found: dict[str, int]) -> None:
+def _walk_json(node: Any, counts: dict[str, int]) -> None:
     """Every number with a name; ports and indices are not counters."""
     if isinstance(node, list):
         for item in node:
-            _walk_json(item, found)
+            _walk_json(item, counts)
     elif isinstance(node, dict):
         for name, value in node.items():
             if isinstance(value, dict | list):
-                _walk_json(value, found)
+                _walk_json(value, counts)
             elif isinstance(value, int) and name not in ("port", "ifindex", "qpn"):
-                _add(found, name, value)
+                _add(counts, name, value)
 
 
-def _add(found: dict[str, int], name: str, value: int) -> None:
-    found[name] = found.get(name, 0) + value
+def _add(counts: dict[str, int], name: str, value: int) -> None:
+    counts[name] = counts.get(name, 0) + value
 
 
 _SENT = frozenset((PACKETS_SENT, NAKS_SENT, RNR_SENT, CNPS_SENT))
@@ -238,8 +238,8 @@ def check_counters(
         captured = _captured(tap, host)
         if damaged is not None:
             captured[DAMAGED_RECEIVED] = damaged
-        checks.append([_beside(counters.host, tap.tap, *one, captured) for one in known])
-    return max(checks, key=lambda found: sum(one.agrees is True for one in found))
+        checks.append([_beside(counters.host, tap.tap, *check, captured) for check in known])
+    return max(checks, key=lambda of_tap: sum(check.agrees is True for check in of_tap))
 
 
 def _packets_of(tap: TapCounts, host: int) -> int:

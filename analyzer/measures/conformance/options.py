@@ -84,7 +84,7 @@ def hosts_at_taps(
 
     taps: names of the taps with packets.
     """
-    found: dict[int, list[int]] = {tap: [] for tap in taps}
+    by_tap: dict[int, list[int]] = {tap: [] for tap in taps}
     for address, name in at_hosts:
         host = endpoint_of(address, addresses, "--at-host")
         chosen = [tap for tap, known in taps.items() if name is None or known == name]
@@ -93,5 +93,5 @@ def hosts_at_taps(
             raise UsageError(
                 f"--at-host: name the tap next to {address}, as {address}=TAP; taps are {few}"
             )
-        found[chosen[0]].append(host)
-    return found
+        by_tap[chosen[0]].append(host)
+    return by_tap

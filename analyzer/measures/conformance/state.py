@@ -71,7 +71,7 @@ REQUESTER = np.dtype(
         ("ended", "i8"),
         ("asked", "i8"),  # requests with AckReq that are not acknowledged yet
         ("asked_psn", "u4"),  # the latest of them
-        # the request watched until its ACK, and the latest; see requester.py
+        # the request watched until its ACK, and the latest; see go_back_n.py
         ("ask_open", "u1"),
         ("ask_psn", "u4"),
         ("ask_time", "i8"),
@@ -230,7 +230,7 @@ class BookKeeper(PerFlow[Book]):
         return self.arrays
 
 
-class Here(NamedTuple):
+class SeenAt(NamedTuple):
     """Where and when a packet was captured."""
 
     tap: Int
@@ -252,7 +252,14 @@ def leaves_open(book: Book, f: Int, rule: Int, reason: Int) -> None:
 
 @subkernel
 def breaks(
-    book: Book, f: Int, kind: Int, here: Here, related: Int, psn: Int, expected: Int, value: Int
+    book: Book,
+    f: Int,
+    kind: Int,
+    seen_at: SeenAt,
+    related: Int,
+    psn: Int,
+    expected: Int,
+    value: Int,
 ) -> None:
     """Count a violation of a rule; the first ones are stored with their details."""
     book.broken[f, kind] += 1
@@ -263,9 +270,9 @@ def breaks(
     violation = book.violations[at]
     violation.kind = kind
     violation.flow = f
-    violation.tap = here.tap
-    violation.time = here.time
-    violation.frame = here.frame
+    violation.tap = seen_at.tap
+    violation.time = seen_at.time
+    violation.frame = seen_at.frame
     violation.related = related
     violation.psn = psn
     violation.expected = expected

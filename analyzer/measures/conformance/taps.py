@@ -14,19 +14,24 @@ from ...wire.bth import psn_add, psn_distance
 from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
 from ...wire.packets import HAS_AETH, IPV6, PacketTable
 from .cnp import CnpPacing
-from .options import ConformanceOptions
-from .reads import asks, asks_again, comes_again, learn_path_mtu, reserves, responds
-from .requester import (
+from .go_back_n import (
     after_fatal,
+    answers,
     arrives,
+    asks,
+    asks_again,
     asks_for_answer,
+    comes_again,
+    learn_path_mtu,
     misses_the_first,
+    reserves,
+    responds,
     sends_again,
     sends_new,
     start,
 )
-from .responder import answers
-from .state import UNPAIRED, Book, BookKeeper, Here
+from .options import ConformanceOptions
+from .state import UNPAIRED, Book, BookKeeper, SeenAt
 
 
 @subkernel
@@ -44,13 +49,13 @@ def walk(book: Book, rows: Rows) -> None:
         f = np.int64(rows.peer[g])
         psn = np.int64(rows.psn[i])
         time = rows.time_ns[i]
-        here = Here(np.int64(rows.tap[i]), time, rows.frame_number[i])
+        seen_at = SeenAt(np.int64(rows.tap[i]), time, rows.frame_number[i])
         payload = np.int64(rows.payload_bytes[i])
         dma_length = np.int64(rows.dma_length[i])
         learn_path_mtu(book.states[g], bits, payload)
         if bits & bth.REQUEST:
             asks_for_ack = np.int64(rows.bth_flags[i]) & ASKS_FOR_ACK != 0
-            _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, here)
+            _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, seen_at)
             continue
         if f < 0:
             book.used[UNPAIRED] += 1
@@ -60,12 +65,12 @@ def walk(book: Book, rows: Rows) -> None:
         if not s.started or v == verdicts.DUPLICATE:
             continue
         if bits & bth.RESPONSE_DATA:
-            responds(book, f, s, bits, v, psn, here)
+            responds(book, f, s, bits, v, psn, seen_at)
         elif bits & bth.ACKNOWLEDGE and rows.decode_flags[i] & HAS_AETH:
             has_ids = rows.decode_flags[i] & IPV6 == 0
             ip_id = np.int64(rows.ip_id[i])
             aeth = np.int64(rows.aeth[i])
-            answers(book, f, s, psn, aeth, ip_id, has_ids, here)
+            answers(book, f, s, psn, aeth, ip_id, has_ids, seen_at)
 
 
 @inlined
@@ -78,7 +83,7 @@ def _request(
     psn: Int,
     dma_length: Int,
     asks_for_ack: bool,
-    here: Here,
+    seen_at: SeenAt,
 ) -> None:
     s = book.states[f]
     s.requests += 1
@@ -91,7 +96,7 @@ def _request(
     is_read = bits & bth.READ_REQUEST != 0
     count = reserves(s, dma_length) if is_read else np.int64(1)
     in_order = verdict == verdicts.IN_ORDER or verdict == verdicts.RESTARTED
-    arrives(s, psn, max(count, 1), in_order, here.time)
+    arrives(s, psn, max(count, 1), in_order, seen_at.time)
     asks_for_data = bits & (bth.READ_REQUEST | bth.ATOMIC) != 0
     if verdict == verdicts.DUPLICATE or verdict == verdicts.OVERTAKEN:
         if asks_for_data:
@@ -99,22 +104,22 @@ def _request(
         s.reordered += verdict == verdicts.OVERTAKEN  # judged at its retransmission
         return
     if s.fatal:
-        after_fatal(book, f, s, psn, here)
-    again = verdict == verdicts.RETRANSMITTED or verdict == verdicts.RECOVERED
+        after_fatal(book, f, s, psn, seen_at)
+    resent = verdict == verdicts.RETRANSMITTED or verdict == verdicts.RECOVERED
     if verdict == verdicts.RECOVERED:
         s.lost_before += 1
     if verdict == verdicts.REORDERED:
         s.reordered += 1
-    if again:
-        sends_again(book, f, s, psn, max(count, 1), is_read, here)
+    if resent:
+        sends_again(book, f, s, psn, max(count, 1), is_read, seen_at)
     elif verdict != verdicts.REORDERED:
-        sends_new(book, f, s, psn, max(count, 1), is_read, here)
+        sends_new(book, f, s, psn, max(count, 1), is_read, seen_at)
     first_here = verdict != verdicts.RETRANSMITTED
     if asks_for_data:
         if first_here:
             asks(book, s, psn, dma_length)
         else:
-            asks_again(book, f, s, psn, dma_length, here)
+            asks_again(book, f, s, psn, dma_length, seen_at)
     if first_here:
         if bits & bth.ENDS:
             s.ended += 1
@@ -123,9 +128,9 @@ def _request(
                 s.asked_psn = psn
             s.asked += 1
             if not s.loose and s.arrived == psn_add(psn, max(count, 1)):
-                asks_for_answer(s, psn, here.time, here.frame)
+                asks_for_answer(s, psn, seen_at.time, seen_at.frame)
     s.loose = is_read and count == 0
-    s.request_time = here.time
+    s.request_time = seen_at.time
 
 
 class TapConformance:
@@ -173,14 +178,14 @@ class Conformance:
         for tap in np.unique(batch.table.tap).tolist():
             of_interface.setdefault(self.options.interface_of(tap), []).append(tap)
         for tap, both in of_interface.items():
-            one = self._tap(tap)
+            checks = self._tap(tap)
             if tap == 0 and not self._many_taps:
-                one.update(batch.take(batch.table.tap == 0), flows)
+                checks.update(batch.take(batch.table.tap == 0), flows)
                 continue
-            if one.tracker is None:
-                one.tracker = FlowTracker()
-            own = one.tracker.update(_rows_of(batch.table, both))
-            one.update(own, one.tracker.flows)
+            if checks.tracker is None:
+                checks.tracker = FlowTracker()
+            tracked = checks.tracker.update(_rows_of(batch.table, both))
+            checks.update(tracked, checks.tracker.flows)
 
     def _tap(self, tap: int) -> TapConformance:
         if tap not in self.taps:

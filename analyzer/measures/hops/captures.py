@@ -133,7 +133,7 @@ def without_hidden(
     for hop in seen.hops:
         is_hidden = _may_be_hidden(hops, hop, gaps, first_ns, last_ns)
         hidden.update(hop.lost["flow"][is_hidden].tolist())
-        if hop.whole is not None or not is_hidden.all():
+        if hop.total is not None or not is_hidden.all():
             kept.append(replace(hop, lost=hop.lost[~is_hidden]))
     return replace(
         seen,
@@ -174,7 +174,7 @@ def _may_be_hidden(
     lives_in_gap: Bools = is_hidden.copy()
     margin_ns = _longest_delay_ns(hops.hops)
     for tap, of_tap in gaps.items():
-        before = {h.from_tap for h in hops.hops if h.to_tap == tap and h.whole is not None}
+        before = {h.from_tap for h in hops.hops if h.to_tap == tap and h.total is not None}
         for gap in of_tap:
             begin = _TIMES.min if gap.from_ns is None else gap.from_ns - margin_ns
             end = _TIMES.max if gap.until_ns is None else gap.until_ns + margin_ns
@@ -191,6 +191,6 @@ def _may_be_hidden(
 def _longest_delay_ns(hops: Sequence[TapHop]) -> int:
     """Between two taps, in the times of their clocks: what passes one at the edge of a gap passes
     the other so much earlier or later."""
-    passed = [hop.whole for hop in hops if hop.whole is not None]
-    delays = [abs(int(whole[name])) for whole in passed for name in ("delay_min", "delay_max")]
+    passed = [hop.total for hop in hops if hop.total is not None]
+    delays = [abs(int(total[name])) for total in passed for name in ("delay_min", "delay_max")]
     return max([GRACE_NS, *delays])

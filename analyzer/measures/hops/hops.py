@@ -43,7 +43,7 @@ class TapHop:
     to_tap: int
     """-1 when nothing shows the next tap of lost packets."""
     expected_by: str | None = None
-    whole: Any = None
+    total: Any = None
     """EDGE of all flows together; None when nothing passed."""
     passed: NDArray[Any] = field(default_factory=lambda: np.zeros(0, state.EDGE))
     """EDGE per flow that passed."""
@@ -55,7 +55,7 @@ class TapHop:
     @property
     def passed_packets(self) -> int:
         """Packets that went from tap to tap."""
-        return 0 if self.whole is None else int(self.whole["packets"])
+        return 0 if self.total is None else int(self.total["packets"])
 
     @property
     def packets(self) -> int:

@@ -80,7 +80,7 @@ def tap_hops(
     hops, misses = losses.decide()
     for (near, far), edge in vantage.hops.items():
         hop = hops.setdefault((near, far), TapHop(near, far))
-        hop.whole = edge
+        hop.total = edge
         passes = vantage.passes
         hop.passed = passes[(passes["from_tap"] == near) & (passes["to_tap"] == far)]
         hop.windows = measure.state.windows[int(edge["hop"])]

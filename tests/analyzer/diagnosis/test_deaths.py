@@ -7,10 +7,10 @@ from cases import case_of
 from conformance_traces import ACK, NAK, answer, last, write
 from factories_results import hop
 
-from rocescope.analyzer.diagnosis.deaths import death_of, may_be_answered
+from rocescope.analyzer.diagnosis.finding import death_of, may_be_answered
 from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import EDGE, VISIT
-from rocescope.analyzer.results.hops import TapClock
+from rocescope.analyzer.results.analysis import TapClock
 
 MS = 1000
 REFUSAL = 0x62
@@ -107,10 +107,10 @@ def between_taps(longest_ns):
     passed = np.zeros(2, EDGE)
     passed["flow"] = 0, -1
     passed["delay_max"], passed["delay_min"] = longest_ns, 1000
-    way = TapHop(0, 1, whole=passed[1], passed=passed[:1])
+    way = TapHop(0, 1, total=passed[1], passed=passed[:1])
     empty = np.zeros(0, VISIT)
     ways = TapHops([way], [], empty, 1, 0, 0, 0, 0, 0, ["a", "b"], {})
-    return {"ways": ways, "hops": [hop(from_tap="a", to_tap="b")]}
+    return {"tap_hops": ways, "hops": [hop(from_tap="a", to_tap="b")]}
 
 
 def test_a_request_may_wait_in_a_queue_that_others_left():

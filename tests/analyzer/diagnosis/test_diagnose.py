@@ -257,7 +257,7 @@ def test_the_worst_fault_comes_first():
 )
 def test_what_was_not_read_is_not_cleared(changes):
     case = case_of([last(0)], **changes)
-    assert not case.whole
+    assert not case.is_whole
     said = summary(case, [], ["x"])
     assert said == "No fault found in the part that was read: 1 packet of 1 queue pair"
 

@@ -9,7 +9,7 @@ from cases import capture, case_of, table_of
 from conformance_traces import NAK, answer, last, response, write
 from factories_results import diagnosis, hop
 
-from rocescope.analyzer.diagnosis.healthy import healthy
+from rocescope.analyzer.diagnosis.diagnose import healthy
 from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.pipeline.captures import analyze
@@ -133,7 +133,7 @@ def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():
     one = hop(lost_packets=0, lost_percent=0.0, lost_by_flow=[], passed_packets=100)
     for left, claimed in ((0, True), (1, False)):
         ways = TapHops([TapHop(1, 2)], [], np.zeros(0, VISIT), 0, 0, 0, 0, 0, 0, [], {}, left=left)
-        claims = healthy(case_of(CLEAN, hops=[one], ways=ways), [])
+        claims = healthy(case_of(CLEAN, hops=[one], tap_hops=ways), [])
         assert ("1 hop, 100 packet hops: no loss" in claims) == claimed
 
 

@@ -95,7 +95,7 @@ def hop(taps, delays):
             windows[at, [PACKETS_IN, DELAY_LEAST, DELAY_MOST]] = 1, *delay
     whole = np.zeros(1, state.EDGE)[0]
     whole["delay_min"] = min(delay[0] for delay in delays if delay is not None)
-    return TapHop(*taps, whole=whole, windows=windows)
+    return TapHop(*taps, total=whole, windows=windows)
 
 
 def test_the_span_of_a_queue_is_that_of_its_windows():
@@ -150,8 +150,8 @@ def swallowing(tap, *times):
     """A hop from a tap to an unknown one; other packets from there pass leaf1."""
     hop = losing((tap, -1), tap, *times)
     hop.lost["hop_limit"] = 64
-    beside = TapHop(tap, 2, whole=np.zeros(1, state.EDGE)[0])
-    beside.whole["limit_min"] = beside.whole["limit_max"] = 64
+    beside = TapHop(tap, 2, total=np.zeros(1, state.EDGE)[0])
+    beside.total["limit_min"] = beside.total["limit_max"] = 64
     return hop, beside
 
 

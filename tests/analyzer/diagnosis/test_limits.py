@@ -8,7 +8,7 @@ import pytest
 from cases import capture, case_of, table_of
 from conformance_traces import answer, last, write
 
-from rocescope.analyzer.diagnosis.limits import limits
+from rocescope.analyzer.diagnosis.diagnose import limits
 from rocescope.analyzer.measures.hops.hops import TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.results.captures import CaptureGap, Ended, Pause, Sampling
@@ -41,24 +41,24 @@ def test_drops_of_the_capture():
 
 def test_packets_whose_way_is_known_in_part():
     ways = TapHops([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, ["1 of 2 taps"], 1)
-    assert "3 packets still between two taps" in said(ways=ways)
-    assert "2 packets tracked for a short time only" in said(ways=ways)
-    assert "1 of 2 taps" in said(ways=ways)
-    assert "1 lost or retransmitted packet without an exact time" in said(ways=ways)
+    assert "3 packets still between two taps" in said(tap_hops=ways)
+    assert "2 packets tracked for a short time only" in said(tap_hops=ways)
+    assert "1 of 2 taps" in said(tap_hops=ways)
+    assert "1 lost or retransmitted packet without an exact time" in said(tap_hops=ways)
 
 
 def test_taps_that_no_packet_passes_one_after_the_other():
     alone = TapHops([], [], np.zeros(0, VISIT), 1, 0, 0, 0, 0, 0, [], {}, (), 0)
     text = "no packet was seen at two of the 2 taps"
     taps = [msgspec.structs.replace(capture(table_of(ROWS)), name=name) for name in ("a", "b")]
-    assert text in said(ways=alone, captures=taps)
-    assert text not in said(ways=alone)
+    assert text in said(tap_hops=alone, captures=taps)
+    assert text not in said(tap_hops=alone)
     assert text not in said(captures=taps)
     flows = case_of(ROWS).flows
     sprayed = [msgspec.structs.replace(flow, taps={"a": 1, "b": 1}) for flow in flows]
-    assert text in said(ways=alone, captures=taps, flows=sprayed)
+    assert text in said(tap_hops=alone, captures=taps, flows=sprayed)
     both = [msgspec.structs.replace(flow, tap_copies=1) for flow in flows]
-    assert text not in said(ways=alone, captures=taps, flows=both)
+    assert text not in said(tap_hops=alone, captures=taps, flows=both)
 
 
 def test_samples():

@@ -6,8 +6,8 @@ import pytest
 from cases import case_of
 from conformance_traces import NAK, answer, last, write
 
-from rocescope.analyzer.diagnosis import places
-from rocescope.analyzer.diagnosis.places import by_any_host, by_hosts, of_same_hosts
+from rocescope.analyzer.diagnosis import finding as places
+from rocescope.analyzer.diagnosis.finding import by_any_host, by_hosts, of_same_hosts
 from rocescope.analyzer.measures.troubles import NAK_SENT
 
 

@@ -7,7 +7,7 @@ from cases import case_of
 from conformance_traces import write
 from factories_results import flow
 
-from rocescope.analyzer.diagnosis import words
+from rocescope.analyzer.diagnosis import finding as words
 from rocescope.analyzer.results.flow import Owner
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocescope.analyzer.measures import counters
 from rocescope.analyzer.measures.counters import Counters
 from rocescope.analyzer.statistics.per_flow import kept_flows
-from rocescope.cluster.state import read_state, write_state
+from rocescope.cluster.reduce import read_state, write_state
 
 
 def count_packets(counts, rows):

@@ -15,8 +15,7 @@ from tracked_batches import ACK, tracked, updated
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.merge import merge_tables
-from rocescope.analyzer.measures.spraying import PathUsage, fim
-from rocescope.analyzer.measures.tap_sets import entropy_imbalances, tap_imbalances
+from rocescope.analyzer.measures.spraying import PathUsage, entropy_imbalances, fim, tap_imbalances
 from rocescope.analyzer.track.batch import TAP_COPY
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry

@@ -13,8 +13,7 @@ from rings import measured, ring
 
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.analyzer.results.analysis import Analysis
-from rocescope.analyzer.results.hops import CaptureLoss, Hop, LostAt, Ranks, TapClock
+from rocescope.analyzer.results.analysis import Analysis, CaptureLoss, Hop, LostAt, Ranks, TapClock
 from rocescope.report.files.results import json_schema
 
 # Hops as JSON, and what their numbers promise, on a real fabric.

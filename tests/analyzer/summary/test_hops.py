@@ -9,7 +9,7 @@ from tracked_batches import START_NS, tracked
 
 from rocescope.analyzer.measures.hops.losses import tap_hops
 from rocescope.analyzer.measures.hops.measure import HopMeasure
-from rocescope.analyzer.summary.hops import capture_losses, clocks, hop_records
+from rocescope.analyzer.summary.summarize import capture_losses, clocks, hop_records
 from rocescope.analyzer.track.state import FLOW
 
 

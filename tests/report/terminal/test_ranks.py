@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.analyzer.results.analysis import CommunicatorTiming, Ranks, RankTiming
 from rocescope.analyzer.results.base import Quantiles
 from rocescope.analyzer.results.flow import Owner
-from rocescope.analyzer.results.hops import CommunicatorTiming, Ranks, RankTiming
 from rocescope.analyzer.summary.ranks import ranks_of
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.ranks import gone, lost_packets

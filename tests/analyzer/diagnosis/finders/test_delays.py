@@ -31,7 +31,7 @@ from fabric_captures import (
 from fabric_captures import write as write_taps
 from msgspec import UNSET
 
-from rocescope.analyzer.diagnosis import limits
+from rocescope.analyzer.diagnosis import diagnose as limits
 from rocescope.analyzer.diagnosis.finders.delays import (
     DRAINS,
     late_before,
@@ -244,7 +244,7 @@ def test_limits_tell_where_windows_are_too_wide(paused_ns, said):
     pause = Pause(None, 1, 0, 9, 10.0, 10, 60, spans=[PauseSpan(10, 10 + paused_ns)])
     tap = msgspec.structs.replace(one.taps[0], pauses=[pause])
     case = case_of(rows, captures=[msgspec.structs.replace(one, taps=[tap])])
-    case = replace(case, ways=SimpleNamespace(window_ns=470 * MSEC))
+    case = replace(case, tap_hops=SimpleNamespace(window_ns=470 * MSEC))
     lines = [line for line in limits._pauses(case) if "in steps of 470 ms" in line]
     assert len(lines) == said
 

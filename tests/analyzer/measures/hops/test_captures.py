@@ -22,7 +22,7 @@ def way(from_tap, to_tap, passed=(), lost=()):
     whole = np.zeros((), EDGE) if len(passed) else None
     if whole is not None:
         whole["packets"], whole["delay_min"], whole["delay_max"] = 10, -DELAY, DELAY // 2
-    return TapHop(from_tap, to_tap, whole=whole, passed=edges, lost=packets)
+    return TapHop(from_tap, to_tap, total=whole, passed=edges, lost=packets)
 
 
 def ways(*hops, visits=()):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import tracked
 
-from rocescope.analyzer.measures.hops import clocks as module
-from rocescope.analyzer.measures.hops.clocks import LEAST_SAMPLES, SampledTimes
+from rocescope.analyzer.measures.hops import measure as module
+from rocescope.analyzer.measures.hops.measure import LEAST_SAMPLES, SampledTimes
 from rocescope.analyzer.measures.hops.passing import LEAST_HORIZON_NS
 
 MS, SECOND = 10**6, 10**9

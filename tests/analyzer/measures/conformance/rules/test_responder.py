@@ -22,7 +22,7 @@ from conformance_traces import (
 )
 
 from rocescope.analyzer.measures.conformance import rules
-from rocescope.analyzer.measures.conformance.responder import RNR_TIMER_NS
+from rocescope.analyzer.measures.conformance.go_back_n import RNR_TIMER_NS
 
 TOP = 0xFFFFFF
 
