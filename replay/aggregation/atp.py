@@ -45,7 +45,7 @@ ATP_DEFAULTS: Final[Mapping[str, str]] = {
 
 @subkernel
 def atp_at_switch(
-    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+    memory: Memory, extra: Records, slot: Int, first: Int, all_workers: Int, now_ps: Int
 ) -> Int:
     """See `switches.AtSwitch`."""
     cell = first + extra[slot].index
@@ -56,7 +56,7 @@ def atp_at_switch(
             flush(memory, extra, slot, cell, now_ps)
         return np.int64(FORWARD)
     if same or owner == 0:
-        return add(memory, extra, slot, cell, whole, now_ps)
+        return add(memory, extra, slot, cell, all_workers, now_ps)
     collide(memory, extra, slot)
     return np.int64(FORWARD)
 
@@ -88,14 +88,14 @@ from ATP's: rto=50ms,trigger=1."""
 
 @subkernel
 def a2tp_at_switch(
-    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+    memory: Memory, extra: Records, slot: Int, first: Int, all_workers: Int, now_ps: Int
 ) -> Int:
     """That of ATP, which marks the sum whose slot another fragment wants."""
     cell = first + extra[slot].index
     owner = memory.cells[cell].owner
     if owner != 0 and owner != fragment_of(extra, slot) and not is_resent(extra, slot):
         memory.cells[cell].marked |= np.int64(CONTENDED)
-    return atp_at_switch(memory, extra, slot, first, whole, now_ps)
+    return atp_at_switch(memory, extra, slot, first, all_workers, now_ps)
 
 
 def a2tp(given: Mapping[str, str]) -> Scheme:
@@ -123,7 +123,7 @@ def ideal(given: Mapping[str, str]) -> Scheme:
 
 @subkernel
 def none_at_switch(
-    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+    memory: Memory, extra: Records, slot: Int, first: Int, all_workers: Int, now_ps: Int
 ) -> Int:
     """See `switches.AtSwitch`."""
     return np.int64(FORWARD)

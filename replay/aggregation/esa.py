@@ -31,7 +31,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 @subkernel
 def esa_at_switch(
-    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+    memory: Memory, extra: Records, slot: Int, first: Int, all_workers: Int, now_ps: Int
 ) -> Int:
     """See `switches.AtSwitch`."""
     cells, params = memory.cells, memory.params
@@ -48,10 +48,10 @@ def esa_at_switch(
             if params[_AGEING]:
                 cells[cell].priority >>= 1
             return np.int64(FORWARD)
-        if extra[slot].bits != whole:
+        if extra[slot].bits != all_workers:
             swap(memory, extra, slot, cell, now_ps)
         return np.int64(FORWARD)
-    fate = add(memory, extra, slot, cell, whole, now_ps)
+    fate = add(memory, extra, slot, cell, all_workers, now_ps)
     if params[_EARLY] and cells[cell].done:
         release(memory, cell, now_ps)
     return fate

@@ -79,8 +79,11 @@ class PreparedAggregation:
             raise UsageError("--nccl-log needs captures")
         if not request.captures and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
-        own = request.window, request.silence
-        if not request.captures and own != (AggregationRequest.window, AggregationRequest.silence):
+        of_captures = request.window, request.silence
+        if not request.captures and of_captures != (
+            AggregationRequest.window,
+            AggregationRequest.silence,
+        ):
             raise UsageError("--window and --silence need captures; --jobs has window=")
         if request.filter is not None:
             Filter(request.filter)
@@ -105,10 +108,10 @@ class PreparedAggregation:
         """The jobs: those of captures, then those of specs. progress: called with the bytes read
         and the size of the captures."""
         if self._jobs is None:
-            found, notes = self._captured(progress)
+            jobs, notes = self._captured(progress)
             every = [
-                *found,
-                *place(parse_jobs(self.request.jobs, len(found) + 1), self.fabric, found),
+                *jobs,
+                *place(parse_jobs(self.request.jobs, len(jobs) + 1), self.fabric, jobs),
             ]
             if len(every) > MOST_JOBS:
                 raise UsageError(f"{len(every):,} jobs exceed the maximum of {MOST_JOBS}")
@@ -187,7 +190,7 @@ SCHEMES: Mapping[str, Callable[[Mapping[str, str]], Scheme]] = {
 
 def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
     """Schemes of `NAME` or `NAME:key=value,...`; none given: all. UsageError for others."""
-    found: list[Scheme | AllReduce] = []
+    schemes: list[Scheme | AllReduce] = []
     every = (*SCHEMES, *ALL_REDUCES)
     for spec in specs or every:
         name, _, rest = spec.partition(":")
@@ -199,7 +202,7 @@ def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
             scheme = SCHEMES[name](given)
         else:
             scheme = AllReduce(name, Options(name, given, {}).values)
-        if any(one.name == scheme.name for one in found):
+        if any(other.name == scheme.name for other in schemes):
             raise UsageError(f"scheme {scheme.name} is given twice")
-        found.append(scheme)
-    return found
+        schemes.append(scheme)
+    return schemes

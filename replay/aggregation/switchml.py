@@ -28,7 +28,7 @@ DEFAULTS: Final[Mapping[str, str]] = {"rto": "10ms", "double-after": "50000"}
 
 @subkernel
 def switchml_at_switch(
-    memory: Memory, extra: Records, slot: Int, first: Int, whole: Int, now_ps: Int
+    memory: Memory, extra: Records, slot: Int, first: Int, all_workers: Int, now_ps: Int
 ) -> Int:
     """See `switches.AtSwitch`. The packet's `index` is that of its version."""
     cells, job = memory.cells, extra[slot].job
@@ -47,7 +47,7 @@ def switchml_at_switch(
     else:
         cells[cell].bits |= bit
         cells[cell].value = added(cells[cell].value, extra[slot].value)
-    if cells[cell].bits != whole:
+    if cells[cell].bits != all_workers:
         memory.tally[job].absorbed += 1
         return np.int64(ABSORB)
     cells[cell].done = 1

@@ -47,15 +47,15 @@ class Conditions:
 
     def described(self) -> dict[str, str]:
         """All conditions that were set, as option values, and always the recovery."""
-        told = self.transport.described()
+        words = self.transport.described()
         if self.at_rho_max:
-            told["rate"] = RHO_MAX
+            words["rate"] = RHO_MAX
         if self.told:
-            told["fail"] = " ".join(self.told)
+            words["fail"] = " ".join(self.told)
         if self.failures is not None:
             g = self.failures(0).convergence_ps
-            told["converge"] = NEVER if g is None else f"{g / 1e6:g}us" if g else "0"
-        return told
+            words["converge"] = NEVER if g is None else f"{g / 1e6:g}us" if g else "0"
+        return words
 
 
 def parse_conditions(
@@ -83,14 +83,14 @@ def pause_summary(
     runs = [result.pauses for result in results if result.pauses is not None]
     if not runs:
         return None
-    first, locked = runs[0], [one.deadlock for one in runs if one.deadlock and not one.may_pass]
+    first, locked = runs[0], [run.deadlock for run in runs if run.deadlock and not run.may_pass]
     roots = first.roots.reshape(-1, len(first.classes)).sum(1)
     causes = np.argsort(-roots, kind="stable")[: np.count_nonzero(roots)]
     ports = _ports(first, fabric)
     return PauseSummary(
-        pauses=sum(int(one.pauses.sum()) for one in runs),
-        paused_ns=sum(int(one.paused_ps.sum()) for one in runs) // PS,
-        lost_without_headroom=sum(int(one.no_room.sum()) for one in runs),
+        pauses=sum(int(run.pauses.sum()) for run in runs),
+        paused_ns=sum(int(run.paused_ps.sum()) for run in runs) // PS,
+        lost_without_headroom=sum(int(run.no_room.sum()) for run in runs),
         victim_flows=first.victim_flows,
         causes=[fabric.link_name(link) for link in causes.tolist()],
         ports=ports,
@@ -106,21 +106,21 @@ def pause_summary(
     )
 
 
-def _settings(one: PauseOutcome, model: Model) -> dict[str, str]:
+def _settings(outcome: PauseOutcome, model: Model) -> dict[str, str]:
     """The keys of `--lossless pfc` with the values in force, in bytes and nanoseconds."""
     pfc = model.pfc
     assert pfc is not None
-    told = {"buffer": _range(one.buffers)}
+    settings = {"buffer": _range(outcome.buffers)}
     if pfc.xoff_bytes is None:
-        told["alpha"] = f"{pfc.alpha:g}"
+        settings["alpha"] = f"{pfc.alpha:g}"
     else:
-        told["xoff"] = str(pfc.xoff_bytes)
-    told |= {"xon": str(one.xon_bytes), "headroom": _range(one.headroom)}
-    told["reaction"] = f"{pfc.reaction_ps / PS:g}ns"
+        settings["xoff"] = str(pfc.xoff_bytes)
+    settings |= {"xon": str(outcome.xon_bytes), "headroom": _range(outcome.headroom)}
+    settings["reaction"] = f"{pfc.reaction_ps / PS:g}ns"
     if pfc.quanta is not None:
-        told["quanta"] = str(pfc.quanta)
-    told["storm"] = f"{pfc.storm_ps / (1000 * PS):g}us"
-    return told
+        settings["quanta"] = str(pfc.quanta)
+    settings["storm"] = f"{pfc.storm_ps / (1000 * PS):g}us"
+    return settings
 
 
 def _range(values: Ints) -> str:
@@ -134,7 +134,7 @@ def _range(values: Ints) -> str:
 
 def _priority(runs: Sequence[PauseOutcome], number: int, name: str) -> PausedPriority:
     def total(column: str) -> int:
-        return sum(int(getattr(one, column)[number :: len(one.classes)].sum()) for one in runs)
+        return sum(int(getattr(run, column)[number :: len(run.classes)].sum()) for run in runs)
 
     return PausedPriority(
         priority=name,
@@ -145,39 +145,39 @@ def _priority(runs: Sequence[PauseOutcome], number: int, name: str) -> PausedPri
     )
 
 
-def _ports(one: PauseOutcome, fabric: Fabric) -> list[PausedPort]:
-    classes = len(one.classes)
-    order = np.argsort(-one.paused_ps, kind="stable")
+def _ports(outcome: PauseOutcome, fabric: Fabric) -> list[PausedPort]:
+    classes = len(outcome.classes)
+    order = np.argsort(-outcome.paused_ps, kind="stable")
     return [
         PausedPort(
             port=fabric.link_name(row // classes),
             layer=fabric.layers[int(fabric.links.layer[row // classes])],
-            priority=one.classes[row % classes],
-            frames=int(one.frames[row]),
-            storm_ns=int(one.storm_ps[row]) // PS if one.storm_ps[row] >= 0 else None,
-            pauses=int(one.pauses[row]),
-            paused_ns=int(one.paused_ps[row]) // PS,
-            longest_ns=int(one.longest_ps[row]) // PS,
-            endless=bool(one.endless[row]),
-            victims=None if one.victims is None else int(one.victims[row]),
+            priority=outcome.classes[row % classes],
+            frames=int(outcome.frames[row]),
+            storm_ns=int(outcome.storm_ps[row]) // PS if outcome.storm_ps[row] >= 0 else None,
+            pauses=int(outcome.pauses[row]),
+            paused_ns=int(outcome.paused_ps[row]) // PS,
+            longest_ns=int(outcome.longest_ps[row]) // PS,
+            endless=bool(outcome.endless[row]),
+            victims=None if outcome.victims is None else int(outcome.victims[row]),
         )
         for row in order.tolist()
-        if one.pauses[row]
+        if outcome.pauses[row]
     ]
 
 
 def pause_notes(result: EngineResult, fabric: Fabric) -> list[str]:
     """A headroom that is too small for its cable, in words."""
-    one = result.pauses
-    if one is None or not (one.headroom < one.needed).any():
+    pauses = result.pauses
+    if pauses is None or not (pauses.headroom < pauses.needed).any():
         return []
-    short = np.flatnonzero(one.headroom < one.needed)
-    worst = int(short[np.argmax((one.needed - one.headroom)[short])])
-    classes = len(one.classes)
+    short = np.flatnonzero(pauses.headroom < pauses.needed)
+    worst = int(short[np.argmax((pauses.needed - pauses.headroom)[short])])
+    classes = len(pauses.classes)
     ports = len(np.unique(short // classes))
     return [
-        f"headroom={int(one.headroom[worst]):,} B is too small for "
-        f"{fabric.link_name(worst // classes)}, which needs {int(one.needed[worst]):,} B: "
+        f"headroom={int(pauses.headroom[worst]):,} B is too small for "
+        f"{fabric.link_name(worst // classes)}, which needs {int(pauses.needed[worst]):,} B: "
         f"packets can be lost; {ports:,} ports are short"
     ]
 

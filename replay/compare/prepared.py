@@ -131,16 +131,16 @@ class PreparedReplay:
         pattern, (name, _, rest) = self.request.pattern, self.request.pattern.partition(":")
         if name in ITERATED:
             raise UsageError(f"--pattern {name} waits for its steps: use --jobs collective=ring")
-        classes = [one.name for one in parse_classes(self.request.priority)]
+        classes = [traffic_class.name for traffic_class in parse_classes(self.request.priority)]
         placed = parse_jobs(self.request.jobs, self._files, classes)
 
         def jobs(seed: int) -> list[PlacedJob]:
-            found = placed(self.fabric, seed)
+            jobs_placed = placed(self.fabric, seed)
             if pattern:
                 spec = pattern if "messages=" in rest else f"{name}:{rest},messages=1"
                 pairs, _ = pairs_of(spec, self.fabric, seed - self.request.seed)
-                found.append(background(name, pairs, self.fabric.hosts))
-            return found
+                jobs_placed.append(background(name, pairs, self.fabric.hosts))
+            return jobs_placed
 
         # Mistakes are told before anything runs.
         used = {job.priority % len(classes) for job in jobs(self.request.seed)}
@@ -309,23 +309,23 @@ class PreparedReplay:
             window_ns=self._window_ns,
             shape=parse_shape(request.model),
         )
-        told = CAPTURED if as_captured else ASAP
+        offer = CAPTURED if as_captured else ASAP
         if request.window:
-            told = f"{CAPTURED}, by windows of {request.window}"
+            offer = f"{CAPTURED}, by windows of {request.window}"
         linked = None if as_captured else _evidence(traffic.messages)
-        return lambda _run: Load(workload, (*warnings, *notes), offered=told, linked=linked)
+        return lambda _run: Load(workload, (*warnings, *notes), offered=offer, linked=linked)
 
 
 def _evidence(sent: SentMessages | None) -> LinkEvidence | None:
     """The links between queue pairs in numbers; None if there were too many messages."""
     if sent is None:
         return None
-    told, gaps = sent.evidence, sent.links.gap_ns
+    evidence, gaps = sent.evidence, sent.links.gap_ns
     return LinkEvidence(
-        queue_pairs=told.flows,
-        messages_tested=told.of,
-        messages_fixed=told.fixed,
-        fixed_percent=100 * told.fixed / told.of if told.of else None,
+        queue_pairs=evidence.flows,
+        messages_tested=evidence.of,
+        messages_fixed=evidence.fixed,
+        fixed_percent=100 * evidence.fixed / evidence.of if evidence.of else None,
         median_gap_ns=float(np.median(gaps)) if len(gaps) else None,
-        pairs_not_compared=told.not_compared,
+        pairs_not_compared=evidence.not_compared,
     )

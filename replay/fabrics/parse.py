@@ -76,10 +76,10 @@ def parse_fabric(spec: str) -> Fabric:
     if path.suffix == ".graphml":
         from .files import read_graphml
 
-        fabric, own = read_graphml(path, rate, delay)
+        fabric, in_file = read_graphml(path, rate, delay)
     else:
-        fabric, own = _of_yaml(path, rate, delay)
-    return changed(changed(fabric, own, fabric.name), changes, fabric.name)
+        fabric, in_file = _of_yaml(path, rate, delay)
+    return changed(changed(fabric, in_file, fabric.name), changes, fabric.name)
 
 
 def _of_yaml(path: Path, rate: int, delay: int) -> tuple[Fabric, Changes]:

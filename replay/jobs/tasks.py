@@ -225,8 +225,8 @@ class Tasks:
         self._edges.append(after)
 
     def _wait_all(self, tasks: Sequence[int], after: Sequence[int]) -> None:
-        for one, other in zip(tasks, after, strict=True):
-            self.wait(one, other)
+        for waiting, other in zip(tasks, after, strict=True):
+            self.wait(waiting, other)
 
     def graph(self) -> Graph:
         """The graph, its nodes in an order that they can be done in. UsageError for messages
@@ -273,10 +273,10 @@ class Tasks:
         chain = []
         for task in order.tolist():
             if task in self._processor:
-                own = self._processor[task]
-                if own in last:
-                    chain.append((place[task], place[last[own]]))
-                last[own] = task
+                processor = self._processor[task]
+                if processor in last:
+                    chain.append((place[task], place[last[processor]]))
+                last[processor] = task
         if chain:
             graph.wait(*np.array(chain, np.int64).T)
         return graph

@@ -85,7 +85,7 @@ def run_event_driven(
     can_lose = model.buffer_bytes is not None or len(plan.changes) > 0
     can_lose |= model.pfc is not None and model.pfc.headroom_bytes is not None
     can_lose |= model.pfc is not None and model.pfc.quanta is not None
-    can_lose |= not all(one.lossless for one in model.classes)
+    can_lose |= not all(each.lossless for each in model.classes)
     source = plan.fabric.links.source
     if model.cut_through:
         rates = plan.rates(arrays.ps_per_byte_q20)
@@ -98,17 +98,17 @@ def run_event_driven(
     if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
         raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
     control = _congestion(workload, arrays, transport, model)
-    own = _feedback(
+    feedback = _feedback(
         workload, run, arrays, plan, transport, control, model, strategy, rules, can_lose
     )
     if model.pfc is not None:
         packet = max(workload.packet_bytes.max(initial=1), workload.last_bytes.max(initial=1))
-        flows, wheel = len(workload.src), own.wheel
+        flows, wheel = len(workload.src), feedback.wheel
         rates = plan.rates(arrays.ps_per_byte_q20)
         names = fabric.nodes.names
         pauses = new_pauses(arrays, source, model, int(packet), flows, wheel, rates, names)
         run = run._replace(pauses=pauses)
-    run, own = _grown_to(run, own, int(own.control["margin"][0]) + len(workload.src))
+    run, feedback = _grown_to(run, feedback, int(feedback.control["margin"][0]) + len(workload.src))
     base, goal, ended = 0, 0, True
     if until_ps is None:
         until_ps = _patience_ps(workload, fabric)
@@ -116,19 +116,19 @@ def run_event_driven(
         in_phase = workload.nodes_of(phase)
         goal += int(np.count_nonzero(in_phase))
         release(run, workload, np.flatnonzero(in_phase & workload.at_once), base)
-        run, own, ended = _drain(
-            run, own, evs, functions, control, rules, goal, until_ps, tell, stop
+        run, feedback, ended = _drain(
+            run, feedback, evs, functions, control, rules, goal, until_ps, tell, stop
         )
         done = run.messages["completed_ps"][in_phase]
         if run.counts["completed"][0] < goal:
             break
         base = int(done.max(initial=base))
-    result = _result(run, own, rules, None if rules.hosts is None else evs, len(workload.flow))
+    result = _result(run, feedback, rules, None if rules.hosts is None else evs, len(workload.flow))
     stopped = stop is not None and stop.is_set()
     engine = replace(result.engine, out_of_time=not ended and not stopped)
     if model.pfc is not None:
         incomplete = run.counts["completed"][0] < goal and not stopped
-        names = tuple(one.name for one in model.classes)
+        names = tuple(each.name for each in model.classes)
         engine = replace(engine, pauses=pause_outcome(run, names, incomplete, ended))
     return replace(result, engine=engine)
 
@@ -149,7 +149,7 @@ def _patience_ps(workload: Workload, fabric: Fabric) -> int:
 
 def _drain(
     run: RunState,
-    own: Feedback,
+    feedback: Feedback,
     evs: EvState,
     functions: HostFunctions,
     control: Congestion,
@@ -164,7 +164,7 @@ def _drain(
         before = int(run.counts["hops"][0])
         outcome = run_events(
             run,
-            own,
+            feedback,
             evs,
             (rules.choose, rules.emit),
             rules.state,
@@ -177,22 +177,22 @@ def _drain(
         if tell is not None:
             tell(int(run.counts["hops"][0]))
         if outcome == GROW:
-            run, own = _grown(run, own)
+            run, feedback = _grown(run, feedback)
             continue
         at_limit = outcome == MORE and run.counts["hops"][0] < before + HOPS_AT_ONCE
         if outcome != MORE or at_limit or (stop is not None and stop.is_set()):
-            return run, own, outcome == DONE
+            return run, feedback, outcome == DONE
 
 
-def _grown(run: RunState, own: Feedback) -> tuple[RunState, Feedback]:
+def _grown(run: RunState, feedback: Feedback) -> tuple[RunState, Feedback]:
     run = with_more_slots(run)
-    return run, own._replace(slots=run.slots)
+    return run, feedback._replace(slots=run.slots)
 
 
-def _grown_to(run: RunState, own: Feedback, slots: int) -> tuple[RunState, Feedback]:
+def _grown_to(run: RunState, feedback: Feedback, slots: int) -> tuple[RunState, Feedback]:
     while len(run.slots) < slots:
-        run, own = _grown(run, own)
-    return run, own
+        run, feedback = _grown(run, feedback)
+    return run, feedback
 
 
 def _congestion(
@@ -245,23 +245,23 @@ def _feedback(
 
 
 def _result(
-    run: RunState, own: Feedback, rules: Rules, evs: EvState | None, of_messages: int
+    run: RunState, feedback: Feedback, rules: Rules, evs: EvState | None, of_messages: int
 ) -> FeedbackResult:
-    tally = fb.Tally(*own.tally[0].tolist())
+    tally = fb.Tally(*feedback.tally[0].tolist())
     engine = replace(
         result_of(run, rules, of_messages),
         lost_on_links=tally.lost_on_links,
         sent_again=tally.sent_again,
         timeouts=tally.timeouts,
-        failed_ps=_failed_ps(own),
+        failed_ps=_failed_ps(feedback),
     )
-    return FeedbackResult(engine, tally, _under_way(run), own.ports, evs)
+    return FeedbackResult(engine, tally, _under_way(run), feedback.ports, evs)
 
 
-def _failed_ps(own: Feedback) -> Ints:
+def _failed_ps(feedback: Feedback) -> Ints:
     """int64[F]: when the sender of a flow gave up; -1: never."""
-    failed = own.senders["retries"] > own.control["most_retries"][0]
-    return np.where(failed, own.senders["retried_ps"], -1)
+    failed = feedback.senders["retries"] > feedback.control["most_retries"][0]
+    return np.where(failed, feedback.senders["retried_ps"], -1)
 
 
 def _under_way(run: RunState) -> int:

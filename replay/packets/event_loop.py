@@ -40,7 +40,7 @@ DONE, MORE, GROW = range(3)
 @subkernel
 def run_events(
     run: RunState,
-    own: Feedback,
+    feedback: Feedback,
     evs: EvState,
     of_rules: tuple[Int, Int],
     state: Ints,
@@ -55,7 +55,11 @@ def run_events(
     of_rules, of_hosts, of_congestion: addresses of the functions, in the order of the lines below.
     """
     choose, emit = choose_at(of_rules[0]), emit_at(of_rules[1])
-    select, feedback, wake = select_at(of_hosts[0]), feedback_at(of_hosts[1]), wake_at(of_hosts[2])
+    select, on_feedback, wake = (
+        select_at(of_hosts[0]),
+        feedback_at(of_hosts[1]),
+        wake_at(of_hosts[2]),
+    )
     on_ack, on_cnp = on_ack_at(of_congestion[0]), on_cnp_at(of_congestion[1])
     on_loss, on_send = on_loss_at(of_congestion[2]), on_send_at(of_congestion[3])
     net = Net(
@@ -67,9 +71,9 @@ def run_events(
         run.due_ps, run.wire, run.next_start, run.next_message, run.counts,
     )  # fmt: skip
     counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
-    control, wheel, wires = own.control, own.wheel, own.wires
+    control, wheel, wires = feedback.control, feedback.wheel, feedback.wires
     timers, host_items = control[0].timers, control[0].host_items
-    switches = own.routes.shape[1]
+    switches = feedback.routes.shape[1]
     pfc = run.settings[0].pfc != 0
     stop_hops = counts[0].hops + most_hops
     ahead = len(wheel.items) > MANY
@@ -77,8 +81,8 @@ def run_events(
         if run.hosts[host].pending >= 0:
             due = max(run.messages[run.hosts[host].pending].release, counts[0].clock)
             schedule(wheel, host_items + host, due)
-    if control[0].next_change < len(own.changes):
-        schedule(wheel, np.int64(0), own.changes[control[0].next_change, 0])
+    if control[0].next_change < len(feedback.changes):
+        schedule(wheel, np.int64(0), feedback.changes[control[0].next_change, 0])
     while counts[0].completed < goal:
         if counts[0].free_slots < control[0].margin:
             return GROW
@@ -93,7 +97,7 @@ def run_events(
         counts[0].clock = time
         control[0].now_ps = time
         if ahead:
-            _fetch_next(run, own, switches)
+            _fetch_next(run, feedback, switches)
 
         # The event: a change, a packet that arrives over a link, or the timer of a flow.
         # `nic` is the host of the event.
@@ -101,14 +105,14 @@ def run_events(
         slot: Int = np.int64(-1)
         node: Int = np.int64(-1)
         flow: Int = np.int64(-1)
-        again: Bool
+        resumes: Bool
         framed: Bool
-        again = framed = False
+        resumes = framed = False
         if item == 0:
-            nic: Int = _owner_of_change(own)
+            nic: Int = _owner_of_change(feedback)
         elif item >= host_items:
             nic = item - host_items
-            again = own.nics[nic].blocked != 0
+            resumes = feedback.nics[nic].blocked != 0
         elif item >= timers:
             flow = item - timers
             nic = run.flows[flow].src
@@ -125,17 +129,17 @@ def run_events(
                 serve(net, link, time + 1)
         if nic >= 0:
             limit = time if item == 0 or framed else time + 1  # changes and pauses come first
-            serve_nic(net, desk, own, evs, emit, state, select, on_send, nic, limit)
+            serve_nic(net, desk, feedback, evs, emit, state, select, on_send, nic, limit)
         if framed:
             if nic >= 0:
                 _hold_rings(net, desk, link, nic)
             obey(net, run.messages, link, time)
             if nic >= 0 and run.settings[0].classes > 1:  # another class may have been blocked
-                unblock(own.nics, run.hosts, nic, time)
+                unblock(feedback.nics, run.hosts, nic, time)
             schedule(wheel, item, time)  # the same event, without the frame
             continue
-        if again:  # retry after the earlier packets were sent
-            unblock(own.nics, run.hosts, nic, time)
+        if resumes:  # retry after the earlier packets were sent
+            unblock(feedback.nics, run.hosts, nic, time)
             schedule(wheel, item, time)
         if link >= 0:
             _schedule_link(net, wheel, link, time)
@@ -145,38 +149,38 @@ def run_events(
         out: Int = np.int64(-1)
         finished = np.int64(0)
         if item == 0:
-            _change(net, own, run.flows, run.messages, run.access, time)
+            _change(net, feedback, run.flows, run.messages, run.access, time)
         elif flow >= 0:
-            slot = on_timer(net, desk, own, evs, feedback, wake, on_loss, flow, time)
+            slot = on_timer(net, desk, feedback, evs, on_feedback, wake, on_loss, flow, time)
             if slot >= 0:
-                out = np.int64(run.access[nic, own.slots[slot].echo % run.access.shape[1]])
+                out = np.int64(run.access[nic, feedback.slots[slot].echo % run.access.shape[1]])
         elif slot >= 0:
             seed = run.settings[0].seed
-            if own.slots[slot].trail & 1 or _fails(own, slots, seed, link, slot, time):
-                own.tally[0].lost_on_links += 1
+            if feedback.slots[slot].trail & 1 or _fails(feedback, slots, seed, link, slot, time):
+                feedback.tally[0].lost_on_links += 1
             elif node < switches:
-                own.slots[slot].trail += 2
-                out = _way_on(run, own, choose, state, node, slot, time)
+                feedback.slots[slot].trail += 2
+                out = _way_on(run, feedback, choose, state, node, slot, time)
                 if out < 0:
                     counts[0].no_route += 1
             elif slots[slot].key & np.int64(ACK):
                 key, count = slots[slot].key, slots[slot].next >> np.int64(48)
                 finished = receive_ack(
-                    desk, own, evs, feedback, on_ack, on_cnp, on_loss, own.ends, key, count, slot,
-                    time,
+                    desk, feedback, evs, on_feedback, on_ack, on_cnp, on_loss, feedback.ends, key,
+                    count, slot, time,
                 )  # fmt: skip
                 free_slot(net, slot)
                 slot = np.int64(-1)
             else:
                 back = np.int64(run.return_link[link])
                 answered, complete, notice = receive_data(
-                    net, desk, own, run.arrived_ps, run.arrived_flags, emit, state, nic, back, slot,
-                    time,
+                    net, desk, feedback, run.arrived_ps, run.arrived_flags, emit, state, nic, back,
+                    slot, time,
                 )  # fmt: skip
                 if notice >= 0:
-                    _send_notice(net, own, back, notice, time)
+                    _send_notice(net, feedback, back, notice, time)
                 if complete >= 0:
-                    own.ends[0] = 2 * complete + ON_RECEIVED
+                    feedback.ends[0] = 2 * complete + ON_RECEIVED
                     finished = np.int64(1)
                 if answered:
                     out = back
@@ -185,7 +189,7 @@ def run_events(
                     slot = np.int64(-1)
         if finished:
             for i in range(finished):
-                release_successors(run, nic, own.ends[i], time)
+                release_successors(run, nic, feedback.ends[i], time)
             pending = run.hosts[nic].pending
             if pending >= 0:
                 schedule(wheel, host_items + nic, max(time, run.messages[pending].release))
@@ -195,7 +199,7 @@ def run_events(
             serve(net, out, time + 1)
             room: Bool = True
             if pfc:
-                room = _counted(net, own, run, link, out, slot, time)
+                room = _counted(net, feedback, run, link, out, slot, time)
             if room:
                 slot = enqueue(net, out, slot, time)
             else:
@@ -208,7 +212,7 @@ def run_events(
             free_slot(net, slot)
             if out >= 0:
                 stats[out].drops += 1
-        _lost(net, own, run.messages, slot, time)
+        _lost(net, feedback, run.messages, slot, time)
     return DONE
 
 
@@ -247,11 +251,11 @@ def _hold_rings(net: Net, desk: Desk, link: Int, host: Int) -> None:
 
 @inlined
 def _counted(
-    net: Net, own: Feedback, run: RunState, came_by: Int, out: Int, slot: Int, time: Int
+    net: Net, feedback: Feedback, run: RunState, came_by: Int, out: Int, slot: Int, time: Int
 ) -> Bool:
     """Count a packet that is about to wait in the buffer of its switch; False without room."""
     net.slots[slot].time = -1
-    if own.wires[out].owner >= 0 or net.slots[slot].key & np.int64(ACK | TRIMMED):
+    if feedback.wires[out].owner >= 0 or net.slots[slot].key & np.int64(ACK | TRIMMED):
         return True
     note_use(net, run.messages, out, slot)
     of = class_of(net, net.slots[slot].key)
@@ -261,19 +265,19 @@ def _counted(
 
 
 @inlined
-def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
+def _fetch_next(run: RunState, feedback: Feedback, switches: Int) -> None:
     """Prefetch the data of the next events: MANY links and packets exceed the caches.
 
     First the link, then the packet on it, then its next link or its state at the sender.
     """
-    book, links, slots = own.wheel.book, run.links, run.slots
+    book, links, slots = feedback.wheel.book, run.links, run.slots
     pfc, classes = run.settings[0].pfc != 0, run.settings[0].classes
     at, left = book[AT], book[COUNT] - book[AT]
     if left > 7:
         link = (book[at + 7] & np.int64(ITEM_MASK)) - 1
         prefetch_item(links, link)
         prefetch_item(links.head_time, link)
-        prefetch_item(own.wires, link)
+        prefetch_item(feedback.wires, link)
         if pfc:
             prefetch_item(run.pauses.rows, link * classes)
     if left > 4:
@@ -285,14 +289,14 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
         if 0 <= link < len(links) and links[link].head_time != NEVER:
             slot = links[link].wire_head
             host = slots[slot].meta >> np.int64(32)
-            node, edge = own.wires[link].target, np.int64(run.host_edge[host])
+            node, edge = feedback.wires[link].target, np.int64(run.host_edge[host])
             if node >= switches:
-                if own.control[0].tracks:
+                if feedback.control[0].tracks:
                     key = slots[slot].key
                     first = run.messages[message_of(key)].first_number
-                    prefetch_item(own.packets, first + number_of(key))
+                    prefetch_item(feedback.packets, first + number_of(key))
             elif edge >= 0:
-                group = np.int64(own.routes[own.control[0].epoch, node, edge])
+                group = np.int64(feedback.routes[feedback.control[0].epoch, node, edge])
                 out = np.int64(0)
                 if group >= 0:
                     out = np.int64(run.members[run.group_start[group]])
@@ -301,27 +305,27 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
                 prefetch_item(links, out)
                 prefetch_item(links.head_time, out)
                 prefetch_item(run.stats, out)
-                prefetch_item(own.wires, out)
+                prefetch_item(feedback.wires, out)
                 if pfc:
                     prefetch_item(run.pauses.rows, out * classes)
 
 
 @subkernel
-def _send_notice(net: Net, own: Feedback, link: Int, slot: Int, time: Int) -> None:
+def _send_notice(net: Net, feedback: Feedback, link: Int, slot: Int, time: Int) -> None:
     """Queue a CNP at a NIC; it is lost if the link is down or the queue full."""
-    if own.wires[link].down:
+    if feedback.wires[link].down:
         free_slot(net, slot)
         net.stats[link].drops += 1
         return
     serve(net, link, time + 1)
     enqueue(net, link, slot, time)
-    _schedule_link(net, own.wheel, link, time)
+    _schedule_link(net, feedback.wheel, link, time)
 
 
 @inlined
-def _fails(own: Feedback, slots: Records, seed: Int, link: Int, slot: Int, time: Int) -> Bool:
+def _fails(feedback: Feedback, slots: Records, seed: Int, link: Int, slot: Int, time: Int) -> Bool:
     """Whether a lossy link loses this packet."""
-    chance = own.wires[link].loss
+    chance = feedback.wires[link].loss
     if chance == 0:
         return False
     random = draw(seed, FAILURE, slots[slot].key, (time << np.int64(16)) ^ link)
@@ -329,34 +333,44 @@ def _fails(own: Feedback, slots: Records, seed: Int, link: Int, slot: Int, time:
 
 
 @subkernel
-def _lost(net: Net, own: Feedback, messages: Records, slot: Int, time: Int) -> None:
+def _lost(net: Net, feedback: Feedback, messages: Records, slot: Int, time: Int) -> None:
     """Count a lost packet, whose slot is already free but unchanged. With the ideal code the sender
     learns of it at once, by the timer of the flow, so that its NIC is served first."""
     key = net.slots[slot].key
     if key & np.int64(fb.PROBE | fb.CNP):
         return
     if not key & np.int64(ACK):
-        own.tally[0].data_lost += 1
-        own.tally[0].last_loss_ps = time
-    if own.control[0].recovery == IDEAL:  # a lost ACK also causes a retransmission
+        feedback.tally[0].data_lost += 1
+        feedback.tally[0].last_loss_ps = time
+    if feedback.control[0].recovery == IDEAL:  # a lost ACK also causes a retransmission
         flow = messages[message_of(key)].flow
         kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same slot
-        head = own.senders[flow].loss_head
+        head = feedback.senders[flow].loss_head
         net.slots[kept].next = np.int64(rs.NO_SLOT)
         if head >= 0:
             link_next(net.slots, kept, head)
-        own.senders[flow].loss_head = kept
-        schedule(own.wheel, own.control[0].timers + flow, time)
+        feedback.senders[flow].loss_head = kept
+        schedule(feedback.wheel, feedback.control[0].timers + flow, time)
 
 
 @inlined
 def _way_on(
-    run: RunState, own: Feedback, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int
+    run: RunState,
+    feedback: Feedback,
+    choose: Choose,
+    state: Ints,
+    switch: Int,
+    slot: Int,
+    time: Int,
 ) -> Int:
     """`way_on` in the current routing state."""
     meta = run.slots[slot].meta
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
-    group = np.int64(own.routes[own.control[0].epoch, switch, edge]) if edge >= 0 else np.int64(-1)
+    group = (
+        np.int64(feedback.routes[feedback.control[0].epoch, switch, edge])
+        if edge >= 0
+        else np.int64(-1)
+    )
     if group >= 0 and run.settings[0].reads_queues:
         first, end = run.group_start[group], run.group_start[group + 1]
         if end - first > 1 or run.settings[0].sees_all:
@@ -367,8 +381,8 @@ def _way_on(
             for i in range(first, end):
                 other = np.int64(run.members[i])
                 if run.links[other].waiting_packets > 0 and run.links[other].free <= time:
-                    _bring_up(net, own.wheel, other, time)
-    key = drawn_key(run.slots[slot].key, own.slots[slot].stamp)
+                    _bring_up(net, feedback.wheel, other, time)
+    key = drawn_key(run.slots[slot].key, feedback.slots[slot].stamp)
     return way_on(run, choose, state, group, switch, edge, meta, key, time)
 
 
@@ -381,75 +395,75 @@ def _bring_up(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
 
 
 @inlined
-def _owner_of_change(own: Feedback) -> Int:
+def _owner_of_change(feedback: Feedback) -> Int:
     """The host whose NIC the next change affects, -1 for none."""
-    at = own.control[0].next_change
-    if own.changes[at, 1] >= ROUTES:
+    at = feedback.control[0].next_change
+    if feedback.changes[at, 1] >= ROUTES:
         return np.int64(-1)
-    return own.wires[own.changes[at, 2]].owner
+    return feedback.wires[feedback.changes[at, 2]].owner
 
 
 @subkernel
 def _change(
-    net: Net, own: Feedback, flows: Records, messages: Records, access: Int32s, time: Int
+    net: Net, feedback: Feedback, flows: Records, messages: Records, access: Int32s, time: Int
 ) -> None:
     """Apply the next change of a link or of routing."""
-    control, changes = own.control, own.changes
+    control, changes = feedback.control, feedback.changes
     at = control[0].next_change
     what, which, value = changes[at, 1], changes[at, 2], changes[at, 3]
     control[0].next_change = at + 1
     if at + 1 < len(changes):
-        schedule(own.wheel, np.int64(0), changes[at + 1, 0])
+        schedule(feedback.wheel, np.int64(0), changes[at + 1, 0])
     if what == ROUTES:
         control[0].epoch = which
         return
     if what == PEER_PORTS:
         for flow in range(len(flows)):
             if flows[flow].dst == which:
-                own.senders[flow].peer_mask = value
-                own.senders[flow].new_ports = 1
-                schedule(own.wheel, control[0].timers + flow, time)
+                feedback.senders[flow].peer_mask = value
+                feedback.senders[flow].new_ports = 1
+                schedule(feedback.wheel, control[0].timers + flow, time)
         return
-    host = own.wires[which].owner
+    host = feedback.wires[which].owner
     if host < 0:
-        _bring_up(net, own.wheel, which, time - 1)
+        _bring_up(net, feedback.wheel, which, time - 1)
     if what == LINK_RATE:
         net.links[which].rate = value
     elif what == LINK_LOSS:
-        own.wires[which].loss = value
+        feedback.wires[which].loss = value
     elif what == LINK_DOWN or what == LINK_UP:
         down = what == LINK_DOWN
-        own.wires[which].down = 1 if down else 0
+        feedback.wires[which].down = 1 if down else 0
         if host >= 0:
             for port in range(access.shape[1]):
                 if access[host, port] == which:
                     bit = np.int64(1) << port
-                    own.nics[host].up = own.nics[host].up & ~bit | (0 if down else bit)
+                    feedback.nics[host].up = feedback.nics[host].up & ~bit | (0 if down else bit)
             for flow in range(len(flows)):
                 if flows[flow].src == host:
-                    own.senders[flow].new_ports = 1
-                    schedule(own.wheel, control[0].timers + flow, time)
+                    feedback.senders[flow].new_ports = 1
+                    schedule(feedback.wheel, control[0].timers + flow, time)
         if down:
-            _cut(net, own, messages, which, time)
+            _cut(net, feedback, messages, which, time)
 
 
 @inlined
-def _cut(net: Net, own: Feedback, messages: Records, link: Int, time: Int) -> None:
+def _cut(net: Net, feedback: Feedback, messages: Records, link: Int, time: Int) -> None:
     """Packets that wait and the packet in service are lost; packets on the wire still arrive."""
     links = net.links
     if links[link].free > time and links[link].head_time != NEVER:
-        own.slots[links[link].wire_tail].trail |= 1
+        feedback.slots[links[link].wire_tail].trail |= 1
     data, acks = links[link].data_head, links[link].ack_head
     links[link].data_head = links[link].ack_head = -1
-    _drop_all(net, own, messages, link, data, True, time)
-    _drop_all(net, own, messages, link, acks, False, time)
+    _drop_all(net, feedback, messages, link, data, True, time)
+    _drop_all(net, feedback, messages, link, acks, False, time)
     if net.settings[0].classes > 1:
         for of in range(net.settings[0].classes):
             row = row_of(net, link, np.int64(of))
             slot = net.classes.queues[row].head
             net.classes.queues[row].head = -1
             net.classes.queues[row].bytes = net.classes.queues[row].deficit = 0
-            _drop_all(net, own, messages, link, slot, True, time)
+            _drop_all(net, feedback, messages, link, slot, True, time)
     links[link].data_tail = -1
     links[link].ack_tail = -1
     links[link].waiting_data = 0
@@ -459,7 +473,7 @@ def _cut(net: Net, own: Feedback, messages: Records, link: Int, time: Int) -> No
 
 @subkernel
 def _drop_all(
-    net: Net, own: Feedback, messages: Records, link: Int, slot: Int, data: Bool, time: Int
+    net: Net, feedback: Feedback, messages: Records, link: Int, slot: Int, data: Bool, time: Int
 ) -> None:
     """Drop the packets of a queue, from its first one on."""
     while slot >= 0:
@@ -468,5 +482,5 @@ def _drop_all(
         if net.settings[0].pfc and data:
             leave(net, slot, size_of(net.slots, slot), time)
         free_slot(net, slot)
-        _lost(net, own, messages, slot, time)
+        _lost(net, feedback, messages, slot, time)
         slot = following
