@@ -18,6 +18,7 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Array, Ints
 from ..fabrics.fabric import Fabric
+from ..packets.model.model import PS
 from ..traffic.traffic import SentMessages, Traffic
 from .jobs import MOST_FRAGMENTS, MOST_ITERATIONS, PAYLOAD_BYTES, Job, Step
 from .state import MOST_WORKERS
@@ -29,7 +30,6 @@ _SMALL = 16
 """A host that sends another one less than one 16th of what it gets sends it no gradients."""
 _EVEN = 1.1
 """Most over least that hosts of a job send or receive."""
-_NS_PS = 1000
 
 
 class _Message(NamedTuple):
@@ -237,7 +237,7 @@ def _job(
         longest = max(1, *gaps)
         for factors, gap in zip(slowness, gaps, strict=True):
             factors.append(gap / longest)
-        steps.append(Step((_fragments(part, workers, fabric),), (longest * _NS_PS,)))
+        steps.append(Step((_fragments(part, workers, fabric),), (longest * PS,)))
         for worker in workers:
             ends = part.ended[(part.dst == worker) | (part.src == worker)]
             free[worker] = int(ends.max(initial=free[worker]))
@@ -249,7 +249,7 @@ def _job(
         workers[0],
         tuple(steps),
         window,
-        int(messages.begun[0]) * _NS_PS,
+        int(messages.begun[0]) * PS,
         tuple(tuple(factors) for factors in slowness),
         took_ns=int(messages.ended.max() - messages.begun[0]),
     )

@@ -17,14 +17,12 @@ from ...analyzer.words import choices
 from ..fabrics.parse import parse_fabric
 from ..results import ALL_REDUCES, AggregationResult
 from ..traffic.observed import traffic_from_capture
-from .atp import a2tp, atp, ideal, no_aggregation
 from .captured import captured_jobs
 from .compare import aggregation_result, check_sizes
-from .esa import esa
 from .jobs import MOST_JOBS, MOST_WINDOW, Job, parse_jobs, place
 from .run import Conditions
 from .scheme import AllReduce, Options, Scheme
-from .switchml import switchml
+from .schemes import a2tp, atp, esa, ideal, no_aggregation, switchml
 
 _RUNS = 1000
 _MOST_JITTER, _MOST_SHARE = 10, 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from ...analyzer.errors import UsageError
@@ -44,7 +45,6 @@ from ..results import (
 from ..seeds.sweep import Scores, Sweep, chance_of, sweep
 from ..strategies.base import FlowStrategy, Outcome
 from ..traffic.traffic import Traffic
-from .request import titled
 
 # What all comparisons share: the traffic between hosts, the records of traffic and fabric.
 
@@ -417,3 +417,32 @@ def _collision(on: _Loaded, most: int, link: int, over: float, layer: str) -> Co
             for unit in largest.tolist()
         ],
     )
+
+
+# Titles of strategies: the name, with the parameters that distinguish it from others.
+
+_ALWAYS = ("hash", "k", "by")
+"""Parameters that are always in the title."""
+_OF_FLOWS, _OF_PACKETS = ("seed",), ("evs", "reshuffle", "acks", "gap")
+"""The same for strategies of whole flows, and for those packet by packet."""
+
+
+def titled(strategies: Sequence[StrategyResult]) -> list[StrategyResult]:
+    """The results with their titles; parameters in which results of one name differ are in them."""
+    by_name: dict[str, list[StrategyResult]] = {}
+    for result in strategies:
+        by_name.setdefault(result.name, []).append(result)
+    return [
+        msgspec.structs.replace(result, title=_title(result, by_name[result.name]))
+        for result in strategies
+    ]
+
+
+def _title(result: StrategyResult, of_name: Sequence[StrategyResult]) -> str:
+    always = _ALWAYS + (_OF_FLOWS if result.packets is None else _OF_PACKETS)
+    shown = [
+        f"{key}={value}"
+        for key, value in result.parameters.items()
+        if key in always or any(other.parameters.get(key) != value for other in of_name)
+    ]
+    return f"{result.name} ({', '.join(shown)})" if shown else result.name

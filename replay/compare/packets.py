@@ -41,9 +41,9 @@ from ..results import (
     StrategyResult,
     TrafficSummary,
 )
-from .flows import fabric_summary
-from .pauses import Conditions, circle_text, pause_notes, pause_summary
-from .request import titled
+from .flows import fabric_summary, titled
+from .pauses import circle_text, pause_notes, pause_summary
+from .specs import Conditions
 
 if TYPE_CHECKING:
     from ..jobs.graph import Job

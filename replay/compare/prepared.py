@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..jobs.graph import Job as PlacedJob
     from ..packets.model.model import EngineResult, Model
     from .packets import Load
-    from .pauses import Conditions
+    from .specs import Conditions
 
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of the work, the steps done and the number of steps."""
@@ -73,11 +73,11 @@ class PreparedReplay:
     def _packet_parts(self) -> tuple[Model, bool, Conditions]:
         """(model, whether captured packets come at their times, conditions) for the engine."""
         from .packets import check_runs
-        from .pauses import parse_conditions
         from .specs import (
             SHAPE,
             check_classes,
             parse_classes,
+            parse_conditions,
             parse_lossless,
             parse_model,
             parse_shape,
@@ -125,8 +125,7 @@ class PreparedReplay:
         from ..jobs.spec import parse_jobs
         from ..jobs.tasks import background
         from ..packets.offers import ITERATED
-        from .pattern import pairs_of
-        from .specs import parse_classes
+        from .specs import pairs_of, parse_classes
 
         pattern, (name, _, rest) = self.request.pattern, self.request.pattern.partition(":")
         if name in ITERATED:
@@ -188,7 +187,7 @@ class PreparedReplay:
         if request.jobs:
             return self._loads(*self._packet_parts[:2])(0).workload.traffic
         if request.pattern:
-            from .pattern import generated
+            from .specs import generated
 
             return generated(request.pattern, self.fabric, self._window_ns)
         from ...analyzer.jobs.files import named
@@ -291,7 +290,7 @@ class PreparedReplay:
 
             return of_jobs
         if request.pattern:
-            from .pattern import offered
+            from .specs import offered
 
             def load(run: int) -> Load:
                 workload, pairs = offered(request.pattern, self.fabric, model, run)

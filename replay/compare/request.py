@@ -1,4 +1,4 @@
-"""A replay that is asked for: its options as text, and the titles of what it compares."""
+"""A replay that is asked for: its options as text."""
 
 from __future__ import annotations
 
@@ -6,41 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-import msgspec
-
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.bth import ROCE_UDP_PORT
-from ..results import StrategyResult
 from ..strategies.registry import needs_packets
-
-# Titles of strategies: the name, with the parameters that distinguish it from others.
-
-_ALWAYS = ("hash", "k", "by")
-"""Parameters that are always in the title."""
-_OF_FLOWS, _OF_PACKETS = ("seed",), ("evs", "reshuffle", "acks", "gap")
-"""The same for strategies of whole flows, and for those packet by packet."""
-
-
-def titled(strategies: Sequence[StrategyResult]) -> list[StrategyResult]:
-    """The results with their titles; parameters in which results of one name differ are in them."""
-    by_name: dict[str, list[StrategyResult]] = {}
-    for result in strategies:
-        by_name.setdefault(result.name, []).append(result)
-    return [
-        msgspec.structs.replace(result, title=_title(result, by_name[result.name]))
-        for result in strategies
-    ]
-
-
-def _title(result: StrategyResult, of_name: Sequence[StrategyResult]) -> str:
-    always = _ALWAYS + (_OF_FLOWS if result.packets is None else _OF_PACKETS)
-    shown = [
-        f"{key}={value}"
-        for key, value in result.parameters.items()
-        if key in always or any(other.parameters.get(key) != value for other in of_name)
-    ]
-    return f"{result.name} ({', '.join(shown)})" if shown else result.name
-
 
 NEVER = "never"
 """`--converge`: switches learn only of failures of their own links."""

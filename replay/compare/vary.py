@@ -15,10 +15,9 @@ from ..fabrics.parameters import CHANGES, RATE_AND_DELAY
 from ..fabrics.parse import KINDS
 from ..jobs.files import JobFiles
 from ..results import ReplayResult, StrategyResult, VariedResult, VariedStrategy
-from .pattern import KEYS as PATTERN
 from .prepared import PreparedReplay, Tell
 from .request import PFC, ReplayRequest
-from .specs import LOSSLESS_FIELDS, MODEL_KEYS, SHAPE, TRANSPORT_FIELDS
+from .specs import LOSSLESS_FIELDS, MODEL_KEYS, PATTERN_KEYS, SHAPE, TRANSPORT_FIELDS
 
 MOST_CASES = 64
 NONE = "none"
@@ -70,7 +69,7 @@ def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
     if not request.lossless:  # PFC is the default; a buffer is then that of `--model`
         known["lossless"] = tuple(LOSSLESS_FIELDS)
     if request.pattern:
-        known["pattern"] = PATTERN
+        known["pattern"] = PATTERN_KEYS
     if request.jobs:
         from ..jobs.spec import KEYS as JOBS
 

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from ...analyzer.errors import UsageError
+from ..packets.model.model import PS
 from .collectives import ALL_REDUCES, PLAIN, Collective, all_to_all, from_root, half_ring, to_root
 from .graph import Graph
 from .tasks import Tasks
 
 # Jobs as JSON, see docs/replay.md: ranks, messages, computations, and what they wait for.
 
-_US_PS = 1_000_000
+_US_PS = 1000 * PS
 _SHOWN = 64
 """Characters of a name in an error."""
 
@@ -93,9 +94,6 @@ def _name(node: str) -> str:
 # broadcasts and reductions: it is assumed to be the first rank.
 
 MOST_RANKS = 1 << 14
-_CHAKRA_SHOWN = 64
-"""Characters of a name in an error."""
-_CHAKRA_US_PS = 1_000_000
 _SEND, _RECEIVE, _COLLECTIVE = 5, 6, 7
 _ID, _NAME, _TYPE, _CONTROL_DEPENDENCIES, _DATA_DEPENDENCIES, _DURATION, _ATTRIBUTE = (
     1, 2, 3, 4, 5, 7, 10
@@ -156,7 +154,7 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
                 dependencies[node.id] = tasks.receive(rank, source, _tag(node), name)
             else:
                 timeless += not node.takes_us and "num_ops" in node.attributes
-                dependencies[node.id] = tasks.compute(rank, node.takes_us * _CHAKRA_US_PS, name, 0)
+                dependencies[node.id] = tasks.compute(rank, node.takes_us * _US_PS, name, 0)
         known.append(dependencies)
         waits.append(after)
     ends: dict[int, int] = {}  # entry of a collective: its end at the rank
@@ -167,7 +165,7 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
         if missing:
             raise tasks.fail(
                 f"{name}: rank {min(missing)} lacks this collective (number {at + 1:,} with "
-                f"comm_type {kind} of process group {group[:_CHAKRA_SHOWN]!r}): "
+                f"comm_type {kind} of process group {group[:_SHOWN]!r}): "
                 "its trace may be cut short"
             )
         if len(sizes) > 1:
@@ -358,7 +356,6 @@ _TASK = re.compile(
 _REQUIRES = re.compile(r"(\w+)\s+(i?requires)\s+(\w+)", re.ASCII)
 _RANK = re.compile(r"rank\s+(\d+)\s*\{", re.ASCII)
 _NUM_RANKS = re.compile(r"num_ranks\s+(\d+)", re.ASCII)
-_NS_PS = 1000
 
 
 def read_goal(path: Path) -> Graph:
@@ -453,7 +450,7 @@ def _task(tasks: Tasks, rank: int, match: re.Match[str], name: str) -> int:
         return tasks.send(rank, int(match[4]), int(match[3]), name, tag)
     if match[5]:
         return tasks.receive(rank, int(match[7]), tag, name)
-    return tasks.compute(rank, int(match[9]) * _NS_PS, name, options.get("cpu", 0))
+    return tasks.compute(rank, int(match[9]) * PS, name, options.get("cpu", 0))
 
 
 # The files of `--jobs`: each is read once, and all of a replay have a limit together.

@@ -19,13 +19,11 @@ from ...analyzer.errors import UsageError
 from ...kernels.kernel import Floats, Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..generate.queue_pairs import QueuePairs
-from ..packets.model.model import Edges, earliest
+from ..packets.model.model import PS, Edges, earliest
 from .collectives import Collective
 from .graph import LAST, MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph, Job
 
 # Traffic of a pattern beside jobs: messages that wait for nothing, at the times of the pattern.
-
-NS_PS = 1000
 
 
 def background(name: str, pairs: QueuePairs, hosts: int) -> Job:
@@ -42,7 +40,7 @@ def background(name: str, pairs: QueuePairs, hosts: int) -> Job:
         f"background {name}",
         graph,
         np.arange(hosts, dtype=np.int32),
-        release_ps=np.repeat(pairs.start_ns, times) * NS_PS,
+        release_ps=np.repeat(pairs.start_ns, times) * PS,
         queue_pair=np.repeat(np.arange(len(pairs)), times),
         priority=LAST,
     )
@@ -92,12 +90,9 @@ class FreeHosts:
 # Training jobs: every worker computes layer by layer, and a collective follows each layer.
 #
 # A third of the compute time is forward, the rest is spread evenly over the layers, from the back
-# of
-# the model to its front (as in `aggregate`; assumed). The collective of a layer begins at a rank
-# when
-# the rank has computed the layer and its previous collective is done there; the next iteration
-# begins
-# when both are done.
+# of the model to its front (as in `aggregate`; assumed). The collective of a layer begins at a rank
+# when the rank has computed the layer and its previous collective is done there; the next iteration
+# begins when both are done.
 
 
 def training(

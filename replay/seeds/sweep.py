@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from fractions import Fraction
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.measures.spraying import best_fim
 from ...kernels.kernel import Floats, Int32s, Ints, UInt64s, kernel
-from ...kernels.records import NamedTuple as SweepNamedTuple
+from ...kernels.records import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..fabrics.parse import parse_fabric
@@ -246,7 +246,7 @@ _KEPT = 10
 _LARGEST_FACTOR = 64.0
 
 
-class Sweep(SweepNamedTuple):
+class Sweep(NamedTuple):
     """The result of a sweep."""
 
     score: Tally
