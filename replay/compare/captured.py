@@ -1,4 +1,4 @@
-"""Replays of captured placements and of seeds."""
+"""The captured placement as a reference: its loads, its recovered seeds, sweeps of seeds."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from ..hashing.settings import HashSettings
 from .build import Cables, build, cables, tiers_by_distance
 from .fabric import HOST, TIER_NAMES, Address, AddressPlan, Fabric, parse_address
 from .parameters import Changes, rate_text
-from .yaml_file import Source
+from .sources import Source
 
 # A containerlab topology as a fabric (https://containerlab.dev/manual/topo-def-file/).
 #
@@ -237,7 +237,7 @@ def graphml_bytes(fabric: Fabric) -> bytes:
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
-    """The content of a fabric file, see yaml_file.py."""
+    """The content of a fabric file, see `yaml_file.py`."""
     nodes, links = fabric.nodes, fabric.links
     names = nodes.names
     document: dict[str, Any] = {"name": fabric.name, "nodes": {}, "links": []}

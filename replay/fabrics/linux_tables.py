@@ -23,9 +23,8 @@ from ...analyzer.words import printable
 from ..hashing.settings import HashSettings
 from .devices import Advertised, Device, Interface, NextHop, Resolved, Route, limits_of
 from .fabric import Address, Fabric, parse_address, parse_interface, parse_network
-from .json_source import load_json
+from .sources import Source, load_json, load_yaml
 from .topology import assemble
-from .yaml_file import Source, load_yaml
 
 # Interfaces and neighbours of a Linux device: `ip -j -d addr`, `ip -j neigh`, `lldpctl -f json0`.
 #

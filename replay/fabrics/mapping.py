@@ -20,7 +20,7 @@ from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints
 from ..results import EXACT
 from .fabric import Address, Fabric, Network, edge_switches
-from .yaml_file import Source, load_yaml
+from .sources import Source, load_yaml
 
 RULES = ("exact", "order", "subnets")
 _PREFIXES = {4: (24, 16, 8), 6: (64, 56, 48, 32)}

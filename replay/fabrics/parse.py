@@ -68,7 +68,8 @@ def parse_fabric(spec: str) -> Fabric:
 
 def _of_yaml(path: Path, rate: int, delay: int) -> tuple[Fabric, Changes]:
     from .files import containerlab, is_containerlab
-    from .yaml_file import load_yaml, yaml_fabric
+    from .sources import load_yaml
+    from .yaml_file import yaml_fabric
 
     source = load_yaml(path, FILES)
     if is_containerlab(source):

@@ -1,4 +1,4 @@
-"""A job as a graph of messages and computations; models of GPUs and their times."""
+"""A job as a graph of messages and computations."""
 
 from __future__ import annotations
 
