@@ -158,7 +158,7 @@ def _job_summary(job: Job, fabric: Fabric) -> JobSummary:
         window=job.window,
         start_ns=job.start_ps // 1000,
         captured_ns=job.took_ns,
-        ranks=[list(names_of_worker) for names_of_worker in job.ranks],
+        ranks=[list(names) for names in job.ranks],
     )
 
 
@@ -216,10 +216,7 @@ def _scheme_result(
 def _all_reduce_result(
     scheme: AllReduce, jobs: Sequence[Job], fabric: Fabric, collectives: Sequence[Collectives]
 ) -> SchemeResult:
-    times = [
-        [None if ps is None else ps / 1000 for ps in collective.completion_ps]
-        for collective in collectives
-    ]
+    times = [[None if ps is None else ps / 1000 for ps in run.completion_ps] for run in collectives]
     carried = np.mean([collective.link_bytes for collective in collectives], axis=0)
     nothing = dict.fromkeys(TALLY.names or (), 0.0)
     sent = np.mean([collective.packets for collective in collectives], axis=0)
@@ -230,10 +227,7 @@ def _all_reduce_result(
         **_means(times),
         jobs=[
             _job_outcome(
-                job,
-                nothing | {"sent": float(sent[at])},
-                _mean([collective[at] for collective in times]),
-                False,
+                job, nothing | {"sent": float(sent[at])}, _mean([run[at] for run in times]), False
             )
             for at, job in enumerate(jobs)
         ],

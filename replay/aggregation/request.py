@@ -77,11 +77,8 @@ class PreparedAggregation:
             raise UsageError("--nccl-log needs captures")
         if not request.captures and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
-        of_captures = request.window, request.silence
-        if not request.captures and of_captures != (
-            AggregationRequest.window,
-            AggregationRequest.silence,
-        ):
+        usual = AggregationRequest.window, AggregationRequest.silence
+        if not request.captures and (request.window, request.silence) != usual:
             raise UsageError("--window and --silence need captures; --jobs has window=")
         if request.filter is not None:
             Filter(request.filter)

@@ -145,7 +145,7 @@ def with_recovered_seeds(
     settings = list(fabric.hash_settings)
     names = [request.tap_names.get(path, os.path.basename(path)) for path in request.captures]
     tap_of = links_of(names, fabric)
-    notes: list[str] = []
+    switches: list[str] = []
     for switch in range(fabric.switches):
         taps = _parallel_taps(switch, tap_of, fabric)
         if len(taps) < 2:
@@ -169,8 +169,8 @@ def with_recovered_seeds(
             at = behind.pop()
             if not hash_known(settings[at]) and best is not None and best.seed is not None:
                 settings[at] = replace(recovered, seed=best.seed, seed_recovered=True)
-                notes.append(fabric.nodes.names[at])
-    return replace(fabric, hash_settings=tuple(settings)), notes
+                switches.append(fabric.nodes.names[at])
+    return replace(fabric, hash_settings=tuple(settings)), switches
 
 
 def _parallel_taps(switch: int, tap_of: Ints, fabric: Fabric) -> list[int]:
@@ -178,9 +178,7 @@ def _parallel_taps(switch: int, tap_of: Ints, fabric: Fabric) -> list[int]:
     tier, links = fabric.nodes.tier, fabric.links
     above = (links.source == switch) & (tier[links.target] > tier[switch]) & links.up
     taps = [np.flatnonzero((tap_of == link).any(1)) for link in np.flatnonzero(above)]
-    return (
-        [int(of_link[0]) for of_link in taps] if all(len(of_link) == 1 for of_link in taps) else []
-    )
+    return [int(seen[0]) for seen in taps] if all(len(seen) == 1 for seen in taps) else []
 
 
 # A sweep with its references and causes: the results of `rocescope sweep`.
@@ -252,9 +250,7 @@ def _production_score(
         known = walk.fabric.hash_settings
         if any(known[switch] is None for switch in walk.fabric.choosing_switches().tolist()):
             return None
-        row = np.array(
-            [[0 if settings is None else settings.seed for settings in known]], np.uint64
-        )
+        row = np.array([[0 if each is None else each.seed for each in known]], np.uint64)
     values, _ = scores.measured(walk, row)
     return float(values.max())
 

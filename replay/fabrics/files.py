@@ -151,11 +151,7 @@ def read_graphml(path: Path, rate_bits_per_second: int, delay_ns: int) -> tuple[
         switch_planes=np.array(planes, np.int16),
         explicit_addresses=AddressPlan(
             len(hosts),
-            {
-                i: addresses
-                for i, n in enumerate(hosts)
-                if (addresses := _addresses(graph, n, path))
-            },
+            {i: known for i, n in enumerate(hosts) if (known := _addresses(graph, n, path))},
         ),
     )
     return fabric, Changes(tuple(down))
@@ -319,7 +315,7 @@ def _routes(fabric: Fabric) -> dict[str, Any]:
     names, edge = fabric.nodes.names, fabric.attachments.edge
     one_host_each = len(np.unique(edge[edge >= 0])) == np.count_nonzero(edge >= 0)
     for switch in range(fabric.switches):
-        by_switch: dict[str, Any] = {}
+        hops_to: dict[str, Any] = {}
         for host in range(fabric.hosts):
             attached = fabric.attachments.switch[host]
             if edge[host] < 0 or (attached == switch).any():
@@ -332,11 +328,9 @@ def _routes(fabric: Fabric) -> dict[str, Any]:
             ]
             group = int(fabric.forwarding.group_of[switch, edge[host]])
             buckets = fabric.forwarding.buckets.get(group) if hops else None
-            by_switch[name] = (
-                hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
-            )
-        if by_switch:
-            routes[names[switch]] = by_switch
+            hops_to[name] = hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
+        if hops_to:
+            routes[names[switch]] = hops_to
     return routes
 
 

@@ -51,8 +51,7 @@ def map_hosts(addresses: Sequence[str], fabric: Fabric, mapping: str = "exact") 
     if mapping != "exact":
         by_file = _from_file(parsed, fabric, mapping)
         hosts = [
-            in_file if in_file is not None else host
-            for in_file, host in zip(by_file, hosts, strict=True)
+            given if given is not None else host for given, host in zip(by_file, hosts, strict=True)
         ]
     rule = EXACT if mapping == "exact" else f"by {mapping}"
     return HostMap(np.array([-1 if host is None else host for host in hosts], np.int32), rule)

@@ -47,25 +47,20 @@ def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> Sw
     model = _model(fabric, options, where)
     per_switch = options.word("per-switch", "different", "equal")
     changes = _changes(options, model, where)
-    given = [
-        _with(settings_of_switch, options, changes) for settings_of_switch in fabric.hash_settings
-    ]
+    given = [_with(known, options, changes) for known in fabric.hash_settings]
     seed = _number(options, "seed", where)
     rows = switch_seeds(np.array([seed], np.uint64), len(given), _checked(per_switch))
     derived = np.broadcast_to(rows.reshape(1, -1), (1, len(given)))[0].tolist()
     if "seed" in options or "per-switch" in options:
         origins: list[SeedOrigin] = ["option"] * len(given)
     else:
-        origins = [
-            "fabric" if hash_known(settings_of_switch) else "default"
-            for settings_of_switch in fabric.hash_settings
-        ]
+        origins = ["fabric" if hash_known(known) else "default" for known in fabric.hash_settings]
     seed_words = {"seed": str(seed), "per-switch": per_switch}
     if "fabric" in origins:
         seed_words = {"seed": "of the fabric"}
     settings = [
-        settings_given if origin == "fabric" else replace(settings_given, seed=int(number))
-        for settings_given, origin, number in zip(given, origins, derived, strict=True)
+        kept if origin == "fabric" else replace(kept, seed=int(number))
+        for kept, origin, number in zip(given, origins, derived, strict=True)
     ]
     return SwitchHashing(settings, {**_names(settings), **seed_words, **_told(options)}, origins)
 

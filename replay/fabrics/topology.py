@@ -193,11 +193,7 @@ class _Finder:
         interfaces = self._devices[device].interfaces
         if interfaces is None or any(interface.name == port for interface in interfaces):
             return End(device, port)
-        ends = [
-            End(device, interface.name)
-            for interface in interfaces
-            if port and interface.alias == port
-        ]
+        ends = [End(device, i.name) for i in interfaces if port and i.alias == port]
         ends = ends or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
         return ends[0] if len(ends) == 1 else None
 
@@ -902,8 +898,8 @@ class Reread:
             list(names[fabric.switches :]),
             owner={
                 address: fabric.host_name(host)
-                for host, per_host in fabric.addresses.explicit.items()
-                for address in per_host
+                for host, addresses in fabric.addresses.explicit.items()
+                for address in addresses
             },
             subnets={n: fabric.host_name(host) for n, host in fabric.addresses.subnets.items()},
         )
@@ -981,10 +977,8 @@ def _hash_now(
     if last is not None and last.seed:
         return reported
     usual = {"policy": 1, "fields": 7}
-    same = {**usual, **before.extra} == {
-        **usual,
-        **reported.extra,
-    } and before.model == reported.model
+    same = before.model == reported.model
+    same = same and {**usual, **before.extra} == {**usual, **reported.extra}
     return before if same else reported
 
 

@@ -401,13 +401,7 @@ def _split(sent: SentMessages, payload_bytes: Ints, mtu: Ints, k: int) -> tuple[
 
 
 def _times(
-    times: PacketTimes,
-    packets: Ints,
-    parts: _Parts,
-    payload_bytes: Ints,
-    mtu: Ints,
-    head: Ints,
-    k: int,
+    times: PacketTimes, packets: Ints, parts: _Parts, total: Ints, mtu: Ints, head: Ints, k: int
 ) -> PacketTimes:
     """The packets of the parts. packets: of each captured message."""
     part = np.repeat(np.arange(len(parts.message)), parts.packets)
@@ -416,7 +410,7 @@ def _times(
     )
     message = parts.message[part]
     done = number * mtu[message]
-    share = (parts.begin[part] + done) / np.maximum(1, payload_bytes[message])
+    share = (parts.begin[part] + done) / np.maximum(1, total[message])
     captured = np.minimum((share * packets[message]).astype(np.int64), packets[message] - 1)
     source = (np.cumsum(packets) - packets)[message] + captured
     size = np.minimum(mtu[message], parts.size[part] - done) + head[message]
